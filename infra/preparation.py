@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field
 
-from infra.settings import Settings, WholeText
+from infra.settings import AlsoCalled, Settings, WholeText
 
 Resize = Literal["short", "long", "pad", "crop", "none"]
 Resample = Literal["area", "lanczos"]
@@ -36,12 +36,12 @@ class Sizing:
 class Preparation(Settings):
     """Which stored image the file of an image becomes. ``infra.codecs.prepare`` makes it."""
 
-    resize: Resize = Field(
+    resize: Annotated[Resize, AlsoCalled("crop", "pad")] = Field(
         "short",
         description="short or long: scale that side to size; pad or crop: exactly height × width, padded "
         "with the background or cropped around the centre; none: keep the size",
     )
-    size: Annotated[int, Field(ge=8, le=8192)] = Field(
+    size: Annotated[int, Field(ge=8, le=8192), AlsoCalled("image_size", "img_size", "resolution")] = Field(
         256, description="Side of the stored image (pixels): the shorter for short, the longer for long"
     )
     height: Annotated[int, Field(ge=8, le=8192)] | None = Field(
@@ -54,8 +54,12 @@ class Preparation(Settings):
     resample: Resample = Field(
         "area", description="area: averaging, the fastest; lanczos: sharper. Neither aliases"
     )
-    encoding: Encoding = Field("jpeg", description="Stored form; raw: uint8 [height, width, channels]")
-    quality: Annotated[int, Field(ge=1, le=100)] = Field(90, description="Quality of stored JPEG and WebP")
+    encoding: Annotated[Encoding, AlsoCalled("format", "image_format")] = Field(
+        "jpeg", description="Stored form; raw: uint8 [height, width, channels]"
+    )
+    quality: Annotated[int, Field(ge=1, le=100), AlsoCalled("jpeg_quality", "compression")] = Field(
+        90, description="Quality of stored JPEG and WebP"
+    )
     passthrough: bool = Field(
         False,
         description="Copy the source bytes, without metadata, when they already have the stored encoding, "

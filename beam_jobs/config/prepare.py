@@ -14,7 +14,7 @@ from beam_jobs.config.planning.shards import ShardsConfig
 from beam_jobs.config.planning.splits import SplitsConfig
 from beam_jobs.config.runner import RunnerConfig
 from beam_jobs.config.source import SourceConfig
-from infra.settings import Settings
+from infra.settings import AlsoCalled, Settings
 
 
 class PrepareConfig(Settings):
@@ -28,7 +28,7 @@ class PrepareConfig(Settings):
     shards: ShardsConfig = Field(ShardsConfig(), description="The files that hold the records")
     runner: RunnerConfig = Field(RunnerConfig(), description="Execution of the Beam jobs")
     drift: DriftConfig = Field(DriftConfig(), description="Comparison with the version before")
-    failure_budget: Annotated[float, Field(ge=0, le=1)] = Field(
+    failure_budget: Annotated[float, Field(ge=0, le=1), AlsoCalled("max_failures", "budget")] = Field(
         0.01,
         description="Largest allowed fraction of quarantined inputs (0.01 is 1 %). If more are quarantined, "
         "the run fails and publishes nothing",

@@ -13,7 +13,7 @@ from beam_jobs.config.sources.table import TableConfig
 from beam_jobs.config.sources.tfds import TfdsConfig
 from beam_jobs.config.sources.urls import UrlsConfig
 from infra.format.labels import LabelKind
-from infra.settings import Settings
+from infra.settings import AlsoCalled, Settings
 
 Layout = Literal["auto", "classes", "splits"]
 _OF_OBJECTS = ("coco", "voc", "box_table")
@@ -32,10 +32,10 @@ _LATER_ROWS_KEYS = frozenset({"label_separator", "label_columns", "target_column
 class SourceConfig(Settings):
     """The source of the images."""
 
-    kind: str = Field(
+    kind: Annotated[str, AlsoCalled("source_kind", "source_type")] = Field(
         "image_folder",
-        description="Kind of source (shardmill sources lists them); auto to have it recognised; or the "
-        "module of your own kind, such as my_package.my_kind",
+        description="Kind of source (shardmill prepare --help lists them); auto to have it recognised; or "
+        "the module of your own kind, such as my_package.my_kind",
     )
     layout: Layout = Field(
         "auto",

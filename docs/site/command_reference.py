@@ -14,6 +14,7 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
 from flows.cli.app import app
+from flows.cli.help import described, explained, shown, typed, usage
 
 _INTRODUCTION = """\
 # Commands
@@ -47,48 +48,17 @@ def _sections(command: Any, path: str) -> Iterator[str]:
 
 
 def _section(command: Any, path: str) -> str:
-    shown = [parameter for parameter in command.params if not getattr(parameter, "hidden", False)]
-    arguments = [parameter for parameter in shown if parameter.param_type_name == "argument"]
-    usage = " ".join([path, *(_usage(argument) for argument in arguments), "[OPTIONS]"])
-    rows = [
-        f"| {_name(parameter)} | {_text(parameter.help or '')}{_default(parameter)} |" for parameter in shown
-    ]
+    paragraphs, examples = described(command.help)
+    rows = [f"| `{_cell(typed(one))}` | {_cell(_text(explained(one)))} |" for one in shown(command)]
     table = ["| | |", "|---|---|", *rows] if rows else []
-    return "\n".join([f"## {path}", "", f"`{usage}`", "", _help(command.help), "", *table, ""])
+    code = ["```", *examples, "```"] if examples else []
+    text = [line for paragraph in paragraphs for line in (_text(paragraph), "")]
+    return "\n".join([f"## {path}", "", f"`{usage(command, path)}`", "", *text, *code, "", *table, ""])
 
 
-def _help(text: str) -> str:
-    """The help of a command: paragraphs, and its examples as a block of code."""
-    described, _, examples = text.replace("\b", "").partition("[bold]Examples[/bold]")
-    paragraphs = [_text(paragraph) for paragraph in described.split("\n\n")]
-    lines = [line.strip() for line in examples.splitlines() if line.strip()]
-    return "\n\n".join([*filter(None, paragraphs), *(["\n".join(["```", *lines, "```"])] if lines else [])])
-
-
-def _usage(argument: Any) -> str:
-    name = (argument.metavar or argument.name.upper()).strip("[]") + ("..." if argument.nargs == -1 else "")
-    return name if argument.required else f"[{name}]"
-
-
-def _name(parameter: Any) -> str:
-    if parameter.param_type_name == "argument":
-        return f"`{_usage(parameter)}`"
-    value = "" if parameter.is_flag else f" {parameter.metavar or 'VALUE'}"
-    names = "/".join([parameter.opts[-1], *parameter.secondary_opts[-1:]])
-    return f"`{names}{value}`".replace("|", "\\|")
-
-
-def _default(parameter: Any) -> str:
-    value = parameter.default
-    if (
-        parameter.required
-        or isinstance(value, bool)
-        or not isinstance(value, str | int | float)
-        or value == ""
-    ):
-        return ""
-    return f" Default: `{value}`."
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
 
 
 def _text(text: str) -> str:
-    return html.escape(" ".join(text.split()), quote=False).replace("|", "\\|")
+    return html.escape(" ".join(text.split()), quote=False)

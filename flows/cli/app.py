@@ -18,30 +18,9 @@ from typing import Annotated
 
 import typer
 
-from flows.cli.datasets import catalog
-from flows.cli.datasets import diff as versions
-from flows.cli.datasets import maintenance as upkeep
-from flows.cli.datasets.export import export
-from flows.cli.datasets.report import report
-from flows.cli.datasets.sign import sign
-from flows.cli.datasets.verify import verify
-from flows.cli.jobs import commands as jobs
+from flows.cli import old_names, tree
+from flows.cli.help import Group
 from flows.cli.jobs.meanwhile import is_importing
-from flows.cli.jobs.profile import profile
-from flows.cli.jobs.sources import sources
-from flows.cli.own_server.deploy import deploy
-from flows.cli.own_server.server import server
-from flows.cli.server import backup as backups
-from flows.cli.server import service
-from flows.cli.server.notify import notify
-from flows.cli.server.page import page
-from flows.cli.server.reap import reap
-from flows.cli.server.schedule import schedule
-from flows.cli.server.status import status
-from flows.cli.server.train_when import train_when
-from flows.cli.training_runs import comparing, looking, promoting, using
-from flows.cli.training_runs.balance import balance
-from flows.cli.training_runs.label_errors import label_errors
 from infra.errors import GO_ON, ShardmillError
 from infra.processes.terminal import (
     READER_GONE,
@@ -57,28 +36,23 @@ _CLICK_EXCEPTION, _USAGE_ERROR = typer.BadParameter.__mro__[2], typer.BadParamet
 _CANCELLED = 130
 _LAYOUT = "\n\t"  # control characters that a message may contain
 
-_EPILOG = """[bold]Examples[/bold]
-
-  shardmill run photos --dataset photos
-
-  shardmill prepare photos --dataset photos --dry-run
-
-  shardmill train photos@1 --set run.epochs=20
-
-  shardmill show photos
-
-  shardmill up --detach
-"""
-
 app = typer.Typer(
     name="shardmill",
-    help="Folders of raw images in; accounted-for, balanced, sharded TFRecords and a trained model out.",
-    epilog=_EPILOG,
+    cls=Group,
+    help="""Folders of raw images in; accounted-for, balanced, sharded TFRecords and a trained model out.
+
+    Examples:
+      shardmill run photos --dataset photos
+      shardmill prepare photos --dataset photos --dry-run
+      shardmill train photos@1 --epochs 20
+      shardmill up --detach
+    """,
     no_args_is_help=True,
-    rich_markup_mode="rich",
+    rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+tree.add_to(app)
 
 
 def _print_version(is_asked: bool) -> None:
@@ -99,52 +73,6 @@ def _options(
     """Options of the command itself; each command has more."""
 
 
-_WORK, _LOOK, _MODELS, _KEEP, _SERVE = "Work", "Look", "Trained models", "Keep", "Prefect"
-
-for _command, _panel in (
-    (jobs.run, _WORK),
-    (jobs.prepare, _WORK),
-    (jobs.import_, _WORK),
-    (jobs.train, _WORK),
-    (sources, _WORK),
-    (catalog.datasets, _LOOK),
-    (catalog.show, _LOOK),
-    (report, _LOOK),
-    (profile, _LOOK),
-    (verify, _LOOK),
-    (catalog.locate, _LOOK),
-    (versions.diff, _LOOK),
-    (export, _LOOK),
-    (looking.runs, _MODELS),
-    (comparing.compare, _MODELS),
-    (balance, _MODELS),
-    (promoting.promote, _MODELS),
-    (promoting.aliases, _MODELS),
-    (using.evaluate, _MODELS),
-    (using.predict, _MODELS),
-    (label_errors, _MODELS),
-    (sign, _KEEP),
-    (upkeep.rollback, _KEEP),
-    (upkeep.compact, _KEEP),
-    (upkeep.gc, _KEEP),
-    (upkeep.purge, _KEEP),
-    (backups.backup, _KEEP),
-    (backups.restore, _KEEP),
-    (service.up, _SERVE),
-    (service.down, _SERVE),
-    (status, _SERVE),
-    (reap, _SERVE),
-    (page, _SERVE),
-    (server, _SERVE),
-    (deploy, _SERVE),
-    (notify, _SERVE),
-    (schedule, _SERVE),
-    (train_when, _SERVE),
-):
-    # A function named after a keyword of Python ends in an underscore: import_.
-    app.command(_command.__name__.rstrip("_").replace("_", "-"), rich_help_panel=_panel)(_command)
-
-
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the console script."""
     guard_standard_streams()
@@ -160,8 +88,8 @@ def run(argv: Sequence[str] | None = None) -> int:
     """Run a command line and return its exit status. Defects raise their exception."""
     try:
         with _stopping_on_signals(), output_flushed():
-            arguments = None if argv is None else list(argv)
-            status = app(args=arguments, prog_name="shardmill", standalone_mode=False)
+            words = old_names.translated(sys.argv[1:] if argv is None else argv)
+            status = app(args=words, prog_name="shardmill", standalone_mode=False)
     except ReaderGone:
         return READER_GONE
     except ShardmillError as error:

@@ -13,18 +13,18 @@ from infra.errors import UsageError
 Root = Annotated[
     str | None,
     typer.Option(
-        "--root", metavar="DIR", help=r"Folder of the datasets \[default: $SHARDMILL_ROOT or ./datasets]"
+        "--root", metavar="DIR", help="Folder of the datasets [default: $SHARDMILL_ROOT or ./datasets]"
     ),
 ]
 Runs = Annotated[
     str | None,
     typer.Option(
-        "--runs", metavar="DIR", help=r"Folder of the training runs \[default: $SHARDMILL_RUNS or ./runs]"
+        "--runs", metavar="DIR", help="Folder of the training runs [default: $SHARDMILL_RUNS or ./runs]"
     ),
 ]
 Config = Annotated[
     Path | None,
-    typer.Option("--config", metavar="FILE.toml", help=r"Settings, in the tables \[prepare] and \[train]"),
+    typer.Option("--config", metavar="FILE.toml", help="Settings, in the tables [prepare] and [train]"),
 ]
 Recipe = Annotated[
     str | None,
@@ -39,7 +39,7 @@ Overrides = Annotated[
     typer.Option(
         "--set",
         metavar="KEY=VALUE",
-        help="One setting, for example image.size=128; may be repeated",
+        help="One setting, as KEY=VALUE; may be repeated. shardmill settings lists and searches them",
         autocompletion=completion.settings,
     ),
 ]
@@ -48,7 +48,7 @@ Devices = Annotated[
     typer.Option(
         "--devices",
         metavar="all|one|N|cpu:N",
-        help=r"GPUs to train on; cpu:N splits the CPU instead \[default: all]",
+        help="GPUs to train on; cpu:N splits the CPU instead [default: all]",
     ),
 ]
 Workers = Annotated[
@@ -62,7 +62,7 @@ Launcher = Annotated[
     typer.Option(
         "--launcher",
         metavar="local|ray|slurm|kubernetes",
-        help=r"Who places the ranks of --workers on machines \[default: local]",
+        help="Who places the ranks of --workers on machines [default: local]",
     ),
 ]
 Framework = Annotated[
@@ -70,7 +70,7 @@ Framework = Annotated[
     typer.Option(
         "--framework",
         metavar="tensorflow|torch",
-        help=r"What trains; torch needs shardmill\[torch] \[default: tensorflow]",
+        help="What trains; torch needs shardmill[torch] [default: tensorflow]",
     ),
 ]
 Now = Annotated[
@@ -119,12 +119,29 @@ ViewRef = Annotated[
         autocompletion=completion.references,
     ),
 ]
+Subject = Annotated[
+    str,
+    typer.Argument(
+        metavar="NAME[@VERSION]|RUN",
+        help="A dataset, its newest version by default; or a training run",
+        autocompletion=completion.references,
+    ),
+]
+ShownSubject = Annotated[
+    str,
+    typer.Argument(
+        metavar="NAME[@VERSION][?QUERY]|RUN",
+        help="A dataset, its newest version by default; with a query, only the records that fulfil it; or a "
+        "training run: its name, its folder, or an alias such as photos@production",
+        autocompletion=completion.references,
+    ),
+]
 Runner = Annotated[
     str | None,
     typer.Option(
         "--runner",
         metavar="embedded|flink|prism|portable",
-        help=r"Where the Beam jobs of prepare run \[default: embedded]",
+        help="Where the Beam jobs of prepare run [default: embedded]",
     ),
 ]
 FlinkMaster = Annotated[
@@ -143,7 +160,7 @@ SourceKind = Annotated[
     typer.Option(
         "--source-kind",
         metavar="auto|KIND",
-        help=r"Kind of source, auto to have it recognised; see shardmill sources \[default: image_folder]",
+        help="Kind of source, listed below; auto to have it recognised [default: image_folder]",
     ),
 ]
 LabelEdits = Annotated[
@@ -154,25 +171,30 @@ LabelEdits = Annotated[
         help="Corrected classes of single images: a label-errors.csv in which you decided",
     ),
 ]
-ImportedFolder = Annotated[
-    str,
-    typer.Argument(
-        metavar="SOURCE",
-        help="Folder of one version of TensorFlow Datasets; tars of WebDataset: a folder, file or pattern",
+AsIs = Annotated[
+    bool,
+    typer.Option(
+        "--as-is",
+        help="Take over a data set of TensorFlow Datasets or WebDataset: recognise it, and copy its images "
+        "instead of encoding them again",
     ),
 ]
-ImportedKind = Annotated[
-    str | None,
+DryRun = Annotated[
+    bool,
     typer.Option(
-        "--source-kind", metavar="tfds|archive", help=r"Kind of source \[default: auto, which recognises it]"
+        "--dry-run", help="Print the expected classes, splits, shards, disk space and time; write nothing"
     ),
+]
+Apply = Annotated[
+    bool,
+    typer.Option("--apply/--dry-run", help="Do it; without --apply, only print what would be done"),
 ]
 FailureBudget = Annotated[
     float | None,
     typer.Option(
         "--failure-budget",
         metavar="FRACTION",
-        help=r"Share of inputs that may be quarantined \[default: 0.01]",
+        help="Share of inputs that may be quarantined [default: 0.01]",
     ),
 ]
 

@@ -107,7 +107,7 @@ def production(folder: Path) -> Iterator[Production]:
             "PREFECT_SERVER_DATABASE_CONNECTION_URL": postgresql.url,
             "PREFECT_REDIS_MESSAGING_URL": redis.url,
         }
-        shardmill = ["flows.cli", "server"]
+        shardmill = ["flows.cli", "platform", "server"]
         migrated = run_command([sys.executable, "-m", *shardmill, "migrate"], env, _START_SECONDS)
         assert migrated.returncode == 0, migrated.stderr
         apis = {

@@ -32,7 +32,9 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Production]:
     """The whole set with the deployments on two pools and a worker for each."""
     folder = tmp_path_factory.mktemp("production")
     with production(folder) as found:
-        deployed = found.server.shardmill("deploy", "--pool", "cpu", "--place", _PLACE, timeout=300)
+        deployed = found.server.shardmill(
+            "platform", "deploy", "--pool", "cpu", "--place", _PLACE, timeout=300
+        )
         assert deployed.returncode == 0, deployed.stderr
         with working(found, folder, "cpu", "gpu"):
             yield found
@@ -132,10 +134,12 @@ def test_the_reaper_of_a_machine_marks_the_runs_of_its_own_killed_worker(
     resume(tree)
     assert not psutil.wait_procs(tree, timeout=60)[1], "the run ends with its worker"
 
-    elsewhere = run_command([sys.executable, "-m", "flows.cli", "reap"], live.workers["gpu"].env, 120)
+    elsewhere = run_command(
+        [sys.executable, "-m", "flows.cli", "platform", "reap"], live.workers["gpu"].env, 120
+    )
     assert elsewhere.returncode == 0, elsewhere.stderr
     assert live.server.get(f"/flow_runs/{run}")["state_type"] == "RUNNING"
-    reaper = Process(["flows.cli", "reap", "--every", "10s"], worker.env, tmp_path / "reaper.log")
+    reaper = Process(["flows.cli", "platform", "reap", "--every", "10s"], worker.env, tmp_path / "reaper.log")
     reaper.start()
     started = time.monotonic()
     try:
@@ -149,14 +153,14 @@ def test_the_reaper_of_a_machine_marks_the_runs_of_its_own_killed_worker(
 
 
 def test_pools_of_kubernetes_are_made_from_our_template(live: Production) -> None:
-    done = live.server.shardmill("deploy", "--type", "kubernetes", "--pool", "pods", timeout=300)
+    done = live.server.shardmill("platform", "deploy", "--type", "kubernetes", "--pool", "pods", timeout=300)
     assert done.returncode == 0, done.stderr
     assert "Created work pool pods (kubernetes)" in done.stdout
     pool = live.server.get("/work_pools/pods")
     template = json.loads((prefect_file().parent / "work_pools" / "kubernetes.json").read_text())
     assert (pool["type"], pool["base_job_template"]) == ("kubernetes", template)
     assert live.server.get("/deployments/name/train/train")["work_pool_name"] == "pods"
-    back = live.server.shardmill("deploy", "--pool", "cpu", "--place", _PLACE, timeout=300)
+    back = live.server.shardmill("platform", "deploy", "--pool", "cpu", "--place", _PLACE, timeout=300)
     assert back.returncode == 0, back.stderr
     assert live.server.get("/deployments/name/train/train")["work_pool_name"] == "gpu"
 

@@ -100,7 +100,7 @@ def test_workers_have_prefects_workers_and_neither_library(tmp_path: Path) -> No
 def test_servers_have_redis_and_neither_library(tmp_path: Path) -> None:
     environment = Environment(tmp_path / "venv", "server")
     assert environment.lacks("tensorflow", "apache_beam", "torch")
-    refused = environment.run("-m", "flows.cli", "server", "api", "--database", "postgresql+asyncpg://127.0.0.1:1/p",
+    refused = environment.run("-m", "flows.cli", "platform", "server", "api", "--database", "postgresql+asyncpg://127.0.0.1:1/p",
                               "--redis", "redis://127.0.0.1:1/0")  # fmt: skip
     assert refused.returncode == 4
     assert "--database postgresql+asyncpg://127.0.0.1:1/p cannot be used" in refused.stderr

@@ -113,25 +113,26 @@ def _until_operator(words: Sequence[str]) -> list[str]:
 
 def _check_shardmill(arguments: list[str]) -> None:
     """Parse a command of ``shardmill`` as it would be, then read its settings."""
-    group: Any = typer.main.get_command(app)
-    context = group.make_context("shardmill", list(arguments))
-    name, command, rest = group.resolve_command(context, list(arguments))
-    parsed = command.make_context(name, rest, parent=context).params
+    name, context = "", typer.main.get_command(app).make_context("shardmill", list(arguments))
+    command: Any = context.command
+    rest = list(arguments)
+    while hasattr(command, "commands"):
+        found, command, rest = command.resolve_command(context, rest)
+        name = f"{name} {found}".strip()
+        context = command.make_context(found, rest, parent=context)
+    parsed = context.params
     overrides = _known(parsed.get("overrides") or [])
     recipe = parsed.get("recipe")
     file = None if recipe is None else recipe_path(recipe)
-    if name == "schedule" and parsed["maintain"]:
+    is_schedule = name == "schedule add"
+    if is_schedule and parsed["maintain"]:
         load_settings(MaintainConfig, section="maintain", overrides=overrides)
-    elif name in ("prepare", "schedule"):
-        settings = (
-            split_overrides(overrides)["prepare"] if name == "schedule" and _split(overrides) else overrides
-        )
-        load_settings(PrepareConfig, section="prepare", recipe=file, overrides=settings)
-    elif name == "import":
-        recognised = {"source": {"kind": "auto"}}
-        load_settings(PrepareConfig, section="prepare", base=recognised, overrides=overrides)
+    elif name == "prepare" or (is_schedule and parsed["source"] is not None):
+        settings = split_overrides(overrides)["prepare"] if is_schedule and _split(overrides) else overrides
+        base = {"source": {"kind": "auto"}} if parsed.get("as_is") else None
+        load_settings(PrepareConfig, section="prepare", base=base, recipe=file, overrides=settings)
     elif name == "run":
-        parts = split_overrides(overrides)
+        parts = split_overrides(overrides, {"prepare": PrepareConfig, "train": TrainConfig})
         load_settings(PrepareConfig, section="prepare", recipe=file, overrides=parts["prepare"])
         load_settings(TrainConfig, section="train", recipe=file, overrides=parts["train"])
     elif overrides:

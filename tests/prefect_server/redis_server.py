@@ -37,7 +37,7 @@ class RedisServer:
 
     @property
     def url(self) -> str:
-        """Its address, as `shardmill server --redis` takes it."""
+        """Its address, as `shardmill platform server --redis` takes it."""
         user = f"default:{self.password}@" if self.password else ""
         return f"redis://{user}127.0.0.1:{self.port}/0"
 

@@ -105,10 +105,11 @@ def chain(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 def run_the_chain(server: RunningServer, folder: Path) -> Chain:
     """Publish, train by a rule, publish more, train by a pipeline, promote by hand, evaluate, take back."""
     small = [word for name, value in SIZES.items() for word in ("--set", f"data.{name}={value}")]
-    rule = ["--new-records", "1000", "--promote", "--every", "1d", *small, "--set", "run.epochs=1"]
-    _said(server, "train-when", NAME, "--new-records", "1")
-    _said(server, "train-when", NAME, *rule)  # replaces the first
-    rules = json.loads(_said(server, "train-when", "--json"))["rules"]
+    rule = ["--train-when", "new=1000", "--promote", "--every", "1d", *small, "--set", "run.epochs=1"]
+    add = ["schedule", "add", "--dataset", NAME, "--train"]
+    _said(server, *add, "--train-when", "new=1")
+    _said(server, *add, *rule)  # replaces the first
+    rules = json.loads(_said(server, "schedule", "list", "--json"))["rules"]
     source = write_image_folder(folder / "photos")
     new = iter(sorted(write_image_folder(folder / "more", per_class=22).glob("*/02[01].jpg")))
     by_rule, histories = [], []
@@ -117,8 +118,8 @@ def run_the_chain(server: RunningServer, folder: Path) -> Chain:
         by_rule.append(_message_by_automation(server, version))
         histories.append(_history(server))
         _add(next(new), source)
-    removals = [server.shardmill("train-when", NAME, "--remove").returncode for _ in range(2)]
-    rules_left = json.loads(_said(server, "train-when", "--json"))["rules"]
+    removals = [server.shardmill("schedule", "remove", "--dataset", NAME).returncode for _ in range(2)]
+    rules_left = json.loads(_said(server, "schedule", "list", "--json"))["rules"]
 
     for path in new:
         _add(path, source)
@@ -182,7 +183,7 @@ def _message_by_automation(server: RunningServer, number: int) -> str:
 
 def _history(server: RunningServer) -> list[dict[str, Any]]:
     """The records of the alias, oldest first."""
-    told = _said(server, "aliases", f"{NAME}@production", "--runs", str(server.runs), "--json")
+    told = _said(server, "model", "aliases", f"{NAME}@production", "--runs", str(server.runs), "--json")
     (found,) = json.loads(told)["aliases"]
     records: list[dict[str, Any]] = found["history"]
     return records

@@ -143,7 +143,9 @@ def test_a_suspended_run_of_the_worker_ends_and_can_go_on(
 
 
 def test_reap_says_that_there_is_nothing_to_do(shardmill_up: RunningServer) -> None:
-    assert shardmill_up.comes_true(lambda: shardmill_up.shardmill("reap").stdout == "Nothing to do\n", 60)
+    assert shardmill_up.comes_true(
+        lambda: shardmill_up.shardmill("platform", "reap").stdout == "Nothing to do\n", 60
+    )
 
 
 def test_a_failure_to_put_the_history_in_order_is_told_once_and_ends_nothing(

@@ -42,13 +42,13 @@ def ended(server: RunningServer, dataset: str) -> list[tuple[str, str]]:
 
 @contextmanager
 def scheduled(server: RunningServer, source: Path, dataset: str, *options: str) -> Iterator[None]:
-    command = ["schedule", str(source), "--dataset", dataset, *options]
+    command = ["schedule", "add", str(source), "--dataset", dataset, *options]
     done = server.shardmill(*command)
     assert done.returncode == 0, done.stderr
     try:
         yield
     finally:
-        assert server.shardmill("schedule", "--dataset", dataset, "--remove").returncode == 0
+        assert server.shardmill("schedule", "remove", "--dataset", dataset).returncode == 0
 
 
 def test_of_many_automatic_runs_one_does_the_work(shardmill_up: RunningServer, tmp_path: Path) -> None:
@@ -139,7 +139,7 @@ def test_an_inbox_takes_up_files_that_arrive(shardmill_up: RunningServer, tmp_pa
                 shutil.copy(file, inbox / folder.name)
     quick = ("--inbox", "--settle", "2s", "--within", "4s", "--set", "failure_budget=0.5")
     with scheduled(shardmill_up, inbox, "arriving", *quick):
-        listed = json.loads(shardmill_up.shardmill("schedule", "--json").stdout.splitlines()[-1])
+        listed = json.loads(shardmill_up.shardmill("schedule", "list", "--json").stdout.splitlines()[-1])
         (entry,) = [entry for entry in listed["schedules"] if entry["dataset"] == "arriving"]
         assert (entry["flow"], entry["when"], entry["active"]) == ("prepare", "inbox: 100 files or 4 s", True)
         assert shardmill_up.comes_true(lambda: published(shardmill_up, "arriving") > 0, 180)
@@ -173,9 +173,9 @@ def test_a_dataset_has_several_schedules_which_pause(shardmill_up: RunningServer
         return {entry["name"]: entry for entry in status["schedules"] if entry["dataset"] == "several"}
 
     of_it = ("--dataset", "several")
-    schedule(str(source), *of_it, "--every", "7d")
-    schedule(str(source), *of_it, "--cron", "0 3 * * *", "--name", "nightly", "--train")
-    schedule("--maintain", *of_it, "--every", "30d", "--name", "tidy", "--set", "keep_last=3")
+    schedule("add", str(source), *of_it, "--every", "7d")
+    schedule("add", str(source), *of_it, "--cron", "0 3 * * *", "--name", "nightly", "--train")
+    schedule("add", "--maintain", *of_it, "--every", "30d", "--name", "tidy", "--set", "keep_last=3")
     try:
         assert shardmill_up.comes_true(lambda: all(entry["next"] for entry in entries().values()))
         found = entries()
@@ -185,7 +185,7 @@ def test_a_dataset_has_several_schedules_which_pause(shardmill_up: RunningServer
             "tidy": "maintain",
         }
         assert found["tidy"]["config"] == {"keep_last": 3}
-        assert "Paused 1 schedule of several" in schedule(*of_it, "--name", "nightly", "--pause")
+        assert "Paused 1 schedule of several" in schedule("pause", *of_it, "--name", "nightly")
         found = entries()
         assert {name: entry["active"] for name, entry in found.items()} == {
             "": True,
@@ -193,17 +193,17 @@ def test_a_dataset_has_several_schedules_which_pause(shardmill_up: RunningServer
             "tidy": True,
         }
         assert found["nightly"]["next"] is None, "what was planned is gone"
-        schedule(*of_it, "--name", "nightly", "--resume")
+        schedule("resume", *of_it, "--name", "nightly")
         resumed = entries()["nightly"]
         assert resumed["active"]
         assert resumed["source"] == str(source), "pausing keeps the parameters"
-        schedule(*of_it, "--name", "nightly", "--remove")
+        schedule("remove", *of_it, "--name", "nightly")
         assert set(entries()) == {"", "tidy"}
-        wrong = shardmill_up.shardmill("schedule", *of_it, "--name", "gone", "--pause")
+        wrong = shardmill_up.shardmill("schedule", "pause", *of_it, "--name", "gone")
         assert wrong.returncode == 2
         assert "several has no schedule named gone" in wrong.stderr
     finally:
-        assert "Removed 2 schedules" in schedule(*of_it, "--remove")
+        assert "Removed 2 schedules" in schedule("remove", *of_it)
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final, Literal, Self, get_args
 from pydantic import Field, field_validator, model_validator
 
 from infra.errors import ConfigError
-from infra.settings import Settings
+from infra.settings import AlsoCalled, Settings
 from training.models.spec import Fit
 
 Balance = Literal["natural", "uniform", "sqrt", "effective-number", "repeat-factor", "weights"]
@@ -22,7 +22,7 @@ BalanceWeight = Annotated[float, Field(ge=0, le=1e6)]
 class DataSettings(Settings):
     """The examples, their order and their size."""
 
-    image_size: int | None = Field(
+    image_size: Annotated[int | None, AlsoCalled("img_size", "input_size", "size", "resolution")] = Field(
         default=None,
         ge=8,
         le=4096,
@@ -39,7 +39,10 @@ class DataSettings(Settings):
         "central square; or 'stretch', all of it, squeezed into a square; default: 'stretch' for objects, "
         "which need it, and for masks, else 'crop'",
     )
-    global_batch_size: Annotated[int, Field(ge=1, le=_MOST_IMAGES)] | Literal["auto"] = Field(
+    global_batch_size: Annotated[
+        Annotated[int, Field(ge=1, le=_MOST_IMAGES)] | Literal["auto"],
+        AlsoCalled("batch_size", "batch", "bs"),
+    ] = Field(
         default=64,
         description="examples a step, over all devices together; 'auto': the largest power of two times the "
         "devices that fits into memory, found by trial before a run begins",
@@ -49,7 +52,7 @@ class DataSettings(Settings):
         description="pixels as small_cnn and models of your own see them: 'dataset' (mean 0 and deviation 1 "
         "over the train split), or 'fixed' (-1 to 1); models of keras.applications have their own",
     )
-    balance: Balance = Field(
+    balance: Annotated[Balance, AlsoCalled("sampling", "oversampling", "class_balance")] = Field(
         default="natural",
         description="how often classes come in an epoch: 'natural' (each record once), 'uniform' (equally "
         "often), 'sqrt', 'effective-number', 'repeat-factor', or 'weights' (by balance_weights); with "
@@ -112,7 +115,7 @@ class DataSettings(Settings):
     last_batch: Literal["pad", "drop"] = Field(
         default="pad", description="a last step that is not full: padded at weight zero, or dropped"
     )
-    seed: int = Field(
+    seed: Annotated[int, AlsoCalled("random_seed")] = Field(
         default=0, ge=0, lt=2**63, description="seed of the order, the augmentation and the initial weights"
     )
 

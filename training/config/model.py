@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from infra.settings import Settings
+from infra.settings import AlsoCalled, Settings
 from training.models import resolve_name
 from training.models.torchvision_table import find_torchvision
 
@@ -14,13 +14,15 @@ from training.models.torchvision_table import find_torchvision
 class ModelSettings(Settings):
     """The model and its initial weights."""
 
-    name: str = Field(
-        default="small_cnn",
-        description="small_cnn, a model of keras.applications (ResNet50, EfficientNetB0, …), "
-        "or a module with a build function by its dotted name; with run.framework 'torch' a model of "
-        "torchvision (resnet50, vit_b_16, …)",
+    name: Annotated[str, AlsoCalled("model", "architecture", "arch", "network", "backbone", "model_name")] = (
+        Field(
+            default="small_cnn",
+            description="small_cnn, a model of keras.applications (ResNet50, EfficientNetB0, …), "
+            "or a module with a build function by its dotted name; with run.framework 'torch' a model of "
+            "torchvision (resnet50, vit_b_16, …)",
+        )
     )
-    weights: str | None = Field(
+    weights: Annotated[str | None, AlsoCalled("pretrained", "checkpoint")] = Field(
         default=None,
         description="initial weights: none (random), 'imagenet' (downloaded by Keras), or the path of a "
         ".weights.h5 or .keras file; with run.framework 'torch' of a .pt file",
@@ -28,7 +30,10 @@ class ModelSettings(Settings):
     dropout: float = Field(
         default=0.2, ge=0, lt=1, description="share of features dropped before the classifier"
     )
-    freeze: Literal["none", "backbone"] | Annotated[int, Field(ge=1, le=1_000_000)] | tuple[str, ...] = Field(
+    freeze: Annotated[
+        Literal["none", "backbone"] | Annotated[int, Field(ge=1, le=1_000_000)] | tuple[str, ...],
+        AlsoCalled("frozen", "trainable"),
+    ] = Field(
         default="none",
         description="layers that training leaves alone: 'none', 'backbone' (all but the last layer with "
         "weights), the number of layers with weights from the input on, or patterns of their names. Frozen "

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from infra.settings import Settings
+from infra.settings import AlsoCalled, Settings
 from training.config.optimizer_names import OPTIMIZERS, check_options, resolve_optimizer
 
 ScheduleName = Literal["cosine", "step", "one-cycle", "constant"]
@@ -50,7 +50,7 @@ class PruningSettings(Settings):
 class OptimizerSettings(Settings):
     """How weights follow gradients."""
 
-    name: str = Field(
+    name: Annotated[str, AlsoCalled("optimizer", "optim")] = Field(
         default="adamw",
         description="an optimizer of Keras: adamw, adam, sgd (with Nesterov momentum), lion, lamb, muon, "
         "nadam, adamax, rmsprop, adafactor, adagrad, adadelta, ftrl",
@@ -60,7 +60,7 @@ class OptimizerSettings(Settings):
         description="options of the Keras optimizer, as in { beta_2 = 0.98 }; sgd has momentum 0.9 and "
         "nesterov true",
     )
-    learning_rate: float | None = Field(
+    learning_rate: Annotated[float | None, AlsoCalled("lr", "rate")] = Field(
         default=None,
         gt=0,
         le=1000,
@@ -74,7 +74,7 @@ class OptimizerSettings(Settings):
         description="constant rate of the classifier in the epochs of model.warm_head_epochs; default: the "
         "default of learning_rate",
     )
-    schedule: ScheduleName = Field(
+    schedule: Annotated[ScheduleName, AlsoCalled("scheduler", "lr_schedule")] = Field(
         default="cosine",
         description="what follows the warm-up: 'cosine' (down to final_factor), 'step' (down by step_factor "
         "after each of step_epochs), 'one-cycle' (a warm-up and a fall along cosines), or 'constant'",
@@ -101,7 +101,7 @@ class OptimizerSettings(Settings):
     step_factor: float = Field(
         default=0.1, gt=0, lt=1, description="with schedule 'step': the factor by which the rate falls"
     )
-    weight_decay: float | None = Field(
+    weight_decay: Annotated[float | None, AlsoCalled("wd", "decay")] = Field(
         default=None,
         ge=0,
         le=1000,

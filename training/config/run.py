@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, field_validator
 
-from infra.settings import Settings
+from infra.settings import AlsoCalled, Settings
 from training.ranks.devices import DeviceRequest
 
 BestMetric = Literal[
@@ -37,13 +37,15 @@ def _devices(value: object) -> str:
 class RunSettings(Settings):
     """How the run is carried out."""
 
-    epochs: int = Field(default=12, ge=1, le=1_000_000, description="passes over the train split")
+    epochs: Annotated[int, AlsoCalled("num_epochs", "max_epochs")] = Field(
+        default=12, ge=1, le=1_000_000, description="passes over the train split"
+    )
     framework: Literal["tensorflow", "torch"] = Field(
         default="tensorflow",
         description="'tensorflow', or 'torch': PyTorch, with small_cnn, models of torchvision and modules of "
         "PyTorch of your own; one process per device",
     )
-    devices: Annotated[str, BeforeValidator(_devices)] = Field(
+    devices: Annotated[str, BeforeValidator(_devices), AlsoCalled("gpus", "gpu", "num_gpus")] = Field(
         default="all",
         description="'all': every visible GPU (or the CPU); 'one': the first; a number: so many GPUs; "
         "'cpu:N': split the CPU into N devices, which stand in for GPUs in trials",
@@ -55,9 +57,9 @@ class RunSettings(Settings):
         description="most memory of each GPU that the run takes (TensorFlow takes all of it when it starts); "
         "unset: as much as it needs, when it needs it",
     )
-    mixed_precision: Literal["off", "bfloat16", "float16"] = Field(
-        default="off", description="type of the computation; weights and loss stay float32"
-    )
+    mixed_precision: Annotated[
+        Literal["off", "bfloat16", "float16"], AlsoCalled("precision", "amp", "fp16", "bf16")
+    ] = Field(default="off", description="type of the computation; weights and loss stay float32")
     accumulate_steps: int = Field(
         default=1,
         ge=1,
@@ -90,7 +92,7 @@ class RunSettings(Settings):
         "for one class an image, mean_average_precision for several labels, r2 for numbers, "
         "average_precision for objects, mean_iou for masks",
     )
-    patience: int | None = Field(
+    patience: Annotated[int | None, AlsoCalled("early_stopping")] = Field(
         default=None,
         ge=1,
         le=1_000_000,

@@ -21,7 +21,7 @@ from training.results.run_files.run_folder import RunFolder
 from training.results.tracking.aliases import tell_trackers
 from training.runs.stored import opened_run
 
-_BY_HAND = "decide by hand: shardmill promote RUN --reason TEXT"
+_BY_HAND = "decide by hand: shardmill model promote RUN --reason TEXT"
 
 
 def promote_by_figures(
@@ -96,7 +96,7 @@ def roll_back(name: AliasName, runs: str | Path, reason: str | None = None) -> D
         if holder is None or before is None:
             raise NotFoundError(
                 f"no run had the alias {name} before" + (f" {holder.run}" if holder else ""),
-                f"see its history: shardmill aliases {name.dataset}",
+                f"see its history: shardmill model aliases {name.dataset}",
             )
         try:
             with opened_run(before.run, runs) as run:
@@ -105,7 +105,7 @@ def roll_back(name: AliasName, runs: str | Path, reason: str | None = None) -> D
         except NotFoundError as error:
             raise NotFoundError(
                 f"{name} was the run {before.run} before, which is not under {public_location(str(runs))}",
-                "bring its folder back, or choose another run: shardmill promote RUN --reason TEXT",
+                "bring its folder back, or choose another run: shardmill model promote RUN --reason TEXT",
             ) from error
         return record.model_copy(
             update={"predecessor": holder.run, "reason": reason, "restores": before.number}

@@ -48,7 +48,7 @@ def metric_of(task: str, wanted: str) -> str:
     if not known:
         raise ConfigError(
             f"runs that learned {task} are not compared by figures",
-            "decide by hand: shardmill promote RUN --reason TEXT",
+            "decide by hand: shardmill model promote RUN --reason TEXT",
         )
     if wanted == "auto":
         return known[0]

@@ -6,7 +6,7 @@ A module is found by its name (``source.kind``). These are its functions; only t
     open_reader(folder, config, scratch) -> Reader              without it, images are plain files
     make_readable(folder, config, references, scratch) -> None  done once before the images are read
     recognise(glance, settings) -> Recognised | None            whether source.kind = "auto" may choose it
-    first_images(folder, config) -> Iterator[bytes]             whether ``shardmill import`` takes it over
+    first_images(folder, config) -> Iterator[bytes]             whether ``prepare --as-is`` takes it over
     import_settings(folder, config) -> dict                     settings of the source that an import adds
 
 and ``Options`` is a model (infra.settings.Settings) of ``source.options``. ``beam_jobs.sources`` calls them.

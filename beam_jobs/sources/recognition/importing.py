@@ -47,8 +47,7 @@ def import_request(source: str, dataset: str, root: str, load: Load) -> JobReque
     if first is None:
         raise UsageError(
             f"{found.source} is of the kind {found.config.source.kind}, which cannot be taken over as it is",
-            "shardmill import takes over data sets of TensorFlow Datasets and WebDataset; for others: "
-            "shardmill prepare",
+            "--as-is takes over data sets of TensorFlow Datasets and WebDataset: leave it out for others",
         )
     source_folder = open_source(found)
     images = cast(FirstImages, first)(source_folder, found.config)

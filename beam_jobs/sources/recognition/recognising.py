@@ -126,7 +126,7 @@ def _recognised(folder: SourceFolder, settings: SourceConfig, left_out: list[str
     if not found:
         raise UsageError(
             f"no kind of source is recognised in {folder.uri}: it has {glance.in_words()}",
-            "say which one with --source-kind KIND; shardmill sources lists them",
+            "say which one with --source-kind KIND; shardmill prepare --help lists them",
         )
     if len(found) > 1:
         seen = "; ".join(f"{kind} ({recognised.why})" for kind, recognised in found.items())

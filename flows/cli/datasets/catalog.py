@@ -9,6 +9,7 @@ import typer
 
 from flows.cli import options
 from flows.cli.datasets.open_catalog import catalog_at, warn_of_unfinished_purge
+from flows.cli.training_runs.folder import run_named
 from infra.errors import UsageError
 from infra.readable import readable_bytes
 
@@ -19,10 +20,8 @@ if TYPE_CHECKING:
 def datasets(root: options.Root = None, json_output: options.Json = False) -> None:
     """List the datasets that have a published version.
 
-    [bold]Examples[/bold]
-
+    Examples:
       shardmill datasets
-
       shardmill datasets --root /data/datasets --json
     """
     from flows.cli import output
@@ -63,15 +62,13 @@ AsCroissant = Annotated[
     bool, typer.Option("--croissant", help="Print the version as MLCommons Croissant (JSON-LD)")
 ]
 Augmented = Annotated[
-    Path | None,
+    bool,
     typer.Option(
         "--augmented",
-        metavar="FILE.png",
-        help="Instead, write a picture: some training examples as stored, and as training sees them",
+        help="Instead, write the picture --out: some training examples as stored, and as training sees them",
     ),
 ]
-
-
+Out = Annotated[Path | None, typer.Option("--out", metavar="FILE.png", help="The picture of --augmented")]
 Parser = Annotated[
     bool,
     typer.Option("--parser", help="Instead, print Python code that parses the records with TensorFlow"),
@@ -79,47 +76,58 @@ Parser = Annotated[
 
 
 def show(
-    dataset: options.ViewRef,
+    subject: options.ShownSubject,
     root: options.Root = None,
-    augmented: Augmented = None,
+    runs: options.Runs = None,
+    augmented: Augmented = False,
+    out: Out = None,
     parser: Parser = False,
     croissant: AsCroissant = False,
     config: options.Config = None,
     overrides: options.Overrides = None,
     json_output: options.Json = False,
 ) -> None:
-    """Show a version: splits, shards, class balance, accounting, quarantine; or how training augments it.
+    """Show a version of a dataset, a view of it, or a training run.
 
-    Of a view, NAME@VERSION?QUERY, it shows the records that the query selects.
+    Of a version: splits, shards, class balance, accounting, quarantine. Of a view, NAME@VERSION?QUERY: the
+    records that the query selects. Of a run: its model and figures, and how evenly its ranks work.
 
-    [bold]Examples[/bold]
-
+    Examples:
       shardmill show photos
-
       shardmill show photos@2 --json
-
       shardmill show "photos@2?label == 'cat' and width > 800"
-
       shardmill show photos@2 --croissant > croissant.json
-
-      shardmill show photos --augmented augmented.png --set augment.mixup=0.2
-
+      shardmill show photos --augmented --out augmented.png --set augment.mixup=0.2
       shardmill show photos --parser
+      shardmill show photos-v1-3f2a
     """
-    opened = catalog_at(root).open_view(dataset)
+    run = None if "?" in subject else run_named(subject, runs)
+    if run is not None:
+        if augmented or parser or croissant:
+            raise UsageError(f"{run.name} is a training run", "these options are for datasets")
+        from flows.cli.training_runs.looking import show_run
+
+        show_run(run, json_output)
+        return
+    opened = catalog_at(root).open_view(subject)
     if parser:
         from flows.cli import output
         from infra.format.parser import parser_code
 
         output.say(*parser_code(opened.manifest).splitlines())
         return
-    if augmented is not None:
+    if augmented:
         from flows.cli.datasets import augmented as pictures
 
-        pictures.write(opened.ref, root, augmented, config, overrides or [], json_output)
+        if out is None:
+            raise UsageError("--augmented writes a picture", "name its file: --out FILE.png")
+        pictures.write(opened.ref, root, out, config, overrides or [], json_output)
         return
-    if config is not None or overrides:
-        raise UsageError("--config and --set are settings of training", "give them with --augmented FILE.png")
+    if config is not None or overrides or out is not None:
+        raise UsageError(
+            "--config, --set and --out go with --augmented",
+            "add --augmented --out FILE.png, or leave them out",
+        )
     if croissant:
         from flows.cli.datasets.print_croissant import print_croissant
 
@@ -159,10 +167,8 @@ def locate(
 
     What the newest version does not have is looked up in earlier versions, newest first.
 
-    [bold]Examples[/bold]
-
+    Examples:
       shardmill locate photos --source cats/0001.jpg
-
       shardmill locate photos --record 0f3c5a7be1d24c68
     """
     from flows.cli import output

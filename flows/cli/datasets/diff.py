@@ -33,7 +33,7 @@ _FIGURES_SHOWN = 8
 
 After = Annotated[
     str | None,
-    typer.Argument(metavar="[NAME@VERSION]", help=r"The later version \[default: the newest of the dataset]"),
+    typer.Argument(metavar="[NAME@VERSION]", help="The later version [default: the newest of the dataset]"),
 ]
 
 
@@ -43,14 +43,13 @@ def diff(
     root: options.Root = None,
     json_output: options.Json = False,
 ) -> None:
-    """Show the differences of two versions: inputs, records, labels, splits, classes, drift of the images.
+    """Show the differences of two versions of a dataset.
 
-    A name alone compares the newest version with the one before it.
+    Inputs, records, labels, splits, classes, drift of the images. A name alone compares the newest version
+    with the one before it.
 
-    [bold]Examples[/bold]
-
+    Examples:
       shardmill diff photos
-
       shardmill diff photos@1 photos@3 --json
     """
     from flows.cli import output

@@ -17,7 +17,9 @@ Destination = Annotated[
 Format = Annotated[
     str,
     typer.Option(
-        "--format", help="tfds (plain TFRecord), webdataset, parquet, huggingface, array_record or folder"
+        "--format",
+        metavar="FORMAT",
+        help="tfds (plain TFRecord), webdataset, parquet, huggingface, array_record or folder",
     ),
 ]
 Copy = Annotated[bool, typer.Option("--copy", help="Copy the shards, even where links would do")]
@@ -31,20 +33,16 @@ def export(
     root: options.Root = None,
     json_output: options.Json = False,
 ) -> None:
-    """Write a version, or the records of a view, in the form of another library. The version is not changed.
+    """Write a version, or a view of it, in the form of another library.
 
     An export that is interrupted continues when the same command runs again. The default format, tfds, is
     plain TFRecords with .idx files and the metadata of TensorFlow Datasets; uncompressed shards on this
     machine become links.
 
-    [bold]Examples[/bold]
-
+    Examples:
       shardmill export photos@2 photos-for-dali
-
       shardmill export photos /mnt/usb/photos --copy
-
       shardmill export photos@2 s3://bucket/photos-tar --format webdataset
-
       shardmill export "photos@2?label in ('cat', 'dog')" pets --format folder
     """
     from flows.cli import output

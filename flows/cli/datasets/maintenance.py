@@ -29,45 +29,26 @@ def _whole_dataset(name: str) -> str:
 
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="A dataset", callback=_whole_dataset)]
-Apply = Annotated[bool, typer.Option("--apply", help="Do it; without this option, only print the plan")]
 
 _SHOWN = 10
 
 
 def rollback(
-    dataset: Annotated[
-        str, typer.Argument(metavar="NAME@VERSION|NAME@ALIAS", help="The version or alias to bring back")
-    ],
-    alias: Annotated[
-        str | None, typer.Option("--alias", metavar="ALIAS", help="An alias of the models of NAME")
-    ] = None,
-    reason: Annotated[
-        str | None, typer.Option("--reason", metavar="TEXT", help="Why an alias goes back, for its history")
-    ] = None,
+    dataset: Annotated[str, typer.Argument(metavar="NAME@VERSION", help="The version to bring back")],
     key: options.SigningKeyFile = None,
     root: options.Root = None,
-    runs: options.Runs = None,
     json_output: options.Json = False,
 ) -> None:
-    """Bring back an earlier version of a dataset, or the run that had an alias before.
+    """Publish the content of an earlier version as the newest.
 
-    The content of the version is published as the newest. Nothing is copied or deleted.
+    Nothing is copied or deleted. `shardmill model rollback` gives an alias back to the run before.
 
-    [bold]Examples[/bold]
-
+    Examples:
       shardmill rollback photos@2
-
-      shardmill rollback photos@production --reason "wrong on night pictures"
     """
     from flows.cli import output
     from infra.dataset.maintenance.rollback import rollback as bring_back
-    from training.aliases.names import names_an_alias
 
-    if alias is not None or names_an_alias(dataset):
-        from flows.cli.training_runs.promoting import roll_back
-
-        roll_back(dataset, alias, reason, runs, json_output)
-        return
     restored = bring_back(catalog_at(root, key), dataset)
     if json_output:
         output.print_json(
@@ -87,10 +68,11 @@ def compact(
     now: options.Now = False,
     json_output: options.Json = False,
 ) -> None:
-    """Rewrite the newest version in as few balanced shards as possible, without decoding images.
+    """Rewrite the newest version in as few shards as possible.
 
-    [bold]Examples[/bold]
+    The shards are balanced, and images are not decoded.
 
+    Examples:
       shardmill compact photos
     """
     import sys
@@ -125,16 +107,14 @@ def gc(
     drop: Annotated[
         list[int] | None, typer.Option("--drop", metavar="V", help="Drop this version; may be repeated")
     ] = None,
-    apply: Apply = False,
+    apply: options.Apply = False,
     root: options.Root = None,
     json_output: options.Json = False,
 ) -> None:
-    """Drop versions and delete the files that no version needs. Does nothing without --apply.
+    """Drop versions, and delete the files that no version needs. Does nothing without --apply.
 
-    [bold]Examples[/bold]
-
+    Examples:
       shardmill gc photos --keep-last 3
-
       shardmill gc photos --drop 2 --drop 4 --apply
     """
     from flows.cli import output
@@ -165,7 +145,7 @@ def purge(
         list[str] | None,
         typer.Option("--source", metavar="URI", help="An input, relative to the source; may be repeated"),
     ] = None,
-    apply: Apply = False,
+    apply: options.Apply = False,
     root: options.Root = None,
     runs: options.Runs = None,
     json_output: options.Json = False,
@@ -176,10 +156,8 @@ def purge(
     in the source. An interrupted purge is finished by the next one, also without --source. Training runs that
     used the inputs are named and marked.
 
-    [bold]Examples[/bold]
-
+    Examples:
       shardmill purge photos --source cats/0001.jpg
-
       shardmill purge photos --source cats/0001.jpg --source dogs/0007.jpg --apply
     """
     from beam_jobs.maintain.purge import find_to_purge

@@ -9,6 +9,7 @@ import typer
 
 from flows.cli import options
 from flows.cli.datasets.open_catalog import catalog_at
+from flows.cli.training_runs.folder import run_named
 
 if TYPE_CHECKING:
     from infra.dataset.catalog import Catalog
@@ -20,16 +21,10 @@ Out = Annotated[
     Path | None, typer.Option("--out", metavar="FILE", help="Copy it to this file, to send or to keep")
 ]
 Rebuild = Annotated[bool, typer.Option("--rebuild", help="Write it again from the version's files")]
-Subject = Annotated[
-    str,
-    typer.Argument(
-        metavar="NAME[@VERSION]|RUN", help="A dataset, its newest version by default; or a training run"
-    ),
-]
 
 
 def report(
-    subject: Subject,
+    subject: options.Subject,
     open_it: Open = False,
     out: Out = None,
     rebuild: Rebuild = False,
@@ -37,23 +32,20 @@ def report(
     runs: options.Runs = None,
     json_output: options.Json = False,
 ) -> None:
-    """Print the path of a report: one HTML page about a dataset version, or about a training run.
+    """Print the path of the HTML page about a version or a run.
 
     The page of a run is drawn again from its files, also while the run is unfinished.
 
-    [bold]Examples[/bold]
-
+    Examples:
       shardmill report photos --open
-
       shardmill report photos@2 --out photos-2.html
-
       shardmill report photos-v1-3f2a9c --open
     """
     from flows.cli import output
     from infra.storage.filesystem import Storage
     from infra.storage.output_file import writes
 
-    run = _run(subject, runs)
+    run = run_named(subject, runs)
     if run is None:
         catalog = catalog_at(root)
         opened = _with_page(catalog, catalog.open(subject))
@@ -75,15 +67,6 @@ def report(
         output.say(place)
     if open_it:
         _open(local, place)
-
-
-def _run(subject: str, runs: str | None) -> RunFolder | None:
-    from flows.cli.training_runs.folder import runs_folder
-    from training.aliases.names import names_an_alias
-    from training.results.run_files.run_folder import find_run, open_run
-
-    folder = runs_folder(runs)
-    return open_run(subject, folder) if names_an_alias(subject) else find_run(subject, folder)
 
 
 def _run_page(run: RunFolder, root: str | None) -> str:

@@ -26,16 +26,14 @@ def sign(
     runs: options.Runs = None,
     json_output: options.Json = False,
 ) -> None:
-    """Sign the manifest of a version, which holds the checksums of all its files, or the exports of a run.
+    """Sign a version of a dataset, or the exports of a training run.
 
-    The version is not changed. An earlier signature is replaced. Verify first what you sign.
+    Of a version the manifest is signed, which holds the checksums of all its files. The version is not
+    changed. An earlier signature is replaced. Verify first what you sign.
 
-    [bold]Examples[/bold]
-
+    Examples:
       shardmill sign photos --key team.pem
-
       shardmill sign photos@2 --key team.pem
-
       shardmill sign --run photos-v1-3f2a --key team.pem
     """
     from flows.cli import output

@@ -33,20 +33,18 @@ def verify(
     runs: options.Runs = None,
     json_output: options.Json = False,
 ) -> None:
-    """Read every record of a version and check it against its manifest, indexes and inputs.
+    """Check every record of a version against its manifest.
+
+    All records are read, and compared with the manifest, the indexes and the inputs.
 
     The exit status is 3 when anything differs from the manifest. With --public-key the manifest must be
     signed too; with --run, the exports of a training run. The exit status is 5 when a signature is missing,
     or another content or key was signed.
 
-    [bold]Examples[/bold]
-
+    Examples:
       shardmill verify photos
-
       shardmill verify photos@2 --json
-
       shardmill verify photos --public-key team.pub
-
       shardmill verify --run photos-v1-3f2a --public-key team.pub
     """
     from infra.signing import PublicKey

@@ -1,15 +1,16 @@
-"""prepare, import, train and run: each command runs a flow."""
+"""prepare, train and run: each command runs a flow."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from flows.cli import options
+from flows.cli.help import explained_below
+from flows.cli.jobs.flags import with_flags
 from flows.cli.jobs.settings import (
-    checked_source,
+    job_request,
     prepare_settings,
     settings_by_section,
     train_settings,
@@ -18,17 +19,26 @@ from flows.cli.jobs.settings import (
 from infra.dataset.views.references import reference_of
 
 if TYPE_CHECKING:
-    from beam_jobs.config import PrepareConfig
+    from beam_jobs.request import JobRequest
     from training.config import TrainConfig
 
-DryRun = Annotated[
-    bool,
-    typer.Option(
-        "--dry-run", help="Print the expected classes, splits, shards, disk space and time; write nothing"
-    ),
-]
+
+def _kinds_of_sources() -> tuple[str, list[tuple[str, str]]]:
+    from beam_jobs.sources.recognition.description import described_kinds
+
+    rows = [
+        (
+            kind["kind"],
+            kind["description"].replace("``", "")
+            + ("" if kind["recognised"] else " Not recognised by auto."),
+        )
+        for kind in described_kinds()
+    ]
+    return "Kinds of sources (their settings: shardmill settings source):", rows
 
 
+@explained_below(_kinds_of_sources)
+@with_flags("prepare")
 def prepare(
     source: options.SourceFolder,
     dataset: options.Dataset,
@@ -38,78 +48,41 @@ def prepare(
     overrides: options.Overrides = None,
     failure_budget: options.FailureBudget = None,
     source_kind: options.SourceKind = None,
+    as_is: options.AsIs = False,
     label_edits: options.LabelEdits = None,
     runner: options.Runner = None,
     flink_master: options.FlinkMaster = None,
-    dry_run: DryRun = False,
+    dry_run: options.DryRun = False,
     now: options.Now = False,
     json_output: options.Json = False,
 ) -> None:
     """Turn a folder of images into a published version of a dataset.
 
-    [bold]Examples[/bold]
-
+    Examples:
       shardmill prepare photos --dataset photos
-
-      shardmill prepare photos --dataset photos --set image.size=128 --set shards.container=none
-
+      shardmill prepare photos --dataset photos --image-size 128 --set shards.container=none
       shardmill prepare photos --dataset photos --dry-run
-
       shardmill prepare "shards/train-*.tar" --dataset photos --source-kind auto
-
+      shardmill prepare ~/tensorflow_datasets/beans/0.1.0 --dataset beans --as-is
       shardmill prepare s3://bucket/photos --dataset photos --flink-master flink.example.org:8081
     """
     _take_turns(now)
     from flows.parameters import root_or_default
 
     changes = with_options(overrides or [], source_kind, runner, flink_master, label_edits)
-    settings = prepare_settings(config, changes, failure_budget, recipe)
-    source, folder = checked_source(source, dataset, settings.source.kind), root_or_default(root)
+    load = partial(prepare_settings, config, changes, failure_budget, recipe)
+    request = job_request(source, dataset, root_or_default(root), load, as_is=as_is)
     if dry_run:
-        _dry_run(source, dataset, folder, settings, json_output)
+        _dry_run(request, json_output)
         return
-    _run_prepare(source, dataset, folder, settings, json_output)
+    from flows.cli.jobs.calls import prepare_call
+    from flows.cli.jobs.flow_runs import run_flow
+
+    call = prepare_call(request.source, dataset, request.root, request.config)
+    _show(run_flow(call), json_output, _print_prepared)
 
 
-def import_(
-    source: options.ImportedFolder,
-    dataset: options.Dataset,
-    root: options.Root = None,
-    config: options.Config = None,
-    overrides: options.Overrides = None,
-    failure_budget: options.FailureBudget = None,
-    source_kind: options.ImportedKind = None,
-    runner: options.Runner = None,
-    flink_master: options.FlinkMaster = None,
-    dry_run: DryRun = False,
-    now: options.Now = False,
-    json_output: options.Json = False,
-) -> None:
-    """Take over a data set of TensorFlow Datasets or WebDataset; images are copied, not encoded again.
-
-    The same command later makes the next version of what is new in the folder.
-
-    [bold]Examples[/bold]
-
-      shardmill import ~/tensorflow_datasets/beans/0.1.0 --dataset beans
-
-      shardmill import shards --dataset photos --dry-run
-
-      shardmill import "shards/train-*.tar" --dataset photos
-    """
-    _take_turns(now)
-    from flows.cli.jobs.importing import recognised_import
-    from flows.parameters import root_or_default
-
-    folder = root_or_default(root)
-    changes = with_options(overrides or [], source_kind, runner, flink_master)
-    request = recognised_import(source, dataset, folder, config, changes, failure_budget)
-    if dry_run:
-        _dry_run(request.source, dataset, folder, request.config, json_output)
-        return
-    _run_prepare(request.source, dataset, folder, request.config, json_output)
-
-
+@with_flags("train")
 def train(
     dataset: options.ViewRef,
     devices: options.Devices = None,
@@ -124,19 +97,14 @@ def train(
     now: options.Now = False,
     json_output: options.Json = False,
 ) -> None:
-    """Train a model on a version of a dataset, evaluate it and export it.
+    """Train a model on a version of a dataset; evaluate and export it.
 
-    [bold]Examples[/bold]
-
+    Examples:
       shardmill train photos
-
       shardmill train photos --recipe finetune
-
-      shardmill train photos@3 --set run.epochs=20 --set model.name=EfficientNetB0
-
+      shardmill train photos@3 --epochs 20 --model EfficientNetB0
       shardmill train photos --workers 4      (a process a GPU; a rank that dies costs a restart)
-
-      shardmill train photos --framework torch --set model.name=resnet50
+      shardmill train photos --framework torch --model resnet50 --set augment.mixup=0.2
     """
     _take_turns(now)
     from flows.parameters import root_or_default, runs_or_default
@@ -159,6 +127,8 @@ def train(
     _show(result, json_output, _print_trained)
 
 
+@explained_below(_kinds_of_sources)
+@with_flags("prepare", "train")
 def run(
     source: options.SourceFolder,
     dataset: options.Dataset,
@@ -169,33 +139,38 @@ def run(
     overrides: options.Overrides = None,
     failure_budget: options.FailureBudget = None,
     source_kind: options.SourceKind = None,
+    as_is: options.AsIs = False,
     label_edits: options.LabelEdits = None,
     runner: options.Runner = None,
     flink_master: options.FlinkMaster = None,
+    dry_run: options.DryRun = False,
     now: options.Now = False,
     json_output: options.Json = False,
 ) -> None:
     """Prepare a folder of images, then train on the published version.
 
-    [bold]Examples[/bold]
-
+    Examples:
       shardmill run photos --dataset photos
-
-      shardmill run photos --dataset photos --set prepare.image.size=128 --set train.run.epochs=5
+      shardmill run photos --dataset photos --image-size 128 --epochs 5 --set image.quality=95
     """
     _take_turns(now)
     from flows.parameters import root_or_default, runs_or_default
 
     by_section = settings_by_section(overrides or [])
     changes = with_options(by_section["prepare"], source_kind, runner, flink_master, label_edits)
-    for_prepare = prepare_settings(config, changes, failure_budget, recipe)
+    load = partial(prepare_settings, config, changes, failure_budget, recipe)
     for_train = train_settings(config, by_section["train"], recipe)
-    source = checked_source(source, dataset, for_prepare.source.kind)
+    request = job_request(source, dataset, root_or_default(root), load, as_is=as_is)
+    if dry_run:
+        _dry_run(request, json_output)
+        return
     from flows.cli.jobs.calls import pipeline_call
     from flows.cli.jobs.flow_runs import run_flow
 
-    folders = (root_or_default(root), runs_or_default(runs))
-    result = run_flow(pipeline_call(source, dataset, *folders, for_prepare, for_train))
+    call = pipeline_call(
+        request.source, dataset, request.root, runs_or_default(runs), request.config, for_train
+    )
+    result = run_flow(call)
     _show(result, json_output, _print_run)
 
 
@@ -206,13 +181,6 @@ def _take_turns(now: bool) -> None:
         home.take_turns()
 
 
-def _run_prepare(source: str, dataset: str, root: str, settings: PrepareConfig, json_output: bool) -> None:
-    from flows.cli.jobs.calls import prepare_call
-    from flows.cli.jobs.flow_runs import run_flow
-
-    _show(run_flow(prepare_call(source, dataset, root, settings)), json_output, _print_prepared)
-
-
 def _write_job(ref: str, root: str, runs: str, settings: TrainConfig, json_output: bool) -> None:
     """Write the files of a job without a flow: nothing is trained yet."""
     from flows.cli.jobs.job_process import result_of
@@ -221,14 +189,14 @@ def _write_job(ref: str, root: str, runs: str, settings: TrainConfig, json_outpu
     _show(result_of(train_command(ref, root, runs, settings)), json_output, _print_trained)
 
 
-def _dry_run(source: str, dataset: str, root: str, settings: PrepareConfig, json_output: bool) -> None:
+def _dry_run(request: JobRequest, json_output: bool) -> None:
     """Run the job without a flow: nothing happens that belongs into a history."""
     from flows.cli import output
     from flows.cli.jobs.job_process import result_of
     from flows.flow_runs.jobs.job_commands import prepare_command
 
-    command = [*prepare_command(source, dataset, root, settings), "--dry-run"]
-    result = result_of(command, on_line=output.note if json_output else output.say)
+    command = prepare_command(request.source, request.dataset, request.root, request.config)
+    result = result_of([*command, "--dry-run"], on_line=output.note if json_output else output.say)
     if json_output:
         output.print_json(result)
 

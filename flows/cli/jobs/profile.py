@@ -10,14 +10,14 @@ import typer
 from flows.cli import options
 from infra.dataset.views.references import reference_of
 
-Seconds = Annotated[float, typer.Option("--seconds", min=0.1, help="Duration of each measurement")]
+Seconds = Annotated[
+    float, typer.Option("--seconds", metavar="S", min=0.1, help="Duration of each measurement")
+]
 Model = Annotated[bool, typer.Option("--model", help="Measure training steps of the configuration too")]
 Torch = Annotated[
     bool, typer.Option("--torch", help="Measure numbers of workers of a PyTorch loader, and propose one")
 ]
-Picture = Annotated[
-    Path | None, typer.Option("--picture", metavar="FILE.svg", help="Draw the result in this file")
-]
+Out = Annotated[Path | None, typer.Option("--out", metavar="FILE.svg", help="Draw the result in this file")]
 
 
 def profile(
@@ -25,22 +25,19 @@ def profile(
     seconds: Seconds = 2.0,
     model: Model = False,
     torch: Torch = False,
-    picture: Picture = None,
+    out: Out = None,
     root: options.Root = None,
     config: options.Config = None,
     overrides: options.Overrides = None,
     json_output: options.Json = False,
 ) -> None:
-    """Measure each stage from shards to batches alone, then all together, and name the bottleneck.
+    """Measure the stages of reading, and name the bottleneck.
 
-    Writes nothing but the picture.
+    Each stage alone, then all together. Writes nothing but the picture.
 
-    [bold]Examples[/bold]
-
+    Examples:
       shardmill profile photos
-
-      shardmill profile photos --model --set model.name=ResNet50 --picture profile.svg
-
+      shardmill profile photos --model --set model.name=ResNet50 --out profile.svg
       shardmill profile photos --torch --set data.image_size=224
     """
     from flows.cli import output
@@ -53,7 +50,7 @@ def profile(
     command = [*PROFILE, dataset, "--root", root_or_default(root), "--seconds", str(seconds)]
     command += ["--config-json", settings.model_dump_json(), *(["--model"] if model else [])]
     command += ["--torch"] if torch else []
-    command += ["--picture", str(picture.absolute())] if picture is not None else []
+    command += ["--picture", str(out.absolute())] if out is not None else []
     result = result_of(command)
     if json_output:
         output.print_json(result)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +10,7 @@ from infra.errors import NotFoundError, UsageError
 
 if TYPE_CHECKING:
     from beam_jobs.config import PrepareConfig
+    from beam_jobs.request import JobRequest
     from training.config import TrainConfig
 
 
@@ -26,6 +27,7 @@ def prepare_settings(
     """
     from beam_jobs.config import PrepareConfig
     from infra.settings import load_settings
+    from training.config import TrainConfig
 
     given = {} if failure_budget is None else {"failure_budget": failure_budget}
     return load_settings(
@@ -36,16 +38,23 @@ def prepare_settings(
         config=config,
         overrides=overrides,
         given=given,
+        elsewhere={"train": TrainConfig},
     )
 
 
 def train_settings(config: Path | None, overrides: list[str], recipe: str | None = None) -> TrainConfig:
     """The settings of training from a recipe, a file and single overrides, checked."""
+    from beam_jobs.config import PrepareConfig
     from infra.settings import load_settings
     from training.config import TrainConfig
 
     return load_settings(
-        TrainConfig, section="train", recipe=_file_of(recipe), config=config, overrides=overrides
+        TrainConfig,
+        section="train",
+        recipe=_file_of(recipe),
+        config=config,
+        overrides=overrides,
+        elsewhere={"prepare": PrepareConfig},
     )
 
 
@@ -53,7 +62,7 @@ def settings_by_section(overrides: list[str]) -> dict[str, list[str]]:
     """Sort the overrides of a command that prepares and trains by section.
 
     Raises:
-        ConfigError: an override does not begin with a section's name.
+        ConfigError: several sections have a key, or none has.
     """
     from beam_jobs.config import PrepareConfig
     from infra.settings import split_overrides
@@ -91,6 +100,35 @@ def with_options(
     of_source = [] if kind is None else [f"source.kind={kind}"]
     of_source += [] if label_edits is None else [f"source.label_edits={absolute(label_edits)}"]
     return [*overrides, *of_source, *runner_overrides(runner, flink_master)]
+
+
+def job_request(
+    source: str, dataset: str, root: str, load: Callable[..., PrepareConfig], *, as_is: bool
+) -> JobRequest:
+    """Return the request of a prepare whose source is there.
+
+    Args:
+        source: folder, file or pattern, as the user wrote it.
+        dataset: name of the dataset.
+        root: folder of the datasets.
+        load: loads the settings; takes nested values that stand in for defaults as ``base``.
+        as_is: take a data set of another library over; what is recognised is said on standard error.
+
+    Raises:
+        UsageError: the source is not there or not recognised. ConfigError: a setting is wrong.
+    """
+    from beam_jobs.request import JobRequest
+
+    if not as_is:
+        config = load()
+        place = checked_source(source, dataset, config.source.kind)
+        return JobRequest(source=place, dataset=dataset, root=root, config=config)
+    from beam_jobs.sources.recognition.importing import import_request
+    from infra.progress import shown_to_people
+
+    place = checked_source(source, dataset, "auto")
+    with shown_to_people():
+        return import_request(place, dataset, root, lambda base: load(base=base))
 
 
 def checked_source(source: str, dataset: str, kind: str = "image_folder") -> str:

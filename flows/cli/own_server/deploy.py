@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from flows.cli import options
 from infra.errors import UsageError
 
 
@@ -25,21 +26,30 @@ Place = Annotated[
         "--place", metavar="POOL=NAMES", help="Another work pool for some deployments; may be repeated"
     ),
 ]
-Kind = Annotated[PoolKind, typer.Option("--type", help="Type of the work pools that do not exist yet")]
+Kind = Annotated[
+    PoolKind,
+    typer.Option(
+        "--type", metavar="process|docker|kubernetes", help="Type of the work pools that do not exist yet"
+    ),
+]
 
 
-def deploy(pool: Pool = "shardmill", place: Place = None, kind: Kind = PoolKind.PROCESS) -> None:
-    """Register the deployments at the server of PREFECT_API_URL. Work pools that do not exist are created.
+def deploy(
+    pool: Pool = "shardmill",
+    place: Place = None,
+    kind: Kind = PoolKind.PROCESS,
+    json_output: options.Json = False,
+) -> None:
+    """Register the deployments at the server of PREFECT_API_URL.
+
+    Work pools that do not exist are created.
 
     `shardmill up` does so by itself, for its own server.
 
-    [bold]Examples[/bold]
-
-      shardmill deploy
-
-      shardmill deploy --pool cpu --place gpu=train,train-torch,evaluate,promote,pipeline
-
-      shardmill deploy --type kubernetes --pool cpu --place gpu=train,train-torch
+    Examples:
+      shardmill platform deploy
+      shardmill platform deploy --pool cpu --place gpu=train,train-torch,evaluate,promote,pipeline
+      shardmill platform deploy --type kubernetes --pool cpu --place gpu=train,train-torch
     """
     from flows.cli import output
     from flows.server.api import prefect_api
@@ -49,6 +59,10 @@ def deploy(pool: Pool = "shardmill", place: Place = None, kind: Kind = PoolKind.
     described = placing.placed(pool, others)
     with prefect_api():
         created = placing.deploy(described, kind.value)
+    if json_output:
+        places = {each["name"]: each["work_pool"]["name"] for each in described["deployments"]}
+        output.print_json({"created": created, "deployments": places})
+        return
     for name in created:
         output.say(f"Created work pool {name} ({kind.value})")
     for deployment in described["deployments"]:

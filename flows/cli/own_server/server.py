@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from flows.cli import options
 from flows.cli.server.service import Auth, Host
 from infra.errors import UsageError
 
@@ -55,14 +56,16 @@ Redis = Annotated[
         help="Redis, for example redis://host:6379/0",
     ),
 ]
-Port = Annotated[int, typer.Option("--port", min=1, max=65535, help="Port of this API server")]
+Port = Annotated[
+    int, typer.Option("--port", metavar="PORT", min=1, max=65535, help="Port of this API server")
+]
 Url = Annotated[
     str | None,
     typer.Option(
         "--url",
         metavar="URL",
         help="Address at which people and workers reach the API servers, such as that of a load balancer "
-        r"\[default: the host and port]",
+        "[default: the host and port]",
     ),
 ]
 
@@ -75,20 +78,19 @@ def server(
     port: Port = _DEFAULT_PORT,
     url: Url = None,
     auth: Auth = None,
+    json_output: options.Json = False,
 ) -> None:
-    """Run one process of a Prefect server that has several, on PostgreSQL and Redis. SIGTERM stops it.
+    """Run one process of a Prefect server that has several.
 
-    [bold]Examples[/bold]
+    The server uses PostgreSQL and Redis. SIGTERM stops the process.
 
+    Examples:
       export PREFECT_SERVER_DATABASE_CONNECTION_URL=postgresql+asyncpg://prefect:PASSWORD@db/prefect
       export PREFECT_REDIS_MESSAGING_URL=redis://redis:6379/0
       export PREFECT_SERVER_API_AUTH_STRING=team:LONG-PASSWORD
-
-      shardmill server migrate
-
-      shardmill server api --host 0.0.0.0 --url https://prefect.example.org
-
-      shardmill server services --url https://prefect.example.org
+      shardmill platform server migrate
+      shardmill platform server api --host 0.0.0.0 --url https://prefect.example.org
+      shardmill platform server services --url https://prefect.example.org
     """
     from flows.cli import output
     from flows.home import server_url
@@ -97,7 +99,7 @@ def server(
 
     if part is Part.MIGRATE:
         preparing.migrate(_given(database, "--database"))
-        output.say("The database is ready")
+        _say({"database": "ready"}, "The database is ready", json_output)
         return
     backends = _backends(database, redis)
     if part is Part.API:
@@ -109,11 +111,21 @@ def server(
         output.note(f"warning: {warning}")
     with contextlib.suppress(KeyboardInterrupt):
         if part is Part.API:
-            output.say(f"Prefect's API: {server_url(host, port)}/api")
+            api_url = f"{server_url(host, port)}/api"
+            _say({"api_url": api_url}, f"Prefect's API: {api_url}", json_output)
             service_process.serve(host, port, api_only=True)
         else:
-            output.say("Prefect's services run")
+            _say({"services": "running"}, "Prefect's services run", json_output)
             service_process.run_server_services()
+
+
+def _say(found: dict[str, str], words: str, json_output: bool) -> None:
+    from flows.cli import output
+
+    if json_output:
+        output.print_json(found)
+    else:
+        output.say(words)
 
 
 def _backends(database: str, redis: str) -> Backends:
@@ -124,5 +136,5 @@ def _backends(database: str, redis: str) -> Backends:
 
 def _given(value: str, option: str) -> str:
     if not value:
-        raise UsageError(f"{option} is missing", "shardmill server --help shows examples")
+        raise UsageError(f"{option} is missing", "shardmill platform server --help shows examples")
     return value

@@ -19,26 +19,26 @@ Database = Annotated[
         "--database",
         metavar="URL",
         envvar="PREFECT_SERVER_DATABASE_CONNECTION_URL",
-        help=r"Database of Prefect's history, if it is not SQLite in \$SHARDMILL_HOME",
+        help="Database of Prefect's history, if it is not SQLite in $SHARDMILL_HOME",
     ),
 ]
 
 
 def backup(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new folder of this machine")],
+    folder: Annotated[Path, typer.Argument(metavar="DEST", help="A new folder of this machine")],
     root: options.Root = None,
     runs: options.Runs = None,
     database: Database = None,
     with_shards: Annotated[bool, typer.Option("--with-shards", help="Copy the shards too")] = False,
     json_output: options.Json = False,
 ) -> None:
-    """Back up the catalog, the aliases and Prefect's history, also while the platform runs.
+    """Back up the catalog, the aliases and Prefect's history.
 
-    Without --with-shards the shards are not copied: their names, sizes and checksums are in the manifests.
+    Also while the platform runs. Without --with-shards the shards are not copied: their names, sizes and
+    checksums are in the manifests.
 
-    [bold]Examples[/bold]
-
-      shardmill backup /backups/monday --root /data/datasets --runs /data/runs
+    Examples:
+      shardmill platform backup /backups/monday --root /data/datasets --runs /data/runs
     """
     from flows.cli import output
     from flows.server.backup.backing_up import back_up
@@ -54,7 +54,7 @@ def backup(
 
 
 def restore(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="What `shardmill backup` made")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="What `shardmill platform backup` made")],
     root: options.Root = None,
     runs: options.Runs = None,
     database: Database = None,
@@ -63,9 +63,8 @@ def restore(
 ) -> None:
     """Restore a backup while the platform does not run. Versions that are there already stay.
 
-    [bold]Examples[/bold]
-
-      shardmill restore /backups/monday --root /data/datasets --runs /data/runs --replace
+    Examples:
+      shardmill platform restore /backups/monday --root /data/datasets --runs /data/runs --replace
     """
     from flows.cli import output
     from flows.server.backup.backing_up import restore as bring_back

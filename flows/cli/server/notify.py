@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from flows.cli import options
 from infra.errors import EnvironmentFault
 
 Url = Annotated[
@@ -17,20 +18,21 @@ Url = Annotated[
 On = Annotated[
     list[str] | None,
     typer.Option(
-        "--on", help=r"failed, completed, published, failing or recovered; may be repeated \[default: failed]"
+        "--on",
+        metavar="EVENT",
+        help="failed, completed, published, failing or recovered; may be repeated [default: failed]",
     ),
 ]
 
 
-def notify(url: Url, on: On = None) -> None:
-    """Tell people by webhook or mail when a run fails, or when something else happens.
+def notify(url: Url, on: On = None, json_output: options.Json = False) -> None:
+    """Tell people by webhook or mail when a run fails.
 
+    Or when something else happens: see --on.
     An automation of Prefect's server does it from now on; the web interface shows, pauses and deletes it.
 
-    [bold]Examples[/bold]
-
+    Examples:
       shardmill notify https://example.com/hook --on failed --on published
-
       shardmill notify "mailtos://user:password@smtp.example.com?to=team@example.com"
     """
     from flows.cli import output
@@ -44,6 +46,9 @@ def notify(url: Url, on: On = None) -> None:
         from flows.server.automations import notifications
 
         names = [notifications.set_notification(url, each) for each in on or ["failed"]]
+    if json_output:
+        output.print_json({"automations": names})
+        return
     for name in names:
         output.say(f"Automation {name} tells {notifications.kind_of(url)}")
     output.say("Take it back: prefect automation delete NAME")

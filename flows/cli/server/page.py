@@ -12,7 +12,9 @@ from infra.processes.ports import free_port
 
 _DEFAULT_PORT = 4201
 
-Port = Annotated[int, typer.Option("--port", min=0, max=65535, help="Port of the page; 0 takes a free one")]
+Port = Annotated[
+    int, typer.Option("--port", metavar="PORT", min=0, max=65535, help="Port of the page; 0 takes a free one")
+]
 
 
 def page(
@@ -21,16 +23,15 @@ def page(
     port: Port = _DEFAULT_PORT,
     host: Host = "127.0.0.1",
     auth: Auth = None,
+    json_output: options.Json = False,
 ) -> None:
     """Serve the page of data sets, versions and training runs. `shardmill up` starts it too.
 
     Without a Prefect server it shows the folders alone; runs that train still move.
 
-    [bold]Examples[/bold]
-
-      shardmill page
-
-      shardmill page --root /data/datasets --runs /data/runs --port 8080
+    Examples:
+      shardmill platform page
+      shardmill platform page --root /data/datasets --runs /data/runs --port 8080
     """
     from flows.cli import output
     from flows.cli.training_runs.folder import runs_location
@@ -57,5 +58,8 @@ def page(
         api_auth=api.auth if api else None,
         ui_url=api.ui_url if api else None,
     )
-    output.say(f"Page: {server_url(host, port)}", "Ctrl-C stops it.")
+    if json_output:
+        output.print_json({"page_url": server_url(host, port)})
+    else:
+        output.say(f"Page: {server_url(host, port)}", "Ctrl-C stops it.")
     serve_page(shown, host, port)

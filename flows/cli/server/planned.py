@@ -1,4 +1,4 @@
-"""Make schedules and inboxes of the options of `shardmill schedule`."""
+"""Make schedules, inboxes and rules of training of the options of `shardmill schedule add`."""
 
 from __future__ import annotations
 
@@ -14,8 +14,11 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from flows.scheduling.inboxes import Inbox
+    from flows.server.automations.training_rules import TrainingRule
     from flows.server.schedules import Schedule
 
+RULE_NAME = "train-when"  # of the rule of training that a dataset has, among its schedules
+_RULE_EVERY = "1h"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,49}\Z")
 
 
@@ -37,8 +40,14 @@ class Wish:
     batch: int | None
     within: str | None
     settle: str | None
+    recipe: str | None
     config: Path | None
     overrides: list[str]
+
+    @property
+    def is_rule(self) -> bool:
+        """Whether it trains on versions that others publish."""
+        return self.train and self.source is None and not (self.inbox or self.maintain)
 
     def check(self) -> None:
         """Check that the options go together.
@@ -53,7 +62,7 @@ class Wish:
         if self.maintain and (self.source or self.train or self.inbox):
             raise UsageError(
                 "--maintain works on a dataset, not on a source",
-                "shardmill schedule --maintain --dataset NAME --every 1d",
+                "shardmill schedule add --dataset NAME --maintain --every 1d",
             )
         if not self.train and (self.train_when is not None or self.promote):
             raise UsageError("--train-when and --promote go with --train", "add --train")
@@ -61,8 +70,13 @@ class Wish:
             from flows.train_when import parse_train_when
 
             parse_train_when(self.train_when)
+        if self.is_rule:
+            self._check_rule()
+            return
+        if self.name == RULE_NAME:
+            raise UsageError(f"--name {RULE_NAME} is that of the rule of training", "give another name")
         if self.source is None and not self.maintain:
-            raise UsageError("which folder?", "shardmill schedule SOURCE --dataset NAME --every 1h")
+            raise UsageError("which folder?", "shardmill schedule add SOURCE --dataset NAME --every 1h")
         if self.inbox and (self.cron or self.every or self.timezone):
             raise UsageError(
                 "--inbox watches the folder all the time and needs no --cron or --every",
@@ -77,6 +91,37 @@ class Wish:
                 "--timezone goes with --cron: an interval is the same in every zone",
                 'leave it out, or use --cron, for example --cron "0 3 * * *"',
             )
+
+    def _check_rule(self) -> None:
+        if self.name not in ("", RULE_NAME):
+            raise UsageError(
+                f"--name {self.name}: a dataset has one rule of training, called {RULE_NAME}",
+                "leave it out; or name the SOURCE to prepare before",
+            )
+        if self.cron or self.timezone or self.batch or self.within or self.settle:
+            raise UsageError(
+                "a rule of training follows new versions, and asks by the clock with --every alone",
+                "leave out --cron and the options of --inbox; or name the SOURCE to prepare before",
+            )
+
+
+def planned_rule(wish: Wish) -> TrainingRule:
+    """The rule of training that the options describe."""
+    from flows.cli.jobs.settings import train_settings
+    from flows.server.automations.training_rules import TrainingRule
+    from flows.train_when import TrainWhen, parse_train_when
+    from infra.storage.names import check_dataset_name
+
+    check_dataset_name(wish.dataset)
+    settings = train_settings(wish.config, wish.overrides, wish.recipe)
+    when = TrainWhen() if wish.train_when is None else parse_train_when(wish.train_when)
+    parameters = {
+        "dataset": wish.dataset,
+        "config": chosen(settings),
+        "when": chosen(when),
+        "promote": wish.promote,
+    }
+    return TrainingRule(wish.dataset, parameters, parse_interval(wish.every or _RULE_EVERY))
 
 
 def planned_schedule(wish: Wish) -> Schedule:
@@ -131,12 +176,12 @@ def _work(wish: Wish, *more: str) -> tuple[str, dict[str, object]]:
     parameters: dict[str, object] = {"dataset": wish.dataset}
     if wish.train:
         by_section = settings_by_section(overrides)
-        for_prepare = prepare_settings(wish.config, by_section["prepare"])
+        for_prepare = prepare_settings(wish.config, by_section["prepare"], recipe=wish.recipe)
         parameters["prepare_config"] = chosen(for_prepare)
-        parameters["train_config"] = chosen(train_settings(wish.config, by_section["train"]))
+        parameters["train_config"] = chosen(train_settings(wish.config, by_section["train"], wish.recipe))
         parameters |= {"only_when_changed": True, **_what_follows(wish)}
     else:
-        for_prepare = prepare_settings(wish.config, overrides)
+        for_prepare = prepare_settings(wish.config, overrides, recipe=wish.recipe)
         parameters["config"] = chosen(for_prepare)
     parameters["source"] = checked_source(wish.source, wish.dataset, for_prepare.source.kind)
     return "pipeline" if wish.train else "prepare", parameters

@@ -18,15 +18,14 @@ Every = Annotated[
 
 
 def reap(every: Every = None, json_output: options.Json = False) -> None:
-    """Mark the runs of this machine whose process was killed; `shardmill up` does so every ten seconds.
+    """Mark the runs of this machine whose process was killed.
 
-    For a server of your own: run it on each machine that has a worker.
+    `shardmill up` does so every ten seconds. For a server of your own: run it on each machine that has a
+    worker.
 
-    [bold]Examples[/bold]
-
-      shardmill reap        (PREFECT_API_URL=http://prefect:4200/api names your server)
-
-      shardmill reap --every 30s
+    Examples:
+      shardmill platform reap        (PREFECT_API_URL=http://prefect:4200/api names your server)
+      shardmill platform reap --every 30s
     """
     from flows.cli import output
     from flows.cli.server.planned import parse_interval
@@ -34,7 +33,7 @@ def reap(every: Every = None, json_output: options.Json = False) -> None:
 
     interval = None if every is None else parse_interval(every)
     if interval is not None:
-        _reap_again_and_again(interval.total_seconds())
+        _reap_again_and_again(interval.total_seconds(), json_output)
         return
     with prefect_api():
         from flows.server.tidying.reaper import Reaper
@@ -46,7 +45,7 @@ def reap(every: Every = None, json_output: options.Json = False) -> None:
         output.say(*(done or ["Nothing to do"]))
 
 
-def _reap_again_and_again(seconds: float) -> None:
+def _reap_again_and_again(seconds: float, json_output: bool) -> None:
     """Reap until a signal ends this process; a server that does not answer is asked again."""
     from flows.cli import output
     from flows.server.api import ApiLost, prefect_api
@@ -55,12 +54,15 @@ def _reap_again_and_again(seconds: float) -> None:
         from flows.server.tidying.reaper import Reaper
 
         reaper = Reaper(has_worker=False)
-    output.say(f"Reaping every {seconds:g} s")
+    output.note(f"Reaping every {seconds:g} s")
     while True:
         try:
             with prefect_api(api):
-                for line in reaper.reap():
-                    output.say(line)
+                done = reaper.reap()
+            if json_output and done:
+                output.print_json({"done": done})
+            else:
+                output.say(*done)
         except ApiLost as lost:
             output.note(f"warning: {lost.message}")
         time.sleep(seconds)

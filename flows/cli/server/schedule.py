@@ -1,22 +1,28 @@
-"""schedule: start runs automatically on the server of `shardmill up`."""
+"""schedule add, list, pause, resume and remove: what starts runs automatically on the server."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from flows.cli import completion, options
-from flows.cli.server.planned import Wish, planned_inbox, planned_schedule
-from infra.errors import EnvironmentFault, NotFoundError, UsageError
+from flows.cli import options
+from flows.cli.server.planned import RULE_NAME, Wish, planned_inbox, planned_rule, planned_schedule
+from infra.errors import EnvironmentFault, NotFoundError
 from infra.storage.locations import public_location
 
-Dataset = Annotated[
-    str | None,
-    typer.Option("--dataset", metavar="NAME", help="Name of the dataset", autocompletion=completion.datasets),
-]
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from flows.scheduling.inboxes import Inbox
+    from flows.server.automations.training_rules import TrainingRule
+    from flows.server.schedules import Schedule
+
 Name = Annotated[
     str, typer.Option("--name", metavar="NAME", help="Tells the schedules of one dataset apart, e.g. nightly")
+]
+Only = Annotated[
+    str | None, typer.Option("--name", metavar="NAME", help="Only this one; by default all of the dataset")
 ]
 Cron = Annotated[str | None, typer.Option("--cron", metavar="EXPRESSION", help='For example "0 3 * * *"')]
 Every = Annotated[str | None, typer.Option("--every", metavar="INTERVAL", help="For example 30min, 6h or 1d")]
@@ -24,13 +30,19 @@ Timezone = Annotated[
     str | None,
     typer.Option("--timezone", metavar="ZONE", help="Time zone of --cron, for example Europe/Berlin"),
 ]
-Train = Annotated[bool, typer.Option("--train", help="Also train, unless the version was trained on before")]
+Train = Annotated[
+    bool,
+    typer.Option(
+        "--train",
+        help="Also train on what was not trained on before; without SOURCE, on each new version",
+    ),
+]
 TrainWhen = Annotated[
     str | None,
     typer.Option(
         "--train-when",
         metavar="CONDITIONS",
-        help="With --train: only if one holds, as in new=1000,share=0.1,days=7,drift",
+        help="With --train: only if one holds since the last training, as in new=1000,share=0.1,days=7,drift",
     ),
 ]
 Promote = Annotated[
@@ -40,16 +52,17 @@ IsInbox = Annotated[
     bool, typer.Option("--inbox", help="Watch the folder, and take up new files soon after they arrive")
 ]
 Batch = Annotated[
-    int | None, typer.Option("--batch", min=1, help=r"Take up so many new files at once \[default: 100]")
+    int | None,
+    typer.Option("--batch", metavar="N", min=1, help="Take up so many new files at once [default: 100]"),
 ]
 Within = Annotated[
     str | None,
-    typer.Option("--within", metavar="INTERVAL", help=r"Or those there are after so long \[default: 1min]"),
+    typer.Option("--within", metavar="INTERVAL", help="Or those there are after so long [default: 1min]"),
 ]
 Settle = Annotated[
     str | None,
     typer.Option(
-        "--settle", metavar="INTERVAL", help=r"A file is taken when it did not change so long \[default: 10s]"
+        "--settle", metavar="INTERVAL", help="A file is taken when it did not change so long [default: 10s]"
     ),
 ]
 Maintain = Annotated[
@@ -58,17 +71,17 @@ Maintain = Annotated[
         "--maintain", help="Compact the dataset, and remove versions and files that are no longer kept"
     ),
 ]
-Remove = Annotated[
-    bool, typer.Option("--remove", help="Remove the schedules of the dataset, or the one of --name")
+OptionalSource = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="SOURCE", help="Folder of images, or a URI; none with --maintain, or to train alone"
+    ),
 ]
-Pause = Annotated[bool, typer.Option("--pause", help="Pause them")]
-Resume = Annotated[bool, typer.Option("--resume", help="Resume them")]
-OptionalSource = Annotated[str | None, typer.Argument(metavar="SOURCE", help="Folder of images, or a URI")]
 
 
-def schedule(
+def add(
+    dataset: options.Dataset,
     source: OptionalSource = None,
-    dataset: Dataset = None,
     name: Name = "",
     cron: Cron = None,
     every: Every = None,
@@ -81,81 +94,103 @@ def schedule(
     within: Within = None,
     settle: Settle = None,
     maintain: Maintain = False,
-    remove: Remove = False,
-    pause: Pause = False,
-    resume: Resume = False,
+    recipe: options.Recipe = None,
     config: options.Config = None,
     overrides: options.Overrides = None,
     json_output: options.Json = False,
 ) -> None:
-    """Start runs automatically on the server of `shardmill up`; without options, list the schedules.
+    """Start runs by the clock, on new files, or on new versions.
 
-    A run without changes takes seconds.
+    It takes the place of the one with the same dataset and --name. A run without changes takes seconds.
 
-    [bold]Examples[/bold]
-
-      shardmill schedule /data/photos --dataset photos --every 1h
-
-      shardmill schedule /data/photos --dataset photos --cron "0 3 * * *" --train --name nightly
-
-      shardmill schedule /data/photos --dataset photos --every 1h --train --train-when new=1000 --promote
-
-      shardmill schedule /data/incoming --dataset photos --inbox --batch 500 --within 5min
-
-      shardmill schedule --maintain --dataset photos --every 1d
-
-      shardmill schedule --dataset photos --name nightly --pause
+    Examples:
+      shardmill schedule add /data/photos --dataset photos --every 1h
+      shardmill schedule add /data/photos --dataset photos --cron "0 3 * * *" --train --name nightly
+      shardmill schedule add /data/photos --dataset photos --every 1h --train --train-when new=1000 --promote
+      shardmill schedule add /data/incoming --dataset photos --inbox --batch 500 --within 5min
+      shardmill schedule add --dataset photos --train --train-when new=1000,days=7
+      shardmill schedule add --dataset photos --maintain --every 1d
     """
-    given = {"--remove": remove, "--pause": pause, "--resume": resume}
-    changes = [option for option, is_given in given.items() if is_given]
-    wish = None
-    if changes:
-        _check_change(changes, source, dataset)
-    elif not _is_listing(source, dataset, cron, every, inbox, maintain):
-        if dataset is None:
-            raise UsageError("which dataset?", "shardmill schedule SOURCE --dataset NAME --every 1h")
-        wish = Wish(
-            dataset=dataset,
-            source=source,
-            name=name,
-            cron=cron,
-            every=every,
-            timezone=timezone,
-            train=train,
-            train_when=train_when,
-            promote=promote,
-            maintain=maintain,
-            inbox=inbox,
-            batch=batch,
-            within=within,
-            settle=settle,
-            config=config,
-            overrides=overrides or [],
-        )
-        wish.check()
+    wish = Wish(
+        dataset=dataset,
+        source=source,
+        name=name,
+        cron=cron,
+        every=every,
+        timezone=timezone,
+        train=train,
+        train_when=train_when,
+        promote=promote,
+        maintain=maintain,
+        inbox=inbox,
+        batch=batch,
+        within=within,
+        settle=settle,
+        recipe=recipe,
+        config=config,
+        overrides=overrides or [],
+    )
+    wish.check()
     _need_server()
-    if changes:
-        assert dataset is not None
-        _change(changes[0], dataset, name or None)
-    elif wish is not None:
-        _set(wish)
+    from flows.cli import output
+    from flows.cli.server.schedule_rows import rule_entries, rule_in_words, schedule_entries
+
+    made = _set(wish)
+    if json_output:
+        output.print_json((rule_entries if wish.is_rule else schedule_entries)([made])[0])
+        return
+    if wish.inbox:
+        output.say(f"Watching {public_location(made.source)} for {made.flow} of {dataset}: {made}")
+    elif wish.is_rule:
+        output.say(f"{dataset} is trained on when: {rule_in_words(made)}")
     else:
-        _list(json_output)
+        output.say(f"Scheduled {made.flow} of {dataset}: {made}")
+    output.say("See it: shardmill schedule list")
 
 
-def _is_listing(source: str | None, dataset: str | None, *others: object) -> bool:
-    return source is None and dataset is None and not any(others)
+def list_(json_output: options.Json = False) -> None:
+    """List what starts runs: schedules, inboxes, rules of training.
+
+    Examples:
+      shardmill schedule list
+      shardmill schedule list --json
+    """
+    _need_server()
+    from flows.cli import output
+    from flows.cli.server.schedule_rows import print_schedules, rule_entries, schedule_entries
+
+    found, rules = _all()
+    if json_output:
+        output.print_json({"schedules": schedule_entries(found), "rules": rule_entries(rules)})
+    else:
+        print_schedules(found, rules)
 
 
-def _check_change(changes: list[str], source: str | None, dataset: str | None) -> None:
-    if len(changes) > 1:
-        raise UsageError(
-            f"{' and '.join(changes)}: give one of them", "shardmill schedule --help shows examples"
-        )
-    if source is not None:
-        raise UsageError(f"{changes[0]} needs no SOURCE", f"shardmill schedule --dataset NAME {changes[0]}")
-    if dataset is None:
-        raise UsageError("which dataset?", f"shardmill schedule --dataset NAME {changes[0]}")
+def pause(dataset: options.Dataset, name: Only = None, json_output: options.Json = False) -> None:
+    """Pause the schedules of a dataset, or the one of --name.
+
+    Examples:
+      shardmill schedule pause --dataset photos --name nightly
+    """
+    _change("Paused", dataset, name, json_output)
+
+
+def resume(dataset: options.Dataset, name: Only = None, json_output: options.Json = False) -> None:
+    """Resume the schedules of a dataset, or the one of --name.
+
+    Examples:
+      shardmill schedule resume --dataset photos
+    """
+    _change("Resumed", dataset, name, json_output)
+
+
+def remove(dataset: options.Dataset, name: Only = None, json_output: options.Json = False) -> None:
+    """Remove the schedules of a dataset, or the one of --name. Runs that have begun go on.
+
+    Examples:
+      shardmill schedule remove --dataset photos --name nightly
+    """
+    _change("Removed", dataset, name, json_output)
 
 
 def _need_server() -> None:
@@ -167,54 +202,57 @@ def _need_server() -> None:
         )
 
 
-def _change(change: str, dataset: str, name: str | None) -> None:
-    from flows.cli import output
+def _all() -> tuple[Sequence[Schedule | Inbox], Sequence[TrainingRule]]:
     from flows.server.api import prefect_api
 
     with prefect_api():
-        from flows.server import schedules
+        from flows.server.automations.training_rules import training_rules
+        from flows.server.schedules import all_schedules
 
-        if change == "--remove":
-            number, done = schedules.remove_schedules(dataset, name), "Removed"
+        return all_schedules(), training_rules()
+
+
+def _change(done: str, dataset: str, name: str | None, json_output: bool) -> None:
+    from flows.cli import output
+    from flows.server.api import prefect_api
+
+    _need_server()
+    with prefect_api():
+        from flows.server import schedules
+        from flows.server.automations import training_rules as rules
+
+        if done == "Removed":
+            number = schedules.remove_schedules(dataset, name)
+            number += name in (None, RULE_NAME) and rules.remove_training_rule(dataset)
         else:
-            is_active = change == "--resume"
+            is_active = done == "Resumed"
             number = schedules.set_active(dataset, name, active=is_active)
-            done = "Resumed" if is_active else "Paused"
+            number += name in (None, RULE_NAME) and rules.set_rule_active(dataset, active=is_active)
     if not number:
         what = f"no schedule named {name}" if name else "no schedule"
-        raise NotFoundError(f"{dataset} has {what}", "list the schedules: shardmill schedule")
-    output.say(f"{done} {output.counted(number, 'schedule')} of {dataset}")
+        raise NotFoundError(f"{dataset} has {what}", "list the schedules: shardmill schedule list")
+    if json_output:
+        output.print_json({"dataset": dataset, "name": name, done.lower(): number})
+    else:
+        output.say(f"{done} {output.counted(number, 'schedule')} of {dataset}")
 
 
-def _set(wish: Wish) -> None:
-    from flows.cli import output
+def _set(wish: Wish) -> Any:
+    """Make what the options describe; return it."""
     from flows.server.api import prefect_api
 
     with prefect_api():
         from flows.server import schedules
+        from flows.server.automations import training_rules as rules
 
         if wish.inbox:
             watched = planned_inbox(wish)
             schedules.set_inbox(watched)
-            folder = public_location(watched.source)
-            output.say(f"Watching {folder} for {watched.flow} of {wish.dataset}: {watched}")
-        else:
-            wanted = planned_schedule(wish)
-            schedules.set_schedule(wanted)
-            output.say(f"Scheduled {wanted.flow} of {wish.dataset}: {wanted}")
-    output.say("See it: shardmill status")
-
-
-def _list(json_output: bool) -> None:
-    from flows.cli import output
-    from flows.cli.server.schedule_rows import print_schedules, schedule_entries
-    from flows.server.api import prefect_api
-
-    with prefect_api():
-        from flows.server.schedules import all_schedules
-
-        found = all_schedules()
-    if json_output:
-        output.print_json({"schedules": schedule_entries(found)})
-    else:
-        print_schedules(found)
+            return watched
+        if wish.is_rule:
+            rule = planned_rule(wish)
+            rules.set_training_rule(rule)
+            return rule
+        wanted = planned_schedule(wish)
+        schedules.set_schedule(wanted)
+        return wanted

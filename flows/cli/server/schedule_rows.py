@@ -1,4 +1,4 @@
-"""Print schedules and inboxes."""
+"""Print schedules, inboxes and rules of training."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from flows.cli.server.planned import RULE_NAME
 from infra.storage.locations import public_location, public_values
 
 if TYPE_CHECKING:
     from flows.scheduling.inboxes import Inbox
+    from flows.server.automations.training_rules import TrainingRule
     from flows.server.schedules import Schedule
 
 
@@ -29,12 +31,34 @@ def schedule_entries(found: Sequence[Schedule | Inbox]) -> list[dict[str, Any]]:
     ]
 
 
-def print_schedules(found: Sequence[Schedule | Inbox]) -> None:
+def rule_entries(rules: Sequence[TrainingRule]) -> list[dict[str, Any]]:
+    """The rules of training as values of JSON."""
+    return [
+        {
+            **public_values(dict(rule.parameters)),
+            "dataset": rule.dataset,
+            "name": RULE_NAME,
+            "every_seconds": rule.every.total_seconds(),
+            "active": rule.is_active,
+        }
+        for rule in rules
+    ]
+
+
+def rule_in_words(rule: TrainingRule) -> str:
+    """The conditions of a rule of training."""
+    from flows.train_when import TrainWhen, in_words
+
+    then = ", then promoted if better" if rule.parameters.get("promote") else ""
+    return f"{in_words(TrainWhen.model_validate(rule.parameters.get('when', {})))}{then}"
+
+
+def print_schedules(found: Sequence[Schedule | Inbox], rules: Sequence[TrainingRule] = ()) -> None:
     """Print the schedules for people."""
     from flows.cli import output
 
-    if not found:
-        output.say("No schedules. Make one: shardmill schedule SOURCE --dataset NAME --every 1h")
+    if not found and not rules:
+        output.say("No schedules. Make one: shardmill schedule add SOURCE --dataset NAME --every 1h")
         return
     rows = [
         [
@@ -47,6 +71,9 @@ def print_schedules(found: Sequence[Schedule | Inbox]) -> None:
         ]
         for entry in found
     ]
+    for rule in rules:
+        when = f"{rule_in_words(rule)}{'' if rule.is_active else ' (paused)'}"
+        rows.append(["train", rule.dataset, RULE_NAME, when, "", ""])
     output.print_table("Schedules", ["flow", "dataset", "name", "when", "next", "source"], rows)
 
 

@@ -27,10 +27,17 @@ _DEFAULT_PORT = 4200
 _STOP_SECONDS = 150.0
 _DETACH_SECONDS = 600.0
 
-Port = Annotated[int, typer.Option("--port", min=0, max=65535, help="Port of the server; 0 takes a free one")]
+Port = Annotated[
+    int,
+    typer.Option("--port", metavar="PORT", min=0, max=65535, help="Port of the server; 0 takes a free one"),
+]
 Host = Annotated[
     str,
-    typer.Option("--host", help="Address to listen on; any but loopback admits others and requires --auth"),
+    typer.Option(
+        "--host",
+        metavar="HOST",
+        help="Address to listen on; any but loopback admits others and requires --auth",
+    ),
 ]
 Auth = Annotated[
     str | None,
@@ -45,9 +52,10 @@ PagePort = Annotated[
     int | None,
     typer.Option(
         "--page-port",
+        metavar="PORT",
         min=0,
         max=65535,
-        help=r"Port of the platform's page; 0 takes a free one \[default: the server's port + 1]",
+        help="Port of the platform's page; 0 takes a free one [default: the server's port + 1]",
     ),
 ]
 Database = Annotated[
@@ -58,7 +66,7 @@ Database = Annotated[
         envvar="PREFECT_SERVER_DATABASE_CONNECTION_URL",
         show_envvar=True,
         help="Database of Prefect's server, for example postgresql+asyncpg://user:password@host/name "
-        r"\[default: SQLite in SHARDMILL_HOME]",
+        "[default: SQLite in SHARDMILL_HOME]",
     ),
 ]
 NoTensorBoard = Annotated[bool, typer.Option("--no-tensorboard", help="Do not start TensorBoard")]
@@ -77,16 +85,14 @@ def up(
     detach: Detach = False,
     json_output: options.Json = False,
 ) -> None:
-    """Start the platform on this machine: Prefect's server, a worker, the page, TensorBoard. Ctrl-C stops it.
+    """Start the platform on this machine: server, worker, page.
 
-    [bold]Examples[/bold]
+    That is Prefect's server, a worker, the page of datasets and runs, and TensorBoard. Ctrl-C stops them.
 
+    Examples:
       shardmill up
-
       shardmill up --detach --port 4300 --root /data/datasets
-
       shardmill up --host 0.0.0.0 --auth team:LONG-PASSWORD
-
       shardmill up --database postgresql+asyncpg://prefect:PASSWORD@localhost/prefect
     """
     from flows import home
@@ -117,11 +123,10 @@ def up(
         platform.keep_running()
 
 
-def down() -> None:
-    """Stop the `shardmill up` of this machine, with its worker and what runs there.
+def down(json_output: options.Json = False) -> None:
+    """Stop the platform of this machine, and what runs there.
 
-    [bold]Example[/bold]
-
+    Examples:
       shardmill down
     """
     import psutil
@@ -131,13 +136,19 @@ def down() -> None:
 
     process_id = up_process()
     if process_id is None:
-        output.say("shardmill up is not running")
+        if json_output:
+            output.print_json({"stopped": False})
+        else:
+            output.say("shardmill up is not running")
         return
     with contextlib.suppress(psutil.NoSuchProcess):
         process = psutil.Process(process_id)
         process.terminate()
         _wait_for_end(process)
-    output.say("Stopped; interrupted runs continue when they are run again")
+    if json_output:
+        output.print_json({"stopped": True, "pid": process_id})
+    else:
+        output.say("Stopped; interrupted runs continue when they are run again")
 
 
 def _wait_for_end(process: psutil.Process) -> None:
@@ -248,7 +259,7 @@ def _say_where(json_output: bool) -> None:
         "",
         "Next:",
         f"  shardmill prepare SOURCE --dataset NAME --root {running.root}      (its run shows in the UI)",
-        "  shardmill schedule SOURCE --dataset NAME --every 1h",
+        "  shardmill schedule add SOURCE --dataset NAME --every 1h",
         f"  or start a run from the form: {running.ui_url}/deployments",
     )
 

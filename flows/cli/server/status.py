@@ -30,14 +30,12 @@ _ENDED, _COMING = 5, 5
 
 
 def status(json_output: options.Json = False) -> None:
-    """Print running, finished and scheduled runs, with progress, and whether a worker is alive.
+    """Print what runs, what ended, what is scheduled, and the workers.
 
     Answers within 10 seconds after its own start, however slow the server is.
 
-    [bold]Examples[/bold]
-
+    Examples:
       shardmill status
-
       shardmill status --json
     """
     from flows.cli import output

@@ -32,16 +32,14 @@ def compare(
     runs: options.Runs = None,
     json_output: options.Json = False,
 ) -> None:
-    """Compare two training runs on the same records, with a paired bootstrap.
+    """Compare two training runs on the same records.
 
-    With --dataset, a run without predictions of that version is evaluated on it first.
+    A paired bootstrap tells differences from noise. With --dataset, a run without predictions of that version
+    is evaluated on it first.
 
-    [bold]Examples[/bold]
-
+    Examples:
       shardmill compare photos-v1-3f2a photos-v1-90bc
-
       shardmill compare photos-v1-3f2a photos-v1-90bc --split validation --json
-
       shardmill compare photos-v1-3f2a photos-v2-77cd --dataset photos@2
     """
     from flows.cli import output

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from training.results.run_files.run_folder import RunFolder
 
 
 def runs_location(runs: str | None) -> str:
@@ -21,3 +25,12 @@ def runs_folder(runs: str | None) -> Path:
     from training.runs.stored import local_runs
 
     return local_runs(runs_location(runs))
+
+
+def run_named(subject: str, runs: str | None) -> RunFolder | None:
+    """Open the run that a command names, which may be that of an alias; None: it names a dataset."""
+    from training.aliases.names import names_an_alias
+    from training.results.run_files.run_folder import find_run, open_run
+
+    folder = runs_folder(runs)
+    return open_run(subject, folder) if names_an_alias(subject) else find_run(subject, folder)

@@ -7,10 +7,14 @@ from typing import Annotated
 import typer
 
 from flows.cli import options
+from flows.cli.jobs.flags import with_flags
 
-Folds = Annotated[int, typer.Option("--folds", min=2, max=100, help="Number of folds, and of trainings")]
+Folds = Annotated[
+    int, typer.Option("--folds", metavar="N", min=2, max=100, help="Number of folds, and of trainings")
+]
 
 
+@with_flags("train")
 def label_errors(
     dataset: options.ViewRef,
     folds: Folds = 5,
@@ -23,14 +27,13 @@ def label_errors(
     overrides: options.Overrides = None,
     json_output: options.Json = False,
 ) -> None:
-    """List likely label errors of the train split: train K models, each without one fold, which it predicts.
+    """List likely label errors of the train split.
 
-    Each fold is a training run. After an interruption the same command goes on where it stopped.
+    It trains K models, each without one fold, which the model then predicts. Each fold is a training run.
+    After an interruption the same command goes on where it stopped.
 
-    [bold]Examples[/bold]
-
+    Examples:
       shardmill label-errors photos
-
       shardmill label-errors photos@3 --folds 10 --recipe clothing-from-scratch-cpu
     """
     import sys

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from flows.cli import options
 
+if TYPE_CHECKING:
+    from training.results.run_files.run_folder import RunFolder
+
 Run = Annotated[
     str, typer.Argument(metavar="RUN", help="Folder of a training run, its name under --runs, or NAME@ALIAS")
 ]
-Split = Annotated[str, typer.Option("--split", help="train, validation or test")]
+Split = Annotated[str, typer.Option("--split", metavar="SPLIT", help="train, validation or test")]
 
 
 def runs(runs: options.Runs = None, json_output: options.Json = False) -> None:
     """List the training runs.
 
-    [bold]Examples[/bold]
-
+    Examples:
       shardmill runs
-
       shardmill runs --runs /data/runs --json
     """
     from flows.cli import output
@@ -29,21 +30,7 @@ def runs(runs: options.Runs = None, json_output: options.Json = False) -> None:
     from training.results.run_files.run_folder import list_runs
 
     folder = runs_folder(runs)
-    found = [
-        {
-            "run": run.name,
-            "dataset": run.dataset,
-            "model": run.model,
-            "state": "unfinished" if run.result is None else "finished",
-            "epochs_done": run.epochs_done,
-            "epochs": run.epochs_wanted,
-            "task": run.task,
-            "test_figure": None if figure is None else dict([figure]),
-            "test_accuracy": figure[1] if figure is not None and figure[0] == "accuracy" else None,
-        }
-        for run in list_runs(folder)
-        for figure in [run.test_figure]
-    ]
+    found = [_described(run) for run in list_runs(folder)]
     if json_output:
         output.print_json({"runs_dir": str(folder), "runs": found})
     elif not found:
@@ -64,3 +51,47 @@ def _row(run: dict[str, Any]) -> list[object]:
         f"{run['epochs_done']} of {run['epochs']}",
         "".join(FIGURES[name].precise(value) for name, value in figure.items()),
     ]
+
+
+def _described(run: RunFolder) -> dict[str, Any]:
+    figure = run.test_figure
+    return {
+        "run": run.name,
+        "dataset": run.dataset,
+        "model": run.model,
+        "state": "unfinished" if run.result is None else "finished",
+        "epochs_done": run.epochs_done,
+        "epochs": run.epochs_wanted,
+        "task": run.task,
+        "test_figure": None if figure is None else dict([figure]),
+        "test_accuracy": figure[1] if figure is not None and figure[0] == "accuracy" else None,
+    }
+
+
+def show_run(run: RunFolder, json_output: bool) -> None:
+    """Print what a run is, and how evenly its ranks worked, if it has several."""
+    from flows.cli import output
+    from training.results.run_files.rank_balance import BALANCE_FILE, read_balance
+
+    described = _described(run)
+    balance = read_balance(run.path) if (run.path / BALANCE_FILE).is_file() else None
+    if json_output:
+        ranks = {} if balance is None else {**balance.to_json(), "class_counts": balance.class_counts()}
+        output.print_json({**described, "settings": run.config(), **ranks})
+        return
+    names = ["dataset", "model", "state", "epochs", "on test"]
+    output.say(
+        f"{run.name}:",
+        *(
+            f"  {name + ':':<9} {value}"
+            for name, value in zip(names, _row(described)[1:], strict=True)
+            if value
+        ),
+        f"  {'folder:':<9} {run.path}",
+    )
+    if balance is None:
+        return
+    columns, rows = balance.table()
+    output.print_table(f"ranks in epoch {balance.epoch}", columns, [list(row) for row in rows])
+    for warning in balance.warnings:
+        output.note(f"warning: {warning}")

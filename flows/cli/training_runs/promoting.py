@@ -1,4 +1,4 @@
-"""promote and aliases: give an alias such as photos@production to a run, and show its history."""
+"""model promote, rollback and aliases: which run has an alias such as photos@production."""
 
 from __future__ import annotations
 
@@ -37,17 +37,15 @@ def promote(
     runs: options.Runs = None,
     json_output: options.Json = False,
 ) -> None:
-    """Give an alias to a run, if it is better than the run that has it beyond the noise.
+    """Give an alias to a run, if it is better than the run that has it.
 
-    Both are compared on the test split of the newest version of their dataset. With --reason you decide.
+    Better beyond the noise: both are compared on the test split of the newest version of their dataset. With
+    --reason you decide.
 
-    [bold]Examples[/bold]
-
-      shardmill promote photos-v2-77cd
-
-      shardmill promote photos-v2-77cd --set metric=macro_f1 --set minimum_gain=0.01
-
-      shardmill promote photos-v2-77cd --alias staging --reason "asked for by the shop"
+    Examples:
+      shardmill model promote photos-v2-77cd
+      shardmill model promote photos-v2-77cd --set metric=macro_f1 --set minimum_gain=0.01
+      shardmill model promote photos-v2-77cd --alias staging --reason "asked for by the shop"
     """
     from flows.cli import output
     from flows.cli.jobs.job_process import result_of
@@ -74,16 +72,48 @@ def promote(
         output.say(*summary(result).splitlines())
 
 
+Back = Annotated[
+    str, typer.Argument(metavar="NAME[@ALIAS]", help="An alias; of a dataset alone, its alias production")
+]
+
+
+def rollback(
+    alias: Back,
+    reason: Annotated[
+        str | None, typer.Option("--reason", metavar="TEXT", help="Why the alias goes back, for its history")
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option("--alias", metavar="ALIAS", help="Name of the alias, if NAME has none")
+    ] = None,
+    runs: options.Runs = None,
+    json_output: options.Json = False,
+) -> None:
+    """Give an alias back to the run that had it before.
+
+    Examples:
+      shardmill model rollback photos@production --reason "wrong on night pictures"
+    """
+    from flows.cli import output
+    from flows.cli.training_runs.folder import runs_location
+    from training.aliases.names import AliasName, parse_alias
+    from training.promote import result_of, summary
+    from training.promotion.deciding import roll_back
+
+    whole = parse_alias(alias) if name is None else AliasName(alias, name)
+    result = result_of(roll_back(whole, runs_location(runs), reason))
+    if json_output:
+        output.print_json(result)
+    else:
+        output.say(*summary(result).splitlines())
+
+
 def aliases(name: AliasOf = None, runs: options.Runs = None, json_output: options.Json = False) -> None:
-    """List the aliases of models, or the whole history of those of one dataset.
+    """List the aliases of models, or the history of those of a dataset.
 
-    [bold]Examples[/bold]
-
-      shardmill aliases
-
-      shardmill aliases photos
-
-      shardmill aliases photos@production --json
+    Examples:
+      shardmill model aliases
+      shardmill model aliases photos
+      shardmill model aliases photos@production --json
     """
     from flows.cli import output
     from flows.cli.training_runs.folder import runs_folder
@@ -94,7 +124,7 @@ def aliases(name: AliasOf = None, runs: options.Runs = None, json_output: option
         listed = [_described(history, folder) for history in found]
         output.print_json({"runs_dir": str(folder), "aliases": listed})
     elif not found:
-        output.say(f"No aliases under {folder}", "Give one to a run: shardmill promote RUN")
+        output.say(f"No aliases under {folder}", "Give one to a run: shardmill model promote RUN")
     elif name is None:
         rows = [_row(history, folder) for history in found]
         output.print_table("", ["alias", "run", "trained on", "since (UTC)", "by", ""], rows)
@@ -116,7 +146,7 @@ def _histories(name: str | None, runs: Path) -> list[AliasHistory]:
     found = [AliasHistory(storage, alias)] if "@" in name else list(list_aliases(storage, alias.dataset))
     if not any(history.records() for history in found):
         known = [str(history.name) for history in list_aliases(storage)]
-        remedy = near_miss(name, known) or "give one to a run: shardmill promote RUN"
+        remedy = near_miss(name, known) or "give one to a run: shardmill model promote RUN"
         raise NotFoundError(f"no run under {runs} has or had the alias {name}", remedy)
     return found
 
@@ -165,19 +195,3 @@ def _show_history(history: AliasHistory, runs: Path) -> None:
             output.say(f"     {warning}")
         if record.reason:
             output.say(f"     reason: {record.reason}")
-
-
-def roll_back(name: str, alias: str | None, reason: str | None, runs: str | None, json_output: bool) -> None:
-    """Give an alias back to the run that had it before."""
-    from flows.cli import output
-    from flows.cli.training_runs.folder import runs_location
-    from training.aliases.names import AliasName, parse_alias
-    from training.promote import result_of, summary
-    from training.promotion.deciding import roll_back as give_back
-
-    whole = parse_alias(name) if alias is None else AliasName(name, alias)
-    result = result_of(give_back(whole, runs_location(runs), reason))
-    if json_output:
-        output.print_json(result)
-    else:
-        output.say(*summary(result).splitlines())

@@ -24,7 +24,9 @@ OtherDataset = Annotated[
     ),
 ]
 Paths = Annotated[list[Path], typer.Argument(metavar="PATHS...", help="Image files, or folders of them")]
-Format = Annotated[str, typer.Option("--format", help="csv, parquet or json (an object a line)")]
+Format = Annotated[
+    str, typer.Option("--format", metavar="csv|parquet|json", help="csv, parquet or json (an object a line)")
+]
 Out = Annotated[
     Path | None,
     typer.Option("--out", metavar="FILE", help="Write this file; without it, csv and json are printed"),
@@ -46,12 +48,9 @@ def evaluate(
 ) -> None:
     """Evaluate the best model of a finished run again, on any split.
 
-    [bold]Examples[/bold]
-
+    Examples:
       shardmill evaluate photos-v1-3f2a
-
       shardmill evaluate photos-v1-3f2a --split train
-
       shardmill evaluate photos-v1-3f2a --dataset photos@4
     """
     from flows.cli import output
@@ -90,10 +89,8 @@ def predict(
 
     A file that cannot be decoded gets a row with the reason. Masks are PNG files beside the table.
 
-    [bold]Examples[/bold]
-
+    Examples:
       shardmill predict photos-v1-3f2a new/ --out predictions.csv
-
       shardmill predict photos-v1-3f2a one.jpg two.png --format json
     """
     import tempfile

@@ -82,8 +82,8 @@ def verdict_text(result: Result) -> str:
     if record["reason"]:
         lines.append(f"| reason | {_code(' '.join(str(record['reason']).split()))} |")
     dataset = record["dataset"]
-    lines += ["", f"Its history: `shardmill aliases {dataset}`"]
-    lines += ["", f"Back to the run before: `shardmill rollback {result['alias']}`"]
+    lines += ["", f"Its history: `shardmill model aliases {dataset}`"]
+    lines += ["", f"Back to the run before: `shardmill model rollback {result['alias']}`"]
     return "\n".join(lines)
 
 

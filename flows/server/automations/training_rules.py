@@ -29,11 +29,13 @@ class TrainingRule:
         dataset: its name.
         parameters: of the flow `train`.
         every: how often to ask without an event.
+        is_active: False while it is paused.
     """
 
     dataset: str
     parameters: Mapping[str, Any]
     every: timedelta
+    is_active: bool = True
 
 
 def set_training_rule(rule: TrainingRule) -> None:
@@ -90,13 +92,35 @@ def remove_training_rule(dataset: str) -> bool:
         return _remove(client, dataset)
 
 
+def set_rule_active(dataset: str, *, active: bool) -> bool:
+    """Pause or resume the rule of a dataset; return whether there is one."""
+    from prefect.client.orchestration import get_client
+
+    with get_client(sync_client=True) as client:
+        deployment = _deployment(client)
+        found = [entry for entry in deployment.schedules if entry.slug == _slug(dataset)]
+        for entry in found:
+            # Prefect empties the parameters of a schedule that is updated without them.
+            client.update_deployment_schedule(
+                deployment.id, entry.id, active=active, parameters=entry.parameters
+            )
+        for automation in client.read_automations_by_name(_automation(dataset)):
+            (client.resume_automation if active else client.pause_automation)(automation.id)
+    return bool(found)
+
+
 def training_rules() -> list[TrainingRule]:
     """All rules, sorted by dataset."""
     from prefect.client.orchestration import get_client
 
     with get_client(sync_client=True) as client:
         found = [
-            TrainingRule(str(entry.parameters["dataset"]), entry.parameters, entry.schedule.interval)
+            TrainingRule(
+                str(entry.parameters["dataset"]),
+                entry.parameters,
+                entry.schedule.interval,
+                bool(entry.active),
+            )
             for entry in _deployment(client).schedules
             if (entry.slug or "").startswith(_slug(""))
         ]

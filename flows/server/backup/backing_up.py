@@ -130,7 +130,7 @@ def _described(folder: Path) -> dict[str, Any]:
         described: dict[str, Any] = json.loads((folder / _LIST).read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise NotFoundError(
-            f"{folder} holds no backup", "give a folder that `shardmill backup` made"
+            f"{folder} holds no backup", "give a folder that `shardmill platform backup` made"
         ) from error
     except ValueError as error:
         raise CorruptDataError(

@@ -60,7 +60,7 @@ def test_what_was_lost_comes_back(
 ) -> None:
     kept = platform / "monday"
     options = ["--with-shards"] if with_shards else []
-    made = command("backup", str(kept), *options, capfd=capfd)
+    made = command("platform", "backup", str(kept), *options, capfd=capfd)
     assert (made["database"], made["num_alias_records"]) == ("prefect.db", 1)
     assert any(path.suffix == ".gz" for path in kept.rglob("*")) is with_shards
     before = Catalog(platform / "root").open("d@1").manifest
@@ -72,7 +72,7 @@ def test_what_was_lost_comes_back(
         for path, data in shards.items():
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(data)
-    back = command("restore", str(kept), capfd=capfd)
+    back = command("platform", "restore", str(kept), capfd=capfd)
 
     assert back["datasets"]["d"]["missing"] == 0
     assert Catalog(platform / "root").versions("d") == [1, 2]
@@ -85,9 +85,9 @@ def test_what_was_lost_comes_back(
 
 
 def test_missing_shards_are_counted(platform: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    command("backup", str(platform / "monday"), capfd=capfd)
+    command("platform", "backup", str(platform / "monday"), capfd=capfd)
     shutil.rmtree(platform / "root")
-    assert cli.run(["restore", str(platform / "monday"), "--replace"]) == 0
+    assert cli.run(["platform", "restore", str(platform / "monday"), "--replace"]) == 0
     assert "of d are missing, such as shards: shardmill verify d" in capfd.readouterr().err
 
 
@@ -107,7 +107,7 @@ def test_a_backup_of_a_database_that_is_written_is_whole(
     writer.start()
     try:
         for number in range(5):
-            command("backup", str(platform / f"backup-{number}"), capfd=capfd)
+            command("platform", "backup", str(platform / f"backup-{number}"), capfd=capfd)
     finally:
         stop.set()
         writer.join()
@@ -119,22 +119,22 @@ def test_a_backup_of_a_database_that_is_written_is_whole(
 
 def test_nothing_that_is_there_is_overwritten(platform: Path, capfd: pytest.CaptureFixture[str]) -> None:
     kept = str(platform / "monday")
-    command("backup", kept, capfd=capfd)
+    command("platform", "backup", kept, capfd=capfd)
 
     def refusal(*arguments: str) -> str:
         assert cli.run([*arguments]) != 0
         return capfd.readouterr().err
 
-    assert "exists and is not empty" in refusal("backup", kept)
-    assert "has a history already" in refusal("restore", kept)
+    assert "exists and is not empty" in refusal("platform", "backup", kept)
+    assert "has a history already" in refusal("platform", "restore", kept)
     with up_lock():
-        said = refusal("restore", kept, "--replace")
+        said = refusal("platform", "restore", kept, "--replace")
     assert "shardmill up is already running" in said
     assert "stop it first: shardmill down" in said
-    assert "holds no backup" in refusal("restore", str(platform / "root"))
+    assert "holds no backup" in refusal("platform", "restore", str(platform / "root"))
     manifest = platform / "root/d/manifests/000001.json"
     manifest.write_bytes(manifest.read_bytes() + b" ")
-    assert "is in" in (said := refusal("restore", kept, "--replace"))
+    assert "is in" in (said := refusal("platform", "restore", kept, "--replace"))
     assert "with another content" in said
     assert not (platform / "home/prefect/prefect.db.before-restore").exists(), "the database is untouched"
     assert len(names(platform)) == 1000
@@ -145,7 +145,7 @@ def test_a_dataset_that_cannot_be_locked_is_backed_up_all_the_same(
 ) -> None:
     (platform / "root/d/upkeep.lock").unlink(missing_ok=True)
     (platform / "root/d/upkeep.lock").mkdir()  # as on a file system that is mounted to be read only
-    made = command("backup", str(platform / "monday"), capfd=capfd)
+    made = command("platform", "backup", str(platform / "monday"), capfd=capfd)
     assert made["datasets"]["d"]["num_files"] > 0
     assert (platform / "monday/datasets/d/manifests/000002.json").exists()
 
@@ -161,20 +161,23 @@ def test_a_history_in_postgresql_comes_back(platform: Path, capfd: pytest.Captur
             "CREATE TABLE flow_run (name text)",
             "INSERT INTO flow_run SELECT 'run ' || number FROM generate_series(1, 1000) AS number",
         )
-        assert command("backup", kept, *database, capfd=capfd)["database"] == "prefect.dump"
+        assert command("platform", "backup", kept, *database, capfd=capfd)["database"] == "prefect.dump"
         in_postgresql(server.url, "DELETE FROM flow_run WHERE name <> 'run 7'")
         left = in_postgresql(server.url, "SELECT * FROM flow_run")
 
-        assert cli.run(["restore", kept, *database]) == 4
+        assert cli.run(["platform", "restore", kept, *database]) == 4
         assert "pg_restore failed" in capfd.readouterr().err
         assert in_postgresql(server.url, "SELECT * FROM flow_run") == left == [("run 7",)]
-        assert cli.run(["restore", kept]) != 0
+        assert cli.run(["platform", "restore", kept]) != 0
         assert "the backup is of PostgreSQL" in capfd.readouterr().err
 
-        assert command("restore", kept, *database, "--replace", capfd=capfd)["database"] == "prefect.dump"
+        assert (
+            command("platform", "restore", kept, *database, "--replace", capfd=capfd)["database"]
+            == "prefect.dump"
+        )
         assert in_postgresql(server.url, "SELECT count(*) FROM flow_run") == [(1000,)]
 
         in_postgresql(server.url, "CREATE DATABASE elsewhere")
         elsewhere = server.url.rpartition("/")[0] + "/elsewhere"
-        command("restore", kept, "--database", elsewhere, capfd=capfd)
+        command("platform", "restore", kept, "--database", elsewhere, capfd=capfd)
         assert in_postgresql(elsewhere, "SELECT count(*) FROM flow_run") == [(1000,)]

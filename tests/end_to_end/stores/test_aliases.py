@@ -56,7 +56,11 @@ class Machines:
     def __call__(self, machine: str, *arguments: str) -> str:
         """Run a command on a machine; return its output."""
         self.use(machine)
-        places = ["--runs", self.runs, *(["--root", str(self.root)] if arguments[0] != "aliases" else [])]
+        places = [
+            "--runs",
+            self.runs,
+            *(["--root", str(self.root)] if arguments[1] not in ("aliases", "rollback") else []),
+        ]
         status = cli.run([*arguments, *places])
         captured = self._out.readouterr()
         assert status == 0, captured.err
@@ -64,7 +68,7 @@ class Machines:
 
     def holder(self, machine: str) -> str:
         """The run that has the alias, as a machine sees it."""
-        found = json.loads(self(machine, "aliases", str(NAME), "--json"))
+        found = json.loads(self(machine, "model", "aliases", str(NAME), "--json"))
         return str(found["aliases"][0]["run"])
 
 
@@ -96,22 +100,22 @@ def machines(
 
 
 def test_the_way_of_an_alias_over_three_machines(machines: Machines) -> None:
-    assert machines("a", "promote", "one").startswith("set@production is now one\n  the first model")
+    assert machines("a", "model", "promote", "one").startswith("set@production is now one\n  the first model")
     assert machines.holder("b") == "one"
-    assert "is now two (before: one)\n  better beyond the noise" in machines("b", "promote", "two")
+    assert "is now two (before: one)\n  better beyond the noise" in machines("b", "model", "promote", "two")
     with opened_run(str(NAME), machines.runs) as run:
         assert run.name == "two"
-    assert machines("c", "rollback", str(NAME)).startswith("set@production is now one (before: two)")
+    assert machines("c", "model", "rollback", str(NAME)).startswith("set@production is now one (before: two)")
     assert machines.holder("a") == "one"
-    assert machines("a", "aliases", "set").count("trained on set@2") == 3
+    assert machines("a", "model", "aliases", "set").count("trained on set@2") == 3
 
 
 def test_a_run_that_the_store_lacks_does_not_get_an_alias_back(machines: Machines) -> None:
-    machines("a", "promote", "one")
-    machines("a", "promote", "two")
+    machines("a", "model", "promote", "one")
+    machines("a", "model", "promote", "two")
     Storage.at(machines.runs).delete_tree("one")
     with pytest.raises(AssertionError, match="was the run one before, which is not under s3://"):
-        machines("a", "rollback", str(NAME))
+        machines("a", "model", "rollback", str(NAME))
     assert machines.holder("a") == "two"
 
 
@@ -119,12 +123,12 @@ def test_a_backup_has_the_aliases_of_the_store_and_brings_them_back(
     machines: Machines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SHARDMILL_HOME", str(tmp_path / "home"))
-    machines("a", "promote", "one")
-    machines("a", "backup", str(tmp_path / "kept"))
+    machines("a", "model", "promote", "one")
+    machines("a", "platform", "backup", str(tmp_path / "kept"))
     store = Storage.at(machines.runs)
     kept = {entry.path: store.read_bytes(entry.path) for entry in store.list_files("aliases")}
     store.delete_tree("aliases")
-    machines("a", "restore", str(tmp_path / "kept"))
+    machines("a", "platform", "restore", str(tmp_path / "kept"))
     assert {path: store.read_bytes(path) for path in kept} == kept
     assert machines.holder("b") == "one"
 

@@ -77,9 +77,11 @@ def test_a_week_of_kills(tmp_path: Path) -> None:
 
 def _plan(platform: Platform, source: ChangingSource) -> None:
     """Schedule a prepare run every ten seconds, and a training by two ranks on new versions."""
-    platform.patiently("schedule", str(source.folder), "--dataset", NAME, "--every", "10s", *_SETTINGS)
+    platform.patiently("schedule", "add", str(source.folder), "--dataset", NAME, "--every", "10s", *_SETTINGS)
     settings = [word for setting in _TRAINING for word in ("--set", setting)]
-    platform.patiently("train-when", NAME, "--every", "20s", "--promote", *settings)
+    platform.patiently(
+        "schedule", "add", "--dataset", NAME, "--train", "--every", "20s", "--promote", *settings
+    )
 
 
 def _disturb(source: ChangingSource, kills: Kills) -> None:
@@ -120,10 +122,10 @@ def _left_at_rest(kills: Kills, source: ChangingSource) -> dict[str, list[str]]:
     """End the schedule, wait for running jobs and the last training; return what should not be left."""
     platform = kills.platform
     _start_again(platform, kills.database)
-    platform.patiently("schedule", "--dataset", NAME, "--remove")
+    platform.patiently("schedule", "remove", "--dataset", NAME, "--name", "")
     _prepare(platform, source.folder, platform.root)
     untrained = eventually_empty(lambda: checks.untrained(platform, NAME), _TRAINED_SECONDS)
-    platform.patiently("train-when", NAME, "--remove")
+    platform.patiently("schedule", "remove", "--dataset", NAME)
     return {
         "new and not trained on": untrained,
         "under way": platform.comes_to_rest(_REST_SECONDS),

@@ -95,10 +95,10 @@ def test_overrides_of_tables(tmp_path: Path) -> None:
             "unknown key 'short_side' in [prepare]",
             "did you mean 'prepare.image.short_side'",
         ),
-        (("zzz=1",), "unknown key 'zzz'", "known keys: image, name, fractions, seed"),
+        (("zzz=1",), "unknown key 'zzz'", "known keys: image, name, fractions, seed; search them"),
         (("image.short_side=0",), "image.short_side = 0: input should be greater than", None),
         (("image.short_side=many",), "image.short_side = 'many': input should be a valid integer", None),
-        (("image",), "is not key=value", "for example"),
+        (("image",), "is not key=value", "write --set image=VALUE"),
         (("train.epochs=1",), "not of [train]", None),
     ],
 )
@@ -135,24 +135,36 @@ def test_a_missing_file() -> None:
 def test_sections_of_a_command_with_several() -> None:
     found = split_overrides(["prepare.seed=1", "train.epochs=2", "prepare.image.quality=1"])
     assert found == {"prepare": ["prepare.seed=1", "prepare.image.quality=1"], "train": ["train.epochs=2"]}
-    with pytest.raises(ConfigError, match="several sections"):
+    with pytest.raises(ConfigError, match="which section"):
         split_overrides(["seed=1"])
-    with pytest.raises(ConfigError, match="several sections"):
+    with pytest.raises(ConfigError, match="which section"):
         split_overrides(["prepare=1"])
 
 
+class Other(Settings):
+    other: int = 0
+    seed: int = 0
+
+
+def test_a_key_that_one_section_has_needs_no_section() -> None:
+    models = {"prepare": Config, "train": Other}
+    assert split_overrides(["image.quality=1", "other = 2", "train.seed=3"], models) == {
+        "prepare": ["prepare.image.quality=1"],
+        "train": ["train.other = 2", "train.seed=3"],
+    }
+
+
 @pytest.mark.parametrize(
-    ("override", "remedy"),
+    ("override", "message", "remedy"),
     [
-        ("image.quality=1", "write --set prepare.image.quality=1"),
-        ("other=1", "write --set train.other=1"),
-        ("unknown=1", "write --set prepare.unknown=1 or --set train.unknown=1"),
+        ("seed=1", "which section", "write --set prepare.seed=1 or --set train.seed=1"),
+        ("image.qualty=1", "no setting is called 'image.qualty'", "did you mean 'prepare.image.quality'?"),
+        ("othr=1", "no setting is called 'othr'", "did you mean 'train.other'?"),
+        ("nothing=1", "no setting is called 'nothing'", "search them: shardmill settings nothing"),
     ],
 )
-def test_the_remedy_names_the_section_that_has_the_key(override: str, remedy: str) -> None:
-    class Other(Settings):
-        other: int = 0
-
+def test_the_remedy_names_the_section_that_has_the_key(override: str, message: str, remedy: str) -> None:
     with pytest.raises(ConfigError) as caught:
         split_overrides([override], {"prepare": Config, "train": Other})
+    assert message in caught.value.message
     assert caught.value.remedy == remedy

@@ -182,7 +182,7 @@ def _open_holder(alias: AliasName, runs: Path) -> RunFolder:
     holder = AliasHistory(storage, alias).current()
     if holder is None:
         known = [str(each.name) for each in list_aliases(storage)]
-        none = f"give it to a run: shardmill promote RUN --alias {alias.alias}"
+        none = f"give it to a run: shardmill model promote RUN --alias {alias.alias}"
         raise NotFoundError(
             f"no run under {runs} has the alias {alias}", near_miss(str(alias), known) or none
         )
@@ -190,7 +190,7 @@ def _open_holder(alias: AliasName, runs: Path) -> RunFolder:
     if found is None:
         raise NotFoundError(
             f"{alias} is the run {holder.run}, which is not under {runs}",
-            f"bring its folder back, or give the alias to another run: shardmill rollback {alias}",
+            f"bring its folder back, or give the alias to another run: shardmill model rollback {alias}",
         )
     return found
 

@@ -171,7 +171,7 @@ def _check_labels(dataset: _Dataset, settings: SourceConfig) -> None:
     if settings.label_kind != given:
         raise ConfigError(
             f"{dataset.info.name} has {WORDS[given]}, and source.labels = {settings.label_kind!r}",
-            f"--set source.labels={given}; shardmill import and --source-kind auto set it",
+            f"--set source.labels={given}; --as-is and --source-kind auto set it",
         )
     rows = settings.rows
     if dataset.roles.objects is not None and (rows.drop_labels or rows.merge_labels):

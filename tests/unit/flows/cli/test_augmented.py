@@ -21,7 +21,17 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_picture_is_written(root: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "out.png"
-    command = ["show", "set", "--root", str(root), "--augmented", str(out), "--set", "data.image_size=32"]
+    command = [
+        "show",
+        "set",
+        "--root",
+        str(root),
+        "--augmented",
+        "--out",
+        str(out),
+        "--set",
+        "data.image_size=32",
+    ]
     assert cli.run([*command, "--set", "augment.color_jitter.hue=0.2"]) == 0
     shown = capfd.readouterr()
     assert shown.out == f"Wrote {out}: 6 training examples of set@1, as stored and in 6 epochs\n"
@@ -35,15 +45,31 @@ def test_a_picture_is_written(root: Path, tmp_path: Path, capfd: pytest.CaptureF
 @pytest.mark.parametrize(
     ("arguments", "status", "error", "remedy"),
     [
-        (["--augmented", "out.txt"], 2, "out.txt has no suffix of a picture format", "use one of .png"),
         (
-            ["--augmented", "no/out.png", "--set", "data.image_size=32"],
+            ["--augmented", "--out", "out.txt"],
+            2,
+            "out.txt has no suffix of a picture format",
+            "use one of .png",
+        ),
+        (
+            ["--augmented", "--out", "no/out.png", "--set", "data.image_size=32"],
             4,
             "cannot write no/out.png",
             "folder",
         ),
-        (["--augmented", "out.png", "--set", "augment.mixp=1"], 2, "'augment.mixp'", "'augment.mixup'"),
-        (["--set", "augment.mixup=1"], 2, "--config and --set are settings of training", "--augmented"),
+        (
+            ["--augmented", "--out", "out.png", "--set", "augment.mixp=1"],
+            2,
+            "'augment.mixp'",
+            "'augment.mixup'",
+        ),
+        (
+            ["--set", "augment.mixup=1"],
+            2,
+            "--config, --set and --out go with --augmented",
+            "--augmented --out",
+        ),
+        (["--augmented"], 2, "--augmented writes a picture", "--out FILE.png"),
     ],
 )
 def test_what_is_wrong_is_said_once(

@@ -8,14 +8,12 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from flows import cli
 from flows.cli import output
-from flows.cli.app import app
 from flows.cli.server.planned import parse_interval
 from infra.dataset.catalog import Catalog
 from infra.errors import UsageError
@@ -58,24 +56,13 @@ def test_help_has_examples_and_imports_nothing_heavy() -> None:
         "run",
         "datasets",
         "show",
-        "verify",
-        "locate",
-        "diff",
-        "export",
         "runs",
-        "balance",
-        "compare",
-        "evaluate",
-        "predict",
-        "rollback",
-        "compact",
-        "gc",
-        "purge",
         "up",
-        "down",
         "schedule",
+        "model",
+        "platform",
     ):
-        assert f" {command} " in done.stdout
+        assert f"  {command} " in done.stdout
 
 
 @pytest.mark.parametrize(
@@ -98,42 +85,51 @@ def test_help_has_examples_and_imports_nothing_heavy() -> None:
         (["prepare", ".", "--dataset", "x", "--set", "image.quality=101"], "image.quality = 101", None),
         (["prepare", ".", "--dataset", "x", "--failure-budget", "2"], "failure_budget", None),
         (["prepare", ".", "--dataset", "x", "--config", "no.toml"], "no.toml", None),
-        (
-            ["run", ".", "--dataset", "x", "--set", "image.quality=9"],
-            "several sections",
-            "--set prepare.image.quality=9",
-        ),
+        (["run", ".", "--dataset", "x", "--set", "image.quality=101"], "image.quality = 101", None),
+        (["run", ".", "--dataset", "x", "--set", "train.run.epochs=0"], "run.epochs = 0", None),
         (["train", "shapes", "--set", "run.epoch=3"], "run.epoch", "run.epochs"),
-        (["import", "nowhere", "--dataset", "x"], "source nowhere does not exist", "give a folder"),
+        (
+            ["prepare", "nowhere", "--dataset", "x", "--as-is"],
+            "source nowhere does not exist",
+            "give a folder",
+        ),
         (["prepare", "", "--dataset", "x"], "SOURCE is empty", "give a folder of images"),
         (["run", " ", "--dataset", "x"], "SOURCE is empty", "give a folder of images"),
         (["prepare", "s\udcff", "--dataset", "x"], "s\\xff: the path is not UTF-8", "ln -s"),
         (["train", "x", "--root", "r\udcff"], "r\\xff: the path is not UTF-8", "ln -s"),
         (["up", "--port", "65536"], "Invalid value for '--port'", "see shardmill up --help"),
         (["up", "--host", "no-host.invalid"], "--host no-host.invalid: no such address", "127.0.0.1"),
-        (["schedule", "--dataset", "x"], "which folder?", "shardmill schedule SOURCE"),
-        (["schedule", ".", "--dataset", "x"], "--cron or --every", "--every 1h"),
+        (["schedule", "add", "--dataset", "x"], "which folder?", "shardmill schedule add SOURCE"),
+        (["schedule", "add", ".", "--dataset", "x"], "--cron or --every", "--every 1h"),
         (
-            ["schedule", ".", "--dataset", "x", "--every", "1h", "--timezone", "UTC"],
+            ["schedule", "add", ".", "--dataset", "x", "--every", "1h", "--timezone", "UTC"],
             "--timezone goes with --cron",
             "leave it out",
         ),
-        (["schedule", "."], "which dataset?", "--dataset NAME"),
-        (["schedule", ".", "--dataset", "x", "--pause"], "--pause needs no SOURCE", "--dataset NAME --pause"),
-        (["schedule", "--dataset", "x", "--pause", "--remove"], "--remove and --pause: give one", "--help"),
-        (["schedule", "--remove"], "which dataset?", "--dataset NAME --remove"),
+        (["schedule", "add", "."], "Missing option '--dataset'", "see shardmill schedule add --help"),
+        (["schedule", "pause"], "Missing option '--dataset'", "see shardmill schedule pause --help"),
         (
-            ["schedule", ".", "--dataset", "x", "--inbox", "--every", "1h"],
+            ["schedule", "add", ".", "--dataset", "x", "--inbox", "--every", "1h"],
             "needs no --cron",
             "leave out --inbox",
         ),
         (
-            ["schedule", ".", "--dataset", "x", "--every", "1h", "--batch", "9"],
+            ["schedule", "add", ".", "--dataset", "x", "--every", "1h", "--batch", "9"],
             "go with --inbox",
             "add --inbox",
         ),
-        (["schedule", ".", "--dataset", "x", "--every", "1h", "--maintain"], "not on a source", "--maintain"),
-        (["schedule", ".", "--dataset", "x", "--every", "1h", "--name", "a b"], "not a name", "nightly"),
+        (
+            ["schedule", "add", ".", "--dataset", "x", "--every", "1h", "--maintain"],
+            "not on a source",
+            "--maintain",
+        ),
+        (
+            ["schedule", "add", ".", "--dataset", "x", "--every", "1h", "--name", "a b"],
+            "not a name",
+            "nightly",
+        ),
+        (["schedule", "add", "--dataset", "x", "--train", "--cron", "0 3 * * *"], "--every alone", "--cron"),
+        (["schedule", "add", "--dataset", "x", "--train", "--name", "n"], "one rule of training", "SOURCE"),
         (["up", "--host", "0.0.0.0", "--port", "0"], "can run commands", "--auth user:password"),
         (["up", "--auth", "password", "--port", "0"], "not a user and a password", "--auth shardmill:"),
     ],
@@ -153,7 +149,7 @@ def test_usage_errors_name_the_cause_and_the_remedy(
 
 def test_brackets_in_help_texts_are_no_markup(capsys: pytest.CaptureFixture[str]) -> None:
     cli.run(["run", "--help"])
-    said = " ".join(capsys.readouterr().out.replace("│", " ").split())
+    said = " ".join(capsys.readouterr().out.split())
     for words in ("[prepare]", "[train]", "[default: 0.01]", "[default: $SHARDMILL_ROOT or ./datasets]"):
         assert words in said
 
@@ -256,12 +252,6 @@ def test_counts_for_people(count: int, text: str) -> None:
 def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["--version"]) == 0
     assert capsys.readouterr().out == f"shardmill {importlib.metadata.version('shardmill')}\n"
-
-
-@pytest.mark.parametrize("command", [command.callback for command in app.registered_commands])
-def test_every_command_has_an_example(command: Callable[..., object]) -> None:
-    name = command.__name__.rstrip("_").replace("_", "-")
-    assert f"      shardmill {name}" in (command.__doc__ or "")
 
 
 def test_a_wrong_name_suggests_the_near_one(root: Path, capsys: pytest.CaptureFixture[str]) -> None:

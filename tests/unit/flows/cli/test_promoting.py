@@ -1,4 +1,4 @@
-"""promote, aliases and rollback from the command line, on made-up runs."""
+"""model promote, aliases and rollback from the command line, on made-up runs."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ class Commands:
     def __call__(self, *arguments: str, status: int = 0) -> str:
         """Run a command; return its output, or its error output if it should fail."""
         command = [*arguments, "--runs", str(self.made.runs)]
-        command += ["--root", str(self.made.root)] if arguments[0] != "aliases" else []
+        command += ["--root", str(self.made.root)] if arguments[1] not in ("aliases", "rollback") else []
         said = cli.run(command)
         captured = self._capsys.readouterr()
         assert said == status, captured.err
         return captured.out if status == 0 else captured.err
 
     def holder(self) -> str:
-        found: dict[str, Any] = json.loads(self("aliases", "set@production", "--json"))
+        found: dict[str, Any] = json.loads(self("model", "aliases", "set@production", "--json"))
         return str(found["aliases"][0]["run"])
 
 
@@ -42,47 +42,49 @@ def commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Commands:
 
 
 def test_the_way_of_an_alias(commands: Commands) -> None:
-    assert "No aliases under" in commands("aliases")
-    assert commands("promote", "one").startswith("set@production is now one\n  the first model")
-    assert "set@production is now two (before: one)\n  better beyond the noise" in commands("promote", "two")
-    assert "two has set@production already" in commands("promote", "two")
-    said = commands("rollback", "set@production", "--reason", "wrong at night")
+    assert "No aliases under" in commands("model", "aliases")
+    assert commands("model", "promote", "one").startswith("set@production is now one\n  the first model")
+    assert "set@production is now two (before: one)\n  better beyond the noise" in commands(
+        "model", "promote", "two"
+    )
+    assert "two has set@production already" in commands("model", "promote", "two")
+    said = commands("model", "rollback", "set@production", "--reason", "wrong at night")
     assert said.startswith("set@production is now one (before: two)")
     assert commands.holder() == "one"
-    assert "it was rolled back on" in commands("promote", "two")
-    commands("promote", "two", "--reason", "mended")
+    assert "it was rolled back on" in commands("model", "promote", "two")
+    commands("model", "promote", "two", "--reason", "mended")
     assert commands.holder() == "two"
-    history = commands("aliases", "set")
+    history = commands("model", "aliases", "set")
     assert "reason: wrong at night" in history
     assert "kept: two" in history
 
 
 def test_a_rollback_takes_an_alias_as_an_option(commands: Commands) -> None:
     for run in ("one", "two"):
-        commands("promote", run, "--alias", "staging", "--reason", "try it")
-    assert commands("rollback", "set", "--alias", "staging").startswith("set@staging is now one")
+        commands("model", "promote", run, "--alias", "staging", "--reason", "try it")
+    assert commands("model", "rollback", "set", "--alias", "staging").startswith("set@staging is now one")
     assert "no run under" in commands("evaluate", "set@production", status=2)
 
 
 def test_a_model_that_learned_from_purged_records_is_listed_as_such(commands: Commands) -> None:
-    commands("promote", "one")
+    commands("model", "promote", "one")
     mark_runs(commands.made.runs, [AffectedRun("one", "set@2", 3, 0)], {"a" * 16})
-    assert "trained on 3 purged records" in commands("aliases")
-    assert "trained on 3 purged records" in commands("aliases", "set")
-    (record,) = json.loads(commands("aliases", "set", "--json"))["aliases"][0]["history"]
+    assert "trained on 3 purged records" in commands("model", "aliases")
+    assert "trained on 3 purged records" in commands("model", "aliases", "set")
+    (record,) = json.loads(commands("model", "aliases", "set", "--json"))["aliases"][0]["history"]
     assert record["num_purged"] == 3
 
 
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["promote", "three"], "no training run 'three'"),
-        (["promote", "one", "--alias", "Best"], "'Best' cannot name an alias"),
-        (["promote", "one", "--set", "metrik=loss"], "did you mean 'metric'?"),
-        (["promote", "one", "--set", "confidence=1"], "confidence"),
-        (["promote", "one", "--reason", " "], "the reason is empty"),
-        (["rollback", "set@production"], "no run had the alias set@production before"),
-        (["aliases", "other"], "no run under"),
+        (["model", "promote", "three"], "no training run 'three'"),
+        (["model", "promote", "one", "--alias", "Best"], "'Best' cannot name an alias"),
+        (["model", "promote", "one", "--set", "metrik=loss"], "did you mean 'metric'?"),
+        (["model", "promote", "one", "--set", "confidence=1"], "confidence"),
+        (["model", "promote", "one", "--reason", " "], "the reason is empty"),
+        (["model", "rollback", "set@production"], "no run had the alias set@production before"),
+        (["model", "aliases", "other"], "no run under"),
     ],
 )
 def test_mistakes_are_named(commands: Commands, arguments: list[str], told: str) -> None:
@@ -100,5 +102,5 @@ def test_mistakes_are_named(commands: Commands, arguments: list[str], told: str)
 def test_a_schedule_says_which_options_go_together(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], more: list[str], told: str
 ) -> None:
-    assert cli.run(["schedule", str(tmp_path), "--dataset", "d", "--every", "1h", *more]) == 2
+    assert cli.run(["schedule", "add", str(tmp_path), "--dataset", "d", "--every", "1h", *more]) == 2
     assert told in capsys.readouterr().err

@@ -79,19 +79,32 @@ def test_a_url_that_is_not_of_redis_is_refused_without_its_password() -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["server", "migrate"], "--database is missing"),
+        (["platform", "server", "migrate"], "--database is missing"),
         (
-            ["server", "api", "--database", "sqlite+aiosqlite:///x.db", "--redis", "redis://h"],
+            ["platform", "server", "api", "--database", "sqlite+aiosqlite:///x.db", "--redis", "redis://h"],
             "need PostgreSQL",
         ),
-        (["server", "api", "--database", _BACKENDS.database], "--redis is missing"),
+        (["platform", "server", "api", "--database", _BACKENDS.database], "--redis is missing"),
         (
-            ["server", "api", "--host", "0.0.0.0", "--database", _BACKENDS.database, "--redis", "redis://h"],
+            [
+                "platform",
+                "server",
+                "api",
+                "--host",
+                "0.0.0.0",
+                "--database",
+                _BACKENDS.database,
+                "--redis",
+                "redis://h",
+            ],
             "--auth",
         ),
-        (["deploy", "--place", "gpu"], "--place gpu: not a pool and its deployments"),
-        (["deploy", "--place", "gpu=train", "--place", "cpu=train"], "--place puts train on gpu and on cpu"),
-        (["deploy", "--place", "gpu=training"], "there is no deployment training"),
+        (["platform", "deploy", "--place", "gpu"], "--place gpu: not a pool and its deployments"),
+        (
+            ["platform", "deploy", "--place", "gpu=train", "--place", "cpu=train"],
+            "--place puts train on gpu and on cpu",
+        ),
+        (["platform", "deploy", "--place", "gpu=training"], "there is no deployment training"),
     ],
 )
 def test_wrong_options_are_refused_in_words(

@@ -1,4 +1,4 @@
-"""``shardmill balance``: the table of the ranks of a run, and its JSON."""
+"""``shardmill show``: the table of the ranks of a run, and its JSON."""
 
 from __future__ import annotations
 
@@ -26,12 +26,14 @@ def runs(tmp_path: Path) -> Path:
     path.parent.mkdir(parents=True)
     line = {"epoch": 2, "classes": ["cat", "dog"], "ranks": [rank(0, 0.0), rank(1, 0.07)]}
     path.write_text(json.dumps(line) + "\n")
-    (tmp_path / "photos-v1-0" / "run.json").write_text("{}")
+    config = {"model": {"name": "small_cnn"}, "run": {"epochs": 3}}
+    identity = {"dataset": "photos@1", "config": config}
+    (tmp_path / "photos-v1-0" / "run.json").write_text(json.dumps(identity))
     return tmp_path
 
 
 def test_people_see_a_table_and_a_warning(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["balance", "photos-v1-0", "--runs", str(runs)]) == 0
+    assert run(["show", "photos-v1-0", "--runs", str(runs)]) == 0
     seen = capsys.readouterr()
     assert "ranks in epoch 2" in seen.out
     assert "not measured" in seen.out
@@ -39,13 +41,22 @@ def test_people_see_a_table_and_a_warning(runs: Path, capsys: pytest.CaptureFixt
 
 
 def test_programs_get_json(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["balance", "photos-v1-0", "--runs", str(runs), "--json"]) == 0
+    assert run(["show", "photos-v1-0", "--runs", str(runs), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert [row["share"] for row in found["ranks"]] == [0.5, 0.5]
     assert found["class_counts"] == {"cat": [10, 10], "dog": [10, 10]}
 
 
-def test_a_run_without_ranks(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_without_ranks_is_shown_too(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (runs / "photos-v1-0" / BALANCE_FILE).unlink()
-    assert run(["balance", "photos-v1-0", "--runs", str(runs)]) == 2
-    assert "by runs of several ranks" in capsys.readouterr().err
+    assert run(["show", "photos-v1-0", "--runs", str(runs)]) == 0
+    said = capsys.readouterr()
+    assert said.out.splitlines()[:4] == [
+        "photos-v1-0:",
+        "  dataset:  photos@1",
+        "  model:    small_cnn",
+        "  state:    unfinished",
+    ]
+    assert "ranks in epoch" not in said.out
+    assert run(["show", "photos-v1-0", "--runs", str(runs), "--parser"]) == 2
+    assert "photos-v1-0 is a training run" in capsys.readouterr().err

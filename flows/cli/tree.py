@@ -1,0 +1,123 @@
+"""The tree of commands: what stands where in ``shardmill --help``, in one table.
+
+A group is a command with commands of its own. ``up``, ``down`` and ``status``, which one types most, stand
+on top too. The names of the last release are in ``flows.cli.old_names``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import typer
+
+from flows.cli.datasets import catalog, maintenance
+from flows.cli.datasets.diff import diff
+from flows.cli.datasets.export import export
+from flows.cli.datasets.report import report
+from flows.cli.datasets.sign import sign
+from flows.cli.datasets.verify import verify
+from flows.cli.help import Command, Group
+from flows.cli.jobs import commands as jobs
+from flows.cli.jobs.profile import profile
+from flows.cli.jobs.searching import settings
+from flows.cli.own_server.deploy import deploy
+from flows.cli.own_server.server import server
+from flows.cli.server import backup, schedule, service
+from flows.cli.server.notify import notify
+from flows.cli.server.page import page
+from flows.cli.server.reap import reap
+from flows.cli.server.status import status
+from flows.cli.training_runs import comparing, looking, promoting, using
+from flows.cli.training_runs.label_errors import label_errors
+
+_PREPARE, _DATASETS, _MODELS, _KEEP, _PLATFORM = (
+    "Prepare and train",
+    "Look at datasets",
+    "Training runs and models",
+    "Keep datasets",
+    "Platform: schedules, pages, notifications",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """A group of commands.
+
+    Attributes:
+        name: as one types it.
+        help: its first sentence stands in the list of commands.
+        commands: the functions behind its commands.
+    """
+
+    name: str
+    help: str
+    commands: Sequence[Callable[..., Any]]
+
+
+MODEL = Branch(
+    "model",
+    "Aliases such as photos@production: promote, rollback, aliases.",
+    (promoting.promote, promoting.rollback, promoting.aliases),
+)
+SCHEDULE = Branch(
+    "schedule",
+    "Start runs automatically: add, list, pause, resume, remove. The server of `shardmill up` does it.",
+    (schedule.add, schedule.list_, schedule.pause, schedule.resume, schedule.remove),
+)
+PLATFORM = Branch(
+    "platform",
+    "up, down, status, page, backup, restore, deploy, server, reap. The last three: your own server.",
+    (
+        service.up,
+        service.down,
+        status,
+        page,
+        backup.backup,
+        backup.restore,
+        deploy,
+        server,
+        reap,
+    ),
+)
+TREE: tuple[tuple[str, tuple[Callable[..., Any] | Branch, ...]], ...] = (
+    (_PREPARE, (jobs.run, jobs.prepare, jobs.train, settings)),
+    (
+        _DATASETS,
+        (
+            catalog.datasets,
+            catalog.show,
+            diff,
+            report,
+            catalog.locate,
+            verify,
+            export,
+            profile,
+        ),
+    ),
+    (
+        _MODELS,
+        (looking.runs, comparing.compare, using.evaluate, using.predict, label_errors, MODEL),
+    ),
+    (_KEEP, (maintenance.rollback, maintenance.compact, maintenance.gc, maintenance.purge, sign)),
+    (_PLATFORM, (service.up, service.down, status, SCHEDULE, notify, PLATFORM)),
+)
+
+
+def name_of(command: Callable[..., Any]) -> str:
+    """The name that one types. A function named like a built-in of Python ends in an underscore."""
+    return command.__name__.rstrip("_").replace("_", "-")
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add all commands to the application."""
+    for section, entries in TREE:
+        for entry in entries:
+            if isinstance(entry, Branch):
+                group = typer.Typer(cls=Group, help=entry.help, no_args_is_help=True)
+                for command in entry.commands:
+                    group.command(name_of(command), cls=Command)(command)
+                app.add_typer(group, name=entry.name, rich_help_panel=section)
+            else:
+                app.command(name_of(entry), cls=Command, rich_help_panel=section)(entry)

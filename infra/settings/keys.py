@@ -1,0 +1,138 @@
+"""The keys of a configuration model, with all that help says of each: type, bounds, default, description."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin
+
+import annotated_types
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from infra.settings.model import AlsoCalled
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A setting that has a value of its own.
+
+    Attributes:
+        key: its dotted name within the section.
+        kind: its type and its bounds, for people, with values in backquotes.
+        default: its default, in the same way.
+        description: what it does.
+        also_called: other names that people know it by; empty for settings that few people change.
+    """
+
+    key: str
+    kind: str
+    default: str
+    description: str
+    also_called: tuple[str, ...] = ()
+
+    @property
+    def leaf(self) -> str:
+        """The last part of the key."""
+        return self.key.rpartition(".")[2]
+
+
+def settings_of(model: type[BaseModel], prefix: str = "") -> Iterator[Setting]:
+    """Yield the settings of a model, then those of its groups, in the order of the model."""
+    for name, info in model.model_fields.items():
+        if group_of(info) is None:
+            yield _setting(f"{prefix}{name}", info)
+    for name, info in model.model_fields.items():
+        if (group := group_of(info)) is not None:
+            yield from settings_of(group, f"{prefix}{name}.")
+
+
+def group_of(info: FieldInfo) -> type[BaseModel] | None:
+    """The model of a field that is a group of settings; None: it is a setting."""
+    annotation = info.annotation
+    return annotation if isinstance(annotation, type) and issubclass(annotation, BaseModel) else None
+
+
+def known_keys(model: type[BaseModel], prefix: str = "") -> list[str]:
+    """Dotted names of all keys of a model and of the models in it, groups and items of lists among them."""
+    keys = []
+    for name, field in model.model_fields.items():
+        keys.append(prefix + name)
+        for kind in (field.annotation, *get_args(field.annotation)):
+            if isinstance(kind, type) and issubclass(kind, BaseModel):
+                keys += known_keys(kind, f"{prefix}{name}.")
+    return keys
+
+
+def is_known(model: type[BaseModel], path: Sequence[str]) -> bool:
+    """Whether a model has a key. The keys of a mapping are not known, so any key in one counts."""
+    key, known = ".".join(path), known_keys(model)
+    groups = {name.rpartition(".")[0] for name in known}
+    return key in known or any(key.startswith(f"{name}.") for name in known if name not in groups)
+
+
+def _setting(key: str, info: FieldInfo) -> Setting:
+    bounds = [_bound(item) for item in _metadata(info)]
+    names = [item.names for item in info.metadata if isinstance(item, AlsoCalled)]
+    text = info.description or ""
+    opened = text[:1].upper() + text[1:] if text.split(" ", 1)[0].isalpha() else text
+    return Setting(
+        key=key,
+        kind=", ".join([_name(info.annotation), *filter(None, bounds)]),
+        default=_default(info),
+        description=opened,
+        also_called=names[0] if names else (),
+    )
+
+
+def _metadata(info: FieldInfo) -> list[Any]:
+    """Bounds stand beside the field or, where it may be empty, inside the union."""
+    inner = [item for part in get_args(info.annotation) for item in getattr(part, "__metadata__", ())]
+    nested = [more for item in inner for more in getattr(item, "metadata", [item])]
+    return [*info.metadata, *nested]
+
+
+def _bound(item: object) -> str:
+    match item:
+        case annotated_types.Ge(ge=value):
+            return f"≥ {value}"
+        case annotated_types.Gt(gt=value):
+            return f"> {value}"
+        case annotated_types.Le(le=value):
+            return f"≤ {value}"
+        case annotated_types.Lt(lt=value):
+            return f"< {value}"
+    return ""
+
+
+def _name(annotation: Any) -> str:
+    origin = get_origin(annotation)
+    if origin is Literal:
+        return " or ".join(f"`{value}`" for value in get_args(annotation))
+    if origin in (Union, UnionType):
+        return " or ".join("empty" if part is NoneType else _name(part) for part in get_args(annotation))
+    if hasattr(annotation, "__metadata__"):
+        return _name(annotation.__origin__)
+    if origin is dict:
+        return "table of {} to {}".format(*(_name(part) for part in get_args(annotation)))
+    if origin is not None:
+        inside = dict.fromkeys(_name(part) for part in get_args(annotation) if part is not Ellipsis)
+        return f"list of {', '.join(inside)}"
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return "a table"
+    name = str(annotation.__name__)
+    return {"int": "integer", "float": "number", "str": "text", "bool": "true or false"}.get(name, name)
+
+
+def _default(info: FieldInfo) -> str:
+    if info.is_required():
+        return "required"
+    value = info.get_default(call_default_factory=True)
+    if value is None:
+        return "empty"
+    if isinstance(value, bool):
+        return f"`{str(value).lower()}`"
+    if isinstance(value, tuple | list | set | frozenset):
+        return ", ".join(f"`{item}`" for item in value) or "empty"
+    return f"`{value}`" if value not in ("", {}) else "empty"
