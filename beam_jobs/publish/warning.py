@@ -12,12 +12,13 @@ _MANY_SHARDS = 6
 
 
 def warn_about(manifest: Manifest) -> None:
-    """Warn of crowded shards, and of splits that the settings ask for and that have no example."""
-    from beam_jobs.report.findings import empty_splits  # the report's template engine is loaded by now
+    """Warn of crowded shards, of splits without an example, and of classes that train lacks."""
+    # The report's template engine is loaded by now.
+    from beam_jobs.report.findings import empty_splits, untrained_classes
 
     if crowding := crowded_shards(manifest):
         log(crowding, level="warning")
-    for finding in empty_splits(manifest):
+    for finding in (*empty_splits(manifest), *untrained_classes(manifest)):
         log(f"{finding.text} {finding.remedy}", level="warning")
 
 

@@ -45,6 +45,7 @@ def find(
         *_conflicts(manifest),
         *_alike(manifest, near or NearDuplicateGroups()),
         *_salvaged(num_salvaged),
+        *untrained_classes(manifest),
         *_classes(manifest, classes),
         *_balance(manifest, classes),
     ]
@@ -91,6 +92,26 @@ def empty_splits(manifest: Manifest) -> list[Finding]:
             f"No example is in {' and '.join(empty)}: all {_records(manifest.accounting.num_records)} are in "
             f"{held}.",
             _remedy_of_empty(manifest),
+        )
+    ]
+
+
+def untrained_classes(manifest: Manifest) -> list[Finding]:
+    """Return a finding if validation or test have examples of classes that train has none of."""
+    train = manifest.splits.get("train")
+    if train is None or not train.num_examples:
+        return []
+    others = {
+        name for split in manifest.splits.values() for name, count in split.class_counts.items() if count
+    }
+    missing = sorted(name for name in others if not train.class_counts.get(name))
+    if not missing:
+        return []
+    return [
+        Finding(
+            "warning",
+            f"Without any example in train, and in another split: {_names(missing)}.",
+            "No model can learn them: correct their names, or give images of each to train.",
         )
     ]
 
@@ -219,8 +240,10 @@ def _salvaged(count: int) -> list[Finding]:
 def _classes(manifest: Manifest, classes: Sequence[ClassRow]) -> list[Finding]:
     found = []
     known = set(manifest.classes)
+    untrained = {row.name for row in classes if row.splits and not row.splits.get("train")}
     for split in manifest.splits:
-        absent = [row.name for row in classes if row.name in known and not row.splits.get(split)]
+        told = untrained if split == "train" else set()
+        absent = [row.name for row in classes if row.name in known - told and not row.splits.get(split)]
         if absent and manifest.splits[split].num_examples:
             found.append(
                 Finding(

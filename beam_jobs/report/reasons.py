@@ -85,7 +85,7 @@ REASONS: dict[str, tuple[str, str]] = {
         "Add the file or remove the row; if all are missing, look at source.table.prefix and path_column",
     ),
     "several_files": (
-        "The row of the table names a file without its ending, and several files match",
+        "Its row names a file without its ending or in another spelling, and several files match",
         "Write the whole file name into the row",
     ),
     "no_label": (

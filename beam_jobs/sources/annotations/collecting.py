@@ -34,6 +34,8 @@ class AnnotatedImage:
         fault: why the annotation cannot be used, in words, or None.
         reason: of beam_jobs.schemas, of the fault.
         group: key of the images that stay in one split, or None.
+        namesake: path without an ending of the image that is named like the annotation file itself, if such
+            an image comes before that of ``path``.
     """
 
     row_uri: str
@@ -44,6 +46,7 @@ class AnnotatedImage:
     fault: str | None = None
     reason: str = BROKEN_ROW
     group: str | None = None
+    namesake: str | None = None
 
 
 @dataclass
@@ -110,7 +113,10 @@ def box_of(values: object) -> tuple[float, float, float, float] | None:
 
 
 def size_of(height: object, width: object) -> tuple[int, int] | None:
-    """Return height and width if both are positive whole numbers, else None."""
+    """Return height and width if both are positive whole numbers, else None; 12.0 is one."""
+    height, width = (
+        int(side) if isinstance(side, float) and side.is_integer() else side for side in (height, width)
+    )
     is_size = all(
         isinstance(side, int) and not isinstance(side, bool) and 0 < side < 1 << 31
         for side in (height, width)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -19,7 +19,7 @@ from beam_jobs.sources.classes.names import look_alikes
 from beam_jobs.sources.files.folder import SourceFolder
 from beam_jobs.sources.files.ignore import IgnorePatterns
 from beam_jobs.sources.kinds.table import listed_files
-from beam_jobs.sources.kinds.table.matching import FoundFiles, find_files
+from beam_jobs.sources.kinds.table.matching import FoundFiles, find_files, locate
 from beam_jobs.sources.kinds.table.rows import UNDERSTOOD_SCHEMA, reject
 from beam_jobs.sources.kinds.table.settling import settle
 from beam_jobs.sources.kinds.table.tables import Table, find_files_named
@@ -113,6 +113,7 @@ def list_annotated(
     walk = folder.walk(IgnorePatterns(config.filter.ignore), splits_on_top=False)
     own = [table.table.uri for table in tables if table.table.uri is not None]
     files = listed_files(walk, [*own, *others])
+    _prefer_namesakes(found, files)
     understood, left_out = _understood(found, config.source)
     rows, matched = find_files(understood, files)
     _check_found(rows, matched)
@@ -122,6 +123,37 @@ def list_annotated(
     classes = sorted({name for names in rows[PREFIX + LABELS].to_pylist() for name in names})
     warnings = [*walk.warnings(), *found.warnings, *_warnings(left_out, found, num_objects)]
     return Listing(listed, [*warnings, *look_alikes(classes, "name one in source.objects.merge_labels")])
+
+
+def _prefer_namesakes(found: Annotations, files: pa.Table) -> None:
+    """Give each image the file that is named like its annotation file, if there is one."""
+    at = [number for number, image in enumerate(found.images) if image.namesake is not None]
+    if not at:
+        return
+    images = [found.images[number] for number in at]
+    namesakes = pa.array([image.namesake for image in images], pa.string())
+    by_namesake, counts = locate(namesakes, files)
+    by_name, _ = locate(pa.array([image.path for image in images], pa.string()), files)
+    num_others = 0
+    for number, image, file, count, named in zip(at, images, by_namesake, counts, by_name, strict=True):
+        # Of several of this name the annotation may tell which one.
+        if not count or (
+            named >= 0 and (named == file or _stem(files["uri"][named].as_py()) == image.namesake)
+        ):
+            continue
+        path = files["uri"][file].as_py() if count == 1 else image.namesake
+        found.images[number] = replace(image, path=path)
+        num_others += 1
+    if num_others:
+        found.warnings.append(
+            f"{counted(num_others, 'annotation file')} name another image than the one that is named like "
+            "the file itself, which is taken"
+        )
+
+
+def _stem(path: str) -> str:
+    folder, slash, name = path.rpartition("/")
+    return f"{folder}{slash}{name.rpartition('.')[0] or name}"
 
 
 def _understood(found: Annotations, source: SourceConfig) -> tuple[pa.Table, Counter[str]]:
@@ -214,7 +246,9 @@ def _check_found(rows: pa.Table, matched: FoundFiles) -> None:
     first = (missing if missing.num_rows else rows)["message"][0]
     raise NotFoundError(
         f"no annotation names a file of the source; {first}",
-        f"say in which folder of the source the images lie: the key images of {SETTING}",
+        f"say in which folder of the source the images lie: the key images of {SETTING}"
+        if missing.num_rows
+        else "correct the annotations",
     )
 
 

@@ -29,6 +29,9 @@ _REMEDY = (
 )
 
 
+_BACKSLASHES = r": its name has \, where / stands between folders"
+
+
 @dataclass
 class TopFolder:
     """Contents of a folder directly below the root, without ignored files."""
@@ -44,6 +47,7 @@ class Shape:
     num_files: int = 0
     num_ignored: int = 0
     num_direct: int = 0
+    has_backslashes: bool = False  # in the names of these
     tops: dict[str, TopFolder] = field(default_factory=dict)
 
     def add(self, path: str, *, is_ignored: bool) -> None:
@@ -55,6 +59,7 @@ class Shape:
         parts = path.split("/", 2)
         if len(parts) == 1:
             self.num_direct += 1
+            self.has_backslashes |= "\\" in path
             return
         top = self.tops.setdefault(parts[0], TopFolder())
         if len(parts) > 2:
@@ -89,7 +94,8 @@ def given_splits(
         return None
     if not tops:
         raise UsageError(
-            f"source {location} has no class folders: its {shape.num_direct} files lie directly in it",
+            f"source {location} has no class folders: its {shape.num_direct} files lie directly in it"
+            + (_BACKSLASHES.replace("its name has", "their names have") if shape.has_backslashes else ""),
             remedy,
         )
     named = {top: SPLIT_OF_FOLDER[top.lower()] for top in tops if top.lower() in SPLIT_OF_FOLDER}
@@ -150,7 +156,8 @@ def label_by_folder(
         if status[at] != Status.TO_READ:
             continue
         if label is None:
-            status[at], reasons[at], messages[at] = Status.QUARANTINED, NO_CLASS, "it lies in no class folder"
+            status[at], reasons[at] = Status.QUARANTINED, NO_CLASS
+            messages[at] = "it lies in no class folder" + (_BACKSLASHES if "\\" in path else "")
         elif wanted is not None and label not in wanted:
             status[at], reasons[at] = Status.FILTERED, OTHER_CLASS
             messages[at] = "filter.classes does not name its class"

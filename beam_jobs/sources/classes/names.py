@@ -12,6 +12,8 @@ from infra.errors import ConfigError
 
 _NAMES_SHOWN = 6
 _ALIKE_SHOWN = 3
+_INVISIBLE = ("Zs", "Zl", "Zp", "Cc", "Cf")  # categories of Unicode
+_DIFFER = "differ only in case, white space or Unicode normalisation"
 _WORD = re.compile(r"[a-z/]+")
 _NO_CLASSES = frozenset({
     "not sure", "unsure", "skip", "skipped", "unknown", "n/a", "na", "nan", "none", "null", "undefined",
@@ -38,22 +40,23 @@ def wanted_classes(classes: Sequence[str], config: PrepareConfig) -> frozenset[s
 
 
 def look_alikes(classes: Sequence[str], remedy: str) -> list[str]:
-    """Warn of classes whose names differ only in upper and lower case or in Unicode normalisation."""
+    """Warn of classes whose names differ only in case, invisible characters or Unicode normalisation."""
     same: dict[str, list[str]] = {}
     for name in classes:
-        same.setdefault(unicodedata.normalize("NFKC", name.casefold()), []).append(name)
+        seen = (letter for letter in name if unicodedata.category(letter) not in _INVISIBLE)
+        same.setdefault(unicodedata.normalize("NFKC", "".join(seen).casefold()), []).append(name)
     alike = [names for names in same.values() if len(names) > 1]
     if len(alike) > _ALIKE_SHOWN:
         shown = "; ".join(f"{quoted(names)}{_written(names)}" for names in alike[:_ALIKE_SHOWN])
         more = len(alike) - _ALIKE_SHOWN
         warning = (
-            f"{len(alike)} classes are written in several ways, which differ only in case or Unicode "
-            f"normalisation: {shown} and {more} more; they stay separate classes: {remedy} if they are one"
+            f"{len(alike)} classes are written in several ways, which {_DIFFER}: {shown} and {more} more; "
+            f"they stay separate classes: {remedy} if they are one"
         )
         return [warning]
     return [
-        f"the classes {quoted(names)} differ only in case or Unicode normalisation{_written(names)}; "
-        f"they stay separate classes: {remedy} if they are one"
+        f"the classes {quoted(names)} {_DIFFER}{_written(names)}; they stay separate classes: {remedy} if "
+        "they are one"
         for names in alike
     ]
 

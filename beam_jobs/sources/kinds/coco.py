@@ -7,10 +7,12 @@ read. An image without annotations is an image without objects.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from beam_jobs.config import PrepareConfig, SourceConfig
+from beam_jobs.sources.annotations.box_values import is_true
 from beam_jobs.sources.annotations.collecting import AnnotatedImage, Annotations, box_of, is_text, size_of
 from beam_jobs.sources.annotations.listing import AnnotationTable, list_annotated
 from beam_jobs.sources.annotations.recognising import recognise_coco
@@ -21,6 +23,7 @@ from infra.errors import ConfigError
 
 _PARTS = ("images", "annotations", "categories")
 _UNKNOWN_IMAGE, _UNKNOWN_CATEGORY = "of an unknown image", "of an unknown category"
+_NO_OBJECT = "that are no objects of JSON"
 
 
 def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
@@ -66,18 +69,21 @@ def _add_file(found: Annotations, table: AnnotationTable) -> None:
         number = found.add_image(image)
         if image.fault is None:
             numbers[entry["id"]] = number
-    for entry in _entries(document["annotations"]):
+    for at, entry in enumerate(document["annotations"], 1):
+        if not isinstance(entry, dict):
+            found.leave_out(None, _NO_OBJECT, f"annotation {at} of {table.name}")
+            continue
         key = entry.get("image_id")
         number_of = numbers.get(key) if _is_id(key) else None
         if number_of is None:
-            found.leave_out(None, _UNKNOWN_IMAGE)
+            found.leave_out(None, _UNKNOWN_IMAGE, f"annotation {at} of {table.name}: {key!r}")
             continue
         category = entry.get("category_id")
         name = categories.get(category) if _is_id(category) else None
         if name is None:
-            found.leave_out(number_of, _UNKNOWN_CATEGORY)
+            found.leave_out(number_of, _UNKNOWN_CATEGORY, f"annotation {at} of {table.name}: {category!r}")
             continue
-        found.add_object(number_of, _box(entry.get("bbox")), name, is_crowd=entry.get("iscrowd") == 1)
+        found.add_object(number_of, _box(entry.get("bbox")), name, is_crowd=is_true(entry.get("iscrowd")))
 
 
 def _image(table: AnnotationTable, at: int, entry: Any, known: dict[Any, int]) -> AnnotatedImage:
@@ -110,7 +116,8 @@ def _box(values: object) -> tuple[float, float, float, float] | None:
 
 
 def _is_id(value: object) -> bool:
-    return isinstance(value, int | str)
+    """Tell whether a value can be an id; 1.0 is 1, as in Python and so in pycocotools."""
+    return isinstance(value, int | str) or (isinstance(value, float) and math.isfinite(value))
 
 
 def _entries(values: list[Any]) -> Iterator[dict[str, Any]]:

@@ -76,10 +76,10 @@ def _with_sets(files: pa.Table, found: FolderPairs, sets: ImageSets) -> pa.Table
     unclear: dict[int, str] = {}
     for key, rows in found.images.items():
         for row in rows:
-            splits[row] = sets.splits.get(key.stem, splits[row])
-            if key.stem in sets.contradictions:
-                unclear[row] = sets.contradictions[key.stem]
-    keys = [key for key in found.images if key.stem in sets.contradictions]
+            splits[row] = sets.split_of(key.stem, splits[row])
+            if (contradiction := sets.contradiction_of(key.stem)) is not None:
+                unclear[row] = contradiction
+    keys = [key for key in found.images if sets.contradiction_of(key.stem) is not None]
     masks = sorted(row for key in keys for row in found.masks.pop(key, []))
     for key in keys:
         del found.images[key]

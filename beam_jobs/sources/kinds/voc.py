@@ -1,7 +1,8 @@
 """Objects in images, as the XML files of Pascal VOC describe them: one file an image.
 
 The format: http://host.robots.ox.ac.uk/pascal/VOC/voc2012/htmldoc/devkit_doc.html. Of an object its box, its
-name and ``difficult`` are read. The edges of a box are numbers of pixels, counted from 1, which belong to it.
+name and ``difficult`` are read. Its image is the one that is named like the XML file, or else the one that
+``filename`` names. The edges of a box are numbers of pixels, counted from 1, which belong to it.
 """
 
 from __future__ import annotations
@@ -60,9 +61,9 @@ def _stem(table: AnnotationTable) -> str:
 def add_file(found: Annotations, table: AnnotationTable, text: bytes, sets: ImageSets) -> None:
     """Add the image and the objects of an XML file; ``text`` is its content."""
     stem = _stem(table)
-    who, uri, split = f"the image of {table.name}", table.row_uri(1), sets.splits.get(stem, table.part.split)
-    if stem in sets.contradictions:
-        found.add_image(AnnotatedImage(uri, who, None, None, None, sets.contradictions[stem]))
+    who, uri, split = f"the image of {table.name}", table.row_uri(1), sets.split_of(stem, table.part.split)
+    if (contradiction := sets.contradiction_of(stem)) is not None:
+        found.add_image(AnnotatedImage(uri, who, None, None, None, contradiction))
         return
     try:
         if len(text) > _MOST_BYTES:
@@ -71,9 +72,14 @@ def add_file(found: Annotations, table: AnnotationTable, text: bytes, sets: Imag
     except (ElementTree.ParseError, ValueError, LookupError) as error:
         found.add_image(AnnotatedImage(uri, who, None, split, None, f"its file is no XML: {error}"))
         return
+    if root.tag != "annotation":
+        why = f"its file is no annotation of Pascal VOC: it begins with <{root.tag}>"
+        found.add_image(AnnotatedImage(uri, who, None, split, None, why))
+        return
     name = (root.findtext("filename") or "").strip() or stem
     size = size_of(_whole(root.findtext("size/height")), _whole(root.findtext("size/width")))
-    number = found.add_image(AnnotatedImage(uri, who, table.path_of(name), split, size))
+    image = AnnotatedImage(uri, who, table.path_of(name), split, size, namesake=table.path_of(stem))
+    number = found.add_image(image)
     for entry in root.iterfind("object"):
         kind = (entry.findtext("name") or "").strip() or None
         is_difficult = (entry.findtext("difficult") or "").strip() == "1"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
@@ -43,6 +44,11 @@ class Key:
             if (split := SPLIT_OF_FOLDER.get(name.lower())) is not None:
                 return split
         return None
+
+
+def _composed(path: str) -> str:
+    """Return a path in the composed form of Unicode: a Mac writes é as e and an accent."""
+    return unicodedata.normalize("NFC", path)
 
 
 class Pairing(Protocol):
@@ -100,7 +106,7 @@ class SamplePairs:
 
     def add(self, row: int, path: str) -> None:
         """Add a file of the source that may be an image."""
-        *folders, name = path.split("/")
+        *folders, name = _composed(path).split("/")
         stem = _ENDING.sub("", name)
         ends = [(self.masks, suffix) for suffix in self._suffixes]
         for found, suffix in [*ends, (self.images, self._image_suffix)]:
@@ -120,7 +126,7 @@ class Place:
 
     def key_of(self, uri: str) -> Key | None:
         """Return the part of the path that an image and its mask share; None for other files."""
-        *folders, name = uri.split("/")
+        *folders, name = _composed(uri).split("/")
         stem = _ENDING.sub("", name)
         if not stem.endswith(self.suffix) or stem == self.suffix:
             return None

@@ -8,6 +8,7 @@ beside the archives has a row of its own, and so has an archive that is empty, d
     opening     the format by the ending, and compressed tars as streams
     listing     one archive: its members as rows
     layouts     where labels and splits come from
+    samples     the sidecars that describe an image
     labelling   the label and split of each member
     masked      the mask of each image
     reading     members by their position; compressed tars in the spool of the run
@@ -44,6 +45,7 @@ from beam_jobs.tables.long_columns import sorted_by
 from infra.codecs.formats import sniff
 from infra.errors import ConfigError, NotFoundError
 from infra.progress import log
+from infra.readable import counted
 from infra.storage.filesystem import Storage
 
 # Where the texts of labels are numbers, these keys of .json sidecars may have the names.
@@ -83,6 +85,10 @@ def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
     settings = config.source.archive
     names = class_numbers(settings.class_names, settings.classes_file, folder, "source.archive")
     batches, warnings = labelled(archives, layout, config, folder.uri, names)
+    unread = [f"{archive.uri}#{name}" for archive in archives for name in archive.unread]
+    if unread and layout.kind == "webdataset":
+        words = "with neither text nor JSON that can be read"
+        warnings.append(f"{counted(len(unread), 'sidecar')} {words}, such as {unread[0]}")
     num_members = sum(batch.num_rows for batch in batches)
     log(f"{num_members:,} members of {len(archives):,} archives: {layout.described()}")
     batches += [archive.own for archive in listed if archive.own is not None]

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from beam_jobs.config import ArchiveConfig, PrepareConfig
 from beam_jobs.schemas import (
+    CONTRADICTION,
     DROPPED_LABEL,
     FILTER_REASONS,
     NO_LABEL,
@@ -24,11 +25,12 @@ from beam_jobs.sources.classes.folders import (
     layout_warnings,
     split_by_folder,
 )
-from beam_jobs.sources.classes.names import look_alikes, wanted_classes
+from beam_jobs.sources.classes.names import look_alikes, quoted, wanted_classes
 from beam_jobs.sources.classes.numbers import ClassNumbers, is_number, name_labels
 from beam_jobs.sources.kinds.archive.layouts import Layout, shape_of
-from beam_jobs.sources.kinds.archive.listing import ListedArchive, sample_key
+from beam_jobs.sources.kinds.archive.listing import ListedArchive
 from beam_jobs.sources.kinds.archive.members import LABEL_SIDECARS
+from beam_jobs.sources.kinds.archive.samples import Sidecars, sample_key
 from infra.errors import ConfigError
 
 _REMEDY = (
@@ -97,7 +99,8 @@ def _by_sidecars(
 ) -> tuple[list[pa.RecordBatch], list[str]]:
     kind, settings = config.source.label_kind, config.source.archive
     labels = [_labels_of(archive, names, settings) for archive in archives] if kind == "class" else []
-    classes = sorted({label.name for each in labels for label in each.values() if label.reason is None})
+    found = {label.name for each in labels for label in each.values() if label.reason is None}
+    classes = sorted(name for name in found if name is not None)
     wanted = wanted_classes(classes, config)
     rows = []
     for at, archive in enumerate(archives):
@@ -114,17 +117,17 @@ class _Label:
     """The class that a sidecar gives.
 
     Attributes:
-        name: of the class.
+        name: of the class, or None.
         reason, message: why its image is not used; None if it is.
     """
 
-    name: str
+    name: str | None
     reason: str | None = None
     message: str | None = None
 
 
 def _labels_of(archive: ListedArchive, names: ClassNumbers, settings: ArchiveConfig) -> dict[str, _Label]:
-    """Return the label of each sample that has one, by its key."""
+    """Return the label that sidecars give, by their stem."""
     texts = pa.array(list(archive.labels.values()), pa.string())
     named, faults = name_labels(texts, names)
     rows = zip(archive.labels.items(), named.to_pylist(), faults.to_pylist(), strict=True)
@@ -147,14 +150,16 @@ class _Samples:
 
     Attributes:
         with_image: keys of those that have an image.
-        described: keys of those that have sidecars with values.
+        sidecars: those with labels or values.
+        labelling: those with labels.
         split: of all of them, or None.
-        labels: key -> label; None if the images have labels of another kind, or none.
+        labels: stem -> label; None if the images have labels of another kind, or none.
         wanted: classes to keep; None for all.
     """
 
     with_image: Collection[str]
-    described: Collection[str]
+    sidecars: Sidecars
+    labelling: Sidecars
     split: str | None
     labels: Mapping[str, _Label] | None
     wanted: frozenset[str] | None
@@ -168,8 +173,20 @@ class _Samples:
         wanted: frozenset[str] | None,
     ) -> _Samples:
         """Find the samples of an archive."""
-        with_image = {sample_key(name) for name in archive.image_names() if is_image(name)}
-        return cls(with_image, archive.labels.keys() | archive.values.keys(), split, labels, wanted)
+        images = [name for name in archive.image_names() if is_image(name)]
+        sidecars = Sidecars(archive.labels.keys() | archive.values.keys(), images)
+        labelling = Sidecars(archive.labels, images)
+        return cls(set(map(sample_key, images)), sidecars, labelling, split, labels, wanted)
+
+    def label_of(self, name: str) -> _Label:
+        """Return the label of an image, or why it has none."""
+        labels = [(self.labels or {})[stem] for stem in self.labelling.of(name)]
+        if not labels:
+            return _Label(None, NO_LABEL, "no .cls and no .json of the same name gives it a label")
+        names = sorted({str(label.name) for label in labels})
+        if len(names) > 1:
+            return _Label(None, CONTRADICTION, f"sidecars of its sample give it the labels {quoted(names)}")
+        return labels[0]
 
     def role_of(self, name: str) -> tuple[str, str] | None:
         """Return reason and message of a member that is no image; None if it is to be read."""
@@ -180,7 +197,7 @@ class _Samples:
             return SIDECAR, "it is no image, and belongs to the sample of the same name"
         if ending in _SIDECAR_ENDINGS:
             return SIDECAR, "it belongs to a sample that has no image"
-        if key in self.described:
+        if self.sidecars.of(name):
             return None  # an image of an unusual ending
         return OTHER_FILE, "its ending is not that of an image, and no sample has its name"
 
@@ -210,11 +227,9 @@ def _label_by_key(batch: pa.RecordBatch, archive: ListedArchive, samples: _Sampl
         columns["split"][at] = samples.split
         if samples.labels is None:
             continue
-        label = samples.labels.get(sample_key(name))
-        columns["label"][at] = None if label is None else label.name
-        if label is None:
-            settle(at, Status.QUARANTINED, NO_LABEL, "no .cls and no .json of the same name gives it a label")
-        elif label.reason is not None:
+        label = samples.label_of(name)
+        columns["label"][at] = label.name
+        if label.reason is not None:
             lost = Status.FILTERED if label.reason in FILTER_REASONS else Status.QUARANTINED
             settle(at, lost, label.reason, label.message)
         elif samples.wanted is not None and label.name not in samples.wanted:

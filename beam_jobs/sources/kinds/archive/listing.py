@@ -21,11 +21,13 @@ from beam_jobs.schemas import (
     FileRef,
     Status,
 )
+from beam_jobs.sources.annotations.box_values import text_of
 from beam_jobs.sources.files.folder import SourceFolder
 from beam_jobs.sources.files.ignore import IgnorePatterns
 from beam_jobs.sources.files.walking import FoundFile, SourceFault
-from beam_jobs.sources.kinds.archive.members import LABEL_SIDECARS, ArchiveDamaged, Member
+from beam_jobs.sources.kinds.archive.members import LABEL_SIDECARS, ArchiveDamaged, Member, is_sidecar
 from beam_jobs.sources.kinds.archive.opening import is_archive, members_of
+from beam_jobs.sources.kinds.archive.samples import stem_of
 from beam_jobs.sources.listing import rows_of_files
 
 _CHUNK_ROWS = 2048  # members that are Python values at a time
@@ -39,9 +41,10 @@ class ListedArchive:
         uri: of the archive.
         batches: MEMBER_LISTING_SCHEMA without labels, a row for each member.
         own: the row of the file itself, if it has one: MEMBER_LISTING_SCHEMA.
-        labels: key of a sample -> label that its sidecar gives (WebDataset).
-        values: key of a sample -> the values that are asked for of its sidecars, as JSON, by their keys.
-        named: keys of the samples whose label is the name of a class.
+        labels: stem of sidecars (kinds.archive.samples) -> label that they give (WebDataset).
+        values: stem of sidecars -> the values that are asked for of them, as JSON, by their keys.
+        named: stems of the sidecars whose label is the name of a class.
+        unread: names of the sidecars that cannot be read.
     """
 
     uri: str
@@ -50,6 +53,7 @@ class ListedArchive:
     labels: dict[str, str] = field(default_factory=dict)
     values: dict[str, dict[str, str]] = field(default_factory=dict)
     named: set[str] = field(default_factory=set)
+    unread: list[str] = field(default_factory=list)
 
     def image_names(self) -> Iterator[str]:
         """Yield the names of the members that are to be read."""
@@ -94,12 +98,6 @@ def list_archive(
     if fault is not None or file.ignored_by is not None:
         listed.own = rows_of_files([FoundFile(file.ref, file.ignored_by, fault)], MEMBER_LISTING_SCHEMA)
     return listed
-
-
-def sample_key(name: str) -> str:
-    """Return the key of the sample that a member belongs to (WebDataset): its name up to the first dot."""
-    folder, slash, last = name.rpartition("/")
-    return f"{folder}{slash}{last.partition('.')[0]}"
 
 
 def _list_members(
@@ -167,8 +165,12 @@ def _found(archive: FileRef, members: list[Member], ignore: IgnorePatterns) -> I
 def _keep_label(listed: ListedArchive, member: Member, settings: ArchiveConfig) -> None:
     """Keep the label that a sidecar gives: the name of a class wins over a .cls, and that over a .json."""
     if member.content is None:
+        if member.fault is None and is_sidecar(member.name, 0, LABEL_SIDECARS):
+            listed.unread.append(member.name)  # too long
         return
-    key, is_json = sample_key(member.name), member.name.lower().endswith(".json")
+    key, is_json = stem_of(member.name), member.name.lower().endswith(".json")
+    if (json_value(member.content) if is_json else _text_label(member.content)) is None:
+        listed.unread.append(member.name)
     name = json_label(member.content, settings.name_key) if is_json and settings.name_key else None
     if name is not None:
         listed.labels[key] = name
@@ -188,16 +190,13 @@ def _keep_values(listed: ListedArchive, member: Member, label_key: str, asked: C
     ending = member.name.rpartition(".")[2].lower()
     found: dict[str, Any] = {}
     if ending == "json":
-        try:
-            values = json.loads(member.content)
-        except (ValueError, RecursionError):
-            return
+        values = json_value(member.content)
         found = {key: values[key] for key in asked if isinstance(values, dict) and key in values}
     else:
         key = label_key if ending == "cls" else ending
         text = _text_label(member.content)
         found = {key: text} if key in asked and text is not None else {}
-    kept = listed.values.setdefault(sample_key(member.name), {})
+    kept = listed.values.setdefault(stem_of(member.name), {})
     for key, value in found.items():
         if ending == "json" or key not in kept:
             kept[key] = json.dumps(value)
@@ -210,18 +209,20 @@ def _text_label(content: bytes) -> str | None:
         return None
 
 
-def json_label(content: bytes, key: str) -> str | None:
-    """Return the text or number that a .json sidecar has under a key; None if it has none."""
+def json_value(content: bytes) -> Any:
+    """Return what a .json sidecar holds; None if it is no JSON."""
     try:
-        values = json.loads(content)
+        return json.loads(content)
     except (ValueError, RecursionError):
         return None
-    value = values.get(key) if isinstance(values, dict) else None
-    if isinstance(value, bool) or not isinstance(value, str | int):
-        return None
+
+
+def json_label(content: bytes, key: str) -> str | None:
+    """Return the text or number that a .json sidecar has under a key, or is itself; None if it has none."""
+    value = json_value(content)
+    if isinstance(value, dict):
+        value = value.get(key)
     try:
-        text = str(value).strip()
-        text.encode()
-    except ValueError:  # half a character, or a number of thousands of digits
+        return text_of(value)
+    except ValueError:  # a number of thousands of digits
         return None
-    return text or None

@@ -13,7 +13,8 @@ from beam_jobs.schemas import BROKEN_ROW, NO_LABEL, Status
 from beam_jobs.sources.classes.numbers import ClassNumbers
 from beam_jobs.sources.files.folder import SourceFolder
 from beam_jobs.sources.files.walking import SPLIT_OF_FOLDER
-from beam_jobs.sources.kinds.archive.listing import ListedArchive, sample_key
+from beam_jobs.sources.kinds.archive.listing import ListedArchive
+from beam_jobs.sources.kinds.archive.samples import Sidecars
 from beam_jobs.sources.kinds.table.formats.columns import trimmed
 from beam_jobs.sources.kinds.table.rules import Rule, first_rules, understand_labels
 from beam_jobs.sources.kinds.table.typed.features import joined_features
@@ -61,7 +62,7 @@ def with_values(
     """
     settings, kind = config.source.archive, config.source.label_kind
     lists_of = settings.label_key if kind in ("multi", "targets") else None
-    columns = _columns(table, archives, asked_values(settings, kind), lists_of)
+    columns, contradictions = _columns(table, archives, asked_values(settings, kind), lists_of)
     asked = {
         name: one.model_copy(
             update={
@@ -77,7 +78,7 @@ def with_values(
         positions=np.zeros(table.num_rows, np.int64),
         sizes=np.zeros(table.num_rows, np.int64),
         labels=one_chunk(table["label"]),
-        faults=_faults(columns, table.num_rows),
+        faults=_faults(columns, contradictions, table.num_rows),
         label_values=None if label is None else one_chunk(label.values),
         label_name=settings.label_key,
         columns={name: one_chunk(column.values) for name, column in columns.items()},
@@ -95,27 +96,34 @@ def with_values(
 
 def _columns(
     table: pa.Table, archives: Sequence[ListedArchive], keys: Collection[str], lists_of: str | None
-) -> dict[str, JsonColumn]:
+) -> tuple[dict[str, JsonColumn], dict[int, str]]:
     """Return the values of each key for the images that are to be read, null for all other rows.
 
     Of the key ``lists_of`` a single value is a list of one.
+
+    Returns:
+        The columns by their key, and why rows have several values.
     """
-    by_uri = {archive.uri: archive for archive in archives}
+    by_uri = {archive.uri: (archive, Sidecars(archive.values, archive.image_names())) for archive in archives}
+    contradictions: dict[int, str] = {}
     texts: dict[str, list[str | None]] = {key: [] for key in keys}
     rows = zip(*(table[name].to_pylist() for name in ("uri", "container", "status")), strict=True)
-    for uri, container, status in rows:
-        values: Mapping[str, str] = {}
+    for row, (uri, container, status) in enumerate(rows):
+        values: dict[str, str] = {}
         if status == Status.TO_READ and container in by_uri:
-            archive = by_uri[container]
-            values = archive.values.get(sample_key(archive.name_of(uri)), {})
+            archive, sidecars = by_uri[container]
+            for stem in sidecars.of(archive.name_of(uri)):
+                for key, text in archive.values[stem].items():
+                    if values.setdefault(key, text) != text:
+                        contradictions[row] = f"sidecars of its sample give it several values of {key}"
         for key in keys:
-            text = values.get(key)
-            if key == lists_of and text is not None and text[0] not in "[{n":
-                text = f"[{text}]"
-            texts[key].append(text)
+            said = values.get(key)
+            if key == lists_of and said is not None and said[0] not in "[{n":
+                said = f"[{said}]"
+            texts[key].append(said)
     return {
         key: read_json_column(pa.chunked_array([pa.array(text, pa.string())])) for key, text in texts.items()
-    }
+    }, contradictions
 
 
 def _dtype(name: str, asked: str, column: JsonColumn) -> str:
@@ -129,8 +137,8 @@ def _dtype(name: str, asked: str, column: JsonColumn) -> str:
     return column.kind or "text"
 
 
-def _faults(columns: Mapping[str, JsonColumn], count: int) -> pa.Array:
-    said: dict[int, str] = {}
+def _faults(columns: Mapping[str, JsonColumn], contradictions: Mapping[int, str], count: int) -> pa.Array:
+    said = dict(contradictions)
     for key, column in columns.items():
         for row, fault in column.faults.items():
             said.setdefault(row, f"its {key} {fault}")

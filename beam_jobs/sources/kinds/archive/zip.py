@@ -32,6 +32,7 @@ _LOCAL = struct.Struct("<4s5H3L2H")
 _LOCAL_MARK, _DESCRIPTOR_MARK = b"PK\3\4", b"PK\7\x08"
 _ENCRYPTED, _SIZES_BEHIND, _UTF8 = 1 << 0, 1 << 3, 1 << 11
 _STORED, _DEFLATED, _BZIP2 = zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2
+_OF_WINDOWS = (0, 10, 11)  # FAT, NTFS, VFAT: the system that an archive was made on
 _NAMES_BYTES = 512  # read with the header, for its name and extra field
 _CHUNK_BYTES = 1 << 18
 _ZIP64 = 0xFFFFFFFF
@@ -52,7 +53,7 @@ def zip_members(archive: Container, *, sidecars: Collection[str] = LABEL_SIDECAR
     buffered = io.BufferedReader(archive)
     try:
         with zipfile.ZipFile(buffered) as directory:
-            found = [_listed(info) for info in directory.infolist() if not info.is_dir()]
+            found = [_listed(info) for info in _with_slashes(directory.infolist()) if not info.is_dir()]
             buffered.detach()  # or it would close the archive
     except _DAMAGE as error:
         buffered.detach()
@@ -93,6 +94,20 @@ def read_zip_member(archive: Container, file: FileRef) -> bytes:
     if zlib.crc32(data) != crc:
         raise SourceFault(DAMAGED_MEMBER, "its checksum is wrong")
     return data
+
+
+def _with_slashes(infos: list[zipfile.ZipInfo]) -> list[zipfile.ZipInfo]:
+    r"""Return the entries of a directory with ``/`` between folders in place of ``\``.
+
+    .NET before 4.6.1 and what is made with it write ``\``, against the specification. On other systems it may
+    be part of a name, so it stays where the archive was made there and has a name with a slash too.
+    """
+    has_slashes = any("/" in info.orig_filename for info in infos)
+    for info in infos:
+        if "/" not in info.orig_filename and (info.create_system in _OF_WINDOWS or not has_slashes):
+            info.orig_filename = info.orig_filename.replace("\\", "/")
+            info.filename = info.orig_filename
+    return infos
 
 
 def _listed(info: zipfile.ZipInfo) -> Member:

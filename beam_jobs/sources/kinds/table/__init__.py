@@ -69,7 +69,7 @@ def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
     listing = settled.listing(wanted)
     if kind == "mask":
         listing = _with_masks(listing, files, folder, config)
-    log(_summary(settled, found.num_without_ending))
+    log(_summary(settled, found.num_inexact))
     warnings = [*walk.warnings(), *settings_warnings(raw, settings), *class_warnings(classes)]
     return Listing(listing, warnings)
 
@@ -126,10 +126,10 @@ def row_prefixes(tables: list[Table], files: pa.Table) -> list[str]:
     return prefixes
 
 
-def _summary(settled: Settled, num_without_ending: int) -> str:
+def _summary(settled: Settled, num_inexact: int) -> str:
     """One line about how rows and files were brought together."""
     named = int(np.count_nonzero(settled.representative >= 0))
-    ending = f"; {num_without_ending:,} rows leave out its ending" if num_without_ending else ""
+    ending = f"; {num_inexact:,} rows leave out its ending, or spell it in another way" if num_inexact else ""
     return f"{settled.rows.num_rows:,} rows of the table name {named:,} files{ending}"
 
 

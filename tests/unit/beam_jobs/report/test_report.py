@@ -19,7 +19,7 @@ from beam_jobs.report.figures.balance import shard_balance
 from beam_jobs.report.figures.histogram import LogHistogram
 from beam_jobs.report.figures.inputs import count_by_class, count_inputs, reason_rows
 from beam_jobs.report.figures.survey import survey_indexes
-from beam_jobs.report.findings import empty_splits, find
+from beam_jobs.report.findings import empty_splits, find, untrained_classes
 from beam_jobs.report.pictures import thumbnails
 from beam_jobs.schemas import FileRef
 from beam_jobs.sources.files.folder import SourceFolder
@@ -138,6 +138,18 @@ def test_the_remedy_of_an_empty_split_fits_the_source(
     (finding,) = empty_splits(manifest.model_copy(update=settled))
     assert finding.text.startswith("No example is in test: all 52 records are in train and validation")
     assert finding.remedy.startswith(remedy)
+
+
+def test_classes_that_train_lacks_are_told(maker: VersionMaker) -> None:
+    manifest = maker.write().manifest
+    assert untrained_classes(manifest) == []
+    splits = dict(manifest.splits)
+    splits["test"] = splits["test"].model_copy(update={"class_counts": {"cat": 1, "cat ": 3, "bird": 0}})
+    (finding,) = untrained_classes(manifest.model_copy(update={"splits": splits}))
+    assert finding.level == "warning"
+    assert finding.text == "Without any example in train, and in another split: “cat ”."
+    del splits["train"]
+    assert untrained_classes(manifest.model_copy(update={"splits": splits})) == []
 
 
 def test_balance_is_measured_per_class_and_not_only_in_count(maker: VersionMaker) -> None:
@@ -294,7 +306,10 @@ def test_names_are_cut_and_sentences_are_not(tmp_path: Path) -> None:
         maker.add_class(name, 1)
     maker.add_class("m" * 999, 30)
     page = page_of(maker.write())
-    assert "Without any example in train: " + ", ".join(f"“{name}”" for name in names) in page
+    assert (
+        "Without any example in train, and in another split: " + ", ".join(f"“{name}”" for name in names)
+        in page
+    )
     assert "m" * 80 in page
     assert "m" * 81 not in page.split('id="classes"')[1]
 

@@ -29,6 +29,7 @@ DTYPES: Final[Mapping[Kind, Dtype]] = {
 _WHOLE = r"^[+-]?[0-9]{1,19}$"
 _LEAST, _MOST = "9223372036854775808", "9223372036854775807"  # of 64 bits, without signs
 _NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$|^[+-]?(?i:nan|inf|infinity)$"
+_TRUTHS = {"^(?i:true)$": "1", "^(?i:false)$": "0"}
 _WORDS = {"int64": "a whole number", "float": "a number", "text": "text", "bytes": "bytes"}
 _SHOWN = 40
 
@@ -119,6 +120,8 @@ def _scalars(values: pa.Array, kind: Kind) -> tuple[pa.Array, Mask]:
         if natural_kind(values.type) == "text":
             texts = pc.utf8_trim_whitespace(values.cast(pa.string()))
             texts = pc.if_else(pc.equal(texts, ""), pa.scalar(None, pa.string()), texts)
+            for pattern, number in _TRUTHS.items():  # as Python and pandas write what is 1 or 0 in Parquet
+                texts = pc.replace_substring_regex(texts, pattern, number)
             fits = _are_int64(texts) if kind == "int64" else pc.match_substring_regex(texts, _NUMBER)
             bad = ~mask_of(pc.fill_null(fits, True))
             good = pc.utf8_ltrim(pc.if_else(pa.array(bad), pa.scalar(None, pa.string()), texts), "+")

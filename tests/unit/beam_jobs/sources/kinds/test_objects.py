@@ -100,9 +100,42 @@ def test_every_image_of_a_coco_file_is_listed_with_its_good_objects(tmp_path: Pa
     assert set(listing.table["split"].to_pylist()) == {"validation", None}
     (warning,) = (text for text in listing.warnings if "left out" in text)
     assert warning == (
-        "9 of 12 objects are left out: 1 of a dropped class, 1 of an unknown category, "
-        "2 of an unknown image, 1 outside of their image, 3 without a box of four numbers, 1 without an area"
+        "10 of 13 objects are left out: 1 of a dropped class, 1 of an unknown category (first annotation 7 "
+        "of t.json: 4), 2 of an unknown image (first annotation 11 of t.json: 99), 1 outside of their image, "
+        "1 that are no objects of JSON (first annotation 13 of t.json), 3 without a box of four numbers, 1 "
+        "without an area"
     )
+
+
+def test_ids_of_coco_files_may_be_written_as_other_numbers(tmp_path: Path) -> None:
+    """As in pycocotools, where 1.0 is the key 1, and "1" is another."""
+    ids: list[Any] = [0, 1.0, 2**40, "3", -4]
+    document = {
+        "images": [
+            {"id": key, "file_name": f"{at}.jpg", "height": 40.0, "width": 80} for at, key in enumerate(ids)
+        ],
+        "categories": [{"id": 1.0, "name": "cat"}],
+        "annotations": [
+            {"image_id": key, "category_id": 1, "bbox": [1, 2, 3, 4], "iscrowd": crowd}
+            for key, crowd in [
+                (0.0, 1.0),
+                (1, "1"),
+                (float(2**40), True),
+                ("3", 0),
+                (-4.0, None),
+                (3, 0),
+                (0.5, 0),
+            ]
+        ],
+    }
+    (tmp_path / "t.json").write_text(json.dumps(document))
+    source = with_images(tmp_path, *(f"{at}.jpg" for at in range(5)))
+    listing = coco.list_inputs(source, configured("coco", "t.json"))
+    for at, crowd in enumerate([1, 1, 1, 0, 0]):
+        assert objects(listing, f"{at}.jpg") == ([2, 1, 6, 4], ["cat"], [crowd], 0, [40, 80], ["cat"])
+    assert listing.warnings == [
+        "2 of 7 objects are left out: 2 of an unknown image (first annotation 6 of t.json: 3)",
+    ]
 
 
 def test_several_coco_files_give_splits(tmp_path: Path) -> None:
@@ -198,6 +231,43 @@ def test_every_image_of_voc_files_is_listed_with_its_good_objects(tmp_path: Path
         ["cat", "dog"],
     )
     assert objects(listing, "JPEGImages/2.jpg") == ([0, 0.5, 2, 2], ["cat"], [0], 0, None, ["cat"])
+
+
+def test_the_image_of_a_voc_file_is_named_like_it(tmp_path: Path) -> None:
+    """As torchvision, detectron2 and mmdetection find it."""
+    names = {  # XML file -> the name in it
+        "other": "elsewhere.png", "case": "case.JPG", "ending": "ending.png", "stranger": "real.jpg",
+        "both": "both.png", "none": "none.jpg", "caf\u00e9": "caf\u00e9.jpg", "open": "",
+    }  # fmt: skip
+    images = [
+        "other.jpg",
+        "case.jpg",
+        "ending.jpg",
+        "real.jpg",
+        "both.jpg",
+        "both.png",
+        "cafe\u0301.jpg",
+        "open.jpg",
+    ]
+    source = with_images(tmp_path, "elsewhere.png", *images)
+    for name, inside in names.items():
+        (tmp_path / f"{name}.xml").write_text(voc_file(inside, voc_object(f"in {name}", 1, 1, 9, 9)))
+    (tmp_path / "cvat.xml").write_text("<annotations><image name='other.jpg'/></annotations>")
+    listing = voc.list_inputs(source, configured("voc", "*.xml"))
+    labels = {row["uri"]: row["feature:labels"] for row in listing.table.to_pylist() if row["reason"] is None}
+    assert labels == {
+        "other.jpg": ["in other"], "case.jpg": ["in case"], "ending.jpg": ["in ending"],
+        "real.jpg": ["in stranger"], "both.png": ["in both"], "cafe\u0301.jpg": ["in caf\u00e9"],
+        "open.jpg": ["in open"],
+    }  # fmt: skip
+    lost = {row["uri"]: row["message"] for row in listing.table.to_pylist() if row["status"] == LOST}
+    assert lost == {
+        "none.xml#image=1": "the image of none.xml: there is no file none.jpg",
+        "cvat.xml#image=1": "the image of cvat.xml: its file is no annotation of Pascal VOC: it begins with "
+        "<annotations>",
+    }
+    (warning,) = (text for text in listing.warnings if "name another image" in text)
+    assert warning.startswith("3 annotation files")
 
 
 def test_hostile_xml_costs_its_own_row_only(tmp_path: Path) -> None:

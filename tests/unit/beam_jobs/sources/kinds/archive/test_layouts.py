@@ -98,6 +98,35 @@ def test_webdataset(tmp_path: Path) -> None:
     assert train["0001.jpg"] == ("shoe", "train")
 
 
+def test_names_with_dots(tmp_path: Path) -> None:
+    """WebDataset itself takes all that stands before the first dot for one sample."""
+    files = {
+        "22.05.png": b"5", "22.05.cls": b"5", "22.06.png": b"6", "22.06.cls": b"6", "22.07.png": b"7",
+        "1.left.png": b"l", "1.right.png": b"r", "1.cls": b"one",
+        "2.img.png": b"i", "2.label.cls": b"two",
+        "3.png": b"3", "3.a.cls": b"a", "3.b.cls": b"b",
+        "v1.2/4.x.png": b"4", "v1.2/4.x.json": b'{"label": "x"}',
+    }  # fmt: skip
+    make_tar(tmp_path / "a.tar", files)
+    found = {uri.partition("#")[2]: label for uri, (label, _) in listed(tmp_path).items()}
+    assert {name: label for name, label in found.items() if name.endswith("png")} == {
+        "22.05.png": "5", "22.06.png": "6", "22.07.png": "no_label",
+        "1.left.png": "one", "1.right.png": "one", "2.img.png": "two", "3.png": "contradicting_rows",
+        "v1.2/4.x.png": "x",
+    }  # fmt: skip
+
+
+def test_numbers_in_json(tmp_path: Path) -> None:
+    values = ["3", "3.0", '{"label": 3.0}', '{"label": "3"}', '"cat"', "true", '{"label": true}', "[3]", "{"]
+    files = {f"{at}.{end}": text.encode() for at, text in enumerate(values) for end in ("png", "json")}
+    make_tar(tmp_path / "a.tar", files)
+    config = PrepareConfig.model_validate({"source": {"kind": "archive"}})
+    listing = list_inputs(SourceFolder(str(tmp_path)), config)
+    rows = [row for row in listing.table.to_pylist() if row["uri"].endswith("png")]
+    assert [row["reason"] or row["label"] for row in rows] == ["3"] * 4 + ["cat"] + ["no_label"] * 4
+    assert "1 sidecar with neither text nor JSON that can be read, such as a.tar#8.json" in listing.warnings
+
+
 def test_archives_without_labels(tmp_path: Path) -> None:
     make(tmp_path, {"train.tar": ["1.jpg", "deep/2.jpg"], "val.tar": ["3.jpg"]})
     assert listed(tmp_path, labels="none") == {

@@ -70,6 +70,28 @@ def test_several_labels(tmp_path: Path, name: str) -> None:
     }
 
 
+def test_names_with_dots(tmp_path: Path) -> None:
+    files = {
+        f"22.{at}.{end}": data
+        for at in "56"
+        for end, data in (("jpg", b"x"), ("json", b'{"n": %s}' % at.encode()))
+    }
+    more = {
+        "1.jpg": b"x",
+        "1.a.json": b'{"n": 1}',
+        "1.b.json": b'{"n": 2}',
+        "2.jpg": b"x",
+        "2.a.json": b'{"n": 3}',
+    }
+    make_tar(tmp_path / "a.tar", files | more)
+    assert said(tmp_path, "none", "n", features="n") == {
+        "1.jpg": (None, "broken_row", 1),
+        "2.jpg": (None, None, 3),
+        "22.5.jpg": (None, None, 5),
+        "22.6.jpg": (None, None, 6),
+    }
+
+
 @pytest.mark.parametrize(("first", "second"), [([1, 2.5], [3, 4]), (1, 2.5)])
 def test_numbers(tmp_path: Path, first: Any, second: Any) -> None:
     make_tar(tmp_path / "a.tar", samples({"age": first}, {"age": second}, {"age": "much"}, {}, {"age": None}))

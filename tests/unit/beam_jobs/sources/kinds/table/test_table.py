@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from pathlib import Path
 from typing import Any
 
@@ -257,7 +258,7 @@ def test_a_table_that_is_not_there(file: str, says: str, tmp_path: Path) -> None
         ("1", "did you mean --set source.table.prefix=in/images?"),
         ("./images/1.jpg", "did you mean --set source.table.prefix=in?"),
         ("2.jpg", "look at source.table.path_column and source.table.prefix"),
-        (r"in\images\1.jpg", r"write / in place of \ between folders"),
+        (r"images\1.jpg", "did you mean --set source.table.prefix=in?"),
         ("/data/in/images/1.jpg", "look at source.table.path_column"),
         ("", "look at source.table.path_column"),
     ],
@@ -269,6 +270,40 @@ def test_a_table_whose_paths_begin_elsewhere(path: str, remedy: str, tmp_path: P
     ) as caught:
         listed(root)
     assert remedy in str(caught.value.remedy)
+
+
+def test_names_in_another_spelling(tmp_path: Path) -> None:
+    """A Mac writes é as e and an accent; programs of Windows write backslashes between folders."""
+    composed, decomposed = (unicodedata.normalize(form, "é{}.png") for form in ("NFC", "NFD"))
+    files = [decomposed.format(1), composed.format(2), decomposed.format(3), "in/4.png", "Five.PNG"]
+    files += [decomposed.format(6), composed.format(6)]
+    paths = [composed.format(1), decomposed.format(2), composed.format(3)[:-4], r"in\4.png", "five.png"]
+    paths += [composed.format(6)]
+    table = "path,label\n" + "".join(f"{path},{at}\n" for at, path in enumerate(paths))
+    listing = listed(source(tmp_path, table, *files))
+    found = outcomes(listing)
+    labels = {name: label for name, (label, reason) in found.items() if reason is None}
+    assert labels == {
+        decomposed.format(1): "0", composed.format(2): "1", decomposed.format(3): "2", "in/4.png": "3",
+        composed.format(6): "5",
+    }  # fmt: skip
+    assert found["labels.csv#row=5"] == ("4", "missing_file")
+    (message,) = (row["message"] for row in listing.table.to_pylist() if row["reason"] == "missing_file")
+    assert message == "row 5 of labels.csv: there is no file five.png; there is Five.PNG"
+
+
+def test_a_name_that_two_files_have_in_another_spelling(tmp_path: Path) -> None:
+    """U+212B and U+0041 U+030A are the same letter, and so is U+00C5, which no file has."""
+    table = "path,label\n\u00c5.png,a\nother.png,b\n"
+    found = outcomes(listed(source(tmp_path, table, "\u212b.png", "A\u030a.png", "other.png")))
+    assert found["labels.csv#row=1"] == ("a", "several_files")
+
+
+def test_a_table_whose_values_are_all_wrong_names_their_settings(tmp_path: Path) -> None:
+    root = source(tmp_path, "path,label,kids\n1.jpg,a,some\n", "1.jpg")
+    with pytest.raises(NotFoundError, match="its kids is 'some', not a whole number") as caught:
+        listed(root, features={"kids": {"dtype": "int64"}})
+    assert "features" in str(caught.value.remedy)
 
 
 def test_a_folder_in_place_of_the_table(tmp_path: Path) -> None:
