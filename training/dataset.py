@@ -163,7 +163,7 @@ class Dataset:
         """Return the objects in the images if features of that name must follow them."""
         return load_objects(self.version, split) if FOLLOWING.intersection(names) else None
 
-    def tf(self, split: str, *, epoch: int = 0, epochs: int = 1, **options: Unpack[ExampleOptions]) -> Any:
+    def tf(self, split: str, *, epochs: int = 1, **options: Unpack[ExampleOptions]) -> Any:
         """Return a ``tf.data.Dataset`` of (images uint8 [B, S, S, C], labels int32 [B]).
 
         The labels are float32 [B, C] if images have several, with 1 for each that an image has; float32
@@ -174,19 +174,20 @@ class Dataset:
         is a dict of "image" uint8 [B, largest height, largest width, 3] and "image_size" int32 [B, 2], the
         height and width of each (pixels).
 
-        With ``last_batch="pad"`` or ``class_weights`` the elements are (images, labels, weights). With MixUp
-        or CutMix the labels of classes are distributions over them, float32 [B, C]; others are mixed as they
-        are.
+        With ``last_batch="pad"`` or ``class_weights`` the elements are (images, labels, weights float32
+        [B]): with these weights Keras' mean over all rows is the mean over the examples that are not padding.
+        Keras applies them to losses and to ``weighted_metrics``, not to ``metrics``. With MixUp or CutMix the
+        labels of classes are distributions over them, float32 [B, C]; others are mixed as they are.
 
-        Each iteration gives the same batches: the order is a function of (seed, epoch). For ``model.fit``
-        over several epochs pass ``epochs=E`` here and ``steps_per_epoch=len(dataset) // E`` there.
+        Each iteration is the next epoch, whoever begins it: ``model.fit``, ``repeat()``, a loop. So
+        ``model.fit(dataset, epochs=10)`` trains on ten epochs.
 
         Args:
             split: "train", "validation" or "test".
-            epoch: the first epoch.
-            epochs: the number of epochs.
-            **options: batch and image size, seed, augmentation, order and features; see ``ExampleOptions``.
-                With features the first part of an element is a dict of "image" and each feature, by name.
+            epochs: epochs in each iteration, one after the other.
+            **options: batch and image size, epochs, seed, augmentation, order and features; see
+                ``ExampleOptions``. With features the first part of an element is a dict of "image" and each
+                feature, by name.
 
         Raises:
             NotFoundError: the version has no such split.
@@ -199,7 +200,6 @@ class Dataset:
 
         asked = example_request_from(split, self.table(split), self.classes, options)
         self._check_memory(split, asked, asked.order.global_batch_size)
-        asked.check_epochs(epochs)
         columns = self.feature_columns(split, asked.features)
         if asked.augment is not None and asked.augment.mixes and self.label_kind == "none":
             check_has_classes(self.label_kind, self.version.ref, "mixing examples (augment.mixup, cutmix)")
@@ -207,15 +207,12 @@ class Dataset:
         records = self._through_cache(split, asked.order) if is_cached else self.reader(split)
         objects = self._objects(split, asked.features)
         pipeline = open_examples(records, asked, self.reading, len(self.classes), objects)
-        steps = pipeline.order.steps_per_epoch
-        first, stop = epoch * steps, (epoch + epochs) * steps
-        return as_pairs(pipeline, first, stop, asked.last_batch, columns, ragged=asked.ragged)
+        return as_pairs(pipeline, asked.passes(pipeline.order.steps_per_epoch, epochs), asked, columns)
 
     def batches(
         self,
         split: str,
         *,
-        epoch: int = 0,
         step: int = 0,
         epochs: int = 1,
         rank: int = 0,
@@ -226,19 +223,18 @@ class Dataset:
     ) -> NumpyBatches:
         """Return batches as numpy arrays (``training.reading.Batch``), for JAX and anything else.
 
-        The batches are those of ``tf`` and ``torch``, step by step. To continue after batch b of an earlier
-        process, pass ``epoch=b.epoch, step=b.step + 1``.
+        The batches are those of ``tf`` and ``torch``, step by step. Each iteration is the next epoch. To go
+        on after batch b of an earlier process, pass ``first_epoch=b.epoch, step=b.step + 1``.
 
         Args:
             split: "train", "validation" or "test".
-            epoch: the first epoch.
-            step: the first step within that epoch.
-            epochs: the number of epochs.
+            step: the first step of the first iteration; with ``epoch``, of each.
+            epochs: epochs in each iteration, one after the other.
             rank: the rank whose slice of each step is read.
             num_ranks: the number of ranks.
             shares: a whole number for each rank, its share of each step; default: equal shares.
             threads: the number of threads that decode; default: one for each CPU of this process.
-            **options: batch and image size, seed, augmentation and order; see ``ExampleOptions``.
+            **options: batch and image size, epochs, seed, augmentation and order; see ``ExampleOptions``.
                 RandAugment, MixUp and CutMix need TensorFlow or PyTorch.
 
         Raises:
@@ -247,11 +243,8 @@ class Dataset:
             ConfigError: an option of the order is unknown or wrong, or whole images need too much memory.
         """
         asked = example_request_from(split, self.table(split), self.classes, options)
-        asked.check_epochs(epochs)
         asked.check_without_batched()
-        steps = asked.order.steps_per_epoch
-        if not 0 <= step <= steps:
-            raise UsageError(f"step = {step} of an epoch of {steps} steps")
+        passes = asked.passes(asked.order.steps_per_epoch, epochs, step)
         own_shares = None if shares is None else tuple(shares)
         own = rank_slice(asked.order.global_batch_size, rank, num_ranks, own_shares)
         self._check_memory(split, asked, own.stop - own.start)
@@ -268,8 +261,7 @@ class Dataset:
                 fit=asked.data.fit or "crop",
             ),
             asked.order,
-            epoch * steps + step,
-            (epoch + epochs) * steps,
+            passes,
             rank,
             num_ranks,
             own_shares,
@@ -286,7 +278,7 @@ class Dataset:
         preload: bool | CacheForm = False,
         **options: Unpack[TorchOptions],
     ) -> TorchLoader:
-        """Return a loader of PyTorch batches of one rank; an iteration is an epoch.
+        """Return a loader of PyTorch batches of one rank; each iteration is the next epoch.
 
         The batches of all ranks together hold the same records, step by step, as those of ``tf``. If
         RandAugment, MixUp or CutMix is on, pass each batch to ``augment_on_device`` of the loader.

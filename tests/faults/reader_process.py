@@ -49,6 +49,7 @@ def main() -> None:
     order = RankSteps(whole, told["rank"], told["num_ranks"])
     pipeline = IndexedPipeline(reader, order, 16, AugmentSettings())
     stop = told["epochs"] * order.steps_per_epoch
+    pipeline.prepare(told["start"], stop)
     batches = pipeline.dataset(told["start"], stop).as_numpy_iterator()
     for run_step, batch in enumerate(batches, told["start"]):
         ids = reader.table.ids(batch["ordinals"][batch["weights"] > 0])

@@ -113,9 +113,38 @@ def test_state_counts_what_was_given_out_and_not_what_is_ready(dataset: Dataset,
             assert_same(batch, want)
 
 
-def test_an_iteration_that_was_left_goes_on(dataset: Dataset) -> None:
-    loader = loader_of(dataset, num_workers=2)
+@pytest.mark.parametrize("persistent_workers", [False, True])
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_each_iteration_is_the_next_epoch(
+    dataset: Dataset, num_workers: int, persistent_workers: bool
+) -> None:
+    told = {"num_workers": num_workers, "persistent_workers": persistent_workers}
+    loader = loader_of(dataset, first_epoch=3, **told)
+    passes = [list(loader) for _ in range(3)]
+    assert [[batch.epoch for batch in one] for one in passes] == [[3] * STEPS, [4] * STEPS, [5] * STEPS]
+    orders = [torch.cat([batch.ordinals[batch.weights > 0] for batch in one]).tolist() for one in passes]
+    assert all(sorted(order) == list(range(53)) for order in orders)
+    assert len({tuple(order) for order in orders}) == 3
+    pinned = loader_of(dataset, epoch=4, **told)
+    for _ in range(2):
+        for batch, want in zip(pinned, passes[1], strict=True):
+            assert_same(batch, want)
+        assert (pinned.epoch, pinned.step) == (4, 0)
+
+
+def test_a_look_at_the_first_batch_takes_nothing_from_the_next_iteration(dataset: Dataset) -> None:
+    loader = dataset.torch("test", batch_size=3, image_size=SIZE, num_workers=0)
+    next(iter(loader))
+    assert [batch.step for batch in loader] == [0, 1, 2]
+    both = loader_of(dataset)
+    assert [(one.epoch, two.epoch) for one, two in zip(both, both, strict=True)] == [(0, 1)] * STEPS
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_a_state_goes_on_in_the_middle_of_an_epoch(dataset: Dataset, num_workers: int) -> None:
+    loader = loader_of(dataset, num_workers=num_workers)
     first = next(iter(loader))
+    loader.load_state_dict(loader.state_dict())
     rest = list(loader)
     assert [first.step, *(batch.step for batch in rest)] == list(range(STEPS))
     loader.seek(4, 5)
@@ -204,18 +233,20 @@ def test_damage_comes_out_of_a_worker_with_its_names(
         list(loader)
     path.write_bytes(data)
     failed = loader.step
+    loader.seek(loader.epoch, failed)
     assert [batch.step for batch in loader] == list(range(failed, 3)), "it goes on where it failed"
 
 
 def test_a_worker_that_is_killed_is_an_error_and_no_hang(dataset: Dataset) -> None:
     others = set(torch.multiprocessing.active_children())
     loader = loader_of(dataset, num_workers=1, prefetch_factor=1)
-    next(iter(loader))
+    batches = iter(loader)
+    next(batches)
     (worker,) = set(torch.multiprocessing.active_children()) - others
     assert worker.pid is not None
     os.kill(worker.pid, signal.SIGKILL)
     with pytest.raises(ChildDied, match="worker") as caught:
-        list(loader)
+        list(batches)
     assert "/dev/shm" in str(caught.value.remedy)
 
 
@@ -227,6 +258,9 @@ def test_a_worker_that_is_killed_is_an_error_and_no_hang(dataset: Dataset) -> No
         ({"rank": 0, "num_ranks": 2, "shares": (1,)}, "1 shares for 2 ranks"),
         ({"num_workers": -1}, "num_workers = -1"),
         ({"prefetch_factor": 0}, "prefetch_factor = 0"),
+        ({"epoch": 1, "num_epochs": 2}, "num_epochs = 2"),
+        ({"epoch": 1, "first_epoch": 1}, "first_epoch = 1"),
+        ({"first_epoch": -1}, "count from 0"),
         ({"workers": 2}, "unknown argument 'workers'"),
         ({"balance": "even"}, "'natural', 'uniform'"),
         ({"batch_size": 0}, "at least 1"),

@@ -70,7 +70,7 @@ def test_the_record_is_that_of_the_index(dataset: Dataset) -> None:
         seen.append(record)
         return image
 
-    batches = list(loader_of(dataset, transform=noted, epoch=2))
+    batches = list(loader_of(dataset, transform=noted, first_epoch=2))
     ordinals = torch.cat([batch.ordinals for batch in batches]).numpy()
     table = dataset.table("train")
     assert [record.id for record in seen] == table.ids(ordinals)

@@ -16,7 +16,7 @@ from training.config.export import ExportFormat, ExportSettings
 from training.export.measures import FormMeasure
 from training.models.outputs import in_float32
 from training.models.spec import Fit
-from training.order import SequentialOrder
+from training.order import Passes, SequentialOrder
 from training.reading import BatchMaker, RecordReader
 from training.reading.batches.iterate import NumpyBatches
 
@@ -209,4 +209,4 @@ def _batches(exported: Exported, reader: RecordReader, batch_size: int) -> Numpy
     _, size, _, channels = exported.model.input_shape
     order = SequentialOrder(len(reader.table), min(batch_size, len(reader.table)))
     maker = BatchMaker(reader, image_size=size, image_channels=channels, fit=exported.fit)
-    return NumpyBatches(maker, order, 0, order.steps_per_epoch, cut_padding=True)
+    return NumpyBatches(maker, order, Passes(range(order.steps_per_epoch)), cut_padding=True)

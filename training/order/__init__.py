@@ -76,6 +76,7 @@ from training.order.epochs import TrainingOrder
 from training.order.folding.folds import FoldedRecords, fold_numbers
 from training.order.folding.subset import SubsetOrder
 from training.order.from_settings import order_from_settings
+from training.order.passes import Passes
 from training.order.shares import Shares, rank_slice, shares_of_speed
 from training.order.steps import LastBatch, Order, SequentialOrder, StepPlan
 
@@ -84,6 +85,7 @@ __all__ = [
     "FoldedRecords",
     "LastBatch",
     "Order",
+    "Passes",
     "SequentialOrder",
     "Shares",
     "StepPlan",

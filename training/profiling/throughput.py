@@ -13,7 +13,7 @@ from infra.dataset.version import DatasetVersion
 from training.config import TrainConfig
 from training.loop.parts import build_parts
 from training.loop.step import TrainStep
-from training.order import TrainingOrder
+from training.order import Passes, TrainingOrder
 from training.profiling.bottleneck import Rates
 from training.profiling.stages import Stage, Subject
 from training.ranks.strategy import check_divisible, distribute, make_strategy
@@ -28,7 +28,7 @@ _ENDLESS = 1_000_000  # steps
 def batch_rate(subject: Subject) -> float:
     """Measure batches as numpy arrays, made by all threads, two batches at a time (images/s)."""
     with contextlib.closing(subject.maker()) as maker:
-        made = iter(NumpyBatches(maker, subject.order, 0, _ENDLESS))
+        made = iter(NumpyBatches(maker, subject.order, Passes(range(_ENDLESS))))
         return _rate(lambda: next(made).images.shape[0], subject.seconds)
 
 

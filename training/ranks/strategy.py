@@ -110,6 +110,7 @@ def distribute(strategy: Any, pipeline: Any, start: int, stop: int) -> Any:
     """
     own = pipeline.rows.stop - pipeline.rows.start
     per_replica = own // num_local_replicas(strategy)
+    pipeline.prepare(start, stop)
     dataset = strategy.distribute_datasets_from_function(
         lambda _: without_tuning(pipeline, pipeline.dataset(start, stop, per_replica))
     )

@@ -11,9 +11,10 @@ from training.augment.batch_parameters import refuse_batched
 from training.config import AugmentSettings
 from training.config.data import DataSettings
 from training.models.spec import Fit
-from training.order import Order
+from training.order import Order, Passes
 from training.order.from_settings import SplitLabels
 from training.order.options import OrderOptions, data_settings_from, make_order
+from training.order.passes import passes_of
 
 BATCH_SIZE = 32
 IMAGE_SIZE = 224  # pixels
@@ -31,6 +32,8 @@ class ExampleOptions(OrderOptions, total=False):
         training: shuffle and augment, instead of reading in stored order without augmentation; default:
             whether the split is "train".
         seed: the seed of order and augmentation (default 0).
+        epoch: the epoch of every iteration (default: each iteration is the next epoch).
+        first_epoch: the epoch of the first iteration (default 0), for a script that goes on after another.
         last_batch: how to treat a last batch that is not full: "drop" it (the default for training), "pad" it
             (with examples of weight 0) or "partial", a smaller batch (the default otherwise; not for
             ``.torch``, whose default is then "pad").
@@ -48,6 +51,8 @@ class ExampleOptions(OrderOptions, total=False):
     image_channels: Literal[1, 3]
     training: bool | None
     seed: int
+    epoch: int | None
+    first_epoch: int
     last_batch: LastBatchOption | None
     augment: AugmentSettings | None
     features: Sequence[str]
@@ -65,6 +70,8 @@ class ExampleRequest:
         image_size: height and width of the images (pixels); None: whole images.
         augment: how examples are augmented; None: not at all, as whole images.
         last_batch: how a last batch that is not full is treated.
+        epoch: the epoch of every iteration; None: the next one each time.
+        first_epoch: the epoch of the first iteration.
         features: names of further features.
         ragged: lists of any length become ragged tensors, or are padded.
     """
@@ -75,20 +82,25 @@ class ExampleRequest:
     image_size: int | None
     augment: AugmentSettings | None
     last_batch: LastBatchOption
+    epoch: int | None = None
+    first_epoch: int = 0
     features: tuple[str, ...] = ()
     ragged: bool = True
 
-    def check_epochs(self, epochs: int) -> None:
-        """Check that the last batch fits the number of epochs.
+    def passes(self, steps_per_epoch: int, epochs: int = 1, step: int = 0) -> Passes:
+        """Return the steps of each iteration: ``epochs`` epochs, the first one from ``step`` on.
 
         Raises:
-            UsageError: a partial last batch, and more than one epoch.
+            UsageError: a number is out of range, or a partial last batch comes before another epoch.
         """
         if self.last_batch == "partial" and epochs != 1:
             raise UsageError(
                 "last_batch='partial' works only when reading a single epoch",
                 "use last_batch='drop' or 'pad'",
             )
+        return passes_of(
+            steps_per_epoch, epoch=self.epoch, first_epoch=self.first_epoch, epochs=epochs, step=step
+        )
 
     def check_without_batched(self) -> None:
         """Check that the examples need no augmentation of whole batches.
@@ -135,6 +147,7 @@ def example_request_from(
         raise UsageError(
             "whole images have three channels", "give an image_size, or leave out image_channels"
         )
+    epoch, first_epoch = given.pop("epoch", None), given.pop("first_epoch", 0)
     features = cast("Sequence[str]", given.pop("features", ()))
     named = (features,) if isinstance(features, str) else tuple(features)
     ragged = cast(bool, given.pop("ragged", True))
@@ -149,7 +162,18 @@ def example_request_from(
                 "whole images have their size under the name image_size, which a feature has too",
                 "give an image_size, or prepare the feature with another name",
             )
-    return ExampleRequest(data, order, training, image_size, own, last_batch, named, ragged)
+    return ExampleRequest(
+        data,
+        order,
+        training,
+        image_size,
+        own,
+        last_batch,
+        cast("int | None", epoch),
+        cast(int, first_epoch),
+        named,
+        ragged,
+    )
 
 
 def _refuse_batched_of_whole(augment: AugmentSettings | None) -> None:

@@ -65,7 +65,11 @@ class WithBatchParameters:
         """See ``Pipeline``."""
         return self.pipeline.is_tuned
 
-    def dataset(self, start: int, stop: int, batch_size: int | None = None) -> Any:
+    def prepare(self, start: int, stop: int) -> None:
+        """See ``Pipeline``."""
+        self.pipeline.prepare(start, stop)
+
+    def dataset(self, start: Any, stop: Any, batch_size: int | None = None) -> Any:
         """Return what ``IndexedPipeline.dataset`` does, with "parameters" in each batch.
 
         Raises:
@@ -120,7 +124,7 @@ class AugmentedBatches(WithBatchParameters):
 
     num_classes: int = 0
 
-    def dataset(self, start: int, stop: int, batch_size: int | None = None) -> Any:
+    def dataset(self, start: Any, stop: Any, batch_size: int | None = None) -> Any:
         """Return what ``IndexedPipeline.dataset`` does, augmented.
 
         Raises:

@@ -113,7 +113,11 @@ class IndexedPipeline:
         """Whether TensorFlow decodes, with as many calls in parallel as it finds best."""
         return self.decoder == "tensorflow" and self.image_size is not None
 
-    def dataset(self, start: int, stop: int, batch_size: int | None = None) -> Any:
+    def prepare(self, start: int, stop: int) -> None:
+        """See ``Pipeline``."""
+        self.reader.prefetch(self.order, start, stop)
+
+    def dataset(self, start: Any, stop: Any, batch_size: int | None = None) -> Any:
         """Return a ``tf.data.Dataset`` of the run's steps ``start`` to ``stop``, counted over all epochs.
 
         Args:
@@ -128,7 +132,6 @@ class IndexedPipeline:
             images are [b, largest height, largest width, 3], zero beyond each one's own height and width,
             which are ``sizes`` int32 [b, 2].
         """
-        self.reader.prefetch(self.order, start, stop)
         rows = batch_size or self.num_rows
         slices = self.num_rows // rows
         if self.is_tuned:
@@ -147,7 +150,7 @@ class IndexedPipeline:
 
     # -- decoded outside TensorFlow --------------------------------------------------------------------
 
-    def _decoded_outside(self, start: int, stop: int, rows: int, slices: int) -> Any:
+    def _decoded_outside(self, start: Any, stop: Any, rows: int, slices: int) -> Any:
         sides = self.image_size, self.image_size
         columns = {
             "images": Column(tf.uint8, (*sides, self.image_channels)),
@@ -176,7 +179,7 @@ class IndexedPipeline:
 
     # -- decoded by TensorFlow -------------------------------------------------------------------------
 
-    def _decoded_by_tensorflow(self, start: int, stop: int, rows: int, slices: int) -> Any:
+    def _decoded_by_tensorflow(self, start: Any, stop: Any, rows: int, slices: int) -> Any:
         assert self.image_size is not None, "TensorFlow decodes images of one size"
         decoding = TensorFlowDecoding(
             reader=self.reader,

@@ -57,8 +57,14 @@ class Pipeline(Protocol):
     def is_tuned(self) -> bool:
         """Whether ``tf.data`` finds out by measuring how many calls run in parallel."""
 
-    def dataset(self, start: int, stop: int, batch_size: int | None = None) -> Any:
-        """Return a ``tf.data.Dataset`` of the run's steps ``start`` to ``stop``, counted over all epochs."""
+    def prepare(self, start: int, stop: int) -> None:
+        """Prepare to read the steps ``start`` to ``stop``: begin to fetch what they need."""
+
+    def dataset(self, start: Any, stop: Any, batch_size: int | None = None) -> Any:
+        """Return a ``tf.data.Dataset`` of the run's steps ``start`` to ``stop``, counted over all epochs.
+
+        Both are numbers, or int64 scalar tensors where the dataset is one of several passes.
+        """
 
     def explain(self, error: Exception) -> ShardmillError | None:
         """Return the error of this project that caused one of TensorFlow's; None if there is none."""

@@ -9,8 +9,9 @@ from typing import Any, Unpack
 
 from torch.utils.data import DataLoader
 
-from infra.errors import ConfigError, ShardmillError, UsageError
+from infra.errors import ConfigError, UsageError
 from infra.strict_json import dump_json
+from training.order.passes import passes_of
 from training.reading.batches.maker import BatchMaker
 from training.torch_data.batch import TorchBatch
 from training.torch_data.examples import Examples, OrderSampler
@@ -26,7 +27,7 @@ _ENDLESS = 1 << 62
 
 
 class TorchLoader:
-    """Gives the batches of one rank. Each iteration continues to the end of the epoch.
+    """Gives the batches of one rank. Each iteration is the next epoch, from its first step.
 
     A batch counts as consumed when the training loop gets it. Batches that workers have prepared do not
     count: ``state_dict`` names the next step, and a loader that loads it continues there, with any number of
@@ -65,11 +66,13 @@ class TorchLoader:
         self._source = source
         self._identity = dict(identity or {})
         self._options = options
-        epochs = options.num_epochs
-        self._last_epoch = None if epochs is None else options.epoch + epochs
-        self._next = options.epoch * order.steps_per_epoch
-        self._batches: Iterator[Any] | None = None
-        self._read_up_to = 0  # the step that comes next out of ``_batches``
+        steps, epochs = order.steps_per_epoch, options.num_epochs
+        self._passes = passes_of(steps, epoch=options.epoch, first_epoch=options.first_epoch)
+        self._next = self._passes.upcoming.start
+        # The step before which all epochs end.
+        self._limit = None if epochs is None or self._passes.is_fixed else self._next + epochs * steps
+        # Workers that wait for the next iteration, and the step that comes next out of them.
+        self._waiting: tuple[int, Iterator[Any]] | None = None
 
     @property
     def epoch(self) -> int:
@@ -86,24 +89,20 @@ class TorchLoader:
         return self.order.steps_per_epoch
 
     def __iter__(self) -> Iterator[TorchBatch]:
-        if self._last_epoch is not None and self.epoch >= self._last_epoch:
+        if self._limit is not None and self._passes.upcoming.start >= self._limit:
             return
-        stop = (self.epoch + 1) * self.order.steps_per_epoch
-        while self._next < stop:
-            if self._batches is None or self._read_up_to != self._next:
-                self._open()
-            assert self._batches is not None
-            try:
-                batch = next_batch(self._batches)
-            except ShardmillError:
-                self.close()
-                raise
-            self._next += 1
-            self._read_up_to = self._next
+        steps = self._passes.begin()
+        self._next = steps.start
+        waiting, self._waiting = self._waiting, None  # an iteration that is given up ends its workers
+        batches = waiting[1] if waiting and waiting[0] == steps.start else self._opened(steps)
+        del waiting
+        for run_step in steps:
+            batch = next_batch(batches)
+            self._next = self._passes.upcoming.start if run_step + 1 == steps.stop else run_step + 1
             yield batch
         self._warn_unless_augmented()
-        if not self._options.persistent_workers:
-            self.close()
+        if self._options.persistent_workers:
+            self._waiting = steps.stop, batches
 
     def augment_on_device(self, batch: TorchBatch) -> AugmentedBatch:
         """Apply RandAugment, MixUp and CutMix, as far as they are on, on the device of the batch's images.
@@ -127,15 +126,15 @@ class TorchLoader:
             stacklevel=3,
         )
 
-    def _open(self) -> None:
-        """Start workers at the next step."""
-        self.close()
-        start, stop = self._next, self._stop()
+    def _opened(self, steps: range) -> Iterator[Any]:
+        """Start workers that begin with the first of these steps."""
+        goes_on = self._options.persistent_workers and not self._passes.is_fixed
+        start, stop = steps.start, self._limit if goes_on else steps.stop
         options = self._options.of_data_loader()
         if isinstance(self._source, BatchMaker):
             batches = StepBatches(self._source, self.order, start, stop)
-            steps = GuardedSteps(batches, self._transform)
-            loader = DataLoader(steps, batch_size=None, **options)
+            guarded = GuardedSteps(batches, self._transform)
+            loader = DataLoader(guarded, batch_size=None, **options)
         else:
             sampler = OrderSampler(self.order, start, _ENDLESS if stop is None else stop)
             loader = DataLoader(
@@ -144,18 +143,10 @@ class TorchLoader:
                 collate_fn=guarded_collate,
                 **options,
             )
-        self._batches = iter(loader)
-        self._read_up_to = start
-
-    def _stop(self) -> int | None:
-        """Return the step before which workers end."""
-        steps = self.order.steps_per_epoch
-        if not self._options.persistent_workers:
-            return (self.epoch + 1) * steps
-        return None if self._last_epoch is None else self._last_epoch * steps
+        return iter(loader)
 
     def seek(self, epoch: int, step: int = 0) -> None:
-        """Continue at a step of an epoch.
+        """Let the next iteration go from a step of an epoch to its end.
 
         Raises:
             UsageError: there is no such step.
@@ -164,6 +155,7 @@ class TorchLoader:
         if epoch < 0 or not 0 <= step < steps:
             raise UsageError(f"epoch {epoch}, step {step}: epochs count from 0 and have {steps} steps")
         self._next = epoch * steps + step
+        self._passes.continue_with(range(self._next, (epoch + 1) * steps))
 
     def state_dict(self) -> dict[str, Any]:
         """Return the position of the run, JSON-able and the same for all ranks at the same step."""
@@ -191,5 +183,5 @@ class TorchLoader:
         return described  # as a state is that was written as JSON and read again
 
     def close(self) -> None:
-        """Stop the workers. A later iteration starts new ones."""
-        self._batches = None
+        """Stop the workers that wait for the next iteration, which then starts new ones."""
+        self._waiting = None

@@ -23,8 +23,9 @@ class LoaderOptions(TypedDict, total=False):
     """The options of a loader.
 
     Attributes:
-        epoch: the first epoch (default 0).
-        num_epochs: the number of epochs (default: no end).
+        epoch: the epoch of every iteration (default: the next one each time).
+        first_epoch: the epoch of the first iteration (default 0).
+        num_epochs: the number of epochs, after which iterations are empty (default: no end).
         num_workers: processes that prepare batches; 0: this process prepares them; "auto" (the default) is
             ``auto_workers()``.
         prefetch_factor: batches that each worker prepares ahead (default 2).
@@ -39,7 +40,8 @@ class LoaderOptions(TypedDict, total=False):
             workers must be able to unpickle it.
     """
 
-    epoch: int
+    epoch: int | None
+    first_epoch: int
     num_epochs: int | None
     num_workers: int | Literal["auto"]
     prefetch_factor: int
@@ -81,7 +83,8 @@ def _refuse_unknown(given: Mapping[str, object], known: Sequence[str]) -> None:
 class Options:
     """``LoaderOptions``, complete and checked."""
 
-    epoch: int
+    epoch: int | None
+    first_epoch: int
     num_epochs: int | None
     num_workers: int
     prefetch_factor: int
@@ -91,11 +94,16 @@ class Options:
     transform: Transform | None
 
     def __post_init__(self) -> None:
-        least = {"epoch": 0, "num_epochs": 0, "num_workers": 0, "prefetch_factor": 1}
+        least = {"num_epochs": 0, "num_workers": 0, "prefetch_factor": 1}
         for name, smallest in least.items():
             value = getattr(self, name)
             if value is not None and value < smallest:
                 raise UsageError(f"{name} = {value} must be at least {smallest}")
+        if self.epoch is not None and self.num_epochs not in (None, 1):
+            raise UsageError(
+                f"epoch = {self.epoch} is the epoch of every iteration, and num_epochs = {self.num_epochs}",
+                "to read several epochs give first_epoch and num_epochs",
+            )
         travels = self.num_workers and self.multiprocessing_context in ("spawn", "forkserver")
         if self.transform is not None and travels:
             check_travels(self.transform)
@@ -120,7 +128,8 @@ def complete(given: LoaderOptions) -> Options:
     _refuse_unknown(given, [*LoaderOptions.__annotations__])
     workers = given.get("num_workers", "auto")
     return Options(
-        epoch=given.get("epoch", 0),
+        epoch=given.get("epoch"),
+        first_epoch=given.get("first_epoch", 0),
         num_epochs=given.get("num_epochs"),
         num_workers=auto_workers() if workers == "auto" else workers,
         prefetch_factor=given.get("prefetch_factor", 2),

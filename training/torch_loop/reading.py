@@ -11,7 +11,7 @@ from training.augment.batch_parameters import check_pairs
 from training.config import TrainConfig
 from training.config.augment import AugmentSettings
 from training.loop.sharing.division import planned_division, unit_of_rows
-from training.order import Order, rank_slice
+from training.order import Order, Passes, rank_slice
 from training.reading import BatchMaker, RecordReader
 from training.reading.batches.iterate import NumpyBatches
 from training.reading.blocks.stored import by_block
@@ -53,7 +53,7 @@ class Batches:
         """
         ranks = self.ranks
         for batch in NumpyBatches(
-            self.maker, self.order, start, stop, ranks.rank, ranks.num_ranks, self.shares
+            self.maker, self.order, Passes(range(start, stop)), ranks.rank, ranks.num_ranks, self.shares
         ):
             if ranks.on_batch is not None:
                 ranks.on_batch()

@@ -44,7 +44,7 @@ from training.augment import augment_image, flips, keys_at
 from training.config import AugmentSettings
 from training.config.reading import Decoder, ReadingSettings
 from training.dataset import Dataset, open_dataset
-from training.order import TrainingOrder
+from training.order import Passes, TrainingOrder
 from training.ranks import tensorflow_runtime
 from training.reading import BatchMaker, decode
 from training.reading.batches.iterate import NumpyBatches
@@ -142,7 +142,7 @@ def indexed(dataset: Dataset, decoder: Decoder) -> Way:
 def numpy_batches(dataset: Dataset) -> Way:
     """Without TensorFlow."""
     maker = BatchMaker(dataset.reader("train"), image_size=SIZE, augment=AUGMENT)
-    endless = NumpyBatches(maker, order_of(dataset), 0, 1_000_000)
+    endless = NumpyBatches(maker, order_of(dataset), Passes(range(1_000_000)))
     return lambda seconds: batches_of(endless, seconds)
 
 

@@ -1,18 +1,28 @@
 """A program as in tutorials: ``model.fit`` on a dataset, on one device or under ``MirroredStrategy``.
 
 ``python -m tests.samples.training.tutorial_fit ROOT NUM_DEVICES`` prints the accuracy on the validation
-split.
+split, and what the model saw in each epoch.
 """
 
 from __future__ import annotations
 
+import json
 import sys
+from collections import defaultdict
+from typing import Any
 
 from training import open_dataset
 
+EPOCHS = 10
+OPTIONS: dict[str, Any] = {"batch_size": 8, "image_size": 8}
 
-def fit(root: str, devices: list[str] | None = None) -> float:
-    """Train a small model; its accuracy on the validation split."""
+
+def fit(root: str, devices: list[str] | None = None, first_epoch: int = 0) -> tuple[float, list[list[int]]]:
+    """Train a small model.
+
+    Returns:
+        The accuracy on the validation split, and of each epoch the sum of the pixels of each image.
+    """
     import keras
     import tensorflow as tf
 
@@ -20,11 +30,26 @@ def fit(root: str, devices: list[str] | None = None) -> float:
     if devices:
         operations = tf.distribute.ReductionToOneDevice()
         strategy = tf.distribute.MirroredStrategy(devices, cross_device_ops=operations)
+    seen: list[dict[int, list[int]]] = []  # of each epoch and replica
+
+    def note(sums: Any, replica: Any) -> Any:
+        seen[-1][int(replica)].extend(sums.tolist())
+        return sums
+
+    class Noting(keras.Sequential):  # type: ignore[misc]
+        def train_step(self, data: Any) -> Any:
+            images, labels = data
+            sums = tf.reduce_sum(tf.cast(images, tf.int64), axis=[1, 2, 3])
+            replica = tf.distribute.get_replica_context().replica_id_in_sync_group
+            noted = tf.numpy_function(note, [sums, replica], tf.int64)
+            with tf.control_dependencies([noted]):
+                return super().train_step((tf.identity(images), labels))
+
     dataset = open_dataset("set", root=root)
-    train = dataset.tf("train", batch_size=8, image_size=8, epochs=3)
-    validation = dataset.tf("validation", batch_size=8, image_size=8)
+    train = dataset.tf("train", first_epoch=first_epoch, **OPTIONS)
+    validation = dataset.tf("validation", **OPTIONS)
     with strategy.scope():
-        model = keras.Sequential(
+        model = Noting(
             [
                 keras.Input((8, 8, 3)),
                 keras.layers.Rescaling(1 / 255),
@@ -33,16 +58,25 @@ def fit(root: str, devices: list[str] | None = None) -> float:
             ]
         )
         loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-        model.compile(keras.optimizers.Adam(0.3), loss, metrics=["accuracy"])
+        model.compile(keras.optimizers.Adam(0.1), loss, metrics=["accuracy"])
+    begun = keras.callbacks.LambdaCallback(on_epoch_begin=lambda *_: seen.append(defaultdict(list)))
     history = model.fit(
         train,
         validation_data=validation,
-        epochs=3,
-        steps_per_epoch=len(train) // 3,
+        epochs=EPOCHS,
         shuffle=False,  # the dataset is in its order already; Keras warns that it cannot shuffle it
+        callbacks=[begun],
         verbose=0,
     )
-    return float(history.history["val_accuracy"][-1])
+    rows = OPTIONS["batch_size"] // len(devices or "1")
+    return float(history.history["val_accuracy"][-1]), [_in_order(epoch, rows) for epoch in seen]
+
+
+def _in_order(of_replicas: dict[int, list[int]], rows: int) -> list[int]:
+    """Join what the replicas saw, so many rows of each step each."""
+    parts = [of_replicas[replica] for replica in sorted(of_replicas)]
+    starts = range(0, len(parts[0]), rows)
+    return [value for start in starts for part in parts for value in part[start : start + rows]]
 
 
 if __name__ == "__main__":
@@ -50,4 +84,4 @@ if __name__ == "__main__":
 
     folder, number = sys.argv[1], int(sys.argv[2])
     tensorflow_runtime.start(devices=f"cpu:{number}")
-    print(fit(folder, [f"CPU:{device}" for device in range(number)]))
+    print(json.dumps(fit(folder, [f"CPU:{device}" for device in range(number)])))

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
-from training.order import Order, Shares, StepPlan
+from training.order import Order, Passes, Shares, StepPlan
 from training.reading.batches.maker import Batch, BatchMaker
 
 _AHEAD = 2  # batches that are made while the caller works on one
@@ -15,39 +15,39 @@ _AHEAD = 2  # batches that are made while the caller works on one
 
 @dataclass(frozen=True, slots=True)
 class NumpyBatches:
-    """The batches of a run's steps ``start`` to ``stop``. Can be iterated several times.
+    """Batches of one split. Each iteration is the next pass; its length is that of the pass to come.
 
     Attributes:
         maker: of the batches.
         order: the order of the records.
-        start, stop: epoch * steps_per_epoch + step.
+        passes: the steps of each iteration.
         rank, num_ranks, shares: whose slice of each step.
         cut_padding: leave the padding of a last step out; the batch is smaller then.
     """
 
     maker: BatchMaker
     order: Order
-    start: int
-    stop: int
+    passes: Passes
     rank: int = 0
     num_ranks: int = 1
     shares: Shares | None = None
     cut_padding: bool = False
 
     def __len__(self) -> int:
-        return self.stop - self.start
+        return len(self.passes.upcoming)
 
     def __iter__(self) -> Iterator[Batch]:
-        """The batches.
+        """The batches of the next pass.
 
         Raises:
             CorruptDataError: a record is damaged; names the record and its shard.
         """
-        self.maker.records.prefetch(self.order, self.start, self.stop)
+        steps = self.passes.begin()
+        self.maker.records.prefetch(self.order, steps.start, steps.stop)
         with ThreadPoolExecutor(2, "shardmill-ahead") as ahead:
             made: deque[Future[Batch]] = deque()
             try:
-                for run_step in range(self.start, self.stop):
+                for run_step in steps:
                     made.append(ahead.submit(self._make, run_step))
                     if len(made) > _AHEAD:
                         yield made.popleft().result()

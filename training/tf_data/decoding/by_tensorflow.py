@@ -58,7 +58,7 @@ class TensorFlowDecoding:
     plan: Callable[[int], StepPlan]
     failures: Callable[[], AbstractContextManager[None]]
 
-    def dataset(self, start: int, stop: int, rows: int, slices: int) -> Any:
+    def dataset(self, start: Any, stop: Any, rows: int, slices: int) -> Any:
         """Return the batches of the steps ``start`` to ``stop``, each step in so many slices of ``rows``."""
         dataset = tf.data.Dataset.range(start, stop)
         dataset = dataset.map(self._fetch, num_parallel_calls=tf.data.AUTOTUNE).unbatch()
@@ -73,6 +73,7 @@ class TensorFlowDecoding:
                 lambda made, number: self._augment_rows(made, int(number), slices),
                 [batch["images"], run_slice],
                 tf.uint8,
+                stateful=False,
             )
             return batch | {"images": tf.ensure_shape(images, batch["images"].shape)}
 
@@ -82,9 +83,7 @@ class TensorFlowDecoding:
     def _fetch(self, run_step: Any) -> dict[str, Any]:
         """Fetch the encoded images of one step and the parameters of their augmentation."""
         columns = {**_FETCHED, **self.labels.columns}
-        return self.labels.gathered(
-            call(self._read_step, run_step, columns, self.rows_of_step, stateful=False)
-        )
+        return self.labels.gathered(call(self._read_step, run_step, columns, self.rows_of_step))
 
     def _read_step(self, run_step: int) -> dict[str, Any]:
         with self.failures():

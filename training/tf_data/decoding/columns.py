@@ -27,17 +27,15 @@ def call(
     number: Any,
     columns: Mapping[str, Column],
     rows: int,
-    *,
-    stateful: bool = True,
 ) -> dict[str, Any]:
     """Call a function of numpy with the number of a step or slice.
 
     Args:
-        function: returns an array of each column, [rows, ...].
+        function: returns an array of each column, [rows, ...], the same for the same number: so the position
+            of an iterator can be saved (``tf.train.Checkpoint``).
         number: a tensor.
         columns: the type and shape of each array.
         rows: the number of rows of each array.
-        stateful: the function may return something else for the same number.
 
     Returns:
         A tensor of each column.
@@ -48,7 +46,7 @@ def call(
         return [made[name] for name in columns]
 
     kinds = [column.kind for column in columns.values()]
-    tensors = tf.numpy_function(in_order, [number], kinds, stateful=stateful)
+    tensors = tf.numpy_function(in_order, [number], kinds, stateful=False)
     found = dict(zip(columns, tensors, strict=True))
     for name, column in columns.items():
         found[name].set_shape([rows, *column.shape])

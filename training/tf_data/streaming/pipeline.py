@@ -82,7 +82,10 @@ class StreamingPipeline:
         """The rows of each global batch that this process reads."""
         return self.order.rows
 
-    def dataset(self, start: int, stop: int, batch_size: int | None = None) -> Any:
+    def prepare(self, start: int, stop: int) -> None:
+        """See ``Pipeline``: shards are read from front to back, so there is nothing to do."""
+
+    def dataset(self, start: Any, stop: Any, batch_size: int | None = None) -> Any:
         """Return a ``tf.data.Dataset`` of the run's steps ``start`` to ``stop``, counted over all epochs.
 
         Args:
@@ -128,16 +131,17 @@ class StreamingPipeline:
 
     # -- reading of records ----------------------------------------------------------------------------
 
-    def _rows(self, start: int, stop: int) -> Any:
+    def _rows(self, start: Any, stop: Any) -> Any:
         """Return the rows of the steps: (ordinal, image, channels) each."""
-        first, step = divmod(start, self.order.steps_per_epoch)
-        skipped = step * self.order.num_rows
+        steps = self.order.steps_per_epoch
+        first = start // steps
+        skipped = tf.cast(start % steps * self.order.num_rows, tf.int64)
 
         def rows_of(epoch: Any, seeds: Any) -> Any:
-            passed_over = tf.where(epoch == first, tf.constant(skipped, tf.int64), tf.constant(0, tf.int64))
+            passed_over = tf.where(epoch == first, skipped, tf.constant(0, tf.int64))
             return self._epoch(seeds).skip(passed_over)
 
-        epochs = tf.data.Dataset.range(first, -(-stop // self.order.steps_per_epoch))
+        epochs = tf.data.Dataset.range(first, -(-stop // steps))
         return epochs.map(lambda epoch: (epoch, self._seeds(epoch))).flat_map(rows_of)
 
     def _seeds(self, epoch: Any) -> Any:

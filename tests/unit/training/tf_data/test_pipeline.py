@@ -114,7 +114,82 @@ def test_plain_datasets_for_training_and_evaluation(dataset: Dataset) -> None:
     assert [labels.shape[0] for _, labels in test] == [3, 3, 2]
     assert np.concatenate([labels for _, labels in test]).tolist() == dataset.table("test").label.tolist()
     padded = dataset.tf("test", batch_size=3, image_size=16, last_batch="pad")
-    assert [weights.numpy().tolist() for *_, weights in padded] == [[1, 1, 1], [1, 1, 1], [1, 1, 0]]
+    # 8 records in 9 rows: the mean over the rows of the pass is the mean over its records.
+    weight = 9 / 8
+    assert [weights.numpy().tolist() for *_, weights in padded] == [
+        [weight] * 3,
+        [weight] * 3,
+        [weight] * 2 + [0],
+    ]
+
+
+def orders_of(passes: Any, count: int) -> list[list[tuple[int, int]]]:
+    """(label, sum of its pixels) of each example of several iterations."""
+    return [
+        [
+            (int(label), int(image.astype(int).sum()))
+            for images, labels, *_ in passes.as_numpy_iterator()
+            for image, label in zip(images, labels, strict=True)
+        ]
+        for _ in range(count)
+    ]
+
+
+@pytest.mark.parametrize(
+    "reading", [{}, {"mode": "streaming"}, {"decoder": "tensorflow"}, {"cache": "memory"}]
+)
+def test_each_iteration_is_the_next_epoch(dataset: Dataset, reading: dict[str, Any]) -> None:
+    opened = Dataset(dataset.version, ReadingSettings(**reading))
+    options: dict[str, Any] = {"batch_size": 13, "image_size": 16, "augment": AugmentSettings(mixup=0.0)}
+    epochs = [orders_of(opened.tf("train", epoch=epoch, **options), 1)[0] for epoch in range(4)]
+    assert all(sorted(label for label, _ in epoch) == [0] * 17 + [1] * 9 for epoch in epochs)
+    assert len({tuple(epoch) for epoch in epochs}) == 4
+    train = opened.tf("train", **options)
+    assert len(train) == 2
+    assert orders_of(train, 2) == epochs[:2]
+    assert orders_of(train.repeat(2), 1) == [epochs[2] + epochs[3]]
+    assert orders_of(opened.tf("train", epoch=2, **options), 2) == [epochs[2]] * 2
+    assert orders_of(opened.tf("train", first_epoch=1, epochs=2, **options), 1) == [epochs[1] + epochs[2]]
+
+
+def test_iterations_begun_elsewhere_count_too(dataset: Dataset) -> None:
+    import tensorflow as tf
+
+    train = dataset.tf("train", batch_size=13, image_size=16)
+    epochs = [
+        orders_of(dataset.tf("train", batch_size=13, image_size=16, epoch=epoch), 1)[0] for epoch in range(5)
+    ]
+    firsts = [epoch[0][1] for epoch in epochs]
+
+    @tf.function  # type: ignore[untyped-decorator]
+    def first_of_a_loop() -> Any:
+        found = tf.constant(-1)
+        for images, _ in train:
+            if found < 0:
+                found = tf.reduce_sum(tf.cast(images[0], tf.int32))
+        return found
+
+    assert [int(first_of_a_loop()) for _ in range(2)] == firsts[:2]
+    one, two = iter(train), iter(train)
+    seen = [int(next(each)[0][0].numpy().astype(int).sum()) for each in (one, two)]
+    assert seen == firsts[2:4]
+    looked_at = orders_of(train.take(1), 1)[0]
+    assert looked_at == epochs[4][:13]
+
+
+def test_a_saved_iterator_goes_on_in_its_epoch(dataset: Dataset, tmp_path: Path) -> None:
+    import tensorflow as tf
+
+    train = dataset.tf("train", batch_size=4, image_size=16)
+    assert len(list(train)) == 6, "epoch 0"
+    iterator = iter(train)
+    next(iterator)
+    saved = tf.train.Checkpoint(iterator=iterator).save(str(tmp_path / "position"))
+    rest = [labels.numpy().tolist() for _, labels in iterator]
+    restored = iter(dataset.tf("train", batch_size=4, image_size=16))
+    tf.train.Checkpoint(iterator=restored).restore(saved)
+    assert [labels.numpy().tolist() for _, labels in restored] == rest
+    assert len(rest) == 5
 
 
 def test_a_partial_last_batch_reads_each_record_once(
@@ -143,32 +218,60 @@ def test_class_weights_come_with_each_batch(dataset: Dataset, last_batch: str, m
     for _, labels, weights in batches:
         real = weights.numpy() > 0
         each = of_class[labels.numpy()[real]]
-        assert weights.numpy()[real] == pytest.approx(each / each.mean(), rel=1e-5)
+        # Averaged over all rows, also those of padding, as Keras does.
+        assert weights.numpy()[real] == pytest.approx(each / each.sum() * len(labels), rel=1e-5)
     assert sum(np.count_nonzero(weights > 0) for *_, weights in batches) == (
         len(dataset.table("train")) // 7 * 7 if last_batch == "drop" else len(dataset.table("train"))
     )
 
 
-def test_keras_fits_it(dataset: Dataset) -> None:
-    keras = pytest.importorskip("keras")
+def compiled(keras: Any, optimizer: Any) -> Any:
+    """A linear model of the mean colour."""
     model = keras.Sequential(
-        [keras.layers.Rescaling(1 / 255), keras.layers.GlobalAveragePooling2D(), keras.layers.Dense(2)]
+        [
+            keras.Input((16, 16, 3)),
+            keras.layers.Rescaling(1 / 255),
+            keras.layers.GlobalAveragePooling2D(),
+            keras.layers.Dense(2, kernel_initializer=keras.initializers.GlorotUniform(seed=1)),
+        ]
     )
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    model.compile(keras.optimizers.Adam(0.1), loss, metrics=["accuracy"])
-    epochs = 12
-    train = dataset.tf("train", batch_size=8, image_size=16, epochs=epochs, balance="uniform")
-    test = dataset.tf("test", batch_size=8, image_size=16)
-    history = model.fit(
-        train,
-        epochs=epochs,
-        steps_per_epoch=len(train) // epochs,
-        shuffle=False,
-        validation_data=test,
-        verbose=0,
-    )
-    assert len(history.history["loss"]) == epochs
-    assert history.history["val_accuracy"][-1] == 1.0
+    model.compile(optimizer, loss, metrics=["accuracy"], weighted_metrics=["accuracy"])
+    return model
+
+
+@pytest.mark.parametrize("class_weights", ["none", "balanced"])
+def test_padding_counts_nothing_in_keras(dataset: Dataset, class_weights: str) -> None:
+    """26 records in a batch of 40: the loss, the gradient and the weighted accuracy of the 26, in float64."""
+    keras = pytest.importorskip("keras")
+    weighing: dict[str, Any] = {} if class_weights == "none" else {"class_weights": class_weights}
+    told: dict[str, Any] = {"batch_size": 40, "image_size": 16, "last_batch": "pad", "epoch": 0, **weighing}
+    model = compiled(keras, keras.optimizers.SGD(1.0))
+    kernel, bias = (value.astype(np.float64) for value in model.get_weights())
+    (batch,) = dataset.batches("train", **told)
+    means = batch.images.astype(np.float64).mean(axis=(1, 2))[:26] / 255
+    labels = batch.labels[:26]
+    logits = means @ kernel + bias
+    probabilities = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    each = np.ones(26) if class_weights == "none" else 26 / 2 / np.bincount(labels)[labels]
+    loss = -(np.log(probabilities[np.arange(26), labels]) * each).sum() / each.sum()
+    right = ((logits.argmax(axis=1) == labels) * each).sum() / each.sum()
+    error = (probabilities - np.eye(2)[labels]) * each[:, None] / each.sum()
+    history = model.fit(dataset.tf("train", **told), shuffle=False, verbose=0).history
+    assert history["loss"] == pytest.approx([loss], rel=1e-5)
+    assert history["weighted_accuracy"] == pytest.approx([right], rel=1e-5)
+    assert model.get_weights()[0] == pytest.approx(kernel - means.T @ error, abs=1e-5)
+    assert model.get_weights()[1] == pytest.approx(bias - error.sum(axis=0), abs=1e-5)
+
+
+def test_evaluate_of_a_padded_split_is_that_of_its_records(dataset: Dataset) -> None:
+    keras = pytest.importorskip("keras")
+    model = compiled(keras, "sgd")
+    told: dict[str, Any] = {"batch_size": 3, "image_size": 16}
+    padded = model.evaluate(dataset.tf("test", last_batch="pad", **told), verbose=0, return_dict=True)
+    exact = model.evaluate(dataset.tf("test", **told), verbose=0, return_dict=True)
+    for name in ("loss", "weighted_accuracy"):
+        assert padded[name] == pytest.approx(exact[name], rel=1e-5), name
 
 
 def test_wrong_requests_say_what_there_is(dataset: Dataset) -> None:

@@ -23,7 +23,7 @@ from tests.samples.datasets.published import coloured, publish
 from tests.samples.datasets.range_reads import note_reads
 from tests.samples.stores.object_store import ObjectStore, serve_version
 from tests.samples.waiting import block_threads_end
-from training.order import BlockSizes, SequentialOrder, TrainingOrder
+from training.order import BlockSizes, Passes, SequentialOrder, TrainingOrder
 from training.reading import BatchMaker, RecordReader, load_table
 from training.reading.batches.iterate import NumpyBatches
 from training.reading.blocks.stored import StoredBlocks, by_block
@@ -73,7 +73,9 @@ def held_bytes(reader: RecordReader) -> int:
 
 
 def batches(reader: RecordReader, order: TrainingOrder, start: int, stop: int, **rank: Any) -> NumpyBatches:
-    return NumpyBatches(BatchMaker(reader, image_size=16, threads=3), order, start, stop, **rank)
+    return NumpyBatches(
+        BatchMaker(reader, image_size=16, threads=3), order, Passes(range(start, stop)), **rank
+    )
 
 
 @pytest.mark.parametrize("container", CONTAINERS)

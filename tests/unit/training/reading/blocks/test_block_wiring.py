@@ -46,6 +46,7 @@ def opened(dataset: Dataset, data: dict[str, Any], **reading: Any) -> TrainingIn
 
 
 def records(made: TrainingInput, start: int, stop: int) -> list[int]:
+    made.pipeline.prepare(start, stop)
     batches = made.pipeline.dataset(start, stop).as_numpy_iterator()
     return [ordinal for batch in batches for ordinal in batch["ordinals"].tolist()]
 
