@@ -10,7 +10,7 @@ from infra.processes.process import run_main
 from infra.storage.locations import default_runs
 from infra.strict_json import dump_json
 from training.results.run_files.rank_balance import RankBalance, read_balance
-from training.results.run_files.run_folder import open_run
+from training.results.run_files.run_folder import run_dir
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -28,7 +28,7 @@ def _run(argv: Sequence[str] | None) -> int:
     parser.add_argument("--runs", default=default_runs(), metavar="DIR", help="folder of the training runs")
     parser.add_argument("--json", action="store_true", help="print JSON, with the examples of each class")
     args = parser.parse_args(argv)
-    found = read_balance(open_run(args.run, Path(args.runs)).path)
+    found = read_balance(run_dir(args.run, Path(args.runs)))
     if args.json:
         print(dump_json({**found.to_json(), "class_counts": found.class_counts()}))
     else:

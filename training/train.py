@@ -47,12 +47,13 @@ from training.ranks.launchers.registry import LauncherName, is_rendering
 from training.ranks.rendezvous import meet
 from training.recipes import recipe_names, recipe_path
 from training.results.run_files.curve import recorded_curve
+from training.results.run_files.run_folder import RUN_FILE
 from training.runs.identity import run_identity, run_name
 from training.runs.job_files import write_job
 from training.runs.lengthening import why_not_continued
 from training.runs.once import finished_result, train_once
 from training.runs.outer_rank import train_as_outer_rank
-from training.runs.settled import RUN_FILE, read_settled, run_record, settled_by
+from training.runs.settled import read_settled, run_record, settled_by
 from training.runs.stored import is_in_store, kept_in_store
 from training.runs.summary import summary
 from training.runs.supervised_ranks import preemption_signals, train_with_supervised_ranks

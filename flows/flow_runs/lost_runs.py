@@ -179,7 +179,7 @@ def _names_a_run(path: Path) -> bool:
 
 def _is_lost(path: Path) -> bool:
     try:
-        with path.open() as file:
+        with path.open(errors="replace") as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
             lines = file.read().splitlines()
     except OSError:  # held, or gone this moment

@@ -10,17 +10,19 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import json
 import os
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, NotRequired, cast
 from uuid import UUID, uuid4
+
+from typing_extensions import TypedDict
 
 from flows import home
 from flows.flow_runs.own_runs import OWN_TAG
-from infra.errors import Cancelled, ShardmillError
+from infra.errors import Cancelled, CorruptDataError, ShardmillError
+from infra.json_files import decode_json, open_shape
 from infra.progress import Event, subscribe
 from infra.storage.locations import public_values
 from infra.strict_json import dump_json
@@ -35,6 +37,24 @@ _KEPT = 200
 _LOG_LINES = 200
 _LEVELS = {"info": 20, "warning": 30, "error": 40}
 _KILLED = "The process of this run was killed; the next run continues its work"
+
+
+class _LogLine(TypedDict):
+    timestamp: str
+    level: int
+    message: str
+
+
+@open_shape
+class _Record(TypedDict):
+    flow: str
+    name: str
+    parameters: dict[str, Any]
+    state: str
+    message: str
+    log: list[_LogLine]
+    began_at: NotRequired[str]
+    ended_at: NotRequired[str]
 
 
 class RunRecord:
@@ -86,6 +106,10 @@ class RunRecord:
                 raise
             self._end(UNCHANGED if self._is_unchanged else "Completed", self._values["message"])
 
+    def as_json(self) -> dict[str, Any]:
+        """Return the content of the record's file."""
+        return dict(self._values)
+
     def outcome(self, message: str, *, is_unchanged: bool = False) -> None:
         """Keep the outcome of the run in words, and whether it found nothing to do."""
         self._values["message"] = message
@@ -114,7 +138,7 @@ def take_over_records() -> int:
 
     A record that was taken over twice, because this process was killed between, makes one flow run.
     """
-    ended = [(path, values) for path in _files() if (values := _ended_record(path)) is not None]
+    ended = ended_records()
     if not ended:
         return 0
     from prefect.client.orchestration import get_client
@@ -123,13 +147,31 @@ def take_over_records() -> int:
         for path, values in ended:
             if _is_taken_over(client, path.stem, values):
                 path.unlink(missing_ok=True)
-            else:  # of another release, or damaged
-                path.replace(path.with_suffix(".unreadable"))
+            else:  # of another release
+                _put_aside(path)
     return len(ended)
 
 
 def _now() -> str:
     return datetime.now(UTC).isoformat()
+
+
+def ended_records() -> list[tuple[Path, dict[str, Any]]]:
+    """Return the records of ended runs, oldest first. A damaged one is put aside."""
+    ended = []
+    for path in _files():
+        try:
+            values = _ended_record(path)
+        except CorruptDataError:
+            _put_aside(path)
+        else:
+            if values is not None:
+                ended.append((path, values))
+    return ended
+
+
+def _put_aside(path: Path) -> None:
+    path.replace(path.with_suffix(".unreadable"))
 
 
 def _is_taken_over(client: SyncPrefectClient, key: str, values: Mapping[str, Any]) -> bool:
@@ -183,16 +225,22 @@ def _period(values: Mapping[str, Any]) -> str:
 
 
 def _ended_record(path: Path) -> dict[str, Any] | None:
-    """The content of a record whose command has ended, however it ended; None while it runs."""
+    """The content of a record whose command has ended, however it ended; None while it runs.
+
+    Raises:
+        CorruptDataError: it is damaged.
+    """
     try:
-        with path.open() as file:
+        with path.open("rb") as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
             if os.fstat(file.fileno()).st_ino != path.stat().st_ino:  # replaced this moment, by its end
                 return None
-            values: dict[str, Any] = json.load(file)
-    except (OSError, ValueError):  # held, or gone this moment
+            data = file.read()
+    except IsADirectoryError as error:
+        raise CorruptDataError(f"{path} is a folder", "remove it") from error
+    except OSError:  # held, or gone this moment
         return None
-    return values
+    return cast("dict[str, Any]", decode_json(data, _Record, str(path), "delete it"))
 
 
 def _delete_old() -> None:

@@ -12,7 +12,6 @@ is that of a killed process and is ignored.
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import time
 from collections.abc import Iterator
@@ -23,7 +22,9 @@ from pathlib import Path
 from typing import IO
 
 from flows.home import home, server_url, unusable
-from infra.errors import LockedError
+from infra import progress as events
+from infra.errors import CorruptDataError, LockedError
+from infra.json_files import read_json
 from infra.strict_json import dump_json
 
 _READERS_SECONDS = 1.0
@@ -81,12 +82,18 @@ def clear_running_up() -> None:
 
 
 def running_up() -> RunningUp | None:
-    """Return the running `shardmill up`, or None if none runs or only a killed one left its file."""
-    try:
-        up = RunningUp(**json.loads(_state_path().read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError):
+    """Return the running `shardmill up`; None: none runs, it is starting, or its file cannot be read.
+
+    A file that cannot be read is named in a warning.
+    """
+    path = _state_path()
+    if up_process() is None or not path.exists():
         return None
-    return up if up_process() is not None else None
+    try:
+        return read_json(path, RunningUp, "start it again: shardmill down; shardmill up --detach")
+    except CorruptDataError as error:
+        events.log(str(error), level="warning")
+        return None
 
 
 @contextmanager

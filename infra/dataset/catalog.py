@@ -74,8 +74,11 @@ class Catalog:
 
     def versions(self, name: str) -> list[int]:
         """Numbers of the published versions, in ascending order."""
-        entries = self.storage.list_files(f"{name}/manifests", recursive=False)
-        found = (version_of_manifest(entry.path.rsplit("/", 1)[-1]) for entry in entries)
+        folder = f"{name}/manifests"
+        names = [entry.path.rsplit("/", 1)[-1] for entry in self.storage.list_files(folder, recursive=False)]
+        if self.storage.is_local:
+            names += self.storage.list_folders(folder)  # in the place of a manifest: opening it says so
+        found = map(version_of_manifest, names)
         versions = sorted(version for version in found if version is not None)
         if not self.storage.is_local:
             # A listing of an object store may be a few seconds old; a look at one name never is.

@@ -154,7 +154,9 @@ class DatasetVersion:
         except NotFoundError as error:
             raise self._missing(path) from error
         if sha256_hex(data) != sha256:
-            raise CorruptDataError(f"{path} was changed: its SHA-256 differs from the manifest's")
+            raise CorruptDataError(
+                f"{path} was changed: its SHA-256 differs from the manifest's", self._verify
+            )
         return read_parquet(data)
 
     def present_files(self) -> dict[str, int]:
@@ -184,9 +186,12 @@ class DatasetVersion:
         except NotFoundError as error:
             raise self._missing(path) from error
         except pa.ArrowException as error:
-            raise CorruptDataError(f"{path} is not a readable Parquet file: {error}") from error
+            problem = f"{path} is not a readable Parquet file: {error}"
+            raise CorruptDataError(problem, self._verify) from error
 
     def _missing(self, path: str) -> CorruptDataError:
-        return CorruptDataError(
-            f"{self.ref} names {path}, which is not there", f"run `shardmill verify {self.ref}`"
-        )
+        return CorruptDataError(f"{self.ref} names {path}, which is not there", self._verify)
+
+    @property
+    def _verify(self) -> str:
+        return f"run `shardmill verify {self.ref}`, which says how to mend it"

@@ -37,7 +37,8 @@ def reading(file: str, location: str, *, is_local: bool) -> Iterator[None]:
             code = _CODE.search(str(error))
             said = f" ({next(filter(None, code.groups()))})" if code else ""
             raise ObjectRefused(f"cannot read {file}: the store refuses it{said}", _CONNECT) from error
-        raise _failure(f"cannot read {file}", location, error, _CONNECT if not is_local else None) from error
+        remedy = _READABLE if is_local else _CONNECT
+        raise _failure(f"cannot read {file}", location, error, remedy) from error
 
 
 @contextlib.contextmanager
@@ -78,6 +79,7 @@ _CODE = re.compile(
 # Arrow's client of S3, where a page that says why is longer than the object that was asked for.
 _PAGE_IN_PLACE_OF_OBJECT = "Failed to flush response stream"
 _CONNECT = f"check the network, the credentials and the store, then {GO_ON}"
+_READABLE = "check the disk, and that it is a file that this user may read"
 _MAKE_ROOM = f"check free space and permissions, then {GO_ON}"
 
 

@@ -9,9 +9,10 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
-from infra.errors import CorruptDataError, FormatVersionError
+from infra.errors import FormatVersionError
+from infra.json_files import decode_json
 
 Action = Literal["promoted", "rolled back", "kept"]
 
@@ -59,14 +60,7 @@ def decode_record(data: bytes, path: str) -> AliasRecord:
     Raises:
         FormatVersionError: a later release wrote it. CorruptDataError: it is no record.
     """
-    try:
-        record = AliasRecord.model_validate_json(data)
-    except ValidationError as error:
-        problem = error.errors(include_url=False)[0]
-        raise CorruptDataError(
-            f"{path} is no record of an alias: {problem['msg']} ({'.'.join(map(str, problem['loc']))})",
-            "restore it from a copy",
-        ) from error
+    record = decode_json(data, AliasRecord, path, "restore it from a copy")
     if record.format > _FORMAT:
         raise FormatVersionError(
             f"{path} was written in format {record.format}; this release knows {_FORMAT}",

@@ -7,10 +7,10 @@ from pathlib import Path
 from infra import progress as events
 from infra.dataset.catalog import Catalog
 from infra.dataset.version import DatasetVersion
-from infra.errors import DataError, NotFoundError, UsageError
+from infra.errors import CorruptDataError, DataError, NotFoundError, UsageError
 from infra.storage.filesystem import Storage
 from infra.storage.locations import public_location
-from training.aliases.history import AliasHistory, Decision, holder_before, list_aliases, rolled_back
+from training.aliases.history import AliasHistory, AliasRecords, Decision, list_aliases, rolled_back
 from training.aliases.names import AliasName
 from training.aliases.record import Action, AliasRecord, now, this_user
 from training.promotion.measuring import measure
@@ -41,23 +41,24 @@ def promote_by_figures(
         rules: the rules of the comparison.
 
     Raises:
-        DataError: the run is unfinished. EnvironmentFault: a run could not be evaluated.
+        DataError: the run is unfinished, or a damaged record may have given the alias to another run.
+        EnvironmentFault: a run could not be evaluated.
     """
     run.finished()
     name = AliasName(run.dataset_name, alias)
     verdicts: dict[str | None, Verdict] = {}  # by champion: a race with others does not compare again
 
-    def decide(earlier: list[AliasRecord]) -> AliasRecord:
-        holder = _holder(earlier)
+    def decide(earlier: AliasRecords) -> AliasRecord:
+        holder = earlier.current()
         if holder is not None and holder.run == run.name:
             return holder
         champion = None if holder is None else holder.run
         if champion not in verdicts:
-            verdicts[champion] = _verdict(run, champion, earlier, runs, root, rules)
+            verdicts[champion] = _verdict(run, champion, earlier.sound, runs, root, rules)
         found = verdicts[champion]
         record = _record(name, run, "promoted" if found.is_promoted else "kept", found.words)
         record = record.model_copy(update={"predecessor": champion, "comparison": found.comparison})
-        return _said_before(record, earlier) or record
+        return _said_before(record, earlier.sound) or record
 
     return _told(AliasHistory(Storage.at(runs), name).add(decide), runs)
 
@@ -73,8 +74,11 @@ def promote_by_hand(run: RunFolder, alias: str, runs: str | Path, reason: str) -
         raise UsageError("the reason is empty", "say why, or leave it out: then figures decide")
     name = AliasName(run.dataset_name, alias)
 
-    def decide(earlier: list[AliasRecord]) -> AliasRecord:
-        holder = _holder(earlier)
+    def decide(earlier: AliasRecords) -> AliasRecord:
+        try:
+            holder = earlier.current()
+        except CorruptDataError:  # a person decides where the records cannot
+            holder = None
         if holder is not None and holder.run == run.name:
             return holder
         record = _record(name, run, "promoted", "by hand")
@@ -89,10 +93,11 @@ def roll_back(name: AliasName, runs: str | Path, reason: str | None = None) -> D
 
     Raises:
         NotFoundError: no run had it before, or the folder of that run is gone.
+        CorruptDataError: a damaged record may have given it to another run.
     """
 
-    def decide(earlier: list[AliasRecord]) -> AliasRecord:
-        holder, before = _holder(earlier), holder_before(earlier)
+    def decide(earlier: AliasRecords) -> AliasRecord:
+        holder, before = earlier.current(), earlier.before()
         if holder is None or before is None:
             raise NotFoundError(
                 f"no run had the alias {name} before" + (f" {holder.run}" if holder else ""),
@@ -127,7 +132,7 @@ def is_decided(run: str, alias: str, runs: str | Path) -> bool:
     """
     with opened_run(run, runs) as found:
         name = AliasName(found.dataset_name, alias)
-    return any(record.run == run for record in AliasHistory(Storage.at(runs), name).records())
+    return any(record.run == run for record in AliasHistory(Storage.at(runs), name).read().sound)
 
 
 def _verdict(
@@ -176,13 +181,9 @@ def _tested(
 def _times_used(candidate: RunFolder, split: str, runs: str | Path) -> int:
     """Count the other candidates that a split of the dataset has judged, for any alias."""
     aliases = list_aliases(Storage.at(runs), candidate.dataset_name)
-    records = (record for alias in aliases for record in alias.records())
+    records = (record for alias in aliases for record in alias.read().sound)
     judged = {record.run for record in records if (record.comparison or {}).get("split") == split}
     return len(judged - {candidate.name})
-
-
-def _holder(earlier: list[AliasRecord]) -> AliasRecord | None:
-    return next((record for record in reversed(earlier) if record.is_move), None)
 
 
 def _said_before(record: AliasRecord, earlier: list[AliasRecord]) -> AliasRecord | None:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from typing_extensions import TypedDict
 
 from infra.dataset.catalog import Catalog
 from infra.digests import digest_of
-from infra.errors import CorruptDataError
 from infra.format.contract import SPLITS
+from infra.json_files import open_shape, read_json
 from infra.readable import counted
 from infra.storage.filesystem import Storage
 from infra.strict_json import dump_json
@@ -42,6 +42,11 @@ class AffectedRun:
     num_learned: int
     num_shown: int
     aliases: tuple[str, ...] = ()
+
+
+@open_shape
+class _Mark(TypedDict):
+    num_learned: int
 
 
 def affected_runs(
@@ -79,26 +84,20 @@ def mark_runs(runs: Path, affected: Iterable[AffectedRun], ids: Collection[str])
     for each in affected:
         folder = Storage.at(runs / each.run)
         marks = read_marks(runs / each.run)
-        marks.setdefault(key, {"at": now(), **asdict(each)})
+        marks.setdefault(key, cast("_Mark", {"at": now(), **asdict(each)}))
         folder.write_atomic(PURGED_FILE, dump_json(marks, indent=1).encode("ascii"))
 
 
-def read_marks(run_dir: Path) -> dict[str, dict[str, Any]]:
+def read_marks(run_dir: Path) -> dict[str, _Mark]:
     """Return the purges that removed records of a run, by digest; empty if there were none.
 
     Raises:
         CorruptDataError: the list is damaged.
     """
     path = run_dir / PURGED_FILE
-    if not path.is_file():
+    if not path.exists():
         return {}
-    try:
-        marks: dict[str, dict[str, Any]] = json.loads(path.read_bytes())
-        return {key: {**mark, "num_learned": int(mark["num_learned"])} for key, mark in marks.items()}
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise CorruptDataError(
-            f"{path} cannot be read: {error}", "restore it from a copy, or delete the run"
-        ) from error
+    return read_json(path, dict[str, _Mark], "restore it from a copy, or delete the run")
 
 
 def num_purged(run_dir: Path) -> int:

@@ -7,15 +7,14 @@ begins with the same steps and then continues. Imports no TensorFlow.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from infra.errors import ConfigError
+from infra.errors import ConfigError, CorruptDataError
 from infra.readable import counted
 from training.config import OptimizerSettings
-from training.runs.settled import RUN_FILE
+from training.results.run_files.run_folder import read_identity, run_names
 
 _ENDLESS = ("constant", "step")
 
@@ -73,15 +72,15 @@ def why_not_continued(identity: Mapping[str, Any], runs: Path) -> str | None:
     wanted, schedule = _without_epochs(identity), identity["config"]["optimizer"]["schedule"]
     if schedule in _ENDLESS:
         return None
-    for path in sorted(runs.glob(f"*/{RUN_FILE}")):
+    for name in run_names(runs):
         try:
-            found = json.loads(path.read_bytes())
-        except (OSError, ValueError):  # a damaged run does not hinder another one
+            found = read_identity(runs / name)
+        except CorruptDataError:  # a damaged run does not hinder another one
             continue
         if _without_epochs(found) == wanted:
             epochs = found["config"]["run"]["epochs"]
             return (
-                f"this begins a new run: {path.parent.name} differs only in run.epochs ({epochs}), but with "
+                f"this begins a new run: {name} differs only in run.epochs ({epochs}), but with "
                 f"the schedule {schedule!r} the learning rate of every step depends on that number. Runs "
                 "with optimizer.schedule = 'constant' or 'step' can be continued with more epochs"
             )
@@ -92,4 +91,4 @@ def _without_epochs(identity: Mapping[str, Any]) -> dict[str, Any]:
     """Return an identity, or the content of run.json, without the number of epochs."""
     config = dict(identity["config"])
     config["run"] = {name: value for name, value in config["run"].items() if name != "epochs"}
-    return {"plan": identity["plan"], "dataset": identity["dataset"], "config": config}
+    return {"plan": identity.get("plan"), "dataset": identity["dataset"], "config": config}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections.abc import Callable
@@ -17,9 +16,8 @@ from infra.strict_json import dump_json
 from training.aliases.history import aliases_by_run
 from training.config import TrainConfig
 from training.export.signatures import remove_signatures, sign_exports
+from training.results.run_files.run_folder import RESULT_FILE, decode_result
 from training.runs.lengthening import finished_answer
-
-RESULT_FILE = "result.json"
 
 
 def finished_result(folder: Storage, config: TrainConfig) -> dict[str, Any] | None:
@@ -29,11 +27,12 @@ def finished_result(folder: Storage, config: TrainConfig) -> dict[str, Any] | No
     """
     if not folder.exists(RESULT_FILE):
         return None
-    result = json.loads(folder.read_bytes(RESULT_FILE))
+    result = decode_result(folder.read_bytes(RESULT_FILE), f"{folder.uri}/{RESULT_FILE}")
     best = result.get("best") or {}
-    if not math.isfinite(best.get("loss", 0.0)):
+    loss = best.get("loss", 0.0)
+    if loss is None or not math.isfinite(loss):
         events.log(
-            f"the best model of {folder.uri} had diverged (loss {best['loss']}): the run goes back to "
+            f"the best model of {folder.uri} had diverged (loss {loss}): the run goes back to "
             "its last sound checkpoint",
             level="warning",
         )

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from infra.json_files import decode_json
 from infra.storage.filesystem import Storage
 from infra.strict_json import dump_json
 from training.config import TrainConfig
-
-RUN_FILE = "run.json"
+from training.results.run_files.run_folder import RUN_FILE, is_run, read_identity
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,17 +78,19 @@ def settled_by(config: TrainConfig, global_batch_size: int | None = None) -> Set
 
 def read_settled(run_dir: Path) -> Settled | None:
     """Return the values of the run in a folder; None: no run has begun there."""
-    path = run_dir / RUN_FILE
-    if not path.is_file():
+    if not is_run(run_dir):
         return None
-    found = json.loads(path.read_bytes())
+    found = read_identity(run_dir)
     # Runs of earlier releases could not be lengthened.
-    return Settled(**found.get("settled", {"epochs": found["config"]["run"]["epochs"]}))
+    settled = found.get("settled") or found["config"]["run"]
+    return decode_json(
+        dump_json(settled), Settled, str(run_dir / RUN_FILE), "train again with run.fresh=true"
+    )
 
 
 def settle_again(run_dir: Path, settled: Settled) -> None:
     """Replace the settled values in the run.json of a run."""
-    record = json.loads((run_dir / RUN_FILE).read_bytes())
+    record = read_identity(run_dir)
     record["settled"] = asdict(settled)
     Storage.at(run_dir).write_atomic(RUN_FILE, dump_json(record, indent=1).encode("ascii"))
 

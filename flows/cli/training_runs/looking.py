@@ -26,11 +26,13 @@ def runs(runs: options.Runs = None, json_output: options.Json = False) -> None:
     """
     from flows.cli import output
     from flows.cli.training_runs.folder import runs_folder, runs_location
+    from infra.progress import shown_to_people
     from infra.storage.locations import public_location
     from training.results.run_files.run_folder import list_runs
 
     folder = runs_folder(runs)
-    found = [_described(run) for run in list_runs(folder)]
+    with shown_to_people():
+        found = [_described(run) for run in list_runs(folder)]
     if json_output:
         output.print_json({"runs_dir": str(folder), "runs": found})
     elif not found:

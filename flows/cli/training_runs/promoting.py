@@ -12,7 +12,8 @@ from flows.cli.training_runs.looking import Run
 from training.aliases.names import PRODUCTION
 
 if TYPE_CHECKING:
-    from training.aliases.history import AliasHistory
+    from training.aliases.history import AliasRecords
+    from training.aliases.record import AliasRecord
 
 Alias = Annotated[str, typer.Option("--alias", metavar="ALIAS", help="Name of the alias")]
 Reason = Annotated[
@@ -117,9 +118,11 @@ def aliases(name: AliasOf = None, runs: options.Runs = None, json_output: option
     """
     from flows.cli import output
     from flows.cli.training_runs.folder import runs_folder
+    from infra.progress import shown_to_people
 
     folder = runs_folder(runs)
-    found = _histories(name, folder)
+    with shown_to_people():
+        found = _histories(name, folder)
     if json_output:
         listed = [_described(history, folder) for history in found]
         output.print_json({"runs_dir": str(folder), "aliases": listed})
@@ -133,7 +136,7 @@ def aliases(name: AliasOf = None, runs: options.Runs = None, json_output: option
             _show_history(history, folder)
 
 
-def _histories(name: str | None, runs: Path) -> list[AliasHistory]:
+def _histories(name: str | None, runs: Path) -> list[AliasRecords]:
     from infra.errors import NotFoundError, near_miss
     from infra.storage.filesystem import Storage
     from training.aliases.history import AliasHistory, list_aliases
@@ -141,37 +144,49 @@ def _histories(name: str | None, runs: Path) -> list[AliasHistory]:
 
     storage = Storage.at(runs)
     if name is None:
-        return list(list_aliases(storage))
+        return [history.read() for history in list_aliases(storage)]
     alias = parse_alias(name)
-    found = [AliasHistory(storage, alias)] if "@" in name else list(list_aliases(storage, alias.dataset))
-    if not any(history.records() for history in found):
+    wanted = [AliasHistory(storage, alias)] if "@" in name else list_aliases(storage, alias.dataset)
+    found = [history.read() for history in wanted]
+    if not any(history.sound or history.damaged for history in found):
         known = [str(history.name) for history in list_aliases(storage)]
         remedy = near_miss(name, known) or "give one to a run: shardmill model promote RUN"
         raise NotFoundError(f"no run under {runs} has or had the alias {name}", remedy)
     return found
 
 
-def _described(history: AliasHistory, runs: Path) -> dict[str, Any]:
+def _holder(history: AliasRecords) -> AliasRecord | None:
+    """Return the record that gave the alias to its run; None: none did, or a damaged one hides it."""
+    from infra.errors import CorruptDataError
+
+    try:
+        return history.current()
+    except CorruptDataError:
+        return None
+
+
+def _described(history: AliasRecords, runs: Path) -> dict[str, Any]:
     from training.promotion.purged import num_purged
 
-    records = history.records()
-    current = next((record for record in reversed(records) if record.is_move), None)
+    current = _holder(history)
     return {
         "alias": str(history.name),
         "run": None if current is None else current.run,
+        "damaged": {number: str(error) for number, error in history.damaged.items()},
         "history": [
             {**record.model_dump(mode="json"), "num_purged": num_purged(runs / record.run)}
-            for record in records
+            for record in history.sound
         ],
     }
 
 
-def _row(history: AliasHistory, runs: Path) -> list[object]:
+def _row(history: AliasRecords, runs: Path) -> list[object]:
     from training.promotion.purged import purged_in_words
 
-    current = history.current()
+    current = _holder(history)
     if current is None:
-        return [str(history.name), "none yet", "", "", "", ""]
+        unknown = "unknown: a record is damaged" if history.damaged else "none yet"
+        return [str(history.name), unknown, "", "", "", ""]
     warning = purged_in_words(runs / current.run) or ""
     return [str(history.name), current.run, current.trained_on, _minute(current.at), current.by, warning]
 
@@ -180,13 +195,14 @@ def _minute(time: str) -> str:
     return time[:16].replace("T", " ")
 
 
-def _show_history(history: AliasHistory, runs: Path) -> None:
+def _show_history(history: AliasRecords, runs: Path) -> None:
     from flows.cli import output
     from training.promotion.purged import purged_in_words
 
-    current = history.current()
-    output.say(f"{history.name}: {current.run if current is not None else 'no run has it'}")
-    for record in reversed(history.records()):
+    current = _holder(history)
+    nobody = "unknown, since a record is damaged" if history.damaged else "no run has it"
+    output.say(f"{history.name}: {current.run if current is not None else nobody}")
+    for record in reversed(history.sound):
         output.say(
             f"  {record.number}. {_minute(record.at)}  {record.action}: {record.run}  (by {record.by})"
         )

@@ -2,16 +2,42 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NotRequired, cast
+
+from typing_extensions import TypedDict
 
 from flows.flow_runs.showing.markdown import code, escaped, markdown_table, picture
+from infra.errors import CorruptDataError
+from infra.json_files import open_shape, read_json
 from infra.readable import counted
 from training.results.report.examples import EXAMPLES_FILE
 
 Found = Mapping[str, Any]
+
+
+@open_shape
+class _Example(TypedDict):
+    uri: str
+    label: str
+    picture: NotRequired[str | None]
+
+
+@open_shape
+class _Hard(_Example):
+    predicted: str
+
+
+@open_shape
+class _LabelError(_Example):
+    suggested: str
+    split: str
+
+
+class _Examples(TypedDict):
+    hardest: NotRequired[dict[str, list[_Hard]]]
+    label_errors: NotRequired[list[_LabelError]]
 
 
 def lost_text(lost: Found) -> str:
@@ -37,12 +63,11 @@ def lost_text(lost: Found) -> str:
 
 def read_examples(run_dir: Path) -> Found:
     """Return the examples that the report of a run shows; empty for a run of an earlier release."""
-    path = run_dir / EXAMPLES_FILE
     try:
-        found: Found = json.loads(path.read_bytes())
-    except (OSError, ValueError):
+        found = read_json(run_dir / EXAMPLES_FILE, _Examples, "evaluate the run again")
+    except CorruptDataError:  # a page without pictures is no reason to fail a run that has ended well
         return {}
-    return found
+    return cast("Found", found)
 
 
 def hardest_text(found: Found) -> list[str]:

@@ -10,10 +10,10 @@ from starlette.responses import Response
 
 from flows.page.paging import list_page
 from flows.page.platform import Platform
-from flows.page.reading.aliases import aliases_by_run
 from flows.page.reading.datasets import VersionRow
 from flows.page.reading.runs import RunRow
 from flows.page.rendering import render
+from training.aliases.history import aliases_by_run
 
 _VERSIONS = 20
 

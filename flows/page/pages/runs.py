@@ -15,12 +15,12 @@ from flows.page.options import path_of
 from flows.page.pages.charts import latest, legend, run_charts
 from flows.page.paging import list_page
 from flows.page.platform import Platform
-from flows.page.reading.aliases import aliases_by_run
 from flows.page.reading.runs import BROKEN, TRAINING, RunRow
 from flows.page.rendering import render
 from infra.dataset.views.references import parse_reference
 from infra.errors import ShardmillError
 from infra.html.formatting import setting_rows
+from training.aliases.history import aliases_by_run
 from training.promotion.purged import purged_in_words
 from training.results.metrics.figures import FIGURES, is_smaller_better
 from training.results.predictions.label_errors import LABEL_ERRORS_FILE

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from infra.errors import ShardmillError
+from infra.errors import CorruptDataError, ShardmillError
 from infra.storage.filesystem import Storage
 from training.aliases.history import list_aliases
 from training.aliases.record import AliasRecord
@@ -20,7 +20,7 @@ class AliasRow:
         dataset: name of the data set.
         holder: the run that has it; None: no run has it.
         records: every decision, the newest first.
-        problem: why its history cannot be read.
+        problem: what of its history cannot be read, and why.
     """
 
     name: str
@@ -31,28 +31,19 @@ class AliasRow:
 
 
 def alias_rows(runs: Storage, dataset: str | None = None) -> list[AliasRow]:
-    """Return all aliases, or those of one data set; a damaged history becomes a row with the error."""
+    """Return all aliases, or those of one data set; a damaged record becomes the problem of its row."""
     rows = []
     try:
         for history in list_aliases(runs, dataset):
-            name = str(history.name)
+            found, holder, problem = history.read(), None, None
             try:
-                records = history.records()
-            except (ShardmillError, ValueError) as error:
-                rows.append(AliasRow(name, history.name.dataset, problem=str(error)))
-                continue
-            moves = [record.run for record in records if record.is_move]
-            holder = moves[-1] if moves else None
-            rows.append(AliasRow(name, history.name.dataset, holder, records[::-1]))
-    except ShardmillError as error:  # a folder that cannot name an alias ends the list
+                current = found.current()
+                holder = None if current is None else current.run
+            except CorruptDataError as error:
+                problem = str(error)
+            if problem is None and found.damaged:
+                problem = " ".join(map(str, found.damaged.values()))
+            rows.append(AliasRow(str(found.name), found.name.dataset, holder, found.sound[::-1], problem))
+    except ShardmillError as error:  # the folder cannot be listed
         rows.append(AliasRow("aliases", dataset or "", problem=str(error)))
     return rows
-
-
-def aliases_by_run(runs: Storage, dataset: str | None = None) -> Mapping[str, Sequence[str]]:
-    """Return run -> the aliases that it has."""
-    found: dict[str, list[str]] = {}
-    for row in alias_rows(runs, dataset):
-        if row.holder is not None:
-            found.setdefault(row.holder, []).append(row.name)
-    return found

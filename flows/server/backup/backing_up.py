@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, NotRequired, cast
+
+from typing_extensions import TypedDict
 
 from flows.server.backup.catalog_files import (
     Copied,
@@ -21,7 +22,8 @@ from flows.server.backup.catalog_files import (
 from flows.server.backup.database import back_up_database, restore_database
 from flows.server.running_up import up_lock
 from infra.dataset.catalog import Catalog
-from infra.errors import CorruptDataError, NotFoundError, UsageError
+from infra.errors import NotFoundError, UsageError
+from infra.json_files import open_shape, read_json
 from infra.storage.filesystem import Storage
 from infra.strict_json import dump_json
 from training.aliases.history import FOLDER as ALIASES
@@ -29,6 +31,13 @@ from training.aliases.history import FOLDER as ALIASES
 _LIST = "backup.json"
 _FORMAT = 1
 _STOP_FIRST = "stop it first: shardmill down; start it after the restore: shardmill up --detach"
+
+
+@open_shape
+class _Description(TypedDict):
+    format: int
+    database: NotRequired[str | None]
+    datasets: dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,16 +135,11 @@ def restore(folder: Path, places: Places, *, replace: bool) -> Backup:
 
 
 def _described(folder: Path) -> dict[str, Any]:
-    try:
-        described: dict[str, Any] = json.loads((folder / _LIST).read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
+    if not (folder / _LIST).exists():
         raise NotFoundError(
             f"{folder} holds no backup", "give a folder that `shardmill platform backup` made"
-        ) from error
-    except ValueError as error:
-        raise CorruptDataError(
-            f"{folder / _LIST} is damaged: {error}", "restore an earlier backup"
-        ) from error
+        )
+    described = cast("dict[str, Any]", read_json(folder / _LIST, _Description, "restore an earlier backup"))
     if described.get("format") != _FORMAT:
         raise UsageError(
             f"{folder} is a backup of another release ({described.get('release')})",

@@ -6,11 +6,15 @@ succeed. Someone who has a content or a name can find out whether it was purged;
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
+from typing import Annotated, NotRequired
+
+from pydantic import AfterValidator, Field
+from typing_extensions import TypedDict
 
 from infra.digests import sha256_hex
-from infra.errors import CorruptDataError, NotFoundError
+from infra.errors import NotFoundError
+from infra.json_files import decode_json
 from infra.storage.filesystem import Storage
 from infra.strict_json import dump_json
 
@@ -18,6 +22,14 @@ PURGED_FILE = "purged.json"
 PURGING_FILE = "purging.json"  # exists from the beginning of a purge to its end
 
 _CONTENTS, _URIS = "sha256", "uri_sha256"
+
+
+_Digest = Annotated[str, Field(pattern="^[0-9a-fA-F]{64}$"), AfterValidator(str.lower)]
+
+
+class _Purged(TypedDict):
+    sha256: list[_Digest]
+    uri_sha256: NotRequired[list[_Digest]]  # earlier lists know no URIs
 
 
 def purged_contents(dataset: Storage) -> frozenset[bytes]:
@@ -60,14 +72,10 @@ def warning_of_unfinished_purge(dataset: Storage, name: str) -> str | None:
 
 
 def _listed(dataset: Storage) -> dict[str, set[str]]:
+    remedy = "restore it from a copy: without it, purged images would come back"
     try:
-        found = json.loads(dataset.read_bytes(PURGED_FILE))
-        listed = {_CONTENTS: found[_CONTENTS], _URIS: found.get(_URIS, [])}  # earlier lists know no URIs
-        return {what: {bytes.fromhex(text).hex() for text in digests} for what, digests in listed.items()}
+        data = dataset.read_bytes(PURGED_FILE)
     except NotFoundError:
         return {_CONTENTS: set(), _URIS: set()}
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise CorruptDataError(
-            f"{dataset.uri}/{PURGED_FILE} is not readable: {error}",
-            "restore it from a copy: without it, purged images would come back",
-        ) from error
+    found = decode_json(data, _Purged, f"{dataset.uri}/{PURGED_FILE}", remedy)
+    return {_CONTENTS: set(found["sha256"]), _URIS: set(found.get("uri_sha256", []))}

@@ -155,7 +155,7 @@ def test_of_two_decisions_at_once_the_second_sees_the_first(store: ObjectStore) 
         thread.start()
     for thread in threads:
         thread.join()
-    first, second = (record.run for record in AliasHistory(runs, NAME).records())
+    first, second = (record.run for record in AliasHistory(runs, NAME).read().sound)
     assert {first, second} == {"one", "two"}
     assert (second, [first]) in seen, "the loser decides again, knowing the winner"
 
@@ -175,7 +175,7 @@ def test_promotions_on_two_machines_at_once_are_both_kept(machines: Machines, tm
     for process in started:
         process.communicate(timeout=200)
         assert process.returncode == 0
-    first, second = AliasHistory(Storage.at(machines.runs), NAME).records()
+    first, second = AliasHistory(Storage.at(machines.runs), NAME).read().sound
     assert ({first.run, second.run}, second.predecessor) == ({"one", "two"}, first.run)
 
 

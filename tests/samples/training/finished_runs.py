@@ -72,7 +72,7 @@ class FinishedRuns:
         (folder / "run.json").write_text(json.dumps({"dataset": version.ref, "config": config}))
         environment = {"config": config, "dataset": {"manifest_sha256": f"digest of {version.ref}"}}
         (folder / "environment.json").write_text(json.dumps(environment))
-        (folder / "result.json").write_text("{}")
+        (folder / "result.json").write_text('{"history": [], "metrics": {}}')
         metrics = {}
         for split in ("validation", "test"):
             for each in (number, *judged_on):

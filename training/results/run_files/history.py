@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from infra.errors import CorruptDataError
+from infra.json_files import read_json_lines
 from infra.storage.filesystem import Storage
 from infra.strict_json import dump_json
 
@@ -55,14 +54,10 @@ def read_history(run_dir: Path) -> list[dict[str, Any]]:
         CorruptDataError: the file is damaged.
     """
     path = run_dir / _FILE
-    if not path.is_file():
+    if not path.exists():
         return []
-    try:
-        return [_by_split(json.loads(line)) for line in path.read_text(encoding="ascii").splitlines()]
-    except (OSError, ValueError) as error:
-        raise CorruptDataError(
-            f"{path} cannot be read: {error}", "train again: the next epoch writes it again"
-        ) from error
+    remedy = "train again: the next epoch writes it again"
+    return [_by_split(row) for row in read_json_lines(path, dict[str, Any], remedy)]
 
 
 def _by_split(row: dict[str, Any]) -> dict[str, Any]:

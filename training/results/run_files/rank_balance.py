@@ -114,7 +114,7 @@ def read_balance(run_dir: Path) -> RankBalance:
         )
     try:
         return balance_of(json.loads(path.read_text(encoding="utf-8").splitlines()[-1]))
-    except (ValueError, KeyError, IndexError) as error:
+    except (OSError, ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
         raise CorruptDataError(
             f"{path} cannot be read: {error!r}", "it is written again each epoch"
         ) from error

@@ -2,20 +2,96 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, NotRequired, cast
 
+from pydantic import AfterValidator
+from typing_extensions import TypedDict
+
+from infra import progress as events
 from infra.dataset.views.references import parse_reference
 from infra.digests import digest_of
-from infra.errors import CorruptDataError, DataError, NotFoundError, near_miss
+from infra.errors import CorruptDataError, DataError, NotFoundError, UsageError, near_miss
+from infra.json_files import decode_json, open_shape, read_json
 from infra.storage.filesystem import Storage
 from training.aliases.history import AliasHistory, list_aliases
 from training.aliases.names import AliasName, names_an_alias, parse_alias
 from training.results.metrics.figures import FIGURES
 
-_RESULT, _IDENTITY, _ENVIRONMENT = "result.json", "run.json", "environment.json"
+RESULT_FILE, RUN_FILE, _ENVIRONMENT = "result.json", "run.json", "environment.json"
+_AGAIN = "train again with the same settings and run.fresh=true, or delete the folder of the run"
+
+
+def _checked_reference(text: str) -> str:
+    try:
+        parse_reference(text)
+    except UsageError as error:
+        raise ValueError(error.message) from error
+    return text
+
+
+@open_shape
+class _ModelSettings(TypedDict):
+    name: str
+
+
+@open_shape
+class _RunSettings(TypedDict):
+    epochs: NotRequired[int]
+
+
+@open_shape
+class _Settings(TypedDict):
+    model: _ModelSettings
+    run: _RunSettings
+    optimizer: dict[str, Any]
+
+
+class _Settled(TypedDict):
+    epochs: int
+    global_batch_size: NotRequired[int | None]
+    accumulate_steps: NotRequired[int | None]
+
+
+@open_shape
+class RunIdentity(TypedDict):
+    """The content of run.json: the dataset version, the settings, and values that the run determined."""
+
+    dataset: Annotated[str, AfterValidator(_checked_reference)]
+    plan: NotRequired[str]
+    config: _Settings
+    settled: NotRequired[_Settled]
+
+
+@open_shape
+class _Best(TypedDict):
+    loss: NotRequired[float | None]
+
+
+@open_shape
+class RunResult(TypedDict):
+    """The content of result.json; what else a result says is for people and other programs."""
+
+    history: list[dict[str, Any]]
+    metrics: NotRequired[dict[str, dict[str, Any]]]
+    best: NotRequired[_Best | None]
+    task: NotRequired[str]
+    epochs: NotRequired[int]
+    stopped_early: NotRequired[str | None]
+    notes: NotRequired[list[str]]
+    classes: NotRequired[list[str]]
+
+
+@open_shape
+class _DatasetRead(TypedDict):
+    manifest_sha256: NotRequired[str | None]
+
+
+@open_shape
+class _Environment(TypedDict):
+    config: dict[str, dict[str, Any]]
+    dataset: NotRequired[_DatasetRead]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +126,7 @@ class RunFolder:
     @property
     def epochs_wanted(self) -> int:
         """The epochs of the configuration."""
-        return int(self.identity["config"]["run"]["epochs"])
+        return int(self.identity["config"]["run"].get("epochs", self.epochs_done))
 
     @property
     def epochs_done(self) -> int:
@@ -58,7 +134,7 @@ class RunFolder:
         if self.result is not None:
             return len(self.result["history"])
         metrics = self.path / "metrics.jsonl"
-        return len(metrics.read_text().splitlines()) if metrics.is_file() else 0
+        return metrics.read_bytes().count(b"\n") if metrics.is_file() else 0
 
     @property
     def task(self) -> str:
@@ -69,7 +145,8 @@ class RunFolder:
     def test_figure(self) -> tuple[str, float] | None:
         """The name and value of the most important figure on the test split, where it was measured."""
         found = (self.result or {}).get("metrics", {}).get("test", {})
-        return next(((name, float(found[name])) for name in FIGURES if name in found), None)
+        numbers = {name: value for name, value in found.items() if isinstance(value, int | float)}
+        return next(((name, float(numbers[name])) for name in FIGURES if name in numbers), None)
 
     @property
     def dataset_name(self) -> str:
@@ -84,10 +161,8 @@ class RunFolder:
     @property
     def manifest_sha256(self) -> str | None:
         """The SHA-256 of the manifest of the dataset version; None: a run of an early release."""
-        if not self.environment_file.is_file():
-            return None
-        found = _read(self.environment_file).get("dataset", {}).get("manifest_sha256")
-        return None if found is None else str(found)
+        environment = self._environment()
+        return None if environment is None else environment.get("dataset", {}).get("manifest_sha256")
 
     @property
     def environment_file(self) -> Path:
@@ -96,11 +171,14 @@ class RunFolder:
 
     def config(self) -> dict[str, Any]:
         """Return the settings of the run, the whole ones where environment.json has them."""
-        path = self.environment_file
-        if path.is_file():
-            return dict(_read(path)["config"])
+        if (environment := self._environment()) is not None:
+            return environment["config"]
         # Settings of reading stand in run.json only as far as they change the outcome.
         return {name: table for name, table in self.identity["config"].items() if name != "reading"}
+
+    def _environment(self) -> _Environment | None:
+        path = self.environment_file
+        return read_json(path, _Environment, _AGAIN) if path.exists() else None
 
     def evaluation_dir(self, ref: str) -> Path:
         """Return the folder of the predictions on a dataset version or view, given as ``name@version``."""
@@ -118,7 +196,7 @@ class RunFolder:
         """
         if self.result is None:
             raise DataError(
-                f"the run {self.name} is unfinished: it has no {_RESULT}",
+                f"the run {self.name} is unfinished: it has no {RESULT_FILE}",
                 "run the same training again: it goes on from its last checkpoint",
             )
         return self.result
@@ -148,11 +226,22 @@ class RunFolder:
 
 
 def list_runs(runs: Path) -> list[RunFolder]:
-    """Return the runs below a folder, sorted by name; folders without run.json are no runs."""
-    if not runs.is_dir():
-        return []
-    found = sorted(path for path in runs.iterdir() if is_run(path))
-    return [read_run(path) for path in found]
+    """Return the runs below a folder, sorted by name; folders without run.json are no runs.
+
+    A damaged run is left out, with a warning that names its file.
+    """
+    found = []
+    for name in run_names(runs):
+        try:
+            found.append(read_run(runs / name))
+        except CorruptDataError as error:
+            events.log(f"the run {name} is left out: {error}", level="warning")
+    return found
+
+
+def run_names(runs: Path) -> list[str]:
+    """Return the names of the runs below a folder, damaged ones too, sorted."""
+    return sorted(path.name for path in runs.iterdir() if is_run(path)) if runs.is_dir() else []
 
 
 def open_run(named: str, runs: Path) -> RunFolder:
@@ -163,21 +252,30 @@ def open_run(named: str, runs: Path) -> RunFolder:
         runs: the folder of the runs.
 
     Raises:
+        NotFoundError: there is no such run or alias; suggests the near miss. CorruptDataError: it is damaged.
+    """
+    return read_run(run_dir(named, runs))
+
+
+def run_dir(named: str, runs: Path) -> Path:
+    """Return the folder of the run that ``open_run`` opens; its files are not read.
+
+    Raises:
         NotFoundError: there is no such run or alias; suggests the near miss.
     """
-    found = find_run(named, runs)
+    found = _dir_of(named, runs)
     if found is not None:
         return found
     if names_an_alias(named):
-        return _open_holder(parse_alias(named), runs)
-    known = [run.name for run in list_runs(runs)]
+        return _dir_of_holder(parse_alias(named), runs)
+    known = run_names(runs)
     none = "there are none: `shardmill train NAME` makes one; --runs names another folder"
     remedy = near_miss(named, known) or none
     raise NotFoundError(f"no training run {named!r} under {runs}", remedy)
 
 
-def _open_holder(alias: AliasName, runs: Path) -> RunFolder:
-    """Open the run that has an alias."""
+def _dir_of_holder(alias: AliasName, runs: Path) -> Path:
+    """Return the folder of the run that has an alias."""
     storage = Storage.at(runs)
     holder = AliasHistory(storage, alias).current()
     if holder is None:
@@ -186,7 +284,7 @@ def _open_holder(alias: AliasName, runs: Path) -> RunFolder:
         raise NotFoundError(
             f"no run under {runs} has the alias {alias}", near_miss(str(alias), known) or none
         )
-    found = find_run(holder.run, runs)
+    found = _dir_of(holder.run, runs)
     if found is None:
         raise NotFoundError(
             f"{alias} is the run {holder.run}, which is not under {runs}",
@@ -196,16 +294,18 @@ def _open_holder(alias: AliasName, runs: Path) -> RunFolder:
 
 
 def find_run(named: str, runs: Path) -> RunFolder | None:
-    """Open a run like ``open_run``; None: there is none."""
-    for path in (runs / named, Path(named)):
-        if is_run(path):
-            return read_run(path.resolve())
-    return None
+    """Open a run like ``open_run``, but not by an alias; None: there is none."""
+    found = _dir_of(named, runs)
+    return None if found is None else read_run(found)
+
+
+def _dir_of(named: str, runs: Path) -> Path | None:
+    return next((path.resolve() for path in (runs / named, Path(named)) if is_run(path)), None)
 
 
 def is_run(path: Path) -> bool:
     """Tell whether a folder belongs to a run."""
-    return (path / _IDENTITY).is_file()
+    return (path / RUN_FILE).exists()
 
 
 def read_run(path: Path) -> RunFolder:
@@ -214,15 +314,24 @@ def read_run(path: Path) -> RunFolder:
     Raises:
         CorruptDataError: one of its files is damaged.
     """
-    result = path / _RESULT
-    return RunFolder(path, _read(path / _IDENTITY), _read(result) if result.is_file() else None)
+    file = path / RESULT_FILE
+    result = cast("dict[str, Any]", read_json(file, RunResult, _AGAIN)) if file.exists() else None
+    return RunFolder(path, read_identity(path), result)
 
 
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        found: dict[str, Any] = json.loads(path.read_bytes())
-    except (OSError, ValueError) as error:
-        raise CorruptDataError(
-            f"{path} cannot be read: {error}", "set run.fresh=true to train anew"
-        ) from error
-    return found
+def read_identity(run_dir: Path) -> dict[str, Any]:
+    """Return the content of the run.json of a run.
+
+    Raises:
+        CorruptDataError: it is damaged.
+    """
+    return cast("dict[str, Any]", read_json(run_dir / RUN_FILE, RunIdentity, _AGAIN))
+
+
+def decode_result(data: bytes, named: str) -> dict[str, Any]:
+    """Return the content of a result.json, whose path is ``named``.
+
+    Raises:
+        CorruptDataError: it is damaged.
+    """
+    return cast("dict[str, Any]", decode_json(data, RunResult, named, _AGAIN))

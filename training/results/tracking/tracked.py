@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 from infra.dataset.views.references import reference_of
+from infra.json_files import read_json
 from infra.storage.filesystem import Storage
 from infra.strict_json import dump_json
 from training.config import TrackingSettings
@@ -60,14 +60,13 @@ class TrackedRun:
 
 def read_identity(run_dir: Path, system: str) -> dict[str, str] | None:
     """Return the identity of the run in a folder in a system; None: the system does not know it."""
-    found: dict[str, str] | None = _identities(run_dir).get(system)
-    return found
+    return _identities(run_dir).get(system)
 
 
-def _identities(run_dir: Path) -> dict[str, Any]:
+def _identities(run_dir: Path) -> dict[str, dict[str, str]]:
     path = run_dir / IDENTITIES_FILE
-    found: dict[str, Any] = json.loads(path.read_bytes()) if path.is_file() else {}
-    return found
+    remedy = "delete it: the next epoch begins a new run in the tracking systems"
+    return read_json(path, dict[str, dict[str, str]], remedy) if path.exists() else {}
 
 
 class Tracker(Protocol):

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infra.errors import ConfigError, CorruptDataError, FormatVersionError, UsageError
+from infra.errors import ConfigError, CorruptDataError, UsageError
 from infra.storage.filesystem import Storage
 from tests.samples.stores.object_store import serve_with_credentials
-from training.aliases.history import AliasHistory, holder_before, list_aliases, rolled_back
+from training.aliases.history import AliasHistory, AliasRecords, list_aliases, rolled_back
 from training.aliases.names import AliasName, names_an_alias, parse_alias
 from training.aliases.record import Action, AliasRecord, this_user
 
@@ -44,8 +44,8 @@ def test_promoters_who_race_never_lose_a_record(runs: Storage) -> None:
         together.wait()
         for turn in range(3):
 
-            def decide(earlier: list[AliasRecord], run: str = f"run-{worker}-{turn}") -> AliasRecord:
-                return record(run, predecessor=earlier[-1].run if earlier else None)
+            def decide(earlier: AliasRecords, run: str = f"run-{worker}-{turn}") -> AliasRecord:
+                return record(run, predecessor=earlier.sound[-1].run if earlier.sound else None)
 
             history.add(decide)
 
@@ -55,7 +55,7 @@ def test_promoters_who_race_never_lose_a_record(runs: Storage) -> None:
     for thread in threads:
         thread.join()
 
-    found = AliasHistory(runs, NAME).records()
+    found = AliasHistory(runs, NAME).read().sound
     assert [each.number for each in found] == list(range(1, 13))
     assert {each.run for each in found} == {
         f"run-{worker}-{turn}" for worker in range(4) for turn in range(3)
@@ -71,9 +71,9 @@ def test_a_decision_that_was_made_before_adds_nothing(runs: Storage) -> None:
     assert (first.is_new, first.record.number, first.holder) == (True, 1, "a")
     kept = history.add(lambda earlier: record("b", "kept", predecessor="a"))
     assert kept.holder == "a"
-    again = history.add(lambda earlier: earlier[0])
+    again = history.add(lambda earlier: earlier.sound[0])
     assert (again.is_new, again.record) == (False, first.record)
-    assert [each.action for each in history.records()] == ["promoted", "kept"]
+    assert [each.action for each in history.read().sound] == ["promoted", "kept"]
     assert history.current() == first.record, "the run that was kept out does not count"
 
 
@@ -83,15 +83,16 @@ def test_what_is_half_written_or_foreign_is_not_seen(tmp_path: Path) -> None:
     folder = tmp_path / "aliases" / "photos" / "production"
     (folder / "000002.json.tmp").write_text("{")
     (folder / "notes.txt").write_text("mine")
-    assert [each.run for each in history.records()] == ["a"]
+    assert [each.run for each in history.read().sound] == ["a"]
 
 
 @pytest.mark.parametrize(
     ("content", "error", "told"),
     [
-        ("{", CorruptDataError, "000002.json is no record"),
+        ("{", CorruptDataError, "000002.json cannot be read"),
         ("{}", CorruptDataError, "dataset"),
-        (record("a", format=9).model_dump_json(), FormatVersionError, "newer release"),
+        ("[]", CorruptDataError, "should be an object"),
+        (record("a", format=9).model_dump_json(), CorruptDataError, "was written in format 9"),
     ],
 )
 def test_a_damaged_record_is_named(tmp_path: Path, content: str, error: type[Exception], told: str) -> None:
@@ -100,6 +101,42 @@ def test_a_damaged_record_is_named(tmp_path: Path, content: str, error: type[Exc
     (tmp_path / "aliases" / "photos" / "production" / "000002.json").write_text(content)
     with pytest.raises(error, match=told):
         history.current()
+
+
+@pytest.mark.parametrize(
+    ("steps", "damaged", "holder", "before"),
+    [
+        (["a", "b", "c"], 1, "c", "b"),
+        (["a", "b", "c"], 2, "c", "unknown"),
+        (["a", "b", "c"], 3, "unknown", "unknown"),
+        (["a", "-b", "c"], 2, "c", "a"),
+        (["a", "b", "-c"], 2, "unknown", "unknown"),
+        (["a", "-b", "-c"], 2, "a", None),
+        (["a", "b", "c", "<"], 2, "b", "unknown"),
+        (["a", "b", "c", "d", "<"], 2, "c", "unknown"),
+        (["a", "b", "c", "<"], 1, "b", "unknown"),
+    ],
+)
+def test_a_damaged_record_hides_what_it_alone_tells(
+    tmp_path: Path, steps: list[str], damaged: int, holder: str | None, before: str | None
+) -> None:
+    """The holder and the run before are those of the whole history, or unknown, and never others."""
+    folder = tmp_path / "aliases" / "photos" / "production"
+    folder.mkdir(parents=True)
+    for each in story(*steps):
+        (folder / f"{each.number:06d}.json").write_text(each.model_dump_json())
+    (folder / f"{damaged:06d}.json").write_text('{"a": 1}')
+    found = AliasHistory(Storage.at(tmp_path), NAME).read()
+    assert [each.number for each in found.sound] == [n + 1 for n in range(len(steps)) if n + 1 != damaged]
+    for read, wanted in ((found.current, holder), (found.before, before)):
+        if wanted == "unknown":
+            with pytest.raises(CorruptDataError, match=f"{damaged:06d}.json cannot be read|2 is missing"):
+                read()
+        else:
+            answer = read()
+            assert (None if answer is None else answer.run) == wanted
+    added = AliasHistory(Storage.at(tmp_path), NAME).add(lambda _: record("new"))
+    assert added.record.number == len(steps) + 1, "a damaged record keeps its number"
 
 
 def test_records_of_a_later_release_with_more_fields_are_read(tmp_path: Path) -> None:
@@ -118,7 +155,7 @@ def story(*steps: str) -> list[AliasRecord]:
     for number, step in enumerate(steps, 1):
         holder = next((each.run for each in reversed(records) if each.is_move), None)
         if step == "<":
-            before = holder_before(records)
+            before = AliasRecords(NAME, records, {}).before()
             assert before is not None
             made = record(before.run, "rolled back", predecessor=holder, restores=before.number)
         else:
@@ -145,7 +182,7 @@ def story(*steps: str) -> list[AliasRecord]:
     ],
 )
 def test_a_rollback_goes_to_the_run_before(steps: list[str], before: str | None) -> None:
-    found = holder_before(story(*steps))
+    found = AliasRecords(NAME, story(*steps), {}).before()
     assert (None if found is None else found.run) == before
 
 
@@ -154,7 +191,7 @@ def test_rollbacks_retrace_all_promotions(promoted: list[str]) -> None:
     """Each rollback changes the run, and at last the first one is reached."""
     steps: list[str] = list(promoted)
     holders = [promoted[-1]]
-    while (before := holder_before(story(*steps))) is not None:
+    while (before := AliasRecords(NAME, story(*steps), {}).before()) is not None:
         holders.append(before.run)
         steps.append("<")
     distinct = [run for at, run in enumerate(promoted) if at == 0 or promoted[at - 1] != run]

@@ -73,7 +73,7 @@ def test_a_better_candidate_takes_over_and_a_worse_one_does_not(made: FinishedRu
     assert (worse.record.action, worse.holder) == ("kept", "two")
     assert "worse beyond the noise" in worse.record.verdict
     assert promote(made, open_run("three", made.runs)).is_new is False, "the same is not said twice"
-    assert [each.run for each in AliasHistory(Storage.at(made.runs), NAME).records()] == [
+    assert [each.run for each in AliasHistory(Storage.at(made.runs), NAME).read().sound] == [
         "one",
         "two",
         "three",
@@ -214,7 +214,7 @@ def test_candidates_who_race_are_compared_with_the_one_that_won(made: FinishedRu
     for thread in threads:
         thread.join()
     assert holder(made) == "best"
-    records = AliasHistory(Storage.at(made.runs), NAME).records()
+    records = AliasHistory(Storage.at(made.runs), NAME).read().sound
     best = next(each for each in records if each.run == "best")
     before = [each for each in records if each.is_move and each.number < best.number][-1]
     assert best.predecessor == before.run

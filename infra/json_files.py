@@ -1,0 +1,73 @@
+"""Read JSON that a file keeps between processes, and check its shape before anyone uses a value of it.
+
+A shape is a dataclass, a Pydantic model, or a ``TypedDict`` of ``typing_extensions``.
+"""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
+
+from infra.errors import CorruptDataError
+
+# A TypedDict under it keeps the keys that it does not name.
+open_shape = with_config(ConfigDict(extra="allow", strict=True))
+
+T = TypeVar("T")
+
+
+def read_json(path: Path, shape: type[T], remedy: str) -> T:
+    """Read the JSON of a file.
+
+    Raises:
+        CorruptDataError: it cannot be read, is no JSON, or has another shape. The error names the file, and
+            the remedy what to do without it.
+    """
+    return decode_json(_content(path, remedy), shape, str(path), remedy)
+
+
+def read_json_lines(path: Path, shape: type[T], remedy: str) -> list[T]:
+    """Read a file of JSON lines, each of one shape.
+
+    Raises:
+        CorruptDataError: as ``read_json``; it names the line.
+    """
+    lines = enumerate(_content(path, remedy).splitlines(), 1)
+    return [decode_json(line, shape, f"line {number} of {path}", remedy) for number, line in lines]
+
+
+def _content(path: Path, remedy: str) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise CorruptDataError(f"{path} cannot be read: {error.strerror or error}", remedy) from error
+
+
+def decode_json(data: bytes | str, shape: type[T], named: str, remedy: str) -> T:
+    """Return the value of a JSON text.
+
+    Args:
+        data: the text.
+        shape: what it must be.
+        named: the file, or the line of it, for the error.
+        remedy: for the error.
+
+    Raises:
+        CorruptDataError: it is no JSON, or has another shape.
+    """
+    try:
+        value: T = _adapter(cast("Any", shape)).validate_json(data, strict=True)
+    except ValidationError as error:
+        problem = error.errors(include_url=False, include_context=False)[0]
+        key = ".".join(map(str, problem["loc"]))
+        at = f" ({key})" if key else ""
+        raise CorruptDataError(f"{named} cannot be read: {problem['msg']}{at}", remedy) from error
+    return value
+
+
+@functools.cache
+def _adapter(shape: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(shape)
