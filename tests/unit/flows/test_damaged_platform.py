@@ -70,7 +70,7 @@ class Platform:
     """Two data sets with runs and aliases: files of "set" will be damaged, "sound" stays whole."""
 
     def __init__(self, folder: Path) -> None:
-        made = FinishedRuns(folder, num_test=8)
+        made = FinishedRuns(folder, num_judged=8)
         self.folder, self.root, self.runs, self.home = folder, made.root, made.runs, folder / "home"
         made.run("old", 1, lambda rows: rows % 2 == 0)
         made.run(BAD, 2, lambda rows: rows % 4 != 0)
