@@ -20,7 +20,7 @@ from infra.format.labels import WORDS
 from infra.processes.job_command import JobParser, deliver
 from infra.processes.process import exit_at_once, run_main
 from infra.storage.locations import default_root, default_runs
-from training.config import TrainConfig
+from training.config import TrainConfig, faults_of_users
 from training.dataset import Dataset
 from training.loop.evaluating.interface import SplitEvaluator
 from training.results.metrics.figures import FIGURES
@@ -84,7 +84,8 @@ def evaluate_run(run: RunFolder, root: str | Path, split: str, ref: str | None =
     reader = dataset.reader(split)
     folder = run.evaluation_dir(version.ref)
     folder.mkdir(parents=True, exist_ok=True)
-    metrics = _evaluated(config, trained_on, run, reader, folder)
+    with faults_of_users(config):
+        metrics = _evaluated(config, trained_on, run, reader, folder)
     dataset.close()
     if folder == run.path:
         draw_run_report(run, root)

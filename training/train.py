@@ -37,7 +37,7 @@ from infra.processes.turns import Turn
 from infra.readable import counted
 from infra.storage.filesystem import Storage
 from infra.storage.locations import below, default_runs, public_location
-from training.config import TrainConfig, with_devices
+from training.config import TrainConfig, faults_of_users, with_devices
 from training.loop.memory.fallback import settle_parts_of_ranks
 from training.loop.memory.largest_batch import find_largest_batch
 from training.loop.start import train_in_process
@@ -151,9 +151,14 @@ def train_dataset(
         DataError: there is nothing to train on, or it is damaged.
         Cancelled, Preempted: stopped on request.
     """
-    training = _requested(ref, config, root)
+    with faults_of_users(config):
+        return _trained(_requested(ref, config, root), runs)
+
+
+def _trained(training: _Training, runs: str | Path) -> dict[str, Any] | None:
+    """Train as an outer system, the folder of the runs and the settings ask."""
     if is_rendering(training.config.ranks.launcher):
-        return write_job(training.config, training.version, training.name, root, Storage.at(runs))
+        return write_job(training.config, training.version, training.name, training.root, Storage.at(runs))
     raise_when_preempted(preemption_signals(training.config))
     if training.place is not None and training.place.rank > 0:
         _train_as_later_rank(training, Storage.at(runs))

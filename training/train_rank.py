@@ -15,7 +15,7 @@ from infra import progress as events
 from infra.dataset.catalog import Catalog
 from infra.processes.job_command import JobParser, settings_of
 from infra.processes.process import die_at_once_with_parent, exit_at_once, own_peak_rss_bytes, run_main
-from training.config import TrainConfig
+from training.config import TrainConfig, faults_of_users
 from training.loop.start import train_in_process
 from training.ranks.cluster import Cluster, cluster_from_environment
 from training.ranks.heartbeat import heart_of_this_process
@@ -47,11 +47,12 @@ def _run(argv: Sequence[str] | None) -> int:
         events.subscribe(heart.hear)
     try:
         version = Catalog(args.root).open_view(args.dataset)
-        if config.run.framework == "torch":
-            result = train_with_torch(config, version, Path(args.run_dir), place, heart)
-        else:
-            cluster = place if isinstance(place, Cluster) else None
-            result = train_in_process(config, version, Path(args.run_dir), cluster, heart)
+        with faults_of_users(config):
+            if config.run.framework == "torch":
+                result = train_with_torch(config, version, Path(args.run_dir), place, heart)
+            else:
+                cluster = place if isinstance(place, Cluster) else None
+                result = train_in_process(config, version, Path(args.run_dir), cluster, heart)
     except BaseException as error:
         _unfinished.append(error)
         raise

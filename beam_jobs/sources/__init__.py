@@ -18,13 +18,14 @@ from beam_jobs.sources.checking import check_listing
 from beam_jobs.sources.files.folder import SourceFolder
 from beam_jobs.sources.files.places import folders_of_ours, place_of
 from beam_jobs.sources.listing import Listing, group_by_pattern
-from beam_jobs.sources.own_kinds import OwnReader, faults_of, is_own
+from beam_jobs.sources.own_kinds import OwnReader, faults_of
 from beam_jobs.sources.reading import Reader
 from beam_jobs.sources.recognition.kind_modules import kind_module
 from beam_jobs.sources.workplace import Workplace
 from beam_jobs.tables.features import PREFIX, features_of
 from infra.errors import ConfigError
 from infra.format.labels import LABELS, TARGETS, WORDS
+from infra.own_code import is_own
 from infra.progress import log
 from infra.readable import counted
 from infra.storage.filesystem import Storage

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from typing import Self
 
 from pydantic import Field, model_validator
 
+from infra.own_code import faults_of_own_code, is_own
 from infra.settings import Settings, validate
 from training.config.augment import AugmentSettings
 from training.config.data import Balance, DataSettings
@@ -31,6 +33,7 @@ __all__ = [
     "RunSettings",
     "TrackingSettings",
     "TrainConfig",
+    "faults_of_users",
     "image_size_of",
     "with_devices",
 ]
@@ -101,6 +104,17 @@ def with_devices(
     if launcher is not None:
         values["ranks"]["launcher"] = launcher
     return validate(TrainConfig, values, where="the command")
+
+
+def faults_of_users(config: TrainConfig) -> AbstractContextManager[None]:
+    """Turn an exception from a user's own model or callbacks, in a block, into an error that names its line.
+
+    Starting a rank or a job again would not help against it.
+    """
+    named = {name.partition(":")[0]: f"run.callbacks, {name!r}" for name in config.run.callbacks}
+    if is_own(config.model.name):
+        named[config.model.name] = f"model.name = {config.model.name!r}"
+    return faults_of_own_code(named, "docs/bring-your-own-model.md")
 
 
 def image_size_of(config: TrainConfig) -> int:

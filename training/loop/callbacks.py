@@ -70,10 +70,16 @@ def _made(name: str) -> Any:
             f"run.callbacks: {name!r} is not 'module:factory'", "as in my_package.callbacks:make"
         )
     try:
-        make = getattr(importlib.import_module(module), factory)
-    except (ImportError, AttributeError) as error:
-        raise ConfigError(f"run.callbacks: {name!r} cannot be imported: {error}") from error
-    callback = make()
+        found = importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
+            raise  # the module is there, and lacks one of its own
+        raise ConfigError(
+            f"run.callbacks: {name!r} cannot be imported: {error}", "put its folder on PYTHONPATH"
+        ) from error
+    if not callable(getattr(found, factory, None)):
+        raise ConfigError(f"run.callbacks: {name!r} cannot be imported: there is no function {factory!r}")
+    callback = getattr(found, factory)()
     if not isinstance(callback, keras.callbacks.Callback):
         raise ConfigError(f"run.callbacks: {name!r} returned {callback!r}, not a keras.callbacks.Callback")
     return callback

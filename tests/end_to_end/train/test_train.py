@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from infra.dataset.catalog import Catalog
+from infra.errors import ConfigError
 from infra.storage.filesystem import Storage
 from tests.samples.datasets.published import Picture, coloured, publish
 from tests.samples.strict_json import strict_documents
@@ -145,6 +146,27 @@ def test_a_model_of_grey_records_sees_grey(tmp_path: Path) -> None:
     out = served(image_bytes=tf.stack(images))["probabilities"].numpy()
     assert out[0] == pytest.approx(out[1], abs=1e-5)
     assert out[0] != pytest.approx(out[2], abs=1e-5), "another grey is another answer"
+
+
+FAILING = {"callbacks": ["tests.samples.training.keras_callbacks:make_failing"], "epochs": 2}
+
+
+def test_a_callback_that_fails_is_named_with_its_line(trained: tuple[Path, dict[str, Any]]) -> None:
+    with pytest.raises(
+        ConfigError, match=r"keras_callbacks\.py, line \d+, failed: KeyError: 'no_such_"
+    ) as caught:
+        train_here(trained[0], "colours", settings(run=FAILING))
+    assert str(caught.value.remedy).startswith("mend it: it belongs to your own run.callbacks, ")
+
+
+@pytest.mark.slow
+def test_a_callback_that_fails_is_tried_once_by_ranks(trained: tuple[Path, dict[str, Any]]) -> None:
+    config = settings(run={**FAILING, "epochs": 3}, ranks={"workers": "2"})
+    status, _, err = Trainer(trained[0], "colours", config).finish()
+    assert status == 2
+    assert "keras_callbacks.py, line " in err
+    (run,) = [path for path in (trained[0] / "runs").iterdir() if (path / "logs" / "ranks").is_dir()]
+    assert len((run / "logs" / "ranks" / "restarts.jsonl").read_text().splitlines()) == 1
 
 
 @pytest.mark.slow

@@ -36,6 +36,18 @@ class StopsOnRankOne(keras.callbacks.Callback):
         self.model.stop_training = task.get("index") == 1
 
 
+class Fails(keras.callbacks.Callback):
+    """Raises an error after the first epoch."""
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        raise KeyError("no_such_figure")
+
+
+def make_failing() -> keras.callbacks.Callback:
+    """Return a callback that fails."""
+    return Fails()
+
+
 def make_stop_on_rank_one() -> keras.callbacks.Callback:
     """Return a callback that asks only rank 1 to stop."""
     return StopsOnRankOne()

@@ -14,7 +14,7 @@ from infra.dataset.catalog import Catalog
 from infra.dataset.version import DatasetVersion
 from infra.processes.job_command import JobParser, settings_of
 from infra.processes.process import exit_at_once, run_main
-from training.config import TrainConfig
+from training.config import TrainConfig, faults_of_users
 from training.loop.memory.largest_batch import TRIAL
 from training.loop.memory.sizes import TriedSteps, available_ram_bytes, fitting_sizes
 
@@ -42,9 +42,10 @@ def try_batches(module: str, argv: Sequence[str] | None, steps_of: StepsOf) -> i
     def run() -> int:
         args = parser.parse_args(argv)
         config = settings_of(args, TrainConfig, "train")
-        steps = steps_of(config, Catalog(args.root).open_view(args.dataset))
-        for trial in fitting_sizes(config, steps, available_ram_bytes(), args.ranks):
-            events.metrics(split=TRIAL, **asdict(trial))
+        version = Catalog(args.root).open_view(args.dataset)
+        with faults_of_users(config):
+            for trial in fitting_sizes(config, steps_of(config, version), available_ram_bytes(), args.ranks):
+                events.metrics(split=TRIAL, **asdict(trial))
         return 0
 
     return run_main(run)

@@ -46,9 +46,9 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 @pytest.mark.parametrize(
     ("code", "fault"),
     [
-        (CODE, r"own_package\.kind, line 5, failed: JSONDecodeError: "),
-        ("import os\n1 / 0\n", r"own_package\.kind, line 2, failed: ZeroDivisionError: division by zero"),
-        ("import no_such_module\n", r"own_package\.kind, line 1, failed: .*no_such_module"),
+        (CODE, r"own_package/kind\.py, line 5, failed: JSONDecodeError: "),
+        ("import os\n1 / 0\n", r"own_package/kind\.py, line 2, failed: ZeroDivisionError: division by zero"),
+        ("import no_such_module\n", r"own_package/kind\.py, line 1, failed: .*no_such_module"),
         ("\n\nif:\n", r"own_package/kind\.py, line 3, failed: SyntaxError: "),
     ],
 )
@@ -73,7 +73,7 @@ def test_a_reader_that_fails_names_its_line(package: Path, tmp_path: Path) -> No
     (package / "kind.py").write_text(CODE)
     config = PrepareConfig.model_validate({"source": {"kind": "own_package.kind"}})
     reader = pickle.loads(pickle.dumps(open_reader(SourceFolder(str(tmp_path)), config)))
-    with pytest.raises(ConfigError, match=r"own_package\.kind, line 11, failed: AttributeError: "):
+    with pytest.raises(ConfigError, match=r"own_package/kind\.py, line 11, failed: AttributeError: "):
         reader.read(FileRef("all", 0, 0))
     with pytest.raises(ValueError, match="only this image"):
         reader.read(FileRef("one", 0, 0))
