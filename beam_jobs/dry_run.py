@@ -123,6 +123,7 @@ def dry_run(request: JobRequest) -> dict[str, Any]:
         "unchanged": unchanged,
         "source": source.uri,
         "source_kind": config.source.kind,
+        "settings_changed": {} if newest is None else config.changes_since(newest.manifest.config),
         "num_inputs": listing.table.num_rows,
         "num_to_read": num_new,
         "num_known": num_known,

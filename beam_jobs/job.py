@@ -124,6 +124,7 @@ class _Job:
     label_edits: LabelEditsSummary | None = None
     times: StageTimes = field(default_factory=StageTimes)
     drift: Drift | None = None
+    changes: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.config = self.request.config
@@ -210,6 +211,7 @@ class _Job:
             assembled = self.assemble(layout, copying, outline)
             shards = all_shards(outline.inherited, assembled.shards)
             check_shards(shards, outline.counts.accounting)
+        self.changes = {} if newest is None else self.config.changes_since(newest.manifest.config)
         with self.timed("publish"):
             version, self.drift = publish(
                 self.catalog,
@@ -338,4 +340,5 @@ class _Job:
         times = self.times
         outcome = outcome_of(version, counts, reused, times.since_start(), unchanged=unchanged)
         outcome["drift"] = self.drift.to_json() if self.drift else None
+        outcome["settings_changed"] = self.changes
         return outcome | {"stage_seconds": times.seconds, "stage_cpu_seconds": times.cpu_seconds}

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from infra.readable import counted, readable_bytes
 
 _CLASSES_SHOWN = 20
+_SETTINGS_SHOWN = 12
 
 
 def version_lines(outcome: Mapping[str, Any]) -> Iterator[str]:
@@ -41,6 +42,7 @@ def version_lines(outcome: Mapping[str, Any]) -> Iterator[str]:
             f"  {counted(known, 'image')} known from version {outcome['parent']}, "
             f"{outcome['num_encoded']:,} new; {counted(outcome['inherited_shards'], 'shard')} inherited"
         )
+    yield from _changed(outcome, "the version before")
     yield from _group_lines(outcome)
     yield from split_lines(outcome["splits"])
     if stored_from := outcome.get("stored_from"):
@@ -56,6 +58,21 @@ def version_lines(outcome: Mapping[str, Any]) -> Iterator[str]:
         )
     if outcome["report"]:
         yield f"  report: {outcome['report']}"
+
+
+def setting_lines(changed: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    """Yield settings with their values before and now, a line each."""
+    for name, (before, now) in list(changed.items())[:_SETTINGS_SHOWN]:
+        yield f"{name}: {before} -> {now}"
+    if len(changed) > _SETTINGS_SHOWN:
+        yield f"and {len(changed) - _SETTINGS_SHOWN:,} more"
+
+
+def _changed(outcome: Mapping[str, Any], since: str) -> Iterator[str]:
+    """Tell which settings differ from those of the version before."""
+    if changed := outcome.get("settings_changed"):
+        yield f"  {counted(len(changed), 'setting')} changed since {since}:"
+        yield from (f"    {line}" for line in setting_lines(changed))
 
 
 def _group_lines(outcome: Mapping[str, Any]) -> Iterator[str]:
@@ -117,6 +134,7 @@ def forecast_lines(outcome: Mapping[str, Any]) -> Iterator[str]:
         f"{outcome['num_filtered']:,} filtered, "
         f"{outcome['num_quarantined']:,} quarantined already"
     )
+    yield from _changed(outcome, "the newest version")
     if outcome["left_out"]:
         by_count = sorted(outcome["left_out"].items(), key=lambda item: (-item[1], item[0]))
         yield "  left out: " + ", ".join(f"{why} {count:,}" for why, count in by_count)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from beam_jobs.config.drift import DriftConfig
 from beam_jobs.config.filter import FilterConfig
@@ -14,6 +15,8 @@ from beam_jobs.config.planning.shards import ShardsConfig
 from beam_jobs.config.planning.splits import SplitsConfig
 from beam_jobs.config.runner import RunnerConfig
 from beam_jobs.config.source import SourceConfig
+from infra.errors import ShardmillError
+from infra.html.formatting import differing_settings
 from infra.settings import AlsoCalled, Settings
 
 
@@ -50,6 +53,18 @@ class PrepareConfig(Settings):
                 "leave it out; drop_labels leaves out the rows that have a label"
             )
         return self
+
+    def changes_since(self, before: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+        """Return setting -> its values before and now, of the settings that change the written bytes.
+
+        Args:
+            before: the configuration that the manifest of an earlier version has.
+        """
+        try:
+            then = PrepareConfig.model_validate(before).effective()
+        except (ValidationError, ShardmillError):  # of a release with other settings
+            then = {name: before[name] for name in self.effective() if name in before}
+        return differing_settings(then, self.effective())
 
     def effective(self) -> dict[str, Any]:
         """Return what changes the written bytes: not the runner, the key and what may stop a run."""

@@ -75,3 +75,11 @@ def setting_rows(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[
             yield from setting_rows(value, f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}", "—" if value is None or value in ([], (), {}) else str(value)
+
+
+def differing_settings(*configurations: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+    """Return setting -> its value in each of several nested configurations, of the settings that differ."""
+    tables = [dict(setting_rows(values)) for values in configurations]
+    names = dict.fromkeys(name for table in tables for name in table)
+    rows = {name: tuple(table.get(name, "—") for table in tables) for name in names}
+    return {name: values for name, values in rows.items() if len(set(values)) > 1}

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from beam_jobs.config import SourceConfig
 from infra.dataset.catalog import Catalog
 from infra.errors import UsageError
-from infra.html.formatting import setting_rows
+from infra.html.formatting import differing_settings
 from infra.progress import log
 
 _SHOWN = 4
@@ -84,9 +84,6 @@ def _differing(before: SourceConfig, found: SourceConfig) -> str:
     """Return the settings that differ, in words; empty if none does."""
     if before.kind != found.kind:
         return f"source.kind = {before.kind}, and the source is recognised as {found.kind} now"
-    then, now = (dict(setting_rows({"source": one.effective()})) for one in (before, found))
-    names = [name for name in dict.fromkeys([*then, *now]) if then.get(name) != now.get(name)]
-    if not names:
-        return ""
-    shown = [f"{name} = {then.get(name, 'unset')} (now {now.get(name, 'unset')})" for name in names[:_SHOWN]]
-    return ", ".join(shown + (["..."] if len(names) > _SHOWN else []))
+    differing = differing_settings({"source": before.effective()}, {"source": found.effective()})
+    shown = [f"{name} = {then} (now {now})" for name, (then, now) in list(differing.items())[:_SHOWN]]
+    return ", ".join(shown + (["..."] if len(differing) > _SHOWN else []))

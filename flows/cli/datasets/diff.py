@@ -58,11 +58,27 @@ def diff(
     catalog = catalog_at(root)
     old, new = map(catalog.open, _two_versions(catalog, before, after))
     found, drift = compare(old, new), _drift(old, new)
+    changed = _settings(old, new)
     if json_output:
-        output.print_json(found.to_json() | {"drift": drift.to_json() if drift else None})
+        more = {"settings_changed": changed, "drift": drift.to_json() if drift else None}
+        output.print_json(found.to_json() | more)
     else:
-        _show(found)
+        _show(found, changed)
         _show_drift(drift)
+
+
+def _settings(old: DatasetVersion, new: DatasetVersion) -> dict[str, tuple[str, ...]]:
+    """The settings that differ, with their values, of those that change what is written."""
+    from pydantic import ValidationError
+
+    from beam_jobs.config import PrepareConfig
+    from infra.errors import ShardmillError
+    from infra.html.formatting import differing_settings
+
+    try:
+        return PrepareConfig.model_validate(new.manifest.config).changes_since(old.manifest.config)
+    except (ValidationError, ShardmillError):  # of a release with other settings
+        return differing_settings(old.manifest.config, new.manifest.config)
 
 
 def _drift(old: DatasetVersion, new: DatasetVersion) -> Drift | None:
@@ -110,19 +126,24 @@ def _two_versions(catalog: Catalog, before: str, after: str | None) -> tuple[str
     return f"{name}@{parent if parent in earlier else earlier[-1]}", newest.ref
 
 
-def _show(found: VersionDiff) -> None:
+def _show(found: VersionDiff, changed: dict[str, tuple[str, ...]]) -> None:
+    from beam_jobs.summaries import setting_lines
     from flows.cli import output
 
     output.say(f"From {found.before} to {found.after}:")
+    if changed:
+        lines = (f"    {line}" for line in setting_lines(changed))
+        output.say(f"  {output.counted(len(changed), 'setting')} changed", *lines)
     if found.is_empty:
-        output.say("  the same inputs and the same records")
+        stored = ", stored by other settings" if changed else ""
+        output.say(f"  the same inputs and the same records{stored}")
     for name, changes in found.changes().items():
         if changes.count:
             noun, what = _SHOWN[name]
             output.say(f"  {output.counted(changes.count, noun)} {what}", *_lines(changes))
-    changed = {name: counts for name, counts in found.class_counts.items() if counts[0] != counts[1]}
-    if changed:
-        most = sorted(changed.items(), key=lambda item: (-abs(item[1][1] - item[1][0]), item[0]))
+    counts_changed = {name: counts for name, counts in found.class_counts.items() if counts[0] != counts[1]}
+    if counts_changed:
+        most = sorted(counts_changed.items(), key=lambda item: (-abs(item[1][1] - item[1][0]), item[0]))
         rows = [[name, old, new, f"{new - old:+,}"] for name, (old, new) in most[:_CLASSES_SHOWN]]
         output.print_table("", ["class", "before", "after", "change"], rows)
     output.say(

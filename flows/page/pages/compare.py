@@ -13,7 +13,7 @@ from flows.page.pages.charts import MOST_CURVES, compared_charts, curve_kind
 from flows.page.platform import Platform
 from flows.page.rendering import render
 from infra.errors import ShardmillError
-from infra.html.formatting import setting_rows
+from infra.html.formatting import differing_settings
 from training.results.metrics.figures import FIGURES
 from training.results.run_files.run_folder import RunFolder
 
@@ -73,10 +73,7 @@ def _figure_rows(runs: Sequence[RunFolder], split: str) -> list[FigureRow]:
 
 def _differing(runs: Sequence[RunFolder]) -> list[tuple[str, Sequence[str]]]:
     """Return (setting, its value in each run) of the settings that are not the same in all."""
-    tables = [dict(setting_rows(_described(run))) for run in runs]
-    names = list(dict.fromkeys(name for table in tables for name in table))
-    rows = [(name, [table.get(name, "—") for table in tables]) for name in names]
-    return [(name, values) for name, values in rows if len(set(values)) > 1]
+    return list(differing_settings(*map(_described, runs)).items())
 
 
 def _described(run: RunFolder) -> Mapping[str, Any]:

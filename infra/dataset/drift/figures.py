@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from infra.dataset.drift.limits import Group
 
-Scope = Literal["new", "all"]
+Scope = Literal["new", "all", "same"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +18,8 @@ class DriftFigure:
         group: names the limit, ``drift.<group>``.
         title: the property, for people.
         split: of the images; None for figures of all inputs.
-        scope: "new": the new images against all images of the version before; "all": the whole versions.
+        scope: "new": the new images against all images of the version before; "all": the whole versions;
+            "same": the images of both versions, as other settings store them now, which is no drift.
         distance: 0 to 1; ``infra.dataset.drift`` says of what.
         chance: the part of the distance that chance explains.
         limit: the largest distance beyond chance.
@@ -40,14 +41,15 @@ class DriftFigure:
 
     @property
     def is_exceeded(self) -> bool:
-        """Tell whether the distance is beyond the limit, and not by chance."""
-        return self.distance - self.chance > self.limit
+        """Tell whether the distance is beyond the limit, and neither by chance nor by other settings."""
+        return self.scope != "same" and self.distance - self.chance > self.limit
 
     @property
     def subject(self) -> str:
         """The compared property and images, in words that can begin a sentence."""
         noun = "inputs" if self.split is None else f"{self.split} images"
-        return f"{self.title} of {'new' if self.scope == 'new' else 'all'} {noun}"
+        stored = ", stored by other settings" if self.scope == "same" else ""
+        return f"{self.title} of {'the same' if stored else self.scope} {noun}{stored}"
 
     def __str__(self) -> str:
         change = f": {self.before} before, now {self.after}" if self.before else " differs"
@@ -81,7 +83,8 @@ class Drift:
     def farthest(self, count: int) -> list[DriftFigure]:
         """The figures that are nearest to their limits or beyond, without those that do not differ."""
         differing = [figure for figure in self.figures if figure.distance]
-        return sorted(differing, key=lambda figure: figure.limit + figure.chance - figure.distance)[:count]
+        room = {id(figure): figure.limit + figure.chance - figure.distance for figure in differing}
+        return sorted(differing, key=lambda figure: (figure.scope == "same", room[id(figure)]))[:count]
 
     def to_json(self) -> dict[str, Any]:
         """The figures as values that JSON can hold."""

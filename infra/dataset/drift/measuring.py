@@ -16,13 +16,15 @@ from infra.dataset.drift.describing import leading_class, typical
 from infra.dataset.drift.distances import Distance, of_bits, of_classes, of_numbers, of_rates, spread
 from infra.dataset.drift.figures import Drift, DriftFigure, Scope
 from infra.dataset.drift.limits import DriftLimits, Group
-from infra.dataset.drift.population import Population, columns_of
+from infra.dataset.drift.population import PIXEL_GROUPS, Population, columns_of
 from infra.dataset.drift.scales import TRAITS, target_trait
 from infra.dataset.version import DatasetVersion
 from infra.format.contract import DUPLICATE, FILTERED, QUARANTINED, RECORD, Accounting, Shard
 from infra.html.formatting import share
 
 _Ids = npt.NDArray[np.uint64]
+# Settings of [prepare.image] that change no pixel of an image that is stored with either value.
+_NO_PIXELS = {"max_pixels", "max_bytes", "allow_truncated", "metadata", "passthrough"}
 
 
 def measure(before: DatasetVersion, after: DatasetVersion, limits: DriftLimits) -> Drift:
@@ -36,7 +38,8 @@ def measure(before: DatasetVersion, after: DatasetVersion, limits: DriftLimits) 
     Raises:
         CorruptDataError: a file that a manifest names is missing or unreadable.
     """
-    figures = [*_splits(_count(before, after), limits), *_rates(before, after, limits)]
+    counted = _count(before, after, apart=_stores_otherwise(before, after))
+    figures = [*_splits(counted, limits), *_rates(before, after, limits)]
     return Drift(before.ref, after.ref, tuple(figures))
 
 
@@ -46,15 +49,36 @@ def _by_split() -> defaultdict[str, Population]:
 
 @dataclass
 class _Counted:
-    """The populations of each split: of both versions, and of the images that only the newer one has."""
+    """The populations of each split.
+
+    Attributes:
+        before, after: of both versions.
+        new: the images that only the newer version has.
+        was, now: the images that both have, as each version stores them; empty unless by other settings.
+    """
 
     before: defaultdict[str, Population] = field(default_factory=_by_split)
     after: defaultdict[str, Population] = field(default_factory=_by_split)
     new: defaultdict[str, Population] = field(default_factory=_by_split)
+    was: defaultdict[str, Population] = field(default_factory=_by_split)
+    now: defaultdict[str, Population] = field(default_factory=_by_split)
 
 
-def _count(before: DatasetVersion, after: DatasetVersion) -> _Counted:
-    """Count the records of both versions; shards that both name are read once."""
+def _stores_otherwise(before: DatasetVersion, after: DatasetVersion) -> bool:
+    """Tell whether settings make other pixels of the same images now."""
+    then, now = (version.manifest.config.get("image", {}) for version in (before, after))
+    # A setting that one of them lacks is newer than the release that wrote it.
+    return any(then[name] != now[name] for name in then.keys() & now.keys() - _NO_PIXELS)
+
+
+def _count(before: DatasetVersion, after: DatasetVersion, *, apart: bool) -> _Counted:
+    """Count the records of both versions; shards that both name are read once.
+
+    Args:
+        before: the older version.
+        after: the newer version.
+        apart: count the images that both versions have too, as each stores them.
+    """
     names = {shard.path for shard in after.manifest.shards} if same_place(before, after) else set()
     counted, ids = _Counted(), [np.empty(0, np.uint64)]
     shared = set()
@@ -67,6 +91,10 @@ def _count(before: DatasetVersion, after: DatasetVersion) -> _Counted:
         else:
             ids.append(_ids(rows))
     known = np.unique(np.concatenate(ids))
+    later = _all_ids(after) if apart else ids[0]
+    for shard in before.manifest.shards if apart else ():
+        rows = _rows(before, shard)
+        counted.was[shard.split].add(rows.filter(pa.array(np.isin(_ids(rows), later))), before.manifest)
     for shard in after.manifest.shards:
         if shard.path in shared:
             continue
@@ -74,7 +102,15 @@ def _count(before: DatasetVersion, after: DatasetVersion) -> _Counted:
         is_new = ~np.isin(_ids(rows), known)
         counted.new[shard.split].add(rows.filter(pa.array(is_new)), after.manifest)
         counted.after[shard.split].add(rows, after.manifest)
+        if apart:
+            counted.now[shard.split].add(rows.filter(pa.array(~is_new)), after.manifest)
     return counted
+
+
+def _all_ids(version: DatasetVersion) -> _Ids:
+    return np.concatenate(
+        [np.empty(0, np.uint64), *(_ids(_rows(version, shard)) for shard in version.manifest.shards)]
+    )
 
 
 def _rows(version: DatasetVersion, shard: Shard) -> pa.Table:
@@ -89,7 +125,11 @@ def _ids(rows: pa.Table) -> _Ids:
 def _splits(counted: _Counted, limits: DriftLimits) -> Iterator[DriftFigure]:
     """Yield the figures of each split that both versions have."""
     for split, before in counted.before.items():
-        new, after = counted.new[split], counted.after[split]
+        new, after, now = counted.new[split], counted.after[split], counted.now[split]
+        if now.num_records:
+            yield from _Comparison(limits, split, "same", 0.0).pixel_figures(counted.was[split], now)
+            # Drift is what differs from the images before, as the settings store them now.
+            before = before.with_pixels_of(now)
         if before.num_records and new.num_records:
             deviation = spread(before.num_records, new.num_records)
             yield from _Comparison(limits, split, "new", deviation).figures(before, new)
@@ -124,6 +164,11 @@ class _Comparison:
         if before.num_hashes and after.num_hashes:
             distance = of_bits(before.bits, before.num_hashes, after.bits, after.num_hashes, self.deviation)
             yield self._figure("looks", "coarse structure", distance, ("", ""), sizes)
+
+    def pixel_figures(self, before: Population, after: Population) -> Iterator[DriftFigure]:
+        """Yield the figures of what is stored of two populations with images, where they differ."""
+        figures = self.figures(before, after)
+        return (figure for figure in figures if figure.group in PIXEL_GROUPS and figure.distance)
 
     def rates(self, before: Mapping[str, int], after: Mapping[str, int]) -> Iterator[DriftFigure]:
         """Yield the figures of the outcomes of inputs."""

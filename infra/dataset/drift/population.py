@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,7 @@ from infra.format.labels import LABELS, TARGETS
 
 HASH = "perceptual_hash"
 HASH_BITS = 64
+PIXEL_GROUPS = ("colours", "looks")  # of figures of what is stored of an image
 
 
 @dataclass
@@ -65,6 +66,13 @@ class Population:
         self.bits = self.bits + other.bits
         self.num_hashes += other.num_hashes
 
+    def with_pixels_of(self, other: Population) -> Population:
+        """Return these images, with the figures of what is stored of others."""
+        pixels = {name: counts for name, counts in other.histograms.items() if _is_of_pixels(name)}
+        return replace(
+            self, histograms={**self.histograms, **pixels}, bits=other.bits, num_hashes=other.num_hashes
+        )
+
     def _count(self, name: str, bins: Ints, num_bins: int) -> None:
         counts = np.bincount(bins, minlength=num_bins)
         self.histograms[name] = self.histograms[name] + counts if name in self.histograms else counts
@@ -76,6 +84,10 @@ class Population:
         for name in by_target:
             trait = target_trait(name)
             self._count(trait.title, bins_of(trait, by_target), trait.scale.num_bins)
+
+
+def _is_of_pixels(name: str) -> bool:
+    return name in TRAITS and TRAITS[name].group in PIXEL_GROUPS
 
 
 def columns_of(manifest: Manifest) -> list[str]:

@@ -33,7 +33,9 @@ def test_the_summary_tells_of_groups_and_leaks() -> None:
         "quarantine": {}, "num_label_conflicts": 0, "num_cross_split_duplicates": 0,
         "near_duplicates": {"num_records": 5, "num_groups": 2, "num_conflicts": 1},
         "leaks": {"near_duplicate_groups": 1, "key_groups": 1, "dropped_from_train": 1},
+        "settings_changed": {"image.size": ("256", "64")},
     }  # fmt: skip
-    _, _, alike, leaks = version_lines(outcome)
+    _, _, changed, size, alike, leaks = version_lines(outcome)
+    assert (changed, size) == ("  1 setting changed since the version before:", "    image.size: 256 -> 64")
     assert "5 records look the same, in 2 groups, 1 group under several labels" in alike
     assert "2 groups are divided among the splits; 1 record of train left out" in leaks

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,9 @@ DOG_AGAIN: Row = ("c/dog.jpg", "dog", "b", "train", "duplicate")
 OWL: Row = ("c/owl.jpg", "owl", "a", "test", "record")
 
 
-def publish(root: Path, version: int, parts: dict[str, list[Row]]) -> DatasetVersion:
+def publish(
+    root: Path, version: int, parts: dict[str, list[Row]], config: dict[str, Any] | None = None
+) -> DatasetVersion:
     """A version with these parts of inputs, and of shards no more than their names and counts."""
     folder = root / "d" / "data"
     folder.mkdir(parents=True, exist_ok=True)
@@ -48,7 +51,7 @@ def publish(root: Path, version: int, parts: dict[str, list[Row]]) -> DatasetVer
         source_digest="cafe",
         classes=sorted({row[2] for row in rows}),
         container="gzip",
-        config={},
+        config=config or {},
         codecs={},
         shards=kept,
         inputs=files,
@@ -189,3 +192,20 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
         assert "\n  1 input added\n    b/dog.jpg\n  1 record added\n    b/dog.jpg\n" in told
     assert cli.run(["diff", "d", "--json", "--root", str(tmp_path)]) == 0
     assert '"records_added": {"count": 1' in capsys.readouterr().out
+
+
+def test_the_command_names_settings_that_changed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    publish(tmp_path, 1, {"x": [CAT, OWL]}, {"image": {"size": 256}, "runner": {"processes": 2}})
+    publish(tmp_path, 2, {"y": [CAT, OWL]}, {"image": {"size": 64}, "runner": {"processes": 1}})
+    assert cli.run(["diff", "d", "--root", str(tmp_path)]) == 0
+    assert capsys.readouterr().out.splitlines()[:4] == [
+        "From d@1 to d@2:",
+        "  1 setting changed",
+        "    image.size: 256 -> 64",
+        "  the same inputs and the same records, stored by other settings",
+    ]
+    assert cli.run(["diff", "d", "--json", "--root", str(tmp_path)]) == 0
+    assert json.loads(capsys.readouterr().out)["settings_changed"] == {"image.size": ["256", "64"]}
+    publish(tmp_path, 3, {"y": [CAT, OWL]}, {"image": {"size": 64}, "a_later": {"setting": 1}})
+    assert cli.run(["diff", "d", "--root", str(tmp_path)]) == 0
+    assert "a_later.setting: — -> 1" in capsys.readouterr().out

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +82,40 @@ def test_darker_images(tmp_path: Path) -> None:
     assert str(figure).startswith(
         "brightness of new train images: median 119 before, now median 28 (distance"
     )
+
+
+def test_other_settings_are_no_drift_and_do_not_hide_it(tmp_path: Path) -> None:
+    """All images are stored at 64 pixels now, which changes their contrast; 200 new ones are dark besides."""
+
+    def small(image: Image) -> Image:
+        deviation = image.facts["pixel_std"][0] - 30
+        return replace(image, facts=image.facts | {"pixel_std": [deviation] * 3})
+
+    old = photos("old", 600, 1)
+    images = {"config": {"image": {"size": 256, "max_pixels": 9}}}
+    smaller = {"config": {"image": {"size": 64, "max_pixels": 99}}}
+    first = indexed_version(tmp_path, 1, {"train-0": old}, **images)
+    second = indexed_version(tmp_path, 2, {"train-1": [small(image) for image in old]}, **smaller)
+    found = measure(first, second, DriftLimits())
+    assert exceeded(found) == set()
+    (contrast,) = [figure for figure in found.figures if figure.scope == "same"]
+    assert (contrast.title, contrast.num_before, contrast.num_after) == ("contrast", 600, 600)
+    assert contrast.subject == "contrast of the same train images, stored by other settings"
+    assert contrast.distance > contrast.limit
+    assert not contrast.to_json()["exceeded"]
+
+    dark = photos("new", 200, 2, lambda _: {"pixel_mean": [30.0, 28.0, 26.0]})
+    shards = {"train-2": [small(image) for image in [*old[100:], *dark]]}
+    third = indexed_version(tmp_path, 3, shards, **smaller)
+    found = measure(first, third, DriftLimits())
+    assert {(figure.title, figure.scope) for figure in found.exceeded} >= {("brightness", "new")}
+    assert "contrast" not in {figure.title for figure in found.exceeded}
+    assert found.farthest(1)[0].scope == "new", "drift comes before what settings explain"
+    # Limits of what is read change no pixel: then everything counts.
+    same = indexed_version(tmp_path, 4, {"train-1": [small(image) for image in old]}, config={
+        "image": {"size": 256, "max_pixels": 99}
+    })  # fmt: skip
+    assert ("colours", "all") in exceeded(measure(first, same, DriftLimits()))
 
 
 def test_grey_images_beside_coloured_ones(tmp_path: Path) -> None:
