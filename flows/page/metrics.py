@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+import asyncio
+from collections.abc import Iterable, Iterator, Sequence
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
@@ -15,7 +15,8 @@ from starlette.responses import Response
 
 from flows.page.pages.charts import latest
 from flows.page.platform import Platform
-from flows.page.reading.prefect import Activity, PrefectAway
+from flows.page.reading.prefect import Activity, Counts
+from flows.page.reading.remembered import Known
 from flows.problems import open_problems
 from infra.errors import ShardmillError
 
@@ -23,31 +24,14 @@ from infra.errors import ShardmillError
 _DATASETS, _LIVE_RUNS = 1_000, 50
 
 
-@dataclass(frozen=True, slots=True)
-class Flows:
-    """Figures about Prefect: runs by flow and state, waiting runs, and living workers.
-
-    Attributes:
-        is_up: its API answered.
-        counts: (flow, state) -> runs in the history.
-        waiting: runs that are due and have not begun.
-        workers: those that are alive.
-    """
-
-    is_up: bool
-    counts: Mapping[tuple[str, str], int] = field(default_factory=dict)
-    waiting: int = 0
-    workers: int = 0
-
-
 async def show(request: Request) -> Response:
     """Return all figures in the text format that the scraper asks for."""
     platform: Platform = request.app.state.platform
-    flows = await _flows(platform)
+    counts, activity = await asyncio.gather(platform.counts(), platform.activity())
 
     def text() -> tuple[bytes, str]:
         registry = CollectorRegistry(auto_describe=False)
-        registry.register(_Snapshot(platform, flows))
+        registry.register(_Snapshot(platform, counts, activity))
         encode, content_type = choose_encoder(request.headers.get("accept", ""))
         return encode(registry), content_type
 
@@ -55,46 +39,45 @@ async def show(request: Request) -> Response:
     return Response(content, headers={"Content-Type": content_type})
 
 
-async def _flows(platform: Platform) -> Flows | None:
-    """Return the figures that Prefect has; None if the page runs without Prefect."""
-    if platform.prefect is None:
-        return None
-    try:
-        counts, waiting = await platform.prefect.counts(), await platform.prefect.waiting()
-    except PrefectAway:
-        return Flows(is_up=False)
-    found = await platform.activity()
-    workers = found.workers if isinstance(found, Activity) else ()
-    return Flows(True, counts, waiting, sum(worker.is_alive for worker in workers))
-
-
 class _Snapshot(Collector):
     """The figures of one moment."""
 
-    def __init__(self, platform: Platform, flows: Flows | None) -> None:
-        self._platform, self._flows = platform, flows
+    def __init__(
+        self, platform: Platform, counts: Known[Counts] | None, activity: Activity | str | None
+    ) -> None:
+        self._platform, self._counts, self._activity = platform, counts, activity
 
     def collect(self) -> Iterator[Metric]:
         """Yield every figure."""
-        if self._flows is not None:
-            yield from _of_flows(self._flows)
+        if self._counts is not None:
+            yield from _of_flows(self._counts, self._activity)
         yield _of_problems()
         yield from _of_datasets(self._platform)
         yield from _of_trainings(self._platform)
         yield from _of_disks(self._platform)
 
 
-def _of_flows(flows: Flows) -> Iterator[Metric]:
-    yield _family("shardmill_prefect_up", "1 if Prefect's API answers.", (), [((), flows.is_up)])
-    if not flows.is_up:
+def _of_flows(known: Known[Counts], activity: Activity | str | None) -> Iterator[Metric]:
+    """Yield the figures that Prefect has: while it does not answer, the last ones, with their time."""
+    is_up = known.problem is None
+    yield _family("shardmill_prefect_up", "1 if Prefect's API answers.", (), [((), is_up)])
+    if known.value is None:
         return
     yield _family(
+        "shardmill_prefect_read_timestamp_seconds",
+        "When the figures of Prefect were read.",
+        (),
+        [((), known.read)],
+    )
+    yield _family(
         "shardmill_flow_runs", "Runs in Prefect's history, by flow and state.", ("flow", "state"),
-        flows.counts.items(),
+        known.value.runs.items(),
     )  # fmt: skip
     waiting = "Runs whose time has come and that have not begun."
-    yield _family("shardmill_flow_runs_waiting", waiting, (), [((), flows.waiting)])
-    yield _family("shardmill_workers_online", "Workers that are alive.", (), [((), flows.workers)])
+    yield _family("shardmill_flow_runs_waiting", waiting, (), [((), known.value.waiting)])
+    if isinstance(activity, Activity):
+        alive = sum(worker.is_alive for worker in activity.workers)
+        yield _family("shardmill_workers_online", "Workers that are alive.", (), [((), alive)])
 
 
 def _of_problems() -> Metric:

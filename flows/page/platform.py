@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import shutil
-import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from starlette.concurrency import run_in_threadpool
 
 from flows.page.options import PageOptions
 from flows.page.reading.datasets import Datasets
-from flows.page.reading.prefect import Activity, PrefectApi, PrefectAway
+from flows.page.reading.prefect import Activity, Counts, PrefectApi, PrefectAway
+from flows.page.reading.remembered import Known, LastKnown
 from flows.page.reading.runs import Runs
 from flows.page.tensorboard import TensorBoardProxy
 
@@ -45,25 +44,26 @@ class Platform:
         self.runs = Runs(options.runs)
         self.prefect = PrefectApi(options.api_url, options.api_auth) if options.api_url else None
         self.tensorboard = TensorBoardProxy(options.tensorboard_url) if options.tensorboard_url else None
-        self._asked = 0.0
-        self._activity: Activity | str | None = None
-        self._asking = asyncio.Lock()
+        if self.prefect is not None:
+            ask = ("Prefect's API", _ACTIVITY_SECONDS)
+            self._activity = LastKnown(*ask, self.prefect.activity, PrefectAway)
+            self._counts = LastKnown(*ask, self.prefect.counts, PrefectAway)
 
     async def activity(self) -> Activity | str | None:
-        """Return Prefect's present runs; a text if it cannot be asked; None if there is no Prefect.
+        """Return Prefect's last known runs; a text if none are known; None if there is no Prefect.
 
         Many viewers ask once in two seconds together.
         """
         if self.prefect is None:
             return None
-        async with self._asking:
-            if time.monotonic() - self._asked > _ACTIVITY_SECONDS:
-                try:
-                    self._activity = await self.prefect.activity()
-                except PrefectAway as error:
-                    self._activity = str(error)
-                self._asked = time.monotonic()
-            return self._activity
+        known = await self._activity.get()
+        if known.value is None:
+            return known.problem
+        return replace(known.value, read=known.read, problem=known.problem)
+
+    async def counts(self) -> Known[Counts] | None:
+        """Return Prefect's last known counts of runs; None if there is no Prefect."""
+        return None if self.prefect is None else await self._counts.get()
 
     def disks(self) -> list[Disk]:
         """Return the local disks of data sets and runs; disks that cannot be read are left out."""
@@ -87,6 +87,9 @@ class Platform:
         """Close the connections, and stop to copy."""
         if self.runs.copy is not None:
             await run_in_threadpool(self.runs.copy.close)
+        if self.prefect is not None:
+            self._activity.close()
+            self._counts.close()
         for each in (self.prefect, self.tensorboard):
             if each is not None:
                 await each.close()

@@ -106,6 +106,25 @@ def test_the_curve_of_a_run_moves_while_a_person_looks(browser: Browser, platfor
     assert browser.run("return window.sameDocument"), "the page was not loaded again"
 
 
+def test_it_says_when_it_was_updated_and_that_the_connection_is_lost(
+    browser: Browser, platform: RunningServer
+) -> None:
+    browser.driver.get(platform.page_url)
+    browser.find("//*[@role='status'][starts-with(., 'Last updated ')]")
+    conditions = {"latency": 0, "downloadThroughput": -1, "uploadThroughput": -1}
+    browser.driver.execute_cdp_cmd("Network.enable", {})
+    try:
+        browser.driver.execute_cdp_cmd("Network.emulateNetworkConditions", {"offline": True, **conditions})
+        browser.find("//*[@role='status'][starts-with(., 'Connection lost')]")
+    finally:
+        browser.driver.execute_cdp_cmd("Network.emulateNetworkConditions", {"offline": False, **conditions})
+    browser.find("//*[@role='status'][starts-with(., 'Last updated ')]")
+    browser.complaints()  # of the lost connection
+    browser.run("document.querySelector('[data-live] a').focus()")
+    write_curves(platform.runs / "growing", 1, first=90)
+    browser.find("//*[@role='status'][starts-with(., 'Updates wait')]")
+
+
 def test_runs_are_compared_by_keyboard_alone(browser: Browser, platform: RunningServer) -> None:
     browser.driver.get(f"{platform.page_url}/runs?sort=name")
     body = browser.driver.find_element(By.TAG_NAME, "body")

@@ -11,15 +11,22 @@ from typing import Any
 
 import httpx
 
+from flows.flow_runs.run_records import UNCHANGED
 from flows.flow_runs.showing.markdown import unescaped
+from flows.scheduling.coalescing import SKIPPED
+from flows.scheduling.failures import POSTPONED
 from flows.scheduling.inboxes import INBOX_VARIABLES, Inbox, inboxes_of
 from infra.progress import WAITING
 
 _TIMEOUT_SECONDS = 10.0
 _RUNNING = ("RUNNING", "PENDING", "CANCELLING")
+_FAILED = ("FAILED", "CRASHED")
 _ENDED = ("COMPLETED", "FAILED", "CRASHED", "CANCELLED")
 _MOST_FLOWS = 50
 _MOST_INBOXES = 50
+_NOTHING_DONE = (UNCHANGED, SKIPPED, POSTPONED)
+# Failures are told from the beginning of yesterday on, or since a person has seen them, at most so long.
+FAILURES_DAYS = 14
 
 
 class PrefectAway(Exception):
@@ -36,6 +43,7 @@ class FlowRun:
             ``kind`` is its type, such as ``RUNNING``.
         message: why it ended so.
         begins: when it began, or will (seconds since 1970); 0: unknown.
+        ended: when it ended (seconds since 1970); 0: it has not.
         parameters: of the flow.
         percent, doing: its live progress; None: it has told none.
     """
@@ -50,6 +58,18 @@ class FlowRun:
     parameters: Mapping[str, Any]
     percent: float | None = None
     doing: str = ""
+    ended: float = 0.0
+
+    @property
+    def title(self) -> str:
+        """What it does, such as ``prepare photos``; Prefect's name of a run that never began is random."""
+        subject = self.parameters.get("dataset") or self.parameters.get("run") or ""
+        return f"{self.flow} {subject}".strip() or self.name
+
+    @property
+    def is_failure(self) -> bool:
+        """Whether it failed or crashed, whatever the name of its state."""
+        return self.kind in _FAILED
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +87,12 @@ class Activity:
     """Prefect's runs and workers at one moment.
 
     Attributes:
-        running, coming, ended: runs at work, the next ones, the last ones.
+        running, coming, ended: runs at work, the next ones, the last ones that did something.
+        failed: those of the last days that failed, the newest first.
+        idle: the last ones that had nothing to do, or left it to another run.
         workers: of all pools.
         inboxes: folders that are watched.
+        read, problem: when it was read (seconds since 1970), and why there is nothing newer.
     """
 
     running: Sequence[FlowRun] = field(default_factory=tuple)
@@ -77,6 +100,18 @@ class Activity:
     ended: Sequence[FlowRun] = field(default_factory=tuple)
     workers: Sequence[Worker] = field(default_factory=tuple)
     inboxes: Sequence[Inbox] = field(default_factory=tuple)
+    failed: Sequence[FlowRun] = field(default_factory=tuple)
+    idle: Sequence[FlowRun] = field(default_factory=tuple)
+    read: float = 0.0
+    problem: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Numbers of runs: in the history by (flow, type of state), and those that are due but not begun."""
+
+    runs: Mapping[tuple[str, str], int]
+    waiting: int
 
 
 class PrefectApi:
@@ -103,19 +138,23 @@ class PrefectApi:
         Raises:
             PrefectAway: the API cannot be reached, or its answer is invalid.
         """
+        ended = "END_TIME_DESC"
+        since = (datetime.now(UTC) - timedelta(days=FAILURES_DAYS)).isoformat()
         try:
             return Activity(
                 await self._runs(_RUNNING, "START_TIME_DESC", 20, with_progress=True),
                 await self._runs(("SCHEDULED",), "EXPECTED_START_TIME_ASC", 10),
-                await self._runs(_ENDED, "END_TIME_DESC", 10),
+                await self._runs(_ENDED, ended, 10, names={"not_any_": list(_NOTHING_DONE)}),
                 await self._workers(),
                 inboxes_of(await self._post("/variables/filter", **INBOX_VARIABLES, limit=_MOST_INBOXES)),
+                await self._runs(_FAILED, ended, 50, end_time={"after_": since}),
+                await self._runs(_ENDED, ended, 20, names={"any_": list(_NOTHING_DONE)}),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise PrefectAway(f"Prefect's API answered in an unknown way: {error!r}") from error
 
-    async def counts(self) -> dict[tuple[str, str], int]:
-        """Return (flow, type of state) -> number of runs in the history.
+    async def counts(self) -> Counts:
+        """Return the numbers of runs.
 
         Raises:
             PrefectAway: the API cannot be reached, or its answer is invalid.
@@ -137,23 +176,26 @@ class PrefectApi:
                         found[key] = found.get(key, 0) + int(state["count_runs"])
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise PrefectAway(f"Prefect's API answered in an unknown way: {error!r}") from error
-        return found
+        return Counts(found, await self._waiting())
 
-    async def waiting(self) -> int:
-        """Return the number of runs that are due and have not begun.
-
-        Raises:
-            PrefectAway: the API cannot be reached, or its answer is invalid.
-        """
+    async def _waiting(self) -> int:
         due = {"before_": datetime.now(UTC).isoformat()}
         scheduled = {"state": {"type": {"any_": ["SCHEDULED"]}}, "expected_start_time": due}
         return int(await self._post("/flow_runs/count", flow_runs=scheduled))
 
     async def _runs(
-        self, kinds: Sequence[str], sort: str, limit: int, *, with_progress: bool = False
+        self,
+        kinds: Sequence[str],
+        sort: str,
+        limit: int,
+        *,
+        names: Mapping[str, Any] | None = None,
+        with_progress: bool = False,
+        **more: Any,
     ) -> list[FlowRun]:
         # Runs inside other runs are shown with their parents.
-        wanted = {"state": {"type": {"any_": list(kinds)}}, "parent_task_run_id": {"is_null_": True}}
+        state = {"type": {"any_": list(kinds)}} | ({"name": names} if names else {})
+        wanted = {"state": state, "parent_task_run_id": {"is_null_": True}, **more}
         found = await self._post("/flow_runs/filter", flow_runs=wanted, sort=sort, limit=limit)
         flows = await self._flow_names({run["flow_id"] for run in found})
         progress = await self._progress([run["id"] for run in found]) if with_progress else {}
@@ -230,6 +272,7 @@ def _flow_run(
         parameters=run.get("parameters") or {},
         percent=float(percent) if isinstance(percent, int | float) else None,
         doing=doing,
+        ended=_seconds(run.get("end_time")),
     )
 
 

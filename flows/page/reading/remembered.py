@@ -1,14 +1,19 @@
-"""A cache of values that are made again when their source has changed."""
+"""Caches of values: made again when their source has changed, or asked for again after some seconds."""
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Awaitable, Callable, Hashable
+from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 V = TypeVar("V")
+
+# A scraper and a person get an answer within a second, whatever the server does that was asked.
+_PATIENCE_SECONDS = 0.6
 
 
 class Remembered(Generic[V]):
@@ -49,3 +54,65 @@ class ForSeconds(Generic[V]):
             if self._made is None or time.monotonic() - self._made[0] > self._seconds:
                 self._made = (time.monotonic(), self._make())
             return self._made[1]
+
+
+@dataclass(frozen=True, slots=True)
+class Known(Generic[V]):
+    """What is known of a server that may be away.
+
+    Attributes:
+        value: the last one; None: none was ever read.
+        read: when it was read (seconds since 1970).
+        problem: why there is no newer one; None: it is of this moment.
+    """
+
+    value: V | None = None
+    read: float = 0.0
+    problem: str | None = None
+
+
+class LastKnown(Generic[V]):
+    """A value of a server, asked for at most once in some seconds; nobody waits long for it."""
+
+    def __init__(
+        self, server: str, seconds: float, ask: Callable[[], Awaitable[V]], away: type[Exception]
+    ) -> None:
+        """Prepare to ask.
+
+        Args:
+            server: its name in sentences.
+            seconds: the age of a value that is asked for anew.
+            ask: returns a new value.
+            away: the error by which ``ask`` says that there is none.
+        """
+        self._server, self._seconds, self._ask, self._away = server, seconds, ask, away
+        self._known: Known[V] = Known()
+        self._asked = 0.0
+        self._asking: asyncio.Task[None] | None = None
+
+    async def get(self) -> Known[V]:
+        """Return the value, or the last one with the reason why there is no newer one."""
+        task = self._asking
+        if task is None or task.done() or task.get_loop() is not asyncio.get_running_loop():
+            is_known = self._known.read > 0 or self._known.problem is not None
+            if is_known and time.monotonic() - self._asked <= self._seconds:
+                return self._known
+            self._asked = time.monotonic()
+            task = self._asking = asyncio.create_task(self._read())
+        left = self._asked + _PATIENCE_SECONDS - time.monotonic()
+        await asyncio.wait({task}, timeout=max(left, 0.0))
+        if task.done():
+            return self._known
+        waited = time.monotonic() - self._asked
+        return replace(self._known, problem=f"{self._server} has not answered for {waited:.1f} s")
+
+    async def _read(self) -> None:
+        try:
+            self._known = Known(await self._ask(), time.time())
+        except self._away as error:
+            self._known = replace(self._known, problem=str(error))
+
+    def close(self) -> None:
+        """Ask no more."""
+        if self._asking is not None:
+            self._asking.cancel()
