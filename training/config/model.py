@@ -27,6 +27,11 @@ class ModelSettings(Settings):
         description="initial weights: none (random), 'imagenet' (downloaded by Keras), or the path of a "
         ".weights.h5 or .keras file; with run.framework 'torch' of a .pt file",
     )
+    partial_weights: bool = Field(
+        default=False,
+        description="let layers that the file of weights lacks, or has in another shape, begin with random "
+        "weights; otherwise only the classifier may",
+    )
     dropout: float = Field(
         default=0.2, ge=0, lt=1, description="share of features dropped before the classifier"
     )

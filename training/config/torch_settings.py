@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 # Table -> its settings that training.torch_loop follows. A setting that is added elsewhere is refused until
 # it stands here too.
 _KNOWN: Final = {
-    "model": "name weights dropout freeze warm_head_epochs synchronized_batchnorm",
+    "model": "name weights partial_weights dropout freeze warm_head_epochs synchronized_batchnorm",
     "data": "image_size image_channels global_batch_size normalization balance balance_beta "
     "balance_threshold balance_weights folds left_out_fold class_weights "
     "granularity block_records window_blocks last_batch seed",

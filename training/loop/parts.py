@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from infra.dataset.version import DatasetVersion
@@ -21,9 +20,10 @@ from training.loop.optimization.stages import HeadStage, Stages
 from training.loop.totals import DeviceTotals
 from training.models import ModelSpec, build_model
 from training.models.batch_normalization import limit_momentum, momentum_limit
-from training.models.dense.weights import load_whole
 from training.models.freezing import HeadAlone, freeze_layers
+from training.models.layers import weighted_layers
 from training.models.normalization import pixels_of
+from training.models.weights import load_initial
 from training.tasks.of_dataset import task_of
 from training.tasks.task import Task
 from training.tasks.traits import traits_of
@@ -121,6 +121,7 @@ def model_spec(
         dropout=config.model.dropout,
         synchronized=config.model.synchronized_batchnorm and num_replicas > 1,
         weights=config.model.weights,
+        partial_weights=config.model.partial_weights,
         seed=config.data.seed,
         pixels=pixels_of(version.manifest, config.data.image_channels)
         if config.data.normalization == "dataset"
@@ -144,11 +145,10 @@ def build_parts(
     with strategy.scope():
         with precision(mixed):
             model = build_model(spec)
-        if spec.output == "objects":
-            load_whole(model, config.model.weights)
-        else:
-            _load_weights(model, config.model.weights)
+        loaded = load_initial(model, spec)
         frozen = freeze_layers(model, config.model.freeze)
+        if loaded is not None:
+            loaded.check_frozen([layer.name for layer in weighted_layers(model) if not layer.trainable])
         total = config.run.epochs * steps_per_epoch
         limited = limit_momentum(model, momentum_limit(steps_per_epoch, total))
         with precision(mixed):
@@ -165,7 +165,7 @@ def build_parts(
         totals = DeviceTotals()
     size = EvaluationSize.of(config)
     evaluator = Evaluator(strategy, model, task, size)
-    notes = tuple(str(change) for change in (frozen, limited, again) if change is not None)
+    notes = tuple(str(change) for change in (loaded, frozen, limited, again) if change is not None)
     return TrainingParts(
         strategy=strategy,
         task=task,
@@ -204,17 +204,3 @@ def _head_stage(config: TrainConfig, model: Any, steps_per_epoch: int) -> HeadSt
     optimizer = make_optimizer(config.optimizer, rate, model, loss_scaling=scaling)
     alone.end()
     return HeadStage(epochs, epochs * steps_per_epoch, rate, optimizer, alone)
-
-
-def _load_weights(model: Any, weights: str | None) -> None:
-    """Load the weights of a file whose shapes fit; the last layer of other classes keeps its own."""
-    if weights is None or weights == "imagenet":
-        return
-    if not Path(weights).is_file():
-        raise ConfigError(
-            f"model.weights = {weights!r}: no such file", "give the path of a .weights.h5 or .keras file"
-        )
-    try:
-        model.load_weights(weights, skip_mismatch=weights.endswith(".h5"))
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"model.weights = {weights!r} cannot be loaded: {error}") from error

@@ -31,6 +31,7 @@ class ModelSpec:
         dropout: share of features dropped before the classifier.
         synchronized: batch normalisation takes its moments over all replicas.
         weights: None for random weights, "imagenet", or the path of a Keras weights file.
+        partial_weights: further layers than the head may be missing in the weights file.
         seed: the seed of the random weights and of dropout.
         pixels: the statistics of the training images, for ``training.models.normalized``; None: unknown or
             not used.
@@ -50,6 +51,7 @@ class ModelSpec:
     image_channels: int = 3
     output: ModelOutput = "classes"
     fit: Fit = "crop"
+    partial_weights: bool = False
 
     @property
     def image_shape(self) -> tuple[int, int, int]:

@@ -30,7 +30,7 @@ _WITHOUT_EFFECT = (
 # identity, so that earlier runs keep their names.
 _LATER = {
     "data": ("fit", "folds", "left_out_fold"),
-    "model": ("warm_head_epochs",),
+    "model": ("partial_weights", "warm_head_epochs"),
     "run": ("framework", "rematerialize"),
     "optimizer": ("head_learning_rate", "pruning"),
 }

@@ -17,7 +17,7 @@ from training.models.batch_normalization import momentum_limit
 from training.models.normalization import pixels_of
 from training.torch_loop.models import build_model, image_size_of, load_weights
 from training.torch_loop.models.batch_normalization import limit_momentum, synchronized
-from training.torch_loop.models.layers import HeadAlone, freeze_modules
+from training.torch_loop.models.layers import HeadAlone, freeze_modules, is_frozen, weighted_modules
 from training.torch_loop.models.rematerialization import rematerialize
 from training.torch_loop.optimization.averaging import WeightAverages
 from training.torch_loop.optimization.optimizers import RateTable, make_optimizer, prepare_state
@@ -114,6 +114,7 @@ def model_spec(config: TrainConfig, version: DatasetVersion, num_outputs: int, n
         dropout=config.model.dropout,
         synchronized=config.model.synchronized_batchnorm and num_ranks > 1,
         weights=config.model.weights,
+        partial_weights=config.model.partial_weights,
         seed=config.data.seed,
         pixels=pixels_of(version.manifest, channels) if use_statistics else None,
     )
@@ -131,8 +132,11 @@ def build_parts(
     spec = model_spec(config, version, task.num_outputs, ranks.num_ranks)
     torch.manual_seed(config.data.seed)
     model = build_model(spec)
-    loaded = None if spec.weights is None else load_weights(model, spec.weights)
+    loaded = None if spec.weights is None else load_weights(model, spec.weights, partial=spec.partial_weights)
     frozen = freeze_modules(model, config.model.freeze)
+    if loaded is not None:
+        names = [name for name, module in weighted_modules(model) if is_frozen(module)]
+        loaded.check_frozen([*names, *(name.removeprefix("backbone.") for name in names)])
     total = config.run.epochs * steps_per_epoch
     limited = limit_momentum(model, momentum_limit(steps_per_epoch, total))
     if spec.synchronized:

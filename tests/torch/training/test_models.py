@@ -65,7 +65,8 @@ def test_weights_of_torchvision_load_but_for_a_classifier_of_other_classes(tmp_p
     torch.save(other.state_dict(), tmp_path / "resnet18.pt")
     model = build_model(spec("resnet18"))
     told = load_weights(model, str(tmp_path / "resnet18.pt"))
-    assert told.startswith("weights: 120 of 122 arrays")
+    assert str(told).startswith("weights: 40 of 41 layers come from ")
+    assert list(told.missing) == ["fc"]
     assert torch.equal(model.backbone.conv1.weight, other.conv1.weight)
     assert model.backbone.fc.weight.shape == (3, 512)
     (tmp_path / "bad.pt").write_bytes(b"no weights")
@@ -74,6 +75,30 @@ def test_weights_of_torchvision_load_but_for_a_classifier_of_other_classes(tmp_p
     torch.save({"x": torch.zeros(1)}, tmp_path / "strange.pt")
     with pytest.raises(ConfigError, match="no weight in it"):
         load_weights(model, str(tmp_path / "strange.pt"))
+
+
+def test_fewer_weights_than_all_but_the_classifier_are_refused_unless_asked_for(tmp_path: Path) -> None:
+    path = str(tmp_path / "resnet34.pt")
+    torch.save(torchvision.models.resnet34(num_classes=3).state_dict(), path)
+    torch.save(torchvision.models.resnet18(num_classes=3).state_dict(), path.replace("34", "18"))
+    load_weights(build_model(spec("resnet18")), path, partial=True)
+    with pytest.raises(ConfigError, match=r"\d+ of 73 layers of the model are not in it.*layer1.2.conv1"):
+        load_weights(build_model(spec("resnet34")), path.replace("34", "18"))
+    model = build_model(spec("resnet34"))
+    own = model.backbone.layer1[2].conv1.weight.clone()
+    taken = load_weights(model, path.replace("34", "18"), partial=True)
+    assert "layer1.2.conv1" in taken.missing
+    assert torch.equal(model.backbone.layer1[2].conv1.weight, own)
+    with pytest.raises(ConfigError, match="would keep random weights"):
+        taken.check_frozen(["layer1.2.conv1"])
+
+
+def test_weights_that_are_not_finite_are_refused(tmp_path: Path) -> None:
+    other = torchvision.models.resnet18(num_classes=3)
+    other.conv1.weight.data[0, 0, 0, 0] = torch.nan
+    torch.save(other.state_dict(), tmp_path / "bad.pt")
+    with pytest.raises(ConfigError, match=r"conv1\.weight has numbers that are not finite"):
+        load_weights(build_model(spec("resnet18")), str(tmp_path / "bad.pt"))
 
 
 def test_a_frozen_backbone_keeps_its_weights_and_statistics() -> None:

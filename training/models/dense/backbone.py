@@ -14,12 +14,13 @@ from typing import Any
 import keras
 
 from infra.errors import ConfigError
+from infra.progress import log
 from training.models.applications import preprocessed
 from training.models.applications_table import APPLICATIONS
-from training.models.dense.weights import is_of_classifier, load_backbone
 from training.models.freezing import BACKBONE
 from training.models.registry import build_model
 from training.models.spec import ModelSpec
+from training.models.weights import is_of_classifier, load_fitting
 
 
 def build_backbone(spec: ModelSpec, strides: Sequence[int]) -> tuple[Any, tuple[int, ...]]:
@@ -38,7 +39,7 @@ def build_backbone(spec: ModelSpec, strides: Sequence[int]) -> tuple[Any, tuple[
     """
     classifier = build_model(replace(spec, output="classes"))
     if spec.weights is not None and is_of_classifier(spec.weights):
-        load_backbone(classifier, spec.weights)
+        log(f"backbone: {load_fitting(classifier, spec.weights, partial=spec.partial_weights)}")
     if spec.name in APPLICATIONS:
         (network,) = (layer for layer in classifier.layers if isinstance(layer, keras.Model))
     else:

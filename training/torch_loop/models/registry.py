@@ -14,7 +14,9 @@ from infra.errors import ConfigError
 from training.config import TrainConfig
 from training.models import ModelSpec
 from training.models.torchvision_table import TORCHVISION, find_torchvision
+from training.models.weights import TakenWeights
 from training.torch_loop.models import small_cnn, torchvision_models
+from training.torch_loop.models.layers import weighted_modules
 
 
 def image_size_of(config: TrainConfig) -> int:
@@ -73,16 +75,18 @@ def _check_output(model: Any, spec: ModelSpec) -> None:
         )
 
 
-def load_weights(model: Any, path: str) -> str:
-    """Load the weights of a file of a state dictionary whose names and shapes fit.
+def load_weights(model: Any, path: str, *, partial: bool = False) -> TakenWeights:
+    """Load the weights of a file of a state dictionary into the modules whose names and shapes fit.
 
     A classifier of other classes keeps its random weights.
 
-    Returns:
-        What was loaded, for people.
+    Args:
+        model: the model, in its initial state.
+        path: the file.
+        partial: further modules may keep their random weights.
 
     Raises:
-        ConfigError: there is no such file, it is damaged, or nothing in it fits.
+        ConfigError: there is no such file, it is damaged, does not fit, or has numbers that are not finite.
     """
     if not Path(path).is_file():
         raise ConfigError(f"model.weights = {path!r}: no such file", "give the path of a .pt file")
@@ -90,25 +94,40 @@ def load_weights(model: Any, path: str) -> str:
         found = torch.load(path, map_location="cpu", weights_only=True)
     except (OSError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
         raise ConfigError(f"model.weights = {path!r} cannot be loaded: {error}") from error
+    found = found if isinstance(found, Mapping) else {}
     # A file of torchvision names the weights of the model inside ours.
-    target = getattr(model, "backbone", model)
-    own = model.state_dict()
-    if isinstance(found, Mapping) and not set(found) & set(own):
-        own = target.state_dict()
-    else:
-        target = model
-    fitting = {
-        name: value
-        for name, value in (found.items() if isinstance(found, Mapping) else ())
-        if name in own and getattr(value, "shape", None) == own[name].shape
+    target = model if set(found) & set(model.state_dict()) else getattr(model, "backbone", model)
+    own = target.state_dict()
+    fits = {
+        name: getattr(found.get(name), "shape", None) == value.shape
+        # Files of early PyTorch lack the count, which matters only without a momentum.
+        or (name not in found and name.endswith("num_batches_tracked"))
+        for name, value in own.items()
     }
-    if not fitting:
+    if not any(fits[name] and name in found for name in own):
         raise ConfigError(
             f"model.weights = {path!r}: no weight in it has the name and shape of one of the model",
             "give a file that torch.save(model.state_dict(), path) wrote",
         )
+    modules = list(dict.fromkeys(name.rpartition(".")[0] for name in own))
+    missing = {name.rpartition(".")[0] for name, fit in fits.items() if not fit}
+    taken = TakenWeights(
+        path,
+        [module for module in modules if module not in missing],
+        [module for module in modules if module in missing],
+        len(set(found) - set(own)),
+    )
+    # A file may have arrays more, since they go by their names: classifiers that are used in training only.
+    taken.check([weighted_modules(target)[-1][0]], partial=partial, unused=False)
+    fitting = {name: found[name] for name in own if name in found and name.rpartition(".")[0] not in missing}
+    for name, value in fitting.items():
+        if not torch.isfinite(value).all():
+            raise ConfigError(
+                f"model.weights = {path!r}: {name} has numbers that are not finite",
+                "give the weights of a model that has not diverged",
+            )
     target.load_state_dict(fitting, strict=False)
-    return f"weights: {len(fitting)} of {len(own)} arrays of the model come from {path}"
+    return taken
 
 
 def _module(name: str) -> Any:

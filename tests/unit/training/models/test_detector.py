@@ -14,8 +14,8 @@ keras = pytest.importorskip("keras")
 
 from training.models import ModelSpec, build_model  # noqa: E402
 from training.models.dense.backbone import build_backbone  # noqa: E402
-from training.models.dense.weights import load_whole  # noqa: E402
 from training.models.freezing import HeadAlone, freeze_layers  # noqa: E402
+from training.models.weights import load_initial  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")  # of Keras
 
@@ -60,8 +60,9 @@ def test_weights_of_a_classifier_are_those_of_the_backbone(tmp_path: Path) -> No
     classifier = build_model(replace(SPEC, output="classes", num_classes=7))
     path = str(tmp_path / "classes.weights.h5")
     classifier.save_weights(path)
-    model = build_model(replace(SPEC, weights=path))
-    load_whole(model, path)
+    spec = replace(SPEC, weights=path)
+    model = build_model(spec)
+    assert load_initial(model, spec) is None, "the backbone has them already"
     for mine, theirs in zip(
         model.get_layer("backbone").get_weights(), classifier.get_weights(), strict=False
     ):
@@ -71,17 +72,18 @@ def test_weights_of_a_classifier_are_those_of_the_backbone(tmp_path: Path) -> No
 def test_weights_of_another_model_are_refused(tmp_path: Path) -> None:
     path = str(tmp_path / "classes.weights.h5")
     build_model(replace(SPEC, output="classes")).save_weights(path)
-    with pytest.raises(ConfigError, match="none of its convolutions fits the model compact_resnet"):
+    with pytest.raises(ConfigError, match=r"\d+ of \d+ layers of the model are not in it"):
         build_model(replace(SPEC, name="compact_resnet", weights=path))
 
 
-def test_convolutions_that_do_not_fit_keep_their_weights_with_a_warning(tmp_path: Path) -> None:
+def test_layers_that_do_not_fit_keep_their_weights_where_that_is_asked_for(tmp_path: Path) -> None:
     path = str(tmp_path / "classes.weights.h5")
     grey = replace(SPEC, output="classes", num_classes=7, image_channels=1)
     classifier = build_model(grey)
     classifier.save_weights(path)
-    with pytest.warns(UserWarning, match="1 of 4 convolutions"):
-        model = build_model(replace(SPEC, weights=path))
+    with pytest.raises(ConfigError, match="1 of 9 layers of the model are not in it, or have other shapes"):
+        build_model(replace(SPEC, weights=path))
+    model = build_model(replace(SPEC, weights=path, partial_weights=True))
     assert all(np.isfinite(weights).all() for weights in model.get_weights())
 
 
@@ -89,9 +91,11 @@ def test_weights_of_a_detector_fit_another_number_of_classes(tmp_path: Path) -> 
     before = build_model(SPEC)
     path = str(tmp_path / "objects.weights.h5")
     before.save_weights(path)
-    model = build_model(replace(SPEC, num_classes=5, weights=path, seed=9))
-    with pytest.warns(UserWarning, match="could not be loaded"):
-        load_whole(model, path)
+    spec = replace(SPEC, num_classes=5, weights=path, seed=9)
+    model = build_model(spec)
+    taken = load_initial(model, spec)
+    assert taken is not None
+    assert list(taken.missing) == ["classes"]
     same = [np.array_equal(*pair) for pair in zip(model.get_weights(), before.get_weights(), strict=True)]
     assert same.count(False) == 2, "kernel and bias of the classes"
 
