@@ -107,7 +107,11 @@ class TableConfig(Settings):
     group_column: str | None = Field(
         None, description="Column with the key of the images that must stay in one split (a patient, a video)"
     )
-    prefix: str = Field("", description="Folder within the source that the relative paths begin in")
+    prefix: str = Field(
+        "",
+        description="Folder within the source that the relative paths begin in; . for the source itself, "
+        "{folder} for the folder of each table; unset: the source, or else the folder of the table",
+    )
     drop_labels: tuple[str, ...] = Field(
         (), description="Labels whose rows are left out, as the table writes them"
     )

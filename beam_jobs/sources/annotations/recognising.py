@@ -9,7 +9,6 @@ from typing import Any
 
 from beam_jobs.config import BoxTableConfig
 from beam_jobs.sources.classes.names import quoted
-from beam_jobs.sources.files.walking import SPLIT_OF_FOLDER
 from beam_jobs.sources.kinds.table.recognising import (
     LABEL_NAMES,
     PATH_NAMES,
@@ -17,12 +16,14 @@ from beam_jobs.sources.kinds.table.recognising import (
     columns_of,
     list_columns_of,
 )
-from beam_jobs.sources.recognition.glance import Glance, Recognised
+from beam_jobs.sources.recognition.glance import Glance, Recognised, said
+from beam_jobs.sources.rows.names_of_splits import split_of_name
 from infra.errors import UsageError
 
 _HEAD_BYTES = 1 << 16
 _MAX_FILES = 20  # that are looked into
-_WORD = re.compile(r"[a-z]+")
+_YEAR = re.compile(r"(?<=[A-Za-z])[0-9]+")
+_READINGS = 4  # files or folders that are named where several fit
 _IMAGE_SETS = ("ImageSets/Main/train.txt", "ImageSets/Segmentation/train.txt")
 _COCO = re.compile(rb'\A\s*\{.*?"(images|annotations|categories)"\s*:\s*\[', re.DOTALL)
 _COCO_NAME = re.compile(rb'"file_name"\s*:\s*"([^"]+)"')
@@ -49,13 +50,15 @@ def recognise_coco(glance: Glance) -> Recognised | None:
     if not found or not glance.images:
         return None
     parts: list[dict[str, str | None]] = [
-        {"file": uri, "images": _folder_of(_COCO_NAME.search(head), glance)} for uri, head in found.items()
+        {"file": uri, "images": _folder_of(_COCO_NAME.search(head), uri, glance)}
+        for uri, head in found.items()
     ]
     why = f"{quoted(list(found))} {'lists' if len(found) == 1 else 'list'} images as COCO does"
     if len(found) > 1:
         splits = [_split_of(uri) for uri in found]
         if None in splits or len(set(splits)) < len(splits):
-            return None
+            readings = [said("coco", {"objects": {"annotations": [part]}}) for part in parts[:_READINGS]]
+            return Recognised(why, image_folders={str(part["images"]) for part in parts}, readings=readings)
         parts = [{**part, "split": split} for part, split in zip(parts, splits, strict=True)]
         why += ", and their names give the splits"
     folders = {str(part["images"]) for part in parts}
@@ -65,15 +68,29 @@ def recognise_coco(glance: Glance) -> Recognised | None:
 def recognise_voc(glance: Glance) -> Recognised | None:
     """Return the folder of XML files that describe images as Pascal VOC does; None if there is none."""
     found = _beginning_with(_VOC, glance, ".xml")
-    folders = {uri.rpartition("/")[0] for uri in found}
-    if len(folders) != 1 or not glance.images:
+    if not found or not glance.images:
         return None
-    uri, head = next(iter(found.items()))
-    folder = uri.rpartition("/")[0]
-    pattern = f"{folder}/*.xml" if folder else "*.xml"
-    part = {"file": pattern, "images": _folder_of(_VOC_NAME.search(head), glance)}
-    why, objects = f"{uri} describes an image as Pascal VOC does", {"annotations": (part,)}
-    folders = {part["images"]}
+    uri = next(iter(found))
+    parts: dict[str, dict[str, str | None]] = {}
+    for file, head in found.items():
+        folder = file.rpartition("/")[0]
+        pattern = f"{folder}/*.xml" if folder else "*.xml"
+        parts.setdefault(
+            folder, {"file": pattern, "images": _folder_of(_VOC_NAME.search(head), file, glance)}
+        )
+    why = f"{uri} describes an image as Pascal VOC does"
+    folders = {str(part["images"]) for part in parts.values()}
+    if len(parts) > 1:
+        splits = [_split_of(folder) for folder in parts]
+        if None in splits or len(set(splits)) < len(splits):
+            some = list(parts.values())[:_READINGS]
+            readings = [said("voc", {"objects": {"annotations": [part]}}) for part in some]
+            why += f", and so do files in {quoted(list(parts)[1:])}"
+            return Recognised(why, image_folders=folders, readings=readings)
+        for part, split in zip(parts.values(), splits, strict=True):
+            part["split"] = split
+        why += "; the folders of such files give the splits"
+    objects = {"annotations": tuple(parts.values())}
     sets = sorted(uri.rpartition("/")[0] for uri in glance.files if uri.endswith(_IMAGE_SETS))
     if sets:
         why += f"; the lists in {sets[0]} give the splits"
@@ -174,14 +191,13 @@ def _folder_of_row(glance: Glance, uri: str, column: str) -> str:
     return ""
 
 
+def _split_of(uri: str) -> str | None:
+    """Return the split that the name of a file or of its folder gives, also with a year: ``train2017``."""
+    return split_of_name(_YEAR.sub("", uri))
+
+
 def _name(uri: str) -> str:
     return uri.rpartition("/")[2]
-
-
-def _split_of(uri: str) -> str | None:
-    """Return the split that a word in the name of a file gives; None if none does, or several do."""
-    found = {SPLIT_OF_FOLDER[word] for word in _WORD.findall(_name(uri).lower()) if word in SPLIT_OF_FOLDER}
-    return found.pop() if len(found) == 1 else None
 
 
 def _beginning_with(pattern: re.Pattern[bytes], glance: Glance, ending: str) -> dict[str, bytes]:
@@ -190,15 +206,19 @@ def _beginning_with(pattern: re.Pattern[bytes], glance: Glance, ending: str) -> 
     return {uri: head for uri, head in heads.items() if pattern.search(head)}
 
 
-def _folder_of(name: re.Match[bytes] | None, glance: Glance) -> str:
-    """Return the folder of the image of this name; "" for the source itself, or if it is not found."""
+def _folder_of(name: re.Match[bytes] | None, annotation: str, glance: Glance) -> str:
+    """Return the folder of the image of this name, the nearest to its annotation if there are several.
+
+    It is "" for the source itself, or if the image is not found.
+    """
     if name is None:
         return ""
     path = name[1].decode("utf-8", "replace").removeprefix("./")
     tail = f"/{path}"
-    seen = next((uri.removesuffix(tail) for uri in glance.images if uri.endswith(tail)), None)
-    if seen is not None:
-        return seen
+    seen = [f"/{uri}".removesuffix(tail)[1:] for uri in glance.images if f"/{uri}".endswith(tail)]
+    if seen:
+        shared = set(annotation.split("/"))
+        return max(seen, key=lambda folder: len(shared.intersection(folder.split("/"))))
     # A glance sees some of the files of a large folder.
     folders = dict.fromkeys(uri.rpartition("/")[0] for uri in glance.images)
     return next((folder for folder in folders if folder and glance.head(f"{folder}/{path}", 1)), "")

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from beam_jobs.config import PrepareConfig
 from beam_jobs.schemas import BAD_NAME, NO_CLASS, OTHER_CLASS, Status
-from beam_jobs.sources.classes.names import look_alikes, quoted
+from beam_jobs.sources.classes.names import NO_CLASSES, look_alikes, plain_name, quoted
 from beam_jobs.sources.files.walking import SPLIT_OF_FOLDER
 from infra.errors import UsageError
 from infra.format.contract import SPLITS
@@ -121,11 +121,33 @@ def given_splits(
     return named
 
 
-def class_names(shape: Shape, splits: dict[str, str] | None) -> list[str]:
-    """Return the names of the classes, sorted."""
-    if splits is None:
-        return sorted(shape.tops)
-    return sorted({name for top in shape.tops.values() for name in top.subfolders})
+def class_names(
+    shape: Shape, splits: dict[str, str] | None, config: PrepareConfig, location: str
+) -> list[str]:
+    """Return the names of the classes, sorted.
+
+    Raises:
+        UsageError: there is one, with the name of a folder around all images or all classes, such as
+            ``images``, and the settings do not say that it is a class.
+    """
+    tops = shape.tops
+    names = sorted(tops if splits is None else {name for top in tops.values() for name in top.subfolders})
+    if len(names) == 1 and plain_name(names[0]) in NO_CLASSES and config.source.layout == "auto":
+        below = sorted(tops[names[0]].subfolders) if splits is None else []
+        is_archived = config.source.kind == "archive"
+        place = (
+            f"say --set source.archive.prefix={names[0]}"
+            if is_archived
+            else f"give {location}/{names[0]} as the source"
+        )
+        inside = f"{place} if its folders {quoted(below)} are the classes; " if below else ""
+        raise UsageError(
+            f"the only class of {location} would be {names[0]!r}",
+            f"{inside}say --set source.labels=none if the images have no labels, --source-kind auto to have "
+            "tables and annotations looked for, or --set source.layout="
+            + ("classes if it is a class" if splits is None else "splits if it is a class"),
+        )
+    return names
 
 
 def label_by_folder(

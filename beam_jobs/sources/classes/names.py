@@ -8,14 +8,23 @@ import unicodedata
 from collections.abc import Sequence
 
 from beam_jobs.config import PrepareConfig
+from beam_jobs.sources.files.walking import SPLIT_OF_FOLDER
 from infra.errors import ConfigError
+
+# Names of folders, without the year that may follow (train2017), that are hardly those of classes.
+NO_CLASSES = frozenset({
+    *SPLIT_OF_FOLDER, "image", "images", "img", "imgs", "jpegimages", "rgb", "leftimg", "leftimg8bit",
+    "mask", "masks", "segmentationclass", "segmentationobject", "gtfine", "gtcoarse", "label", "labels",
+    "annotation", "annotations", "imagesets", "bbox", "bboxes", "boxes", "data", "dataset", "datasets",
+})  # fmt: skip
 
 _NAMES_SHOWN = 6
 _ALIKE_SHOWN = 3
 _INVISIBLE = ("Zs", "Zl", "Zp", "Cc", "Cf")  # categories of Unicode
 _DIFFER = "differ only in case, white space or Unicode normalisation"
+_DIGITS = re.compile(r"[0-9]+$")
 _WORD = re.compile(r"[a-z/]+")
-_NO_CLASSES = frozenset({
+_WORDS_FOR_NO_CLASS = frozenset({
     "not sure", "unsure", "skip", "skipped", "unknown", "n/a", "na", "nan", "none", "null", "undefined",
     "unlabeled", "unlabelled", "no label", "todo", "tbd", "invalid", "ignore", "don t know", "dont know",
 })  # fmt: skip
@@ -63,10 +72,15 @@ def look_alikes(classes: Sequence[str], remedy: str) -> list[str]:
 
 def no_classes(classes: Sequence[str], remedy: str) -> list[str]:
     """Warn of classes whose names sound as if they were none, such as "not sure"."""
-    found = [name for name in classes if " ".join(_WORD.findall(name.casefold())) in _NO_CLASSES]
+    found = [name for name in classes if " ".join(_WORD.findall(name.casefold())) in _WORDS_FOR_NO_CLASS]
     if not found:
         return []
     return [f"{quoted(found)} {'sounds' if len(found) == 1 else 'sound'} like no class: {remedy} if so"]
+
+
+def plain_name(folder: str) -> str:
+    """Return the name of a folder in lower case, without the number that it may end in."""
+    return _DIGITS.sub("", folder.lower())
 
 
 def quoted(names: Sequence[str]) -> str:

@@ -59,7 +59,7 @@ def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
         unlabelled = [split_by_folder(chunk, chunk["uri"].to_pylist(), splits) for chunk in chunks]
         return Listing(pa.Table.from_batches(unlabelled, LISTING_SCHEMA), walk.warnings())
     splits = given_splits(shape, config, folder.uri)
-    classes = class_names(shape, splits)
+    classes = class_names(shape, splits, config, folder.uri)
     wanted = wanted_classes(classes, config)
     table = pa.Table.from_batches(
         [label_by_folder(chunk, chunk["uri"].to_pylist(), splits, wanted) for chunk in chunks], LISTING_SCHEMA

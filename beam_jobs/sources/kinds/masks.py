@@ -33,7 +33,14 @@ from infra.readable import counted
 
 _OF_VOC = "SegmentationClass"
 _VOC_SETS = "ImageSets/Segmentation"
-_USUAL_FOLDERS = (("images", "masks"), ("JPEGImages", _OF_VOC))
+_USUAL_FOLDERS = (
+    {"images": "images", "masks": "masks"},
+    {"images": "JPEGImages", "masks": _OF_VOC},
+    {
+        "images": "leftImg8bit", "masks": "gtFine",
+        "image_suffix": "_leftImg8bit", "mask_suffix": "_gtFine_labelIds",
+    },
+)  # fmt: skip
 
 
 def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
@@ -98,22 +105,23 @@ def recognise(glance: Glance, settings: SourceConfig) -> Recognised | None:
     """
     if settings.labels not in (None, "mask"):
         return None
-    named = (settings.masks.images, settings.masks.masks)
-    for images, masks in dict.fromkeys((named, *_USUAL_FOLDERS)):
-        seen = FolderPairs(settings.masks.model_copy(update={"images": images, "masks": masks}))
+    named = {"images": settings.masks.images, "masks": settings.masks.masks}
+    for folders in (named, *_USUAL_FOLDERS):
+        seen = FolderPairs(settings.masks.model_copy(update=folders))
         uris = glance.images
         for row, uri in enumerate(uris):
             seen.add(row, uri)
         if pairs := seen.images.keys() & seen.masks.keys():
-            found: dict[str, Any] = {"images": images, "masks": masks}
+            found: dict[str, Any] = dict(folders)
             rows = [row for key in pairs for row in (*seen.images[key], *seen.masks[key])]
-            folders = {uris[row].rpartition("/")[0] for row in rows}
-            why, is_asked = f"{images} and {masks} hold files of the same names", bool(settings.masks.classes)
-            if masks == _OF_VOC:
+            places = {uris[row].rpartition("/")[0] for row in rows}
+            is_asked = bool(settings.masks.classes)
+            why = f"{folders['images']} and {folders['masks']} hold files of the same names"
+            if folders["masks"] == _OF_VOC:
                 more, said = _of_voc(glance)
                 found, why = found | more, why + said
             return Recognised(
-                why, {"masks": found}, is_certain=is_asked, is_complete=is_asked, image_folders=folders
+                why, {"masks": found}, is_certain=is_asked, is_complete=is_asked, image_folders=places
             )
     return None
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 from beam_jobs.sources.files.folder import SourceFolder
 from beam_jobs.sources.files.ignore import IgnorePatterns
 from beam_jobs.sources.files.walking import SourceFault
+from infra.strict_json import dump_json
 
 IMAGE_ENDINGS = (
     ".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".avif", ".heic",
@@ -35,6 +37,8 @@ class Recognised:
             in these or in folders that name no class, the folders are no classes.
         is_complete: whether ``settings`` suffice to read the source. A kind that needs further settings is
             chosen only if no other kind describes the images.
+        readings: what the user may say, if this kind can be understood in several ways and is not to be
+            chosen without a word; else empty.
     """
 
     why: str
@@ -42,6 +46,7 @@ class Recognised:
     is_certain: bool = False
     image_folders: Collection[str] = ()
     is_complete: bool = True
+    readings: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -79,6 +84,43 @@ class Glance:
         return ", ".join(f"{count:,} {ending}" for ending, count in endings.most_common(6)) or "nothing"
 
 
+def said(kind: str, settings: Mapping[str, Any]) -> str:
+    """Return a kind and settings of the source as one says them on the command line."""
+
+    def options(path: str, value: Any) -> Iterator[str]:
+        if isinstance(value, Mapping):
+            for name, inner in value.items():
+                yield from options(f"{path}.{name}", inner)
+        elif value is not None:
+            yield f"--set {shlex.quote(f'{path}={_as_toml(value)}')}"
+
+    return " ".join([f"--source-kind {kind}", *options("source", settings)])
+
+
+def _as_toml(value: Any) -> str:
+    """Return a value of a setting; a text that stands alone needs no quotes."""
+    if isinstance(value, str):
+        return value
+    return _within_toml(value)
+
+
+def _within_toml(value: Any) -> str:
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_within_toml, value))}]"
+    if isinstance(value, Mapping):
+        pairs = (f"{key} = {_within_toml(one)}" for key, one in value.items() if one is not None)
+        return f"{{{', '.join(pairs)}}}"
+    return dump_json(value)
+
+
+def _some(names: Sequence[str]) -> list[str]:
+    """Return some of the names of a large folder: a table may come behind all of its images."""
+    is_image = [name.lower().endswith(IMAGE_ENDINGS) for name in names]
+    images = [name for name, is_one in zip(names, is_image, strict=True) if is_one]
+    others = [name for name, is_one in zip(names, is_image, strict=True) if not is_one]
+    return sorted(images[:_NAMES_OF_A_FOLDER] + others[:_NAMES_OF_A_FOLDER])
+
+
 def glance_at(folder: SourceFolder) -> Glance:
     """Look at the names in a source; if it is limited to some files, at those.
 
@@ -95,7 +137,7 @@ def glance_at(folder: SourceFolder) -> Glance:
         prefix = waiting.pop(0)
         in_files, in_folders = folder.names(prefix)
         seen = [name for name in in_files if _NOT_LOOKED_AT.match(name, name) is None]
-        files += [f"{prefix}{name}" for name in (seen[:_NAMES_OF_A_FOLDER] if prefix else seen)]
+        files += [f"{prefix}{name}" for name in (_some(seen) if prefix else seen)]
         if prefix.count("/") < _MOST_LEVELS:
             waiting += [f"{prefix}{name}/" for name in in_folders if _NOT_LOOKED_AT.match(name, name) is None]
     return Glance(folder, files)

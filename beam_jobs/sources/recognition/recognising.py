@@ -8,7 +8,6 @@ images that annotations or masks describe are not taken for classes.
 from __future__ import annotations
 
 import importlib
-import re
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -18,10 +17,11 @@ from typing import Any, cast
 from beam_jobs.config import PrepareConfig, SourceConfig, TableConfig
 from beam_jobs.request import JobRequest
 from beam_jobs.sources import files_of_settings, kinds
+from beam_jobs.sources.classes.names import NO_CLASSES, plain_name
 from beam_jobs.sources.files.chosen_files import is_pattern
 from beam_jobs.sources.files.folder import SourceFolder
-from beam_jobs.sources.files.walking import SPLIT_OF_FOLDER
-from beam_jobs.sources.recognition.glance import Glance, Recognised, glance_at
+from beam_jobs.sources.recognition.doubts import with_doubts
+from beam_jobs.sources.recognition.glance import Glance, Recognised, glance_at, said
 from beam_jobs.sources.recognition.kind_modules import built_in_kinds
 from beam_jobs.sources.recognition.previous import previous_settings
 from infra.errors import NotFoundError, UsageError
@@ -35,9 +35,6 @@ AUTO = "auto"
 _FOLDER_KINDS = ("image_folder", "table", "urls", "coco", "voc", "box_table", "tfds")
 _BY_FOLDERS = "image_folder"
 _OF_TABLES = ("table", "urls")
-# Names of folders of images, without the year that may follow (train2017), that are not those of classes.
-_NO_CLASSES = {*SPLIT_OF_FOLDER, "images", "jpegimages", "masks", "segmentationclass", "segmentationobject"}
-_DIGITS = re.compile(r"[0-9]+$")
 
 
 def settled(request: JobRequest) -> JobRequest:
@@ -103,6 +100,8 @@ def recognise(glance: Glance, settings: SourceConfig) -> dict[str, Recognised]:
     found = {kind: seen for kind, seen in found.items() if seen.is_certain} or found
     if any(_describes_all(seen, glance) for seen in found.values()):
         found.pop(_BY_FOLDERS, None)
+    if _BY_FOLDERS in found:
+        found[_BY_FOLDERS] = with_doubts(found[_BY_FOLDERS], glance, settings)
     if any(seen.is_complete and seen.image_folders for seen in found.values()):
         return {kind: seen for kind, seen in found.items() if seen.is_complete}
     return found
@@ -112,10 +111,7 @@ def _describes_all(seen: Recognised, glance: Glance) -> bool:
     """Tell whether the folders of all images are described, or have names that are not of classes."""
     folders = {uri.rpartition("/")[0] for uri in glance.images} - set(seen.image_folders)
     return bool(seen.image_folders) and all(
-        _DIGITS.sub("", part.lower()) in _NO_CLASSES
-        for folder in folders
-        if folder
-        for part in folder.split("/")
+        plain_name(part) in NO_CLASSES for folder in folders if folder for part in folder.split("/")
     )
 
 
@@ -128,11 +124,18 @@ def _recognised(folder: SourceFolder, settings: SourceConfig, left_out: list[str
             f"no kind of source is recognised in {folder.uri}: it has {glance.in_words()}",
             "say which one with --source-kind KIND; shardmill prepare --help lists them",
         )
-    if len(found) > 1:
+    readings = [
+        reading
+        for kind, recognised in found.items()
+        for reading in recognised.readings or [said(kind, recognised.settings)]
+    ]
+    if len(found) > 1 or any(recognised.readings for recognised in found.values()):
         seen = "; ".join(f"{kind} ({recognised.why})" for kind, recognised in found.items())
         raise UsageError(
-            f"the source {folder.uri} may be of several kinds: {seen}",
-            f"say which one: --source-kind {' or --source-kind '.join(found)}",
+            f"the source {folder.uri} may be of several kinds: {seen}"
+            if len(found) > 1
+            else f"the source {folder.uri} can be read in several ways: {seen}",
+            f"say which one: {'; or '.join(readings)}",
         )
     ((kind, recognised),) = found.items()
     log(f"recognised as the kind {kind}: {recognised.why}")

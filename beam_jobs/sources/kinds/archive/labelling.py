@@ -84,7 +84,7 @@ def labelled(
             for batch in archive.batches
         ], []
     splits = given_splits(shape, config, location, _REMEDY)
-    classes = class_names(shape, splits)
+    classes = class_names(shape, splits, config, location)
     wanted = wanted_classes(classes, config)
     rows = []
     for archive in archives:

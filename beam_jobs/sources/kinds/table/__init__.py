@@ -9,6 +9,7 @@ the header.
     formats/    a module each: CSV and its relatives, JSON lines, Parquet; their encodings and columns
     rows        what a single row says: its path, label and split, or the reason why it cannot be used
     rules       labels and splits, and the rules by which a row cannot be used
+    own_folders  the folder that paths begin in: the source, or that of the table
     matching    the file that a row names
     settling    one row of the listing for each file, and for each row that stands for no file
 """
@@ -31,6 +32,7 @@ from beam_jobs.sources.files.ignore import IgnorePatterns
 from beam_jobs.sources.files.walking import FoundFile
 from beam_jobs.sources.kinds.table.formats.columns import trimmed
 from beam_jobs.sources.kinds.table.matching import check_found, find_files
+from beam_jobs.sources.kinds.table.own_folders import own_folders, with_splits_of_folders
 from beam_jobs.sources.kinds.table.recognising import recognise_table
 from beam_jobs.sources.kinds.table.rows import name_rows, paths_within, settings_warnings, understand
 from beam_jobs.sources.kinds.table.settling import Settled, settle
@@ -60,24 +62,35 @@ def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
     walk = folder.walk(IgnorePatterns(config.filter.ignore), splits_on_top=False)
     files = listed_files(walk, [table.uri for table in tables if table.uri is not None])
     names = row_prefixes(tables, files)
-    understood = understand(raw, settings, folder.uri, names, kind, numbers.values())
+    folders = own_folders(raw, tables, files, folder.uri, settings)
+    prefix = settings.prefix if folders is None else folders.take(raw["table"].combine_chunks())
+    understood = understand(raw, settings, folder.uri, names, kind, numbers.values(), prefix=prefix)
     rows, found = find_files(understood, files)
+    if settings.split_column is None and config.source.layout != "classes":
+        rows = with_splits_of_folders(rows, found, files, tables, folders, settings)
     check_found(rows, found, files, raw["path"][0].as_py())
     settled = settle(files, rows, found.files)
     classes = settled.classes(kind)
     wanted = wanted_classes(classes, config)
     listing = settled.listing(wanted)
     if kind == "mask":
-        listing = _with_masks(listing, files, folder, config)
+        listing = _with_masks(listing, files, folder, config, _only(folders, settings.prefix))
     log(_summary(settled, found.num_inexact))
     warnings = [*walk.warnings(), *settings_warnings(raw, settings), *class_warnings(classes)]
     return Listing(listing, warnings)
 
 
-def _with_masks(listing: pa.Table, files: pa.Table, folder: SourceFolder, config: PrepareConfig) -> pa.Table:
+def _only(folders: pa.Array | None, prefix: str) -> str:
+    """Return the folder that all paths begin in; the prefix of the settings if there are several."""
+    return prefix if folders is None or len(set(folders.to_pylist())) > 1 else str(folders[0].as_py())
+
+
+def _with_masks(
+    listing: pa.Table, files: pa.Table, folder: SourceFolder, config: PrepareConfig, prefix: str
+) -> pa.Table:
     """Return the listing with the masks that rows name, in place of their paths."""
     name = PREFIX + MASK_PATH
-    paths = paths_within(trimmed(listing[name]), folder.uri, config.source.table.prefix)
+    paths = paths_within(trimmed(listing[name]), folder.uri, prefix)
     return attach_named_masks(listing.drop_columns([name]), files, paths, config.source.masks)
 
 

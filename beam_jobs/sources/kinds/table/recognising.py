@@ -5,17 +5,21 @@ from __future__ import annotations
 import csv
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from beam_jobs.config import SourceConfig, TableConfig
+from beam_jobs.sources.classes.names import quoted
 from beam_jobs.sources.files.walking import SourceFault
-from beam_jobs.sources.recognition.glance import IMAGE_ENDINGS, Glance, Recognised
+from beam_jobs.sources.recognition.glance import IMAGE_ENDINGS, Glance, Recognised, said
 
 TABLE_ENDINGS = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet", ".pq")
 _HEAD_BYTES = 1 << 16
+_METADATA = re.compile(r"metadata\.(csv|jsonl|parquet)")
+FILE_NAME = "file_name"  # the column of paths in such a table
+_READINGS = 4  # tables that are named where several fit
 _MAX_TABLES = 20  # whose columns are looked at
 _ROWS_TRIED = 6  # whose images are looked for
 _FOLDERS_TRIED = 8
@@ -34,7 +38,9 @@ def recognise_table(glance: Glance, settings: SourceConfig, *, of_addresses: boo
     """Return the one table that names the images of a source, or their addresses; None if there is none.
 
     It has a column of paths or addresses and, unless the settings say that images have no labels, one of
-    labels or all columns that the settings name. If several tables might, none is chosen.
+    labels or all columns that the settings name. If several tables might, the user is asked; but files named
+    ``metadata.csv`` (also .jsonl, .parquet) in several folders are one table, as Hugging Face's ImageFolder
+    reads them.
 
     Args:
         glance: at the source.
@@ -44,14 +50,61 @@ def recognise_table(glance: Glance, settings: SourceConfig, *, of_addresses: boo
     if not of_addresses and not glance.images and glance.folder.only is None:
         return None  # there is nothing that a table could name
     found = {}
-    tables = [uri for uri in glance.ending_in(*TABLE_ENDINGS) if uri.count("/") <= 1][:_MAX_TABLES]
+    every = glance.ending_in(*TABLE_ENDINGS)
+    if not of_addresses and (metadata := [uri for uri in every if is_metadata(uri)]):
+        return _of_metadata(metadata, glance, settings)
+    tables = [uri for uri in every if uri.count("/") <= 1][:_MAX_TABLES]
     for uri in [uri for uri in tables if uri == settings.table.file] or tables:
         named = _named(glance, uri, settings, _ADDRESSES if of_addresses else PATH_NAMES)
         if named is not None:
-            found[uri] = named
-    if len(found) != 1:
+            found[uri] = _recognised(glance, uri, named, settings, of_addresses=of_addresses)
+    if len(found) < 2:
+        return next(iter(found.values()), None)
+    kind = "urls" if of_addresses else "table"
+    return Recognised(
+        f"{quoted(list(found))} each name images",
+        image_folders={folder for one in found.values() for folder in one.image_folders},
+        readings=[said(kind, one.settings) for one in list(found.values())[:_READINGS]],
+    )
+
+
+def is_metadata(uri: str) -> bool:
+    """Tell whether a table is named as those of Hugging Face's ImageFolder."""
+    return _METADATA.fullmatch(uri.rpartition("/")[2].lower()) is not None
+
+
+def _of_metadata(tables: list[str], glance: Glance, settings: SourceConfig) -> Recognised | None:
+    """Recognise the layout of Hugging Face's ImageFolder: a table beside the images of each split."""
+    given = settings.table.path_column
+    path = FILE_NAME if given == TableConfig().path_column else given
+    tables = [uri for uri in tables if path in columns_of(glance, uri)]
+    if not tables:
         return None
-    ((uri, columns),) = found.items()
+    folders = [uri.rpartition("/")[0] for uri in tables]
+    verb = "names" if len(tables) == 1 else "name"
+    why = f"{quoted(tables)} {verb} images as Hugging Face's ImageFolder does"
+    places = [uri.split("/") for uri in tables]
+    pattern = "/".join(names[0] if len(set(names)) == 1 else "*" for names in zip(*places, strict=False))
+    named = [_named(glance, uri, settings, (path,)) for uri in tables]
+    columns = named[0]
+    if len(set(map(len, places))) > 1 or any(one != columns for one in named):
+        columns = None
+    if columns is not None:
+        found = {"table": {"file": pattern, **columns}}
+        return Recognised(why, found, is_certain=True, image_folders=folders)
+    asked = {"file": pattern, "path_column": path}
+    others = quoted([name for name in columns_of(glance, tables[0], floats=True) if name != path])
+    readings = [
+        f"{said('table', {'table': asked | {'label_column': 'COLUMN'}})} (it has {others})",
+        f"{said('table', {'labels': 'none', 'table': asked})} if the images have no labels",
+    ]
+    return Recognised(why, is_certain=True, image_folders=folders, readings=readings)
+
+
+def _recognised(
+    glance: Glance, uri: str, columns: Mapping[str, str], settings: SourceConfig, *, of_addresses: bool
+) -> Recognised:
+    """Return a table that has these columns."""
     path = columns["path_column"]
     why = f"{uri} names {'addresses of images' if of_addresses else 'images'} in its column {path!r}"
     if "label_column" in columns:

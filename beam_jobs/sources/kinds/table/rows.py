@@ -47,6 +47,8 @@ def understand(
     prefixes: list[str],
     kind: LabelKind = "class",
     class_names: Collection[str] = (),
+    *,
+    prefix: str | pa.Array | None = None,
 ) -> pa.Table:
     """Read paths, labels and splits as the settings say, and find the rows that cannot be used.
 
@@ -58,6 +60,7 @@ def understand(
         prefixes: what the URIs of the rows of each table begin with.
         kind: of the labels.
         class_names: all labels that there may be, after ``name_rows``; empty for any.
+        prefix: folder that relative paths begin in, or that of each row; None: as the settings say.
 
     Returns:
         UNDERSTOOD_SCHEMA and columns of features, in the same order.
@@ -65,7 +68,8 @@ def understand(
     numbers = raw["number"].cast(pa.string())
     tables = pa.array(prefixes).take(one_chunk(raw["table"]))
     names = pa.array([_name(prefix) for prefix in prefixes]).take(one_chunk(raw["table"]))
-    paths = raw["path"] if source is None else paths_within(raw["path"], source, settings.prefix)
+    prefix = settings.prefix if prefix is None else prefix
+    paths = raw["path"] if source is None else paths_within(raw["path"], source, prefix)
     nowhere = _rules_of_paths(raw, paths, within_source=source is not None)
     unclosed = pc.match_substring_regex(raw["label"], r"[\r\n]")
     unnamed = None
@@ -175,13 +179,16 @@ def settings_warnings(raw: pa.Table, settings: TableConfig) -> list[str]:
     return warnings
 
 
-def paths_within(paths: pa.ChunkedArray, source: str, prefix: str) -> pa.ChunkedArray:
-    """Return paths relative to the source, with the prefix before those that were relative."""
+def paths_within(paths: pa.ChunkedArray, source: str, prefix: str | pa.Array) -> pa.ChunkedArray:
+    """Return paths relative to the source, with the prefix (or that of each) before the relative ones."""
     root = f"{source.rstrip('/')}/"
     within = pc.starts_with(paths, root)
     cut = pc.utf8_slice_codeunits(paths, len(root))
     absolute = pc.match_substring_regex(paths, "^/|^[A-Za-z][A-Za-z0-9+.-]*://")
-    before = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
+    if isinstance(prefix, str):
+        before = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
+    else:
+        before = pa.chunked_array([pc.binary_join_element_wise(prefix, "", "/")])
     relative = pc.if_else(absolute, paths, pc.binary_join_element_wise(before, paths, ""))
     plain = pc.if_else(within, cut, relative)
     # "a//b", "a/./b" and "./a/b" are all the file a/b; an address keeps its slashes.

@@ -38,7 +38,13 @@ def test_names_of_coco_files_give_the_splits(tmp_path: Path) -> None:
         ("annotations/instances_val2017.json", "val2017", "validation"),
     ]
     write(tmp_path, {"annotations/instances_more_train.json": head % 1})
-    assert "coco" not in recognise(glance_at(SourceFolder(str(tmp_path))), SourceConfig()), "two for train"
+    assert len(recognise(glance_at(SourceFolder(str(tmp_path))), SourceConfig())["coco"].readings) == 3
+    with pytest.raises(UsageError, match="can be read in several ways: coco") as caught:  # two for train
+        settled(asked(tmp_path))
+    named = (
+        """'source.objects.annotations=[{file = "annotations/instances_val2017.json", images = "val2017"}]'"""
+    )
+    assert named in str(caught.value.remedy)
 
 
 def test_image_sets_of_voc_are_recognised(tmp_path: Path) -> None:

@@ -1,0 +1,111 @@
+"""What speaks against taking the folders of a source for classes: their names, and what lies beside them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from beam_jobs.config import SourceConfig
+from beam_jobs.sources.classes.names import NO_CLASSES, plain_name, quoted
+from beam_jobs.sources.files.walking import SPLIT_OF_FOLDER
+from beam_jobs.sources.kinds.table.recognising import TABLE_ENDINGS
+from beam_jobs.sources.recognition.glance import Glance, Recognised, said
+
+_YOLO = re.compile(rb"\s*[0-9]+( +[0-9.eE+-]+){4,}\s*(\n|\Z)")  # a class, and a box or corners
+_YOLO_FILES = 8  # that are looked into
+_HEAD_BYTES = 256
+_SHOWN = 2  # tables
+
+
+def with_doubts(by_folders: Recognised, glance: Glance, settings: SourceConfig) -> Recognised:
+    """Return folders of classes with what else they may be, if they are hardly classes.
+
+    Args:
+        by_folders: they were recognised.
+        glance: at the source.
+        settings: of the source; if they say that folders are classes, or that there are none, they are right.
+    """
+    if settings.label_kind != "class" or settings.layout != "auto":
+        return by_folders
+    depth, names = _class_folders(glance)
+    strange = [name for name in names if plain_name(name) in NO_CLASSES]
+    if len(names) == 1 and any("/" not in uri for uri in glance.ending_in(*TABLE_ENDINGS)):
+        strange = names  # a table beside a single folder rather has the labels
+    yolo = _first_of_yolo(glance)
+    if not strange and yolo is None:
+        return by_folders
+    asked = strange or names
+    would_be = f"{'folder' if len(asked) == 1 else 'folders'} {quoted(asked)} would be classes"
+    why = f"its {would_be}" if asked else "it has no folders of classes"
+    if yolo is not None:
+        why += f", and {yolo} holds boxes as YOLO writes them"
+    layout = {"layout": "splits" if depth else "classes"}
+    readings = [f"{said('image_folder', layout)} if so"] if asked else []
+    for name in strange:
+        below = sorted(
+            {uri.split("/")[depth + 1] for uri in glance.images if _lies_deep_in(uri, name, depth)}
+        )
+        if not depth and any(plain_name(folder) not in SPLIT_OF_FOLDER for folder in below):
+            place = f"{glance.folder.uri}/{name}"
+            readings.append(f"give {place} as the source if its folders {quoted(below)} are the classes")
+    readings.append(f"{said('image_folder', {'labels': 'none'})} if the images have no labels")
+    readings += _of_others(glance, strange)
+    if yolo is not None:
+        readings.append(
+            "convert the boxes of YOLO to COCO (--source-kind coco), or to a table with the columns of "
+            "box_table (box_format=cxcywh, units=relative): Shardmill does not read YOLO"
+        )
+    return replace(by_folders, why=why, readings=readings)
+
+
+def _class_folders(glance: Glance) -> tuple[int, list[str]]:
+    """Return the depth of the class folders, 1 below folders of splits, and their names."""
+    parts = [uri.split("/") for uri in glance.files]
+    tops = {uri.partition("/")[0] for uri in glance.images if "/" in uri}
+    depth = int(bool(tops) and all(top.lower() in SPLIT_OF_FOLDER for top in tops))
+    return depth, sorted({part[depth] for part in parts if len(part) > depth + 1})
+
+
+def _lies_deep_in(uri: str, folder: str, depth: int) -> bool:
+    parts = uri.split("/")
+    return len(parts) > depth + 2 and parts[depth] == folder
+
+
+def _of_others(glance: Glance, strange: list[str]) -> list[str]:
+    """Return how to name what lies beside the images: tables, annotations, masks."""
+    readings = []
+    for uri in glance.ending_in(*TABLE_ENDINGS)[:_SHOWN]:
+        settings = {"file": uri, "path_column": "COLUMN", "label_column": "COLUMN"}
+        readings.append(f"{said('table', {'table': settings})} if {uri} names the images")
+    for kind, ending in (("voc", ".xml"), ("coco", ".json")):
+        folders = sorted({uri.rpartition("/")[0] for uri in glance.ending_in(ending)})
+        if folders:
+            place = f"{folders[0]}/*{ending}".lstrip("/")
+            settings = {"file": place, "images": "FOLDER"}
+            readings.append(f"{said(kind, {'objects': {'annotations': [settings]}})} if {place} has boxes")
+    kinds: dict[str, set[str]] = {}
+    for uri in glance.images:
+        folder, _, name = uri.rpartition("/")
+        for part in {part for part in folder.split("/") if part in strange}:
+            kinds.setdefault(part, set()).add(name.rpartition(".")[0])
+    masks = [
+        name for name in kinds if plain_name(name) in ("label", "labels", "mask", "annotation", "annotations")
+    ]
+    for name in masks:
+        images = next((other for other in kinds if other not in masks and kinds[other] & kinds[name]), None)
+        if images is not None:
+            named = {"images": images, "masks": name, "classes": ["NAME"]}
+            readings.append(f"{said('masks', {'masks': named})} if {name} holds masks")
+    return readings
+
+
+def _first_of_yolo(glance: Glance) -> str | None:
+    """Return a text file of boxes that has the name of an image; None if there is none."""
+    stems = {uri.rpartition(".")[0] for uri in glance.images}
+    beside = []
+    for uri in glance.ending_in(".txt"):
+        stem = uri.rpartition(".")[0]
+        of_images = "/".join("images" if part == "labels" else part for part in stem.split("/"))
+        if not stems.isdisjoint((stem, of_images)):
+            beside.append(uri)
+    return next((uri for uri in beside[:_YOLO_FILES] if _YOLO.match(glance.head(uri, _HEAD_BYTES))), None)

@@ -1,0 +1,168 @@
+"""Folders that are hardly classes, and sources that can be read in several ways: the user is asked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from beam_jobs.sources import list_inputs, open_source
+from beam_jobs.sources.recognition.recognising import settled
+from infra.errors import ConfigError, UsageError
+from tests.samples.images.photos import write
+from tests.samples.sources.requests import asked, parquet
+
+VOC = b"<annotation><filename>1.jpg</filename></annotation>"
+COCO = b'{"images": [{"id": 1, "file_name": "1.jpg"}], "annotations": [], "categories": []}'
+YOLO = b"0 0.5 0.5 0.2 0.2\n"
+CLASSES, NO_LABELS, NO_YOLO = "source.layout=classes", "source.labels=none", "does not read YOLO"
+
+# Names of files, by their content, and what the remedy says.
+ASKED: dict[str, tuple[dict[str, bytes], tuple[str, ...]]] = {
+    "two tables": (
+        dict.fromkeys(("a.csv", "b.csv"), b"id,label\n1,a\n") | {"images/1.png": b""},
+        ("source.table.file=a.csv", "source.table.file=b.csv", "source.table.prefix=images"),
+    ),
+    "YOLO": (
+        {"images/train/0.jpg": b"", "labels/train/0.txt": YOLO, "data.yaml": b"names: [a]"},
+        (CLASSES, NO_LABELS, NO_YOLO),
+    ),
+    "YOLO of Roboflow": (
+        {"train/images/0.jpg": b"", "valid/images/1.jpg": b"", "train/labels/0.txt": YOLO},
+        ("source.layout=splits", NO_YOLO),
+    ),
+    "YOLO beside its images": ({"obj/0.jpg": b"", "obj/0.txt": YOLO, "obj.names": b"a"}, (CLASSES, NO_YOLO)),
+    "YOLO in splits": ({"train/0.jpg": b"", "train/0.txt": YOLO, "test/1.jpg": b""}, (NO_YOLO,)),
+    "a folder around the classes": (
+        {"images/cat/1.jpg": b"", "images/dog/2.jpg": b""},
+        (CLASSES, "/images as the source if its folders 'cat', 'dog' are the classes"),
+    ),
+    "folders around the classes": ({"data/images/cat/1.jpg": b""}, (CLASSES, "/data as the source")),
+    "one folder": ({"images/1.jpg": b""}, (CLASSES, NO_LABELS)),
+    "a class named images": ({"cat/1.jpg": b"", "images/3.jpg": b""}, (CLASSES,)),
+    "a folder of labels": ({"cat/1.jpg": b"", "dog/1.jpg": b"", "labels/1.bin": b""}, (CLASSES,)),
+    "ImageNet": (
+        {f"Data/train/{name}/1.jpg": b"" for name in ("n1", "n2")}
+        | {f"Annotations/train/{name}/1.xml": VOC for name in ("n1", "n2")},
+        (CLASSES, "/Data as the source", "--source-kind voc"),
+    ),
+    "two of COCO": (
+        {"annotations/a.json": COCO, "annotations/b.json": COCO, "train2017/1.jpg": b""},
+        ('{file = "annotations/b.json", images = "train2017"}',),
+    ),
+    "two of VOC": (
+        {f"{year}/{name}": data for year in "78" for name, data in (("A/1.xml", VOC), ("JPEG/1.jpg", b""))},
+        ('{file = "8/A/*.xml", images = "8/JPEG"}',),
+    ),
+    "labels that may be masks": ({"images/1.png": b"", "labels/1.png": b""}, ("source.masks.masks=labels",)),
+    "years": ({"train2017/1.jpg": b"", "val2017/2.jpg": b""}, (CLASSES, NO_LABELS)),
+    "a table with other columns": (
+        {"photos/1.jpg": b"", "info.csv": b"fname,breed\n1.jpg,cat\n"},
+        (CLASSES, "source.table.file=info.csv"),
+    ),
+    "captions": (
+        {"train/metadata.csv": b"file_name,text\n0.png,a b\n", "train/0.png": b""},
+        ("source.table.label_column=COLUMN", "it has 'text'", NO_LABELS),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_the_user_is_asked_with_what_to_say_for_each_reading(name: str, tmp_path: Path) -> None:
+    files, readings = ASKED[name]
+    write(tmp_path, files)
+    with pytest.raises(UsageError, match=r"can be read in several ways|may be of several kinds") as caught:
+        settled(asked(tmp_path))
+    missing = [words for words in readings if words not in str(caught.value.remedy)]
+    assert missing == [], caught.value.remedy
+
+
+def test_settings_that_say_which_settle_it(tmp_path: Path) -> None:
+    write(tmp_path, {"images/cat/1.jpg": b"", "labels/dog/2.jpg": b""})
+    for settings in ({"layout": "classes"}, {"labels": "none"}):
+        assert settled(asked(tmp_path, **settings)).config.source.kind == "image_folder"
+
+
+def rows(source: Path, **settings: Any) -> dict[str, tuple[str | None, str | None, str | None]]:
+    """URI -> label, split and reason."""
+    request = settled(asked(source, **settings))
+    table = list_inputs(open_source(request), request.config).table.to_pylist()
+    return {row["uri"]: (row["label"], row["split"], row["reason"]) for row in table}
+
+
+@pytest.mark.parametrize("form", ["csv", "jsonl", "parquet"])
+@pytest.mark.parametrize("top", ["", "data/"])
+def test_the_image_folder_of_hugging_face(form: str, top: str, tmp_path: Path) -> None:
+    names = ["0.png", "sub/1.png"]
+    table = {
+        "csv": lambda: b"file_name,label\n0.png,{0}\nsub/1.png,b\n",
+        "jsonl": lambda: (
+            b'{"file_name": "0.png", "label": "{0}"}\n{"file_name": "sub/1.png", "label": "b"}\n'
+        ),
+        "parquet": lambda: parquet({"file_name": names, "label": ["{0}", "b"]}),
+    }[form]()
+    for split in ("train", "test"):
+        data = table.replace(b"{0}", split[:1].encode() + b"-a") if form != "parquet" else table
+        write(tmp_path, {f"{top}{split}/metadata.{form}": data})
+        write(tmp_path, {f"{top}{split}/{name}": b"" for name in names} | {f"{top}{split}/other.png": b""})
+    found = rows(tmp_path)
+    for split in ("train", "test"):
+        label = "{0}" if form == "parquet" else f"{split[:1]}-a"
+        assert found[f"{top}{split}/0.png"] == (label, split, None)
+        assert found[f"{top}{split}/sub/1.png"] == ("b", split, None)
+        assert found[f"{top}{split}/other.png"] == (None, None, "not_in_table")
+    table_settings = {"file": f"{top}*/metadata.{form}", "path_column": "file_name"}
+    assert rows(tmp_path, kind="table", table=table_settings) == found
+
+
+def test_a_table_of_hugging_face_above_the_splits(tmp_path: Path) -> None:
+    write(tmp_path, {"metadata.csv": b"file_name,label\ntrain/0.png,a\nvalid/1.png,b\n"})
+    write(tmp_path, {"train/0.png": b"", "valid/1.png": b"", "train/metadata.txt": b""})
+    found = rows(tmp_path)
+    assert found["train/0.png"] == ("a", "train", None)
+    assert found["valid/1.png"] == ("b", "validation", None)
+    assert rows(
+        tmp_path, layout="classes", kind="table", table={"file": "metadata.csv", "path_column": "file_name"}
+    )["train/0.png"] == ("a", None, None)
+
+
+def test_paths_that_begin_in_the_folder_of_the_table(tmp_path: Path) -> None:
+    """Without a folder that names a split, and where both readings fit."""
+    write(tmp_path, {"in/labels.csv": b"path,label\n0.png,a\n1.png,b\n", "in/0.png": b"", "in/1.png": b""})
+    settings: dict[str, Any] = {"file": "in/labels.csv"}
+    assert rows(tmp_path, kind="table", table=settings)["in/0.png"] == ("a", None, None)
+    write(tmp_path, {"0.png": b""})
+    with pytest.raises(ConfigError, match="name files of the source and of in") as caught:
+        rows(tmp_path, kind="table", table=settings)
+    assert "source.table.prefix=." in str(caught.value.remedy)
+    from_source = rows(tmp_path, kind="table", table=settings | {"prefix": "."})
+    assert (from_source["0.png"], from_source["in/0.png"][2]) == (("a", None, None), "not_in_table")
+    from_folder = rows(tmp_path, kind="table", table=settings | {"prefix": "{folder}"})
+    assert (from_folder["in/0.png"], from_folder["0.png"][2]) == (("a", None, None), "not_in_table")
+
+
+def test_annotations_in_the_folders_of_splits(tmp_path: Path) -> None:
+    """As Roboflow writes them; images of two splits may have the same name."""
+    for name, data in (("_annotations.coco.json", COCO), ("1.xml", VOC)):
+        source = tmp_path / name
+        for split in ("train", "valid"):
+            write(source, {f"{split}/{name}": data, f"{split}/1.jpg": b""})
+        found = rows(source)
+        assert found["train/1.jpg"][1:] == ("train", None)
+        assert found["valid/1.jpg"][1:] == ("validation", None)
+
+
+def test_a_large_folder_shows_its_table(tmp_path: Path) -> None:
+    write(tmp_path, {f"train/{number:04}.png": b"" for number in range(450)})
+    write(tmp_path, {"train/metadata.csv": b"file_name,label\n0001.png,a\n"})
+    assert settled(asked(tmp_path)).config.source.table.file == "train/metadata.csv"
+
+
+def test_a_single_class_with_the_name_of_a_folder_of_images_is_refused(tmp_path: Path) -> None:
+    write(tmp_path, {"images/cat/1.jpg": b"", "images/dog/2.jpg": b""})
+    with pytest.raises(UsageError, match=r"the only class of .* would be 'images'") as caught:
+        rows(tmp_path, kind="image_folder")
+    assert "/images as the source if its folders 'cat', 'dog'" in str(caught.value.remedy)
+    assert rows(tmp_path, kind="image_folder", layout="classes")["images/cat/1.jpg"][0] == "images"
+    assert rows(tmp_path, kind="image_folder", labels="none")["images/cat/1.jpg"][0] is None
