@@ -10,6 +10,7 @@
       turns-HOST.lock             locked by the job that works on this machine (infra.processes.turns)
       records/                    a file for each run without a server, until `shardmill up` takes it over
       problems/                   a file for each open problem of the platform (flows.problems)
+      alarm/                      what the alarm has seen, and messages that wait (flows.server.alarm)
       up.json, up.lock            of the `shardmill up` that runs (flows.server.running_up)
 """
 
@@ -63,6 +64,11 @@ def records_folder() -> Path:
 def problems_folder() -> Path:
     """The folder that holds a file for each open problem of the platform (flows.problems)."""
     return _made(home() / "problems")
+
+
+def alarm_folder() -> Path:
+    """The folder that holds what the alarm has seen, and messages that wait."""
+    return _made(home() / "alarm")
 
 
 def _made(folder: Path) -> Path:

@@ -1,11 +1,8 @@
 """Inboxes: folders whose new files are taken up in batches by runs of a flow.
 
-A Prefect variable keeps each inbox, so all machines of a server know it. One process watches them all:
-`shardmill up` runs it, and on a server of your own
-
-    python -m flows.server.service_process inboxes
-
-It lists each folder every few seconds, seldom enough to spend a twentieth of its time on it.
+A Prefect variable keeps each inbox, so all machines of a server know it. One process watches them all
+(flows.server.alarm.watch). It lists each folder every few seconds, seldom enough to spend a twentieth of its
+time on it.
 """
 
 from __future__ import annotations
@@ -108,14 +105,6 @@ def inboxes_of(variables: Iterable[Mapping[str, Any]]) -> list[Inbox]:
         except (TypeError, KeyError, ValueError):
             LOG.warning("variable %s is not an inbox of this release: delete it", row.get("name"))
     return sorted(found, key=lambda inbox: (inbox.dataset, inbox.name))
-
-
-def has_inboxes() -> bool:
-    """Tell whether the server has inboxes."""
-    from prefect.client.orchestration import get_client
-
-    with get_client(sync_client=True) as client:
-        return bool(read_inboxes(client))
 
 
 def watch_inboxes() -> None:

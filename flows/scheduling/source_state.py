@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from fnmatch import fnmatch
 from pathlib import PurePosixPath
 
@@ -18,6 +19,41 @@ def files_of(source: str) -> dict[str, FileEntry] | None:
     Args:
         source: a folder, a file, or a pattern of files; a path or a URI.
     """
+    try:
+        place = _place_of(source)
+        if place is None:
+            return None
+        storage, pattern = place
+        entries = storage.list_files(recursive=pattern is None)
+    except (OSError, EnvironmentFault, UsageError):
+        return None
+    return {entry.path: entry for entry in entries if pattern is None or fnmatch(entry.path, pattern)}
+
+
+def probe(source: str) -> bool:
+    """Tell whether a source has any file or folder, from its top alone.
+
+    Raises:
+        OSError, EnvironmentFault, UsageError: it cannot be listed, or does not exist.
+    """
+    place = _place_of(source)
+    if place is None:  # not in a place that can be listed
+        return True
+    storage, pattern = place
+    folder = storage.local_path()
+    if folder is not None and pattern is None:
+        with os.scandir(folder) as entries:
+            return any(True for _ in entries)
+    if folder is not None:
+        return any(fnmatch(path.name, pattern or "*") for path in folder.iterdir())
+    found = storage.list_files(recursive=False)
+    return any(pattern is None or fnmatch(one.path, pattern) for one in found) or bool(
+        pattern is None and storage.list_folders()
+    )
+
+
+def _place_of(source: str) -> tuple[Storage, str | None] | None:
+    """The folder to list and a pattern of the names in it; None if the source is not in such a place."""
     scheme, marked, _ = source.partition("://")
     if marked and scheme not in _STORES:
         return None
@@ -25,15 +61,11 @@ def files_of(source: str) -> dict[str, FileEntry] | None:
     name = PurePosixPath(source.partition("?")[0] if marked else source).name
     if not marked and any(mark in name for mark in "*?["):
         folder, pattern = source.rpartition("/")[0] or "/", name
-    try:
-        storage = Storage.at(folder)
-        path = storage.local_path()
-        if path is not None and path.is_file():
-            storage, pattern = Storage.at(path.parent), path.name
-        entries = storage.list_files(recursive=pattern is None)
-    except (OSError, EnvironmentFault, UsageError):
-        return None
-    return {entry.path: entry for entry in entries if pattern is None or fnmatch(entry.path, pattern)}
+    storage = Storage.at(folder)
+    path = storage.local_path()
+    if path is not None and path.is_file():
+        storage, pattern = Storage.at(path.parent), path.name
+    return storage, pattern
 
 
 def mark_of(files: dict[str, FileEntry] | None) -> str:

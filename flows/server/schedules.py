@@ -8,6 +8,14 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from flows.scheduling.daylight_saving import by_elapsed_time
+from flows.server.automations.schedule_parameters import (
+    NO_PARAMETERS,
+    StoredSchedule,
+    give_back,
+    keep_parameters,
+    stored_schedules,
+)
 from flows.server.deployments import SCHEDULED_FLOWS, read_deployment
 from infra.errors import UsageError
 
@@ -38,6 +46,7 @@ class Schedule:
         timezone: of the cron expression; None is UTC.
         is_active: False while it is paused.
         next_at: the time of its next run; None: none is planned, or it was not looked up.
+        problem: why it cannot run; empty: it can.
     """
 
     flow: str
@@ -49,6 +58,7 @@ class Schedule:
     timezone: str | None = None
     is_active: bool = True
     next_at: datetime | None = None
+    problem: str = ""
 
     def __str__(self) -> str:
         if self.every is not None:
@@ -71,10 +81,13 @@ def interval_in_words(interval: timedelta) -> str:
     return " ".join([*words, *([f"{rest:g} s"] if rest or not words else [])])
 
 
-def set_schedule(schedule: Schedule) -> None:
+def set_schedule(schedule: Schedule) -> bool:
     """Create a schedule in the place of the schedule or inbox of the same dataset and name.
 
-    If Prefect does not take the new one, the old one stays.
+    If Prefect does not take the new one, the old one stays. In the place of a paused one, it is paused.
+
+    Returns:
+        Whether it is active.
 
     Raises:
         UsageError: Prefect does not accept the cron expression or the time zone.
@@ -85,33 +98,56 @@ def set_schedule(schedule: Schedule) -> None:
     with _client() as client:
         deployment = read_deployment(client, schedule.flow).id
         old = _schedules_of(client, schedule.dataset, schedule.name)
+        is_active = _is_active(old, _inboxes(client, schedule.dataset, schedule.name))
         same_flow = next((one for one in old if one.flow == schedule.flow), None)
         if same_flow is None:
             wanted = DeploymentScheduleCreate(
-                schedule=when, slug=schedule.slug, parameters=parameters, active=True
+                schedule=when, slug=schedule.slug, parameters=parameters, active=is_active
             )
-            client.create_deployment_schedules(deployment, [wanted])
+            (stored,) = client.create_deployment_schedules(deployment, [wanted])
         else:
+            stored = same_flow.stored
             client.update_deployment_schedule(
                 deployment,
-                same_flow.stored.id,
+                stored.id,
                 schedule=when,
                 slug=schedule.slug,
                 parameters=parameters,
-                active=True,
+                active=is_active,
             )
+        keep_parameters(stored.id, parameters)
         _remove_schedules(client, [one for one in old if one is not same_flow])
         _remove_inboxes(client, schedule.dataset, schedule.name)
+    return is_active
 
 
-def set_inbox(inbox: Inbox) -> None:
-    """Watch an inbox in the place of the schedule or inbox of the same dataset and name."""
+def set_inbox(inbox: Inbox) -> bool:
+    """Watch an inbox in the place of the schedule or inbox of the same dataset and name.
+
+    Returns:
+        Whether it is active: in the place of a paused one, it is paused.
+    """
     from flows.scheduling import inboxes
 
     with _client() as client:
         read_deployment(client, inbox.flow)
-        inboxes.set_inbox(client, inbox)
-        _remove_schedules(client, _schedules_of(client, inbox.dataset, inbox.name))
+        old = _schedules_of(client, inbox.dataset, inbox.name)
+        is_active = _is_active(old, _inboxes(client, inbox.dataset, inbox.name))
+        inboxes.set_inbox(client, replace(inbox, is_active=is_active))
+        _remove_schedules(client, old)
+    return is_active
+
+
+def _is_active(schedules: Sequence[StoredSchedule], inboxes: Sequence[Inbox]) -> bool:
+    """Tell whether what stands in the place of these is active: unless all of them are paused."""
+    active = [bool(one.stored.active) for one in schedules] + [one.is_active for one in inboxes]
+    return any(active) or not active
+
+
+def stored_sources(client: SyncPrefectClient) -> set[str]:
+    """The sources of all active schedules."""
+    found = [one for one in stored_schedules(client, *SCHEDULED_FLOWS) if one.stored.active]
+    return {str(one.parameters["source"]) for one in found if "source" in one.parameters}
 
 
 def remove_schedules(dataset: str, name: str | None = None) -> int:
@@ -128,10 +164,7 @@ def set_active(dataset: str, name: str | None, *, active: bool) -> int:
     with _client() as client:
         found = _schedules_of(client, dataset, name)
         for one in found:
-            # Prefect empties the parameters of a schedule that is updated without them.
-            client.update_deployment_schedule(
-                one.deployment_id, one.stored.id, active=active, parameters=one.stored.parameters
-            )
+            give_back(client, one, active=active)
         watched = _inboxes(client, dataset, name)
         for inbox in watched:
             inboxes.set_inbox(client, replace(inbox, is_active=active))
@@ -143,14 +176,14 @@ def all_schedules() -> list[Schedule | Inbox]:
     from flows.scheduling import inboxes
 
     with _client() as client:
-        found = list(_stored_schedules(client))
+        found = stored_schedules(client, *SCHEDULED_FLOWS)
         times = _next_times(client)
         watched = inboxes.read_inboxes(client)
-    scheduled = [one.as_schedule(times.get(str(one.stored.id))) for one in found]
+    scheduled = [as_schedule(one, times.get(str(one.stored.id))) for one in found]
     return sorted([*scheduled, *watched], key=lambda entry: (entry.dataset, entry.name))
 
 
-def _remove_schedules(client: SyncPrefectClient, found: Sequence[_StoredSchedule]) -> int:
+def _remove_schedules(client: SyncPrefectClient, found: Sequence[StoredSchedule]) -> int:
     for one in found:
         client.delete_deployment_schedule(one.deployment_id, one.stored.id)
     return len(found)
@@ -180,52 +213,38 @@ def _client() -> Iterator[SyncPrefectClient]:
         yield client
 
 
-@dataclass(frozen=True, slots=True)
-class _StoredSchedule:
-    """A schedule as Prefect stores it (``stored``), with its flow and its deployment."""
-
-    flow: str
-    deployment_id: Any
-    stored: Any
-
-    @property
-    def dataset(self) -> str:
-        slug = str(self.stored.slug or "")
-        between = _BETWEEN if _BETWEEN in slug else _EARLIER_BETWEEN
-        # Prefect's web interface empties the parameters when a person pauses the schedule there.
-        return str(self.stored.parameters.get("dataset") or slug.partition(between)[0])
-
-    @property
-    def name(self) -> str:
-        slug = str(self.stored.slug or "")
-        return slug.removeprefix(self.dataset).removeprefix(_BETWEEN).removeprefix(_EARLIER_BETWEEN)
-
-    def as_schedule(self, next_at: datetime | None) -> Schedule:
-        when = self.stored.schedule
-        return Schedule(
-            flow=self.flow,
-            dataset=self.dataset,
-            parameters=self.stored.parameters,
-            name=self.name,
-            cron=getattr(when, "cron", None),
-            every=getattr(when, "interval", None),
-            timezone=getattr(when, "timezone", None),
-            is_active=bool(self.stored.active),
-            next_at=next_at,
-        )
+def as_schedule(one: StoredSchedule, next_at: datetime | None = None) -> Schedule:
+    """A schedule of Prefect in the words of Shardmill."""
+    when = one.stored.schedule
+    return Schedule(
+        flow=one.flow,
+        dataset=_dataset(one),
+        parameters=one.parameters,
+        name=_name(one),
+        cron=getattr(when, "cron", None),
+        every=getattr(when, "interval", None),
+        timezone=getattr(when, "timezone", None),
+        is_active=bool(one.stored.active),
+        next_at=next_at,
+        problem="" if one.parameters else NO_PARAMETERS,
+    )
 
 
-def _stored_schedules(client: SyncPrefectClient) -> Iterator[_StoredSchedule]:
-    for flow in SCHEDULED_FLOWS:
-        deployment = read_deployment(client, flow)
-        for stored in deployment.schedules:
-            yield _StoredSchedule(flow, deployment.id, stored)
+def _dataset(one: StoredSchedule) -> str:
+    slug = str(one.stored.slug or "")
+    between = _BETWEEN if _BETWEEN in slug else _EARLIER_BETWEEN
+    return str(one.parameters.get("dataset") or slug.partition(between)[0])
 
 
-def _schedules_of(client: SyncPrefectClient, dataset: str, name: str | None) -> list[_StoredSchedule]:
+def _name(one: StoredSchedule) -> str:
+    slug = str(one.stored.slug or "")
+    return slug.removeprefix(_dataset(one)).removeprefix(_BETWEEN).removeprefix(_EARLIER_BETWEEN)
+
+
+def _schedules_of(client: SyncPrefectClient, dataset: str, name: str | None) -> list[StoredSchedule]:
     """Return the schedules of a dataset, or the one of a name."""
-    found = [one for one in _stored_schedules(client) if one.dataset == dataset]
-    return [one for one in found if name in (None, one.name)]
+    found = [one for one in stored_schedules(client, *SCHEDULED_FLOWS) if _dataset(one) == dataset]
+    return [one for one in found if name in (None, _name(one))]
 
 
 def _next_times(client: SyncPrefectClient) -> dict[str, datetime]:
@@ -264,7 +283,9 @@ def _when(schedule: Schedule) -> CronSchedule | IntervalSchedule:
         assert schedule.every is not None
         return IntervalSchedule(interval=schedule.every)
     try:
-        return CronSchedule(cron=schedule.cron, timezone=schedule.timezone)
+        CronSchedule(cron=schedule.cron, timezone=schedule.timezone)  # as given, for the error
+        cron, timezone = by_elapsed_time(schedule.cron, schedule.timezone)
+        return CronSchedule(cron=cron, timezone=timezone)
     except ValidationError as error:
         problem = error.errors()[0]
         raise UsageError(

@@ -5,7 +5,7 @@ Usage::
     python -m flows.server.service_process server HOST PORT    the API, its web interface and its scheduler
     python -m flows.server.service_process worker POOL    runs each flow run in a process of its own
     python -m flows.server.service_process page HOST PORT    the platform's own page (flows.page)
-    python -m flows.server.service_process inboxes    watches the inboxes (flows.scheduling.inboxes)
+    python -m flows.server.service_process watch    tells people what happened, watches inboxes
     python -m flows.server.service_process tensorboard PORT    TensorBoard on loopback, below /tensorboard
     python -m flows.server.service_process deploy FILE    registers the deployments of a file, then ends
 
@@ -41,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     page = kinds.add_parser("page")
     page.add_argument("host")
     page.add_argument("port", type=int)
-    kinds.add_parser("inboxes")
+    kinds.add_parser("watch", aliases=["inboxes"])  # its name in earlier releases
     tensorboard = kinds.add_parser("tensorboard")
     tensorboard.add_argument("port", type=int)
     deploying = kinds.add_parser("deploy")
@@ -51,7 +51,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         serve(arguments.host, arguments.port)
     elif arguments.kind == "page":
         show_page(arguments.host, arguments.port)
-    elif arguments.kind == "inboxes":
+    elif arguments.kind in ("watch", "inboxes"):
         watch()
     elif arguments.kind == "tensorboard":
         show_curves(arguments.port)
@@ -73,7 +73,6 @@ def serve(host: str, port: int, *, api_only: bool = False) -> None:
     import uvicorn
     from prefect.server.api.server import create_app
 
-    import flows.server.automations.apprise_block  # noqa: F401  automations send by it
     from flows.page.same_origin import SameOriginOnly
     from flows.server.without_second_ui import WithoutSecondUi
 
@@ -99,8 +98,6 @@ def serve(host: str, port: int, *, api_only: bool = False) -> None:
 def run_server_services() -> None:
     """Run the services of Prefect's server beside API servers without them."""
     from prefect.cli.server import start_services
-
-    import flows.server.automations.apprise_block  # noqa: F401  automations send by it
 
     start_services(background=False)
 
@@ -135,10 +132,13 @@ def show_curves(port: int) -> None:
 
 
 def watch() -> None:
-    """Watch the inboxes of the server."""
-    from flows.scheduling.inboxes import watch_inboxes
+    """Tell people what happens on the server, and watch its inboxes."""
+    # A request that fails is made again by the next look.
+    os.environ.setdefault("PREFECT_CLIENT_MAX_RETRIES", "0")
+    os.environ.setdefault("PREFECT_API_REQUEST_TIMEOUT", "20")
+    from flows.server.alarm.watch import watch as watch_server
 
-    watch_inboxes()
+    watch_server()
 
 
 def work(pool: str) -> None:

@@ -18,17 +18,23 @@ from typing import Self
 
 import psutil
 
-from flows.home import server_url
+from flows.home import running_folder, server_url
 from infra.errors import EnvironmentFault
 from infra.http import open_url
 from infra.processes.process import LIFELINE_FD
 from infra.processes.trees import kill_tree
+
+# The names of what `shardmill up` runs, in messages.
+UP, SERVER, BOARD, PAGE, WORKER, WATCH = (
+    "shardmill up", "Prefect's server", "TensorBoard", "the page", "the worker", "the watch",
+)  # fmt: skip
 
 # The first start of a home makes the database of its history: 7 s on an idle machine, minutes on a busy one.
 START_SECONDS = 300.0
 
 _VACUUM = "PREFECT_SERVER_SERVICES_DB_VACUUM_ENABLED"
 _POLL_SECONDS = 0.05
+_PROBE_SECONDS = 10.0
 _FLOW_RUN_GRACE_SECONDS = 20.0
 
 
@@ -54,6 +60,23 @@ def server_settings(ui_url: str) -> dict[str, str]:
 def password_settings(auth: str) -> dict[str, str]:
     """Return Prefect's settings for a server with a password, ``user:password``, and for its clients."""
     return {"PREFECT_SERVER_API_AUTH_STRING": auth, "PREFECT_API_AUTH_STRING": auth}
+
+
+def beat(name: str) -> None:
+    """Note that the service of this name does its work, in a file whose time `shardmill up` looks at."""
+    _beats(name).touch()
+
+
+def last_beat(name: str) -> float | None:
+    """The time of the last ``beat`` of a service (seconds since 1970); None if there was none."""
+    try:
+        return _beats(name).stat().st_mtime
+    except FileNotFoundError:
+        return None
+
+
+def _beats(name: str) -> Path:
+    return running_folder() / f"{name.replace(' ', '-')}.beat"
 
 
 class Service:
@@ -94,6 +117,10 @@ class Service:
     def wait_until_healthy(self) -> None:
         """Wait until the service answers. Does nothing for services that no other one needs."""
 
+    def sign_of_life(self) -> object:
+        """Return something that changes while the service does its work; takes a few seconds at most."""
+        return time.monotonic()
+
     @property
     def has_ended(self) -> bool:
         """Whether the process has ended on its own."""
@@ -122,6 +149,10 @@ class Server(Service):
         arguments = ["server", host, str(port)]
         super().__init__(arguments, log_path=log_path, env={**env, **server_settings(self.ui_url)})
 
+    def sign_of_life(self) -> object:
+        """Return a new value if the server answers, else None."""
+        return time.monotonic() if answers(self.api_url, _PROBE_SECONDS) else None
+
     def wait_until_healthy(self) -> None:
         """Wait until the server answers.
 
@@ -143,13 +174,22 @@ class Page(Service):
 
     def __init__(self, host: str, port: int, *, log_path: Path, env: Mapping[str, str]) -> None:
         super().__init__(["page", host, str(port)], log_path=log_path, env=env)
+        self._url = f"{server_url(host, port)}/health"
+
+    def sign_of_life(self) -> object:
+        """Return a new value if the page answers, else None."""
+        return _answer_of(self._url)
 
 
-class Inboxes(Service):
-    """The process that watches inboxes."""
+class Watch(Service):
+    """The process that tells people what happened, and watches inboxes."""
 
     def __init__(self, *, log_path: Path, env: Mapping[str, str]) -> None:
-        super().__init__(["inboxes"], log_path=log_path, env=env)
+        super().__init__(["watch"], log_path=log_path, env=env)
+
+    def sign_of_life(self) -> object:
+        """Return the time of its last beat."""
+        return last_beat(WATCH)
 
 
 class TensorBoard(Service):
@@ -157,6 +197,11 @@ class TensorBoard(Service):
 
     def __init__(self, port: int, *, log_path: Path, env: Mapping[str, str]) -> None:
         super().__init__(["tensorboard", str(port)], log_path=log_path, env=env)
+        self._url = f"{server_url('127.0.0.1', port)}/tensorboard/"
+
+    def sign_of_life(self) -> object:
+        """Return a new value if TensorBoard answers, else None."""
+        return _answer_of(self._url)
 
 
 class Worker(Service):
@@ -164,6 +209,10 @@ class Worker(Service):
 
     def __init__(self, pool: str, *, log_path: Path, env: Mapping[str, str]) -> None:
         super().__init__(["worker", pool], log_path=log_path, env=env)
+
+    def sign_of_life(self) -> object:
+        """Return the time of its last beat."""
+        return last_beat(WORKER)
 
     def stop(self) -> None:
         """End the flow runs first, so that they can report that they were stopped, then the worker."""
@@ -174,6 +223,18 @@ class Worker(Service):
                     flow_run.terminate()
             psutil.wait_procs(flow_runs, timeout=_FLOW_RUN_GRACE_SECONDS)
         super().stop()
+
+
+def _answer_of(url: str) -> object:
+    """Return a new value if something answers at this address, whatever it says; else None."""
+    try:
+        with _get(url, _PROBE_SECONDS):
+            return time.monotonic()
+    except urllib.error.HTTPError as error:
+        error.close()
+        return time.monotonic()
+    except (OSError, ValueError, http.client.HTTPException):
+        return None
 
 
 def answers(api_url: str, timeout_seconds: float = 2.0) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 from flows import home
 from flows.home import server_url
 from flows.page.options import TENSORBOARD_URL
-from flows.scheduling import inboxes
+from flows.problems import set_problems
 from flows.server import deployments, services
 from flows.server.addresses import check_place
 from flows.server.database import DATABASE_SETTING, check_database
@@ -23,13 +24,14 @@ from flows.server.kept_service import KeptService, Say
 from flows.server.running_up import RunningUp, clear_running_up, up_lock, write_running_up
 from flows.server.tidying import stale_runs
 from flows.server.tidying.reaper import Reaper
-from infra.errors import UsageError
+from infra.errors import EnvironmentFault, UsageError
 from infra.processes.ports import free_port
 from infra.processes.process import ignoring_signals
 from infra.readable import counted
 
 _WATCH_SECONDS = 1.0
 _TIDY_SECONDS = 10.0
+_ANSWER_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,23 +117,22 @@ class Platform:
         }
         self._board_port = free_port()
         self._server = KeptService(
-            "Prefect's server", self._start_server, say, need=lambda: check_database(options.database)
+            services.SERVER, self._start_server, say, need=lambda: check_database(options.database)
         )
+        self._watch = KeptService(services.WATCH, self._start_watch, say, is_optional=True)
         self._board = KeptService(
-            "TensorBoard", self._start_board, say, is_optional=True, is_wanted=options.has_tensorboard
+            services.BOARD, self._start_board, say, is_optional=True, is_wanted=options.has_tensorboard
         )
-        self._page = KeptService("the page", self._start_page, say, is_optional=True)
-        self._worker = KeptService("the worker", self._start_worker, say, need=self._end_stale_runs)
-        self._inboxes = KeptService(
-            "the watch of inboxes", self._start_inboxes, say, is_optional=True, is_wanted=False
-        )
+        self._page = KeptService(services.PAGE, self._start_page, say, is_optional=True)
+        self._worker = KeptService(services.WORKER, self._start_worker, say, need=self._need_of_worker)
         self._reaper = Reaper(has_worker=True)
         self._untidy = ""
+        self._tidying: threading.Thread | None = None
 
     @property
     def _services(self) -> tuple[KeptService, ...]:
         """The services in the order in which they are started."""
-        return self._server, self._board, self._page, self._worker, self._inboxes
+        return self._server, self._watch, self._board, self._page, self._worker
 
     def __enter__(self) -> Platform:
         try:
@@ -155,15 +156,21 @@ class Platform:
         tidied = time.monotonic()
         while True:
             time.sleep(_WATCH_SECONDS)
-            if time.monotonic() - tidied > _TIDY_SECONDS:
-                self._tidy()
+            services.beat(services.UP)
+            # A server that hangs must not hold up the look at the services.
+            is_tidying = self._tidying is not None and self._tidying.is_alive()
+            if time.monotonic() - tidied > _TIDY_SECONDS and not is_tidying:
+                self._tidying = threading.Thread(target=self._tidy, name="tidying", daemon=True)
+                self._tidying.start()
                 tidied = time.monotonic()
             for service in self._services:
                 service.keep()
 
     def _start(self) -> None:
         self._say("Starting Prefect's server ...")
+        set_problems("service", [])
         self._server.begin()
+        self._watch.begin()
         if self._board.is_wanted:
             self._board.begin()
         self._page.begin()
@@ -181,6 +188,13 @@ class Platform:
         with ignoring_signals():
             for service in reversed(self._services):
                 service.stop()
+            if self._tidying is not None:
+                self._tidying.join(_TIDY_SECONDS)
+
+    def _need_of_worker(self) -> None:
+        if not services.answers(self._api_environment()["PREFECT_API_URL"], _ANSWER_SECONDS):
+            raise EnvironmentFault(f"{services.SERVER} does not answer", "it is started again if it hangs")
+        self._end_stale_runs()
 
     def _end_stale_runs(self) -> None:
         stale = stale_runs.end_stale_runs()
@@ -188,7 +202,7 @@ class Platform:
             self._say(f"marked {counted(stale, 'run')} of a killed worker as crashed")
 
     def _tidy(self) -> None:
-        """Put the history in order (flows.server.tidying.reaper), and watch inboxes once there is one.
+        """Put the history in order (flows.server.tidying.reaper).
 
         A failure, such as a full disk, must not end the services. It is reported once; the next call tries
         again.
@@ -200,8 +214,6 @@ class Platform:
         try:
             for line in self._reaper.reap():
                 self._say(line)
-            if not (self._inboxes.is_wanted or self._inboxes.is_given_up):
-                self._inboxes.is_wanted = inboxes.has_inboxes()
         except (httpx.HTTPError, ObjectNotFound):
             return  # the server may be stopping now, or a person deletes runs
         except Exception as error:  # noqa: BLE001
@@ -221,8 +233,8 @@ class Platform:
         env = self._api_environment() | {"PREFECT_CLIENT_RETRY_EXTRA_CODES": "500"}
         return services.Worker(deployments.POOL, log_path=log, env=env)
 
-    def _start_inboxes(self) -> services.Service:
-        return services.Inboxes(log_path=self._logs / "inboxes.log", env=self._api_environment())
+    def _start_watch(self) -> services.Service:
+        return services.Watch(log_path=self._logs / "watch.log", env=self._api_environment())
 
     def _start_page(self) -> services.Service:
         board = {TENSORBOARD_URL: server_url("127.0.0.1", self._board_port)}

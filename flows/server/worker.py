@@ -12,7 +12,10 @@ from prefect.workers.process import ProcessJobConfiguration, ProcessWorker
 
 from flows.flow_runs.jobs import flow_process
 from flows.flow_runs.jobs.worker_process import WORKER_VARIABLE
+from flows.server import services
 from flows.server.tidying.stale_runs import worker_name
+
+_BEAT_SECONDS = 2.0
 
 
 class FlowProcess(ProcessJobConfiguration):
@@ -34,4 +37,19 @@ def work(pool: str) -> None:
     os.environ[WORKER_VARIABLE] = str(os.getpid())
     worker = ProcessWorker(work_pool_name=pool, name=worker_name(), create_pool_if_not_found=False)
     worker.job_configuration = FlowProcess
-    asyncio.run(worker.start())
+    asyncio.run(_work(worker))
+
+
+async def _work(worker: ProcessWorker) -> None:
+    """Run the worker, and show `shardmill up` that its loop goes on."""
+    beating = asyncio.create_task(_beat())
+    try:
+        await worker.start()
+    finally:
+        beating.cancel()
+
+
+async def _beat() -> None:
+    while True:
+        services.beat(services.WORKER)
+        await asyncio.sleep(_BEAT_SECONDS)

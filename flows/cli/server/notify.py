@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from flows.cli import options
-from infra.errors import EnvironmentFault
+from infra.errors import EnvironmentFault, NotFoundError, UsageError
+
+if TYPE_CHECKING:
+    from flows.server.alarm.destinations import Destination
 
 Url = Annotated[
-    str,
+    str | None,
     typer.Argument(
-        metavar="URL", help="http(s)://: a webhook; any other: a URL of Apprise, such as mailtos://"
+        metavar="URL",
+        help="http(s)://: a webhook; any other: a URL of Apprise, such as mailtos://",
     ),
 ]
 On = Annotated[
@@ -20,35 +25,122 @@ On = Annotated[
     typer.Option(
         "--on",
         metavar="EVENT",
-        help="failed, completed, published, failing or recovered; may be repeated [default: failed]",
+        help="failed, problem, completed, unchanged, published, failing or recovered; may be repeated "
+        "[default: failed]",
     ),
+]
+Test = Annotated[
+    bool, typer.Option("--test", help="Send a message now, to URL or to all, and say whether it was taken")
+]
+Remove = Annotated[
+    str | None, typer.Option("--remove", metavar="NAME", help="Tell this one nothing any more")
 ]
 
 
-def notify(url: Url, on: On = None, json_output: options.Json = False) -> None:
+def notify(
+    url: Url = None,
+    on: On = None,
+    test: Test = False,
+    remove: Remove = None,
+    json_output: options.Json = False,
+) -> None:
     """Tell people by webhook or mail when a run fails.
 
-    Or when something else happens: see --on.
-    An automation of Prefect's server does it from now on; the web interface shows, pauses and deletes it.
+    Or when something else happens: see --on. Without URL, list whom to tell.
 
     Examples:
       shardmill notify https://example.com/hook --on failed --on published
       shardmill notify "mailtos://user:password@smtp.example.com?to=team@example.com"
+      shardmill notify --test
     """
-    from flows.cli import output
     from flows.server.api import prefect_api, standing_api
 
+    if (test or remove is not None) and on:
+        raise UsageError("--on goes with a URL alone", "shardmill notify URL --on failed")
     if standing_api() is None:
         raise EnvironmentFault(
-            "there is no Prefect server that could tell anybody", "start one: shardmill up --detach"
+            "there is no Prefect server whose runs somebody could be told of",
+            "start one: shardmill up --detach",
         )
     with prefect_api():
-        from flows.server.automations import notifications
+        from prefect.client.orchestration import get_client
 
-        names = [notifications.set_notification(url, each) for each in on or ["failed"]]
+        from flows.server.alarm import destinations
+
+        with get_client(sync_client=True) as client:
+            if remove is not None:
+                destinations.remove_destination(client, remove)
+                _say({"removed": remove}, json_output, f"{remove} is told nothing any more")
+                return
+            known = destinations.read_destinations(client)
+            if test:
+                _test([destinations.Destination(url, frozenset())] if url else known, json_output)
+            elif url is None:
+                _list(known, json_output)
+            else:
+                wanted = on or [destinations.FAILED]
+                told = destinations.set_destination(client, url, wanted)
+                _say(
+                    _row(told),
+                    json_output,
+                    f"{told} is told when: {', '.join(sorted(told.on))}",
+                    "Try it: shardmill notify --test",
+                    f"Take it back: shardmill notify --remove {told.name}",
+                )
+
+
+def _say(values: dict[str, Any], json_output: bool, *lines: str) -> None:
+    from flows.cli import output
+
     if json_output:
-        output.print_json({"automations": names})
-        return
-    for name in names:
-        output.say(f"Automation {name} tells {notifications.kind_of(url)}")
-    output.say("Take it back: prefect automation delete NAME")
+        output.print_json(values)
+    else:
+        output.say(*lines)
+
+
+def _row(one: Destination) -> dict[str, Any]:
+    from flows.server.alarm.sending import kind_of
+
+    return {"name": one.name, "kind": kind_of(one.url), "on": sorted(one.on)}
+
+
+def _test(told: list[Destination], json_output: bool) -> None:
+    """Send a message to each of these.
+
+    Raises:
+        NotFoundError: there is nobody. EnvironmentFault: somebody did not take it.
+    """
+    from flows.server.alarm.sending import Message, NotSent, check_url, send
+
+    if not told:
+        raise NotFoundError("nobody is told anything", "shardmill notify URL")
+    failed = []
+    for one in told:
+        check_url(one.url)
+        at = datetime.now(UTC).isoformat()
+        message = Message(
+            "A test of shardmill notify: messages arrive here", "test", "shardmill.test", "test", at
+        )
+        try:
+            send(one.url, message)
+        except NotSent as error:
+            failed.append(f"{one}: {error}")
+        else:
+            _say({"took": one.name}, json_output, f"{one} took a message")
+    if failed:
+        raise EnvironmentFault(
+            "a message was not taken: " + "; ".join(failed), "check the URL and the service"
+        )
+
+
+def _list(told: list[Destination], json_output: bool) -> None:
+    from flows.cli import output
+
+    rows = [_row(one) for one in told]
+    if json_output:
+        output.print_json({"told": rows})
+    elif not told:
+        output.say("Nobody is told anything. Tell somebody: shardmill notify URL")
+    else:
+        table = [[row["name"], row["kind"], ", ".join(row["on"])] for row in rows]
+        output.print_table("", ["name", "kind", "told when"], table)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -145,6 +146,8 @@ def add(
         output.say(f"{dataset} is trained on when: {rule_in_words(made)}")
     else:
         output.say(f"Scheduled {made.flow} of {dataset}: {made}")
+    if not made.is_active:
+        output.say(f"It is paused, as before. Resume it: shardmill schedule resume --dataset {dataset}")
     output.say("See it: shardmill schedule list")
 
 
@@ -247,12 +250,9 @@ def _set(wish: Wish) -> Any:
 
         if wish.inbox:
             watched = planned_inbox(wish)
-            schedules.set_inbox(watched)
-            return watched
+            return replace(watched, is_active=schedules.set_inbox(watched))
         if wish.is_rule:
             rule = planned_rule(wish)
-            rules.set_training_rule(rule)
-            return rule
+            return replace(rule, is_active=rules.set_training_rule(rule))
         wanted = planned_schedule(wish)
-        schedules.set_schedule(wanted)
-        return wanted
+        return replace(wanted, is_active=schedules.set_schedule(wanted))

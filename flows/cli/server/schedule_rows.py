@@ -25,6 +25,7 @@ def schedule_entries(found: Sequence[Schedule | Inbox]) -> list[dict[str, Any]]:
             "name": entry.name,
             "when": str(entry),
             "active": entry.is_active,
+            "problem": _problem(entry),
             "next": _next(entry),
         }
         for entry in found
@@ -40,6 +41,7 @@ def rule_entries(rules: Sequence[TrainingRule]) -> list[dict[str, Any]]:
             "name": RULE_NAME,
             "every_seconds": rule.every.total_seconds(),
             "active": rule.is_active,
+            "problem": rule.problem,
         }
         for rule in rules
     ]
@@ -65,14 +67,14 @@ def print_schedules(found: Sequence[Schedule | Inbox], rules: Sequence[TrainingR
             entry.flow,
             entry.dataset,
             entry.name,
-            str(entry) if entry.is_active else f"{entry} (paused)",
+            f"{entry}{_marks(entry)}",
             in_local_time(_next(entry)) if entry.is_active else "",
             public_location(entry.parameters.get("source", "")),
         ]
         for entry in found
     ]
     for rule in rules:
-        when = f"{rule_in_words(rule)}{'' if rule.is_active else ' (paused)'}"
+        when = f"{rule_in_words(rule)}{_marks(rule)}"
         rows.append(["train", rule.dataset, RULE_NAME, when, "", ""])
     output.print_table("Schedules", ["flow", "dataset", "name", "when", "next", "source"], rows)
 
@@ -87,6 +89,15 @@ def in_local_time(moment: str | float | None) -> str:
         else datetime.fromtimestamp(moment).astimezone()
     )
     return at.astimezone().strftime("%Y-%m-%d %H:%M:%S")
+
+
+def _problem(entry: Schedule | Inbox | TrainingRule) -> str:
+    return str(getattr(entry, "problem", ""))
+
+
+def _marks(entry: Schedule | Inbox | TrainingRule) -> str:
+    marks = ([] if entry.is_active else ["paused"]) + ([_problem(entry)] if _problem(entry) else [])
+    return f" ({'; '.join(marks)})" if marks else ""
 
 
 def _next(entry: Schedule | Inbox) -> str | None:

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from flows.cli import options
 from flows.cli.server.schedule_rows import in_local_time, print_schedules, schedule_entries
-from flows.problems import Problem, open_problems
 from infra.progress import WAITING
 
 if TYPE_CHECKING:
     from flows.page.reading.prefect import Activity, FlowRun
+    from flows.problems import Problem
     from flows.scheduling.inboxes import Inbox
     from flows.server.api import Api
     from flows.server.schedules import Schedule
@@ -86,6 +86,8 @@ def _say_that_nothing_answers(json_output: bool) -> None:
         else:
             output.say("shardmill up is not running", "Start it: shardmill up --detach")
         return
+    from flows.problems import open_problems
+
     found = open_problems()
     up = running_up()
     where = f" at {up.api_url}" if up is not None else ""
@@ -154,6 +156,8 @@ def _schedules() -> list[Schedule | Inbox]:
 def _as_json(
     api: Api, activity: Activity | None, found: Sequence[Schedule | Inbox] | None, problems: list[str]
 ) -> dict[str, Any]:
+    from flows.problems import open_problems
+
     known: dict[str, Any] = {
         "running": True,
         "page_url": _page_url(api),
@@ -200,6 +204,7 @@ def _print(
     api: Api, activity: Activity | None, found: Sequence[Schedule | Inbox] | None, problems: list[str]
 ) -> None:
     from flows.cli import output
+    from flows.problems import open_problems
 
     url = _page_url(api)
     page = [f"Page:       {url}"] if url else []

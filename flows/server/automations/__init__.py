@@ -1,1 +1,1 @@
-"""Automatic reactions to events of the server: messages to people, and trainings."""
+"""Runs that begin by themselves: the parameters of schedules, and trainings on new versions."""

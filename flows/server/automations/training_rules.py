@@ -13,12 +13,17 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from flows.flow_runs.events import OPEN, PUBLISHED, TRAINING, resource_id
-from infra.errors import EnvironmentFault
+from flows.server.automations.schedule_parameters import (
+    NO_PARAMETERS,
+    StoredSchedule,
+    give_back,
+    keep_parameters,
+    stored_schedules,
+)
+from flows.server.deployments import read_deployment
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient
-
-_DEPLOYMENT = "train/train"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,16 +35,21 @@ class TrainingRule:
         parameters: of the flow `train`.
         every: how often to ask without an event.
         is_active: False while it is paused.
+        problem: why it cannot train; empty: it can.
     """
 
     dataset: str
     parameters: Mapping[str, Any]
     every: timedelta
     is_active: bool = True
+    problem: str = ""
 
 
-def set_training_rule(rule: TrainingRule) -> None:
-    """Set the rule of a dataset; an earlier one is replaced.
+def set_training_rule(rule: TrainingRule) -> bool:
+    """Set the rule of a dataset in the place of an earlier one; paused if that one is.
+
+    Returns:
+        Whether it is active.
 
     Raises:
         EnvironmentFault: the server has no deployment `train`.
@@ -51,19 +61,21 @@ def set_training_rule(rule: TrainingRule) -> None:
     from prefect.events.schemas.automations import AutomationCore, EventTrigger, Posture
 
     with get_client(sync_client=True) as client:
-        deployment, parameters = _deployment(client), dict(rule.parameters)
+        deployment, parameters = read_deployment(client, "train"), dict(rule.parameters)
         interval = IntervalSchedule(interval=rule.every)
         old = client.read_automations_by_name(_automation(rule.dataset))
         same = next((entry for entry in deployment.schedules if entry.slug == _slug(rule.dataset)), None)
+        is_active = same is None or bool(same.active)
         if same is None:
             wanted = DeploymentScheduleCreate(
                 schedule=interval, slug=_slug(rule.dataset), parameters=parameters, active=True
             )
-            client.create_deployment_schedules(deployment.id, [wanted])
+            (same,) = client.create_deployment_schedules(deployment.id, [wanted])
         else:
             client.update_deployment_schedule(
-                deployment.id, same.id, schedule=interval, parameters=parameters, active=True
+                deployment.id, same.id, schedule=interval, parameters=parameters, active=is_active
             )
+        keep_parameters(same.id, parameters)
         trigger = EventTrigger(
             expect={PUBLISHED},
             match={"prefect.resource.id": resource_id(rule.dataset), TRAINING: OPEN},
@@ -78,10 +90,12 @@ def set_training_rule(rule: TrainingRule) -> None:
                 description=f"Trains on new versions of {rule.dataset} when a condition holds",
                 trigger=trigger,
                 actions=[action],
+                enabled=is_active,
             )
         )
         for automation in old:  # only now, so that a failure leaves the old rule
             client.delete_automation(automation.id)
+    return is_active
 
 
 def remove_training_rule(dataset: str) -> bool:
@@ -97,13 +111,9 @@ def set_rule_active(dataset: str, *, active: bool) -> bool:
     from prefect.client.orchestration import get_client
 
     with get_client(sync_client=True) as client:
-        deployment = _deployment(client)
-        found = [entry for entry in deployment.schedules if entry.slug == _slug(dataset)]
-        for entry in found:
-            # Prefect empties the parameters of a schedule that is updated without them.
-            client.update_deployment_schedule(
-                deployment.id, entry.id, active=active, parameters=entry.parameters
-            )
+        found = [one for one in stored_schedules(client, "train") if one.stored.slug == _slug(dataset)]
+        for one in found:
+            give_back(client, one, active=active)
         for automation in client.read_automations_by_name(_automation(dataset)):
             (client.resume_automation if active else client.pause_automation)(automation.id)
     return bool(found)
@@ -114,39 +124,32 @@ def training_rules() -> list[TrainingRule]:
     from prefect.client.orchestration import get_client
 
     with get_client(sync_client=True) as client:
-        found = [
-            TrainingRule(
-                str(entry.parameters["dataset"]),
-                entry.parameters,
-                entry.schedule.interval,
-                bool(entry.active),
-            )
-            for entry in _deployment(client).schedules
-            if (entry.slug or "").startswith(_slug(""))
-        ]
+        found = [as_rule(one) for one in stored_schedules(client, "train") if is_rule(one)]
     return sorted(found, key=lambda rule: rule.dataset)
+
+
+def is_rule(one: StoredSchedule) -> bool:
+    """Tell whether a schedule of Prefect belongs to a rule."""
+    return (one.stored.slug or "").startswith(_slug(""))
+
+
+def as_rule(one: StoredSchedule) -> TrainingRule:
+    """The rule of a schedule of Prefect."""
+    dataset = str(one.stored.slug).removeprefix(_slug(""))
+    problem = "" if one.parameters else NO_PARAMETERS
+    when, is_active = one.stored.schedule.interval, bool(one.stored.active)
+    return TrainingRule(dataset, one.parameters, when, is_active, problem)
 
 
 def _remove(client: SyncPrefectClient, dataset: str) -> bool:
     automations = client.read_automations_by_name(_automation(dataset))
     for automation in automations:
         client.delete_automation(automation.id)
-    deployment = _deployment(client)
+    deployment = read_deployment(client, "train")
     stale = [entry for entry in deployment.schedules if entry.slug == _slug(dataset)]
     for entry in stale:
         client.delete_deployment_schedule(deployment.id, entry.id)
     return bool(automations or stale)
-
-
-def _deployment(client: SyncPrefectClient) -> Any:
-    from prefect.exceptions import ObjectNotFound
-
-    try:
-        return client.read_deployment_by_name(_DEPLOYMENT)
-    except ObjectNotFound as error:
-        raise EnvironmentFault(
-            f"the server has no deployment {_DEPLOYMENT}", "start `shardmill up`, which registers it"
-        ) from error
 
 
 def _slug(dataset: str) -> str:

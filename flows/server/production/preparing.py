@@ -51,8 +51,6 @@ async def _start_once() -> None:
     """Start a server that listens nowhere, and stop it: Prefect prepares the database when it starts."""
     from prefect.server.api.server import create_app
 
-    import flows.server.automations.apprise_block  # noqa: F401  its blocks are registered too
-
     app = create_app(final=True, webserver_only=True)
     async with app.router.lifespan_context(app):
         pass

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
+from flows.problems import open_problems
 from flows.server.kept_service import KeptService
 from flows.server.services import Service
 from infra.errors import EnvironmentFault
@@ -24,6 +26,23 @@ class Ended(Service):
 
     def stop(self) -> None:
         """Nothing is left of it."""
+
+
+class Hanging(Service):
+    """A service whose process runs, and whose sign of life is a text of the test."""
+
+    def __init__(self, log_path: Path) -> None:
+        self.log_path, self.sign, self.is_stopped = log_path, "first", False
+
+    def stop(self) -> None:
+        self.is_stopped = True
+
+    @property
+    def has_ended(self) -> bool:
+        return False
+
+    def sign_of_life(self) -> object:
+        return self.sign
 
 
 class Kept:
@@ -103,3 +122,54 @@ def test_it_waits_for_what_it_needs_and_says_so_once(kept: Kept) -> None:
     kept.away = ""
     kept.keep(60)
     assert kept.starts == 1
+
+
+def test_a_service_that_hangs_is_told_ended_and_started_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SHARDMILL_HOME", str(tmp_path / "home"))
+    now, said, started = [0.0], list[str](), list[Hanging]()
+
+    def start() -> Service:
+        started.append(Hanging(tmp_path / "log"))
+        return started[-1]
+
+    service = KeptService("the fake", start, said.append, clock=lambda: now[0])
+
+    def keep(seconds: float) -> None:
+        now[0] += seconds
+        service.keep()
+        probing = [thread for thread in threading.enumerate() if thread.name == "the fake"]
+        for thread in probing:
+            thread.join()
+
+    service.begin()
+    for number in range(20):
+        started[0].sign = f"sign {number}"
+        keep(6)
+    for _ in range(6):
+        keep(6)
+    assert not started[0].is_stopped
+    keep(6)
+    assert started[0].is_stopped
+    (problem,) = open_problems()
+    assert problem.text == "the fake hangs: no sign of life for 40 s"
+    assert said[0].startswith(f"{problem.text}; starting it again")
+    keep(6)
+    keep(6)
+    assert len(started) == 2
+    assert open_problems() == [], "it shows signs of life again"
+
+
+def test_a_service_may_take_minutes_to_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SHARDMILL_HOME", str(tmp_path / "home"))
+    now, process = [0.0], Hanging(tmp_path / "log")
+    monkeypatch.setattr(process, "sign_of_life", lambda: None)
+    service = KeptService("the fake", lambda: process, lambda _: None, clock=lambda: now[0])
+    service.begin()
+    for now[0] in range(0, 300, 6):
+        service.keep()
+    assert not process.is_stopped
+    now[0] = 301.0
+    service.keep()
+    assert process.is_stopped

@@ -1,0 +1,132 @@
+"""Whom the alarm tells, and on which occasions. Prefect's database keeps it, since a URL holds a secret."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from flows.flow_runs.api_requests import forget_secret, keep_secret, read_block, read_secrets
+from flows.server.alarm.sending import check_url, kind_of
+from infra.digests import digest_of
+from infra.errors import NotFoundError, UsageError
+
+if TYPE_CHECKING:
+    from prefect.client.orchestration import SyncPrefectClient
+
+LOG = logging.getLogger("shardmill.alarm")
+
+FAILED, COMPLETED, UNCHANGED, PROBLEM = "failed", "completed", "unchanged", "problem"
+PUBLISHED, FAILING, RECOVERED = "published", "failing", "recovered"
+
+OCCASIONS = {
+    FAILED: "a run failed, crashed or was cancelled, or the platform has a problem",
+    PROBLEM: "the platform has a problem, such as a source that cannot be listed; it is over",
+    COMPLETED: "a run completed and did something",
+    UNCHANGED: "a run found nothing to do, or was skipped or postponed",
+    PUBLISHED: "a version was published",
+    FAILING: "the source of a scheduled run began to fail",
+    RECOVERED: "the source of a scheduled run works again",
+}
+
+_PREFIX = "shardmill-notify-"
+# Earlier releases made an automation of Prefect for each occasion, and a block of the same name for its URL.
+_EARLIER = re.compile(r"shardmill-(failed|completed|published|failing|recovered)-[0-9a-f]{8}")
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """A URL that is told of some occasions."""
+
+    url: str
+    on: frozenset[str]
+
+    @property
+    def name(self) -> str:
+        """Its name, which does not tell the URL."""
+        return f"notify-{digest_of(self.url, length=8)}"
+
+    def __str__(self) -> str:
+        return f"{self.name} ({kind_of(self.url)})"
+
+    def wants(self, on: str) -> bool:
+        """Tell whether it is told of an occasion. What another message to it says already is left out."""
+        if on == PROBLEM:
+            return bool(self.on & {PROBLEM, FAILED})
+        if on == FAILING and FAILED in self.on:
+            return False  # the run that began to fail is told of
+        return on in self.on
+
+
+def set_destination(client: SyncPrefectClient, url: str, on: Iterable[str]) -> Destination:
+    """Tell a URL of these occasions too from now on.
+
+    Args:
+        client: of the server.
+        url: ``http://`` or ``https://``: a webhook, which gets JSON; any other: a URL of Apprise, such as
+            ``mailtos://user:password@host?to=somebody@example.com``.
+        on: names in ``OCCASIONS``.
+
+    Raises:
+        UsageError: the URL or an occasion is not known.
+    """
+    wanted = frozenset(on)
+    check_occasions(wanted)
+    check_url(url)
+    known = [one.on for one in read_destinations(client) if one.url == url]
+    destination = Destination(url, wanted.union(*known))
+    keep_secret(_block(destination.name), {"url": url, "on": sorted(destination.on)})
+    return destination
+
+
+def check_occasions(on: Iterable[str]) -> None:
+    """Raise UsageError for a name that is not an occasion."""
+    for each in sorted(set(on) - set(OCCASIONS)):
+        raise UsageError(f"--on {each}: not an occasion", f"one of: {', '.join(OCCASIONS)}")
+
+
+def read_destinations(client: SyncPrefectClient) -> list[Destination]:
+    """All destinations, by name. A block of another form is logged and left out."""
+    found = []
+    for name, value in read_secrets(client, _PREFIX).items():
+        try:
+            found.append(Destination(str(value["url"]), frozenset(map(str, value["on"]))))
+        except (TypeError, KeyError):
+            LOG.warning("the block %s does not name whom to tell: delete it", name)
+    return sorted(found, key=lambda one: one.name)
+
+
+def remove_destination(client: SyncPrefectClient, name: str) -> None:
+    """Tell a destination of nothing any more.
+
+    Raises:
+        NotFoundError: there is none of this name.
+    """
+    if not forget_secret(client, _block(name)):
+        raise NotFoundError(f"nobody is told under the name {name}", "list them: shardmill notify")
+
+
+def take_over_automations(client: SyncPrefectClient) -> int:
+    """Make destinations of the automations of earlier releases, and delete these; return their number.
+
+    An automation that somebody paused stays as it is.
+    """
+    earlier = [
+        (automation, match[1])
+        for automation in client.read_automations()
+        if automation.enabled and (match := _EARLIER.fullmatch(automation.name))
+    ]
+    for automation, on in earlier:
+        block = read_block(client, automation.name)
+        if block is None or "url" not in block:
+            continue
+        set_destination(client, str(block["url"]), [on])
+        client.delete_automation(automation.id)
+        forget_secret(client, automation.name)
+    return len(earlier)
+
+
+def _block(name: str) -> str:
+    return _PREFIX + name.removeprefix("notify-")

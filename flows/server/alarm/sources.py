@@ -1,0 +1,106 @@
+"""Look whether the folders of schedules and inboxes can still be listed.
+
+A folder that is gone, unmounted, closed or behind expired credentials would otherwise look like one in which
+nothing is new.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from flows.problems import Problem, set_problems
+from flows.scheduling.source_state import probe
+from flows.server.alarm.kept_file import KeptFile
+from infra.digests import digest_of
+from infra.storage.locations import public_location
+
+_EVERY_SECONDS = 10.0
+_SHARE_OF_TIME = 0.05  # of one processor, for listing
+_HANGS_SECONDS = 30.0
+
+
+@dataclass
+class _Look:
+    """The looks at one source.
+
+    Attributes:
+        text: what the last one found wrong; empty: nothing.
+        began: when the present one began; None: none is at work.
+        next_at: when the next one is due.
+        had_files: whether any look found files.
+        thread: of the present look.
+    """
+
+    text: str = ""
+    began: float | None = None
+    next_at: float = 0.0
+    had_files: bool = False
+
+
+@dataclass
+class Sources:
+    """Looks at each source on a thread of its own, since a lost network share may hang.
+
+    Attributes:
+        probe: returns whether a source has files; raises an error that says why it cannot be listed.
+        clock: seconds that never go back.
+    """
+
+    probe: Callable[[str], bool] = probe
+    clock: Callable[[], float] = time.monotonic
+    _looks: dict[str, _Look] = field(default_factory=dict)
+    _kept: KeptFile[list[str]] = field(
+        default_factory=lambda: KeptFile("sources.json", list[str], "an empty source is no problem")
+    )
+    _had_files: frozenset[str] | None = None
+
+    def look(self, sources: Iterable[str]) -> None:
+        """Begin to look at the sources that are due, and open or close their problems."""
+        wanted, now = set(sources), self.clock()
+        if self._had_files is None:
+            self._had_files = frozenset(self._kept.read([]))
+        self._looks = {
+            source: self._looks.get(source) or _Look(had_files=digest_of(source) in self._had_files)
+            for source in wanted
+        }
+        for source, look in self._looks.items():
+            if look.began is None and now >= look.next_at:
+                look.began = now
+                threading.Thread(
+                    target=self._ask, args=(source, look), name=f"look at {source}", daemon=True
+                ).start()
+        problems = []
+        for source, look in self._looks.items():
+            text = self._wrong(look, now)
+            if text:
+                place = public_location(source)
+                remedy = "mount or share it again, or renew its credentials; or pause its schedule"
+                problems.append(Problem("source", place, f"{place}: {text}", remedy))
+        set_problems("source", problems)
+        had_files = frozenset(digest_of(source) for source, look in self._looks.items() if look.had_files)
+        if had_files != self._had_files:
+            self._had_files = had_files
+            self._kept.write(sorted(had_files))
+
+    def _wrong(self, look: _Look, now: float) -> str:
+        if look.began is not None and now - look.began > _HANGS_SECONDS:
+            return f"listing it has not ended after {_HANGS_SECONDS:.0f} s"
+        return look.text
+
+    def _ask(self, source: str, look: _Look) -> None:
+        began = self.clock()
+        try:
+            has_files = self.probe(source)
+        except Exception as error:  # noqa: BLE001  becomes a problem that people are told
+            why = getattr(error, "message", None) or getattr(error, "strerror", None) or error
+            look.text = f"it cannot be listed: {why}"
+        else:
+            is_lost = look.had_files and not has_files
+            look.text = "it is empty, and had files before: is it mounted?" if is_lost else ""
+            look.had_files = look.had_files or has_files
+        took = self.clock() - began
+        look.next_at = self.clock() + max(_EVERY_SECONDS, took / _SHARE_OF_TIME)
+        look.began = None

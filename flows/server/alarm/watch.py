@@ -1,0 +1,176 @@
+"""The service that watches: it tells people what happened, and takes up the files of inboxes.
+
+`shardmill up` runs it; on a server of your own, one process beside a worker::
+
+    python -m flows.server.service_process watch
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from flows.problems import Problem, close_problem, open_problem, set_problems
+from flows.scheduling.inboxes import read_inboxes, watch_inboxes
+from flows.server import services
+from flows.server.alarm.destinations import Destination, read_destinations, take_over_automations
+from flows.server.alarm.history import History, emit_problems
+from flows.server.alarm.late_runs import late_runs
+from flows.server.alarm.outbox import Sender
+from flows.server.alarm.sending import Message
+from flows.server.alarm.sources import Sources
+from flows.server.alarm.told_problems import ToldProblems
+from flows.server.automations.schedule_parameters import StoredSchedule, heal_schedules
+from flows.server.running_up import up_process
+from infra.errors import EnvironmentFault, ShardmillError
+
+if TYPE_CHECKING:
+    from prefect.client.orchestration import SyncPrefectClient
+
+LOG = logging.getLogger("shardmill.alarm")
+
+_LOOK_SECONDS, _HISTORY_SECONDS, _SCHEDULES_SECONDS = 1.0, 2.0, 6.0
+_AWAY_SECONDS = 30.0  # a server that does not answer for so long is a problem
+_STILL_SECONDS = 120.0  # so is a `shardmill up` that does nothing for so long: it may wait for its server
+
+
+def watch() -> None:
+    """Watch until this process ends."""
+    threading.Thread(target=watch_inboxes, name="inboxes", daemon=True).start()
+    server = ServerWatch()
+    threading.Thread(target=server.watch, name="history", daemon=True).start()
+    told, sender, sources = ToldProblems(), Sender(), Sources()
+    up = _UpWatch()
+    while True:
+        if server.sources is not None:
+            sources.look(server.sources)
+        up.look()
+        destinations = server.destinations
+        if destinations is not None:
+            server.problem_messages += told.look(destinations)
+            sender.look(destinations)
+        services.beat(services.WATCH)
+        time.sleep(_LOOK_SECONDS)
+
+
+class ServerWatch:
+    """Reads from Prefect's server what happened, whom to tell, and what is scheduled.
+
+    It has a thread of its own, so that a server that hangs holds up no message.
+
+    Attributes:
+        destinations: by their names; None: not known yet.
+        sources: the folders of all active schedules and inboxes; None: not known yet.
+        problem_messages: messages about problems whose events are still to be emitted.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.destinations: dict[str, Destination] | None = None
+        self.sources: set[str] | None = None
+        self.problem_messages: list[Message] = []
+        self._clock = clock
+        self._history = History()
+        self._answered = clock()
+        self._schedules_at = 0.0
+
+    def watch(self) -> None:
+        """Look again and again until this process ends."""
+        import httpx
+        from prefect.client.orchestration import get_client
+
+        while True:
+            try:
+                with get_client(sync_client=True) as client:
+                    take_over_automations(client)
+                    while True:
+                        self.look(client)
+                        time.sleep(_HISTORY_SECONDS)
+            except (httpx.HTTPError, EnvironmentFault) as error:
+                self._is_away(str(error) or type(error).__name__)
+            except Exception as error:
+                LOG.exception("the alarm cannot read what happened")
+                self._is_away(f"{type(error).__name__}: {error}")
+            time.sleep(_HISTORY_SECONDS)
+
+    def look(self, client: SyncPrefectClient) -> None:
+        """Look once.
+
+        Raises:
+            httpx.HTTPError: the server does not answer.
+        """
+        self.destinations = {one.name: one for one in read_destinations(client)}
+        self._history.look(client, self.destinations)
+        if self._clock() >= self._schedules_at:
+            self._look_at_schedules(client)
+            self._schedules_at = self._clock() + _SCHEDULES_SECONDS
+        messages = self.problem_messages[:]
+        emit_problems(client, messages)
+        del self.problem_messages[: len(messages)]
+        self._answered = self._clock()
+        close_problem("service", services.SERVER)
+
+    def _look_at_schedules(self, client: SyncPrefectClient) -> None:
+        from flows.server.schedules import stored_sources
+
+        try:
+            broken = heal_schedules(client)
+            self.sources = stored_sources(client) | {
+                inbox.source for inbox in read_inboxes(client) if inbox.is_active
+            }
+        except ShardmillError:  # the deployments are not registered yet
+            return
+        set_problems("schedule", [*map(problem_of, broken), *late_runs(client, datetime.now(UTC))])
+
+    def _is_away(self, why: str) -> None:
+        if self._clock() - self._answered > _AWAY_SECONDS:
+            text = f"{services.SERVER} does not answer: {why}"
+            open_problem(Problem("service", services.SERVER, text, "see server.log and `shardmill status`"))
+
+
+def problem_of(schedule: StoredSchedule) -> Problem:
+    """The problem of a schedule whose parameters nobody knows, with the command that mends it."""
+    from flows.server.automations.training_rules import as_rule, is_rule
+    from flows.server.schedules import as_schedule
+
+    if schedule.flow == "train":
+        rule = as_rule(schedule) if is_rule(schedule) else None
+        dataset = rule.dataset if rule else str(schedule.stored.id)
+        command = f"shardmill schedule add --dataset {dataset} --train --train-when CONDITIONS"
+        return _lost(f"the training rule of {dataset}", command)
+    found = as_schedule(schedule)
+    words = ["shardmill schedule add", "--maintain" if found.flow == "maintain" else "SOURCE"]
+    words += ["--dataset", found.dataset or "NAME"]
+    words += ["--train"] if found.flow == "pipeline" else []
+    words += ["--name", found.name] if found.name else []
+    if found.every is not None:
+        words += ["--every", f"{found.every.total_seconds():g}s"]
+    elif found.cron is not None:
+        words += ["--cron", f'"{found.cron}"', "--timezone", found.timezone or "UTC"]
+    name = f" {found.name}" if found.name else ""
+    return _lost(f"the schedule{name} of {found.dataset}", " ".join(words))
+
+
+def _lost(what: str, command: str) -> Problem:
+    return Problem("schedule", what, f"{what} has lost its parameters", f"set it again: {command}")
+
+
+class _UpWatch:
+    """Notes whether the `shardmill up` above this process still does its work."""
+
+    def __init__(self) -> None:
+        self._beat, self._since = services.last_beat(services.UP), time.monotonic()
+
+    def look(self) -> None:
+        beat, now = services.last_beat(services.UP), time.monotonic()
+        if beat != self._beat:
+            self._beat, self._since = beat, now
+            close_problem("service", services.UP)
+        elif beat is not None and now - self._since > _STILL_SECONDS and up_process() == os.getppid():
+            text = f"shardmill up (process {os.getppid()}) does nothing: it starts no service again"
+            remedy = f"kill -CONT {os.getppid()}, or kill -9 and start it again"
+            open_problem(Problem("service", services.UP, text, remedy))
