@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import replace
 
 from beam_jobs.config import SourceConfig
@@ -17,11 +18,14 @@ _HEAD_BYTES = 256
 _SHOWN = 2  # tables
 
 
-def with_doubts(by_folders: Recognised, glance: Glance, settings: SourceConfig) -> Recognised:
+def with_doubts(
+    by_folders: Recognised, kinds: Collection[str], glance: Glance, settings: SourceConfig
+) -> Recognised:
     """Return folders of classes with what else they may be, if they are hardly classes.
 
     Args:
         by_folders: they were recognised.
+        kinds: all that were recognised.
         glance: at the source.
         settings: of the source; if they say that folders are classes, or that there are none, they are right.
     """
@@ -41,15 +45,14 @@ def with_doubts(by_folders: Recognised, glance: Glance, settings: SourceConfig) 
         why += f", and {yolo} holds boxes as YOLO writes them"
     layout = {"layout": "splits" if depth else "classes"}
     readings = [f"{said('image_folder', layout)} if so"] if asked else []
-    for name in strange:
-        below = sorted(
-            {uri.split("/")[depth + 1] for uri in glance.images if _lies_deep_in(uri, name, depth)}
-        )
-        if not depth and any(plain_name(folder) not in SPLIT_OF_FOLDER for folder in below):
-            place = f"{glance.folder.uri}/{name}"
-            readings.append(f"give {place} as the source if its folders {quoted(below)} are the classes")
+    for name in strange if not depth else ():
+        place, below = _classes_below(name, glance)
+        if below:
+            readings.append(
+                f"give {glance.folder.uri}/{place} as the source if {quoted(below)} are the classes"
+            )
     readings.append(f"{said('image_folder', {'labels': 'none'})} if the images have no labels")
-    readings += _of_others(glance, strange)
+    readings += _of_others(glance, strange, kinds)
     if yolo is not None:
         readings.append(
             "convert the boxes of YOLO to COCO (--source-kind coco), or to a table with the columns of "
@@ -66,20 +69,32 @@ def _class_folders(glance: Glance) -> tuple[int, list[str]]:
     return depth, sorted({part[depth] for part in parts if len(part) > depth + 1})
 
 
-def _lies_deep_in(uri: str, folder: str, depth: int) -> bool:
-    parts = uri.split("/")
-    return len(parts) > depth + 2 and parts[depth] == folder
+def _classes_below(folder: str, glance: Glance) -> tuple[str, list[str]]:
+    """Return the first folder with folders that may be classes or splits of them, and their names."""
+    place = [folder]
+    while True:
+        inside = [
+            uri.split("/")[len(place) :] for uri in glance.images if uri.startswith("/".join(place) + "/")
+        ]
+        below = sorted({parts[0] for parts in inside if len(parts) > 1})
+        are_deep = any(len(parts) > 2 for parts in inside)
+        if len(below) == 1 and are_deep and plain_name(below[0]) in NO_CLASSES - SPLIT_OF_FOLDER.keys():
+            place.append(below[0])
+            continue
+        if not are_deep and all(plain_name(name) in SPLIT_OF_FOLDER for name in below):
+            below = []
+        return "/".join(place), below
 
 
-def _of_others(glance: Glance, strange: list[str]) -> list[str]:
-    """Return how to name what lies beside the images: tables, annotations, masks."""
+def _of_others(glance: Glance, strange: list[str], known: Collection[str]) -> list[str]:
+    """Return how to name what lies beside the images and is of no known kind: tables, annotations, masks."""
     readings = []
-    for uri in glance.ending_in(*TABLE_ENDINGS)[:_SHOWN]:
+    for uri in glance.ending_in(*TABLE_ENDINGS)[: _SHOWN if "table" not in known else 0]:
         settings = {"file": uri, "path_column": "COLUMN", "label_column": "COLUMN"}
         readings.append(f"{said('table', {'table': settings})} if {uri} names the images")
     for kind, ending in (("voc", ".xml"), ("coco", ".json")):
         folders = sorted({uri.rpartition("/")[0] for uri in glance.ending_in(ending)})
-        if folders:
+        if folders and kind not in known:
             place = f"{folders[0]}/*{ending}".lstrip("/")
             settings = {"file": place, "images": "FOLDER"}
             readings.append(f"{said(kind, {'objects': {'annotations': [settings]}})} if {place} has boxes")

@@ -98,10 +98,10 @@ def recognise(glance: Glance, settings: SourceConfig) -> dict[str, Recognised]:
     if settings.table != TableConfig():  # the others refuse such settings
         found = {kind: seen for kind, seen in found.items() if kind in _OF_TABLES}
     found = {kind: seen for kind, seen in found.items() if seen.is_certain} or found
-    if any(_describes_all(seen, glance) for seen in found.values()):
+    if any(_describes_all(seen, glance) for seen in found.values() if seen.is_certain or not seen.readings):
         found.pop(_BY_FOLDERS, None)
     if _BY_FOLDERS in found:
-        found[_BY_FOLDERS] = with_doubts(found[_BY_FOLDERS], glance, settings)
+        found[_BY_FOLDERS] = with_doubts(found[_BY_FOLDERS], found, glance, settings)
     if any(seen.is_complete and seen.image_folders for seen in found.values()):
         return {kind: seen for kind, seen in found.items() if seen.is_complete}
     return found

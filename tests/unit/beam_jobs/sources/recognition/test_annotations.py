@@ -39,7 +39,7 @@ def test_names_of_coco_files_give_the_splits(tmp_path: Path) -> None:
     ]
     write(tmp_path, {"annotations/instances_more_train.json": head % 1})
     assert len(recognise(glance_at(SourceFolder(str(tmp_path))), SourceConfig())["coco"].readings) == 3
-    with pytest.raises(UsageError, match="can be read in several ways: coco") as caught:  # two for train
+    with pytest.raises(UsageError, match="may be of several kinds: coco") as caught:  # two for train
         settled(asked(tmp_path))
     named = (
         """'source.objects.annotations=[{file = "annotations/instances_val2017.json", images = "val2017"}]'"""

@@ -36,16 +36,19 @@ ASKED: dict[str, tuple[dict[str, bytes], tuple[str, ...]]] = {
     "YOLO in splits": ({"train/0.jpg": b"", "train/0.txt": YOLO, "test/1.jpg": b""}, (NO_YOLO,)),
     "a folder around the classes": (
         {"images/cat/1.jpg": b"", "images/dog/2.jpg": b""},
-        (CLASSES, "/images as the source if its folders 'cat', 'dog' are the classes"),
+        (CLASSES, "/images as the source if 'cat', 'dog' are the classes"),
     ),
-    "folders around the classes": ({"data/images/cat/1.jpg": b""}, (CLASSES, "/data as the source")),
+    "folders around the classes": (
+        {"data/images/cat/1.jpg": b""},
+        (CLASSES, "/data/images as the source if 'cat'"),
+    ),
     "one folder": ({"images/1.jpg": b""}, (CLASSES, NO_LABELS)),
     "a class named images": ({"cat/1.jpg": b"", "images/3.jpg": b""}, (CLASSES,)),
     "a folder of labels": ({"cat/1.jpg": b"", "dog/1.jpg": b"", "labels/1.bin": b""}, (CLASSES,)),
     "ImageNet": (
         {f"Data/train/{name}/1.jpg": b"" for name in ("n1", "n2")}
         | {f"Annotations/train/{name}/1.xml": VOC for name in ("n1", "n2")},
-        (CLASSES, "/Data as the source", "--source-kind voc"),
+        (CLASSES, "/Data as the source if 'train'", "--source-kind voc"),
     ),
     "two of COCO": (
         {"annotations/a.json": COCO, "annotations/b.json": COCO, "train2017/1.jpg": b""},
