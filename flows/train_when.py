@@ -169,7 +169,7 @@ def _last_trained(version: DatasetVersion, config: TrainConfig, runs: Path) -> R
         and run.dataset_name == version.name
         and _settings(run.identity["config"]) == wanted
     ]
-    return max(same, key=lambda run: (run.dataset_version, _finished_at(run)), default=None)
+    return max(same, key=lambda run: (run.dataset_version, run.changed_at), default=None)
 
 
 def _settings(config: dict[str, Any]) -> dict[str, Any]:
@@ -192,9 +192,4 @@ def _ids(version: DatasetVersion) -> pa.Array:
 
 
 def _days_since(run: RunFolder) -> float:
-    return (datetime.now(UTC) - _finished_at(run)).total_seconds() / _DAY_SECONDS
-
-
-def _finished_at(run: RunFolder) -> datetime:
-    """Return when a run finished: its result is written last."""
-    return datetime.fromtimestamp((run.path / "result.json").stat().st_mtime, UTC)
+    return (datetime.now(UTC) - run.changed_at).total_seconds() / _DAY_SECONDS

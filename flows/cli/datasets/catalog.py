@@ -101,7 +101,7 @@ def show(
       shardmill show photos --parser
       shardmill show photos-v1-3f2a
     """
-    run = None if "?" in subject else run_named(subject, runs)
+    run = None if "?" in subject else run_named(subject, runs, root)
     if run is not None:
         if augmented or parser or croissant:
             raise UsageError(f"{run.name} is a training run", "these options are for datasets")

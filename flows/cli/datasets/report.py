@@ -45,7 +45,7 @@ def report(
     from infra.storage.filesystem import Storage
     from infra.storage.output_file import writes
 
-    run = run_named(subject, runs)
+    run = run_named(subject, runs, root)
     if run is None:
         catalog = catalog_at(root)
         opened = _with_page(catalog, catalog.open(subject))

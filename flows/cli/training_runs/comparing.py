@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from flows.cli import options
-from flows.cli.training_runs.looking import Run, Split
+from flows.cli.training_runs.looking import Run, Split, whole_settings
 
 if TYPE_CHECKING:
     from training.results.run_files.run_folder import RunFolder
@@ -46,6 +46,7 @@ def compare(
     from flows.cli.training_runs.folder import runs_folder
     from flows.parameters import root_or_default
     from infra.dataset.catalog import Catalog
+    from infra.html.formatting import differing_settings
     from training.results.metrics.figures import FIGURES
     from training.results.predictions import comparison
     from training.results.run_files.run_folder import open_run
@@ -57,9 +58,12 @@ def compare(
         for each in (one, other):
             _evaluate_if_missing(each, split, ref, root_or_default(root))
     found = comparison.compare(one.predictions(split, ref), other.predictions(split, ref))
+    differing = differing_settings(
+        {"dataset": one.dataset, **whole_settings(one)}, {"dataset": other.dataset, **whole_settings(other)}
+    )
     if json_output:
         about = {"first": one.name, "second": other.name, "dataset": ref, "split": split}
-        output.print_json({**about, **found.to_json()})
+        output.print_json({**about, "settings": differing, **found.to_json()})
         return
     rows: list[list[object]] = [
         [
@@ -73,7 +77,15 @@ def compare(
         for name, each in found.figures.items()
     ]
     columns = ["", "first", "second", "difference", "95 % interval", ""]
-    output.say(f"first:  {one.name}", f"second: {other.name}")
+    for place, run in (("first", one), ("second", other)):
+        output.say(
+            f"{place + ':':<7} {run.name}  ({run.dataset}, {run.changed_at.astimezone():%Y-%m-%d %H:%M})"
+        )
+    if differing:
+        settings = [[name, *values] for name, values in differing.items()]
+        output.print_table("Settings that differ", ["setting", "first", "second"], settings)
+    else:
+        output.say("The same settings and the same dataset version.")
     where = split if ref is None else f"{ref}, {split}"
     output.print_table(f"{where}: {output.counted(found.num_examples, 'record')}", columns, rows)
     output.say(f"Only the first is right on {found.only_first:,}, only the second on {found.only_second:,}.")

@@ -27,10 +27,20 @@ def runs_folder(runs: str | None) -> Path:
     return local_runs(runs_location(runs))
 
 
-def run_named(subject: str, runs: str | None) -> RunFolder | None:
-    """Open the run that a command names, which may be that of an alias; None: it names a dataset."""
+def run_named(subject: str, runs: str | None, root: str | None) -> RunFolder | None:
+    """Open the run that a command names, which may be that of an alias; None: it names a dataset.
+
+    The beginning of a run's name is taken unless a dataset is called so.
+    """
+    from flows.parameters import root_or_default
+    from infra.dataset.catalog import Catalog
     from training.aliases.names import names_an_alias
-    from training.results.run_files.run_folder import find_run, open_run
+    from training.results.run_files.run_folder import find_run, open_run, run_names
 
     folder = runs_folder(runs)
-    return open_run(subject, folder) if names_an_alias(subject) else find_run(subject, folder)
+    found = open_run(subject, folder) if names_an_alias(subject) else find_run(subject, folder)
+    if found is not None or not subject or set("@?/") & set(subject):
+        return found
+    if any(name.startswith(subject) for name in run_names(folder)):
+        return None if subject in Catalog(root_or_default(root)).datasets() else open_run(subject, folder)
+    return None

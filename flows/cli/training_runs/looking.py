@@ -9,10 +9,17 @@ import typer
 from flows.cli import options
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from training.results.run_files.run_folder import RunFolder
 
+_COLUMNS = ("model.name", "run.epochs")  # have columns of their own in a list of runs
 Run = Annotated[
-    str, typer.Argument(metavar="RUN", help="Folder of a training run, its name under --runs, or NAME@ALIAS")
+    str,
+    typer.Argument(
+        metavar="RUN",
+        help="A training run: its name or as much of it as no other has, its folder, or NAME@ALIAS",
+    ),
 ]
 Split = Annotated[str, typer.Option("--split", metavar="SPLIT", help="train, validation or test")]
 
@@ -32,27 +39,61 @@ def runs(runs: options.Runs = None, json_output: options.Json = False) -> None:
 
     folder = runs_folder(runs)
     with shown_to_people():
-        found = [_described(run) for run in list_runs(folder)]
+        listed = list_runs(folder)
+    found = [{**_described(run), "settings": settings} for run, settings in _with_settings(listed)]
     if json_output:
         output.print_json({"runs_dir": str(folder), "runs": found})
     elif not found:
         place = public_location(runs_location(runs))
         output.say(f"No training runs under {place}", "Make one: shardmill train NAME")
     else:
-        output.print_table(
-            "", ["run", "dataset", "model", "state", "epochs", "on test"], [_row(run) for run in found]
-        )
+        columns = ["run", "dataset", "model", "state", "when", "epochs", "on test", "settings"]
+        rows = [
+            [run["run"], *_row(run).values(), " ".join(f"{key}={it}" for key, it in run["settings"].items())]
+            for run in found
+        ]
+        output.print_table("", columns, rows)
 
 
-def _row(run: dict[str, Any]) -> list[object]:
+def whole_settings(run: RunFolder) -> dict[str, Any]:
+    """The settings of a run, with the defaults of those that its release did not have."""
+    from pydantic import ValidationError
+
+    from infra.errors import ShardmillError
+    from training.config import TrainConfig
+
+    found = run.config()
+    try:
+        return TrainConfig.model_validate(found).model_dump(mode="json")
+    except (ValidationError, ShardmillError):  # of a release with other settings
+        return found
+
+
+def _with_settings(runs: Sequence[RunFolder]) -> Iterator[tuple[RunFolder, dict[str, str]]]:
+    """Yield each run with those of its settings in which the runs of its dataset differ."""
+    from infra.html.formatting import differing_settings
+
+    places: dict[str, list[int]] = {}
+    for place, run in enumerate(runs):
+        places.setdefault(run.dataset_name, []).append(place)
+    settings: dict[int, dict[str, str]] = {}
+    for of_dataset in places.values():
+        differing = differing_settings(*(whole_settings(runs[place]) for place in of_dataset))
+        for at, place in enumerate(of_dataset):
+            settings[place] = {name: it[at] for name, it in differing.items() if name not in _COLUMNS}
+    yield from ((run, settings[place]) for place, run in enumerate(runs))
+
+
+def _row(run: dict[str, Any]) -> dict[str, object]:
     from training.results.metrics.figures import FIGURES
 
     figure = run["test_figure"] or {}
-    return [
-        *(run[name] for name in ("run", "dataset", "model", "state")),
-        f"{run['epochs_done']} of {run['epochs']}",
-        "".join(FIGURES[name].precise(value) for name, value in figure.items()),
-    ]
+    return {
+        **{name: run[name] for name in ("dataset", "model", "state")},
+        "when": run["changed_at"][:16].replace("T", " "),
+        "epochs": f"{run['epochs_done']} of {run['epochs']}",
+        "on test": "".join(FIGURES[name].precise(value) for name, value in figure.items()),
+    }
 
 
 def _described(run: RunFolder) -> dict[str, Any]:
@@ -62,6 +103,7 @@ def _described(run: RunFolder) -> dict[str, Any]:
         "dataset": run.dataset,
         "model": run.model,
         "state": "unfinished" if run.result is None else "finished",
+        "changed_at": run.changed_at.astimezone().isoformat(timespec="seconds"),
         "epochs_done": run.epochs_done,
         "epochs": run.epochs_wanted,
         "task": run.task,
@@ -81,16 +123,8 @@ def show_run(run: RunFolder, json_output: bool) -> None:
         ranks = {} if balance is None else {**balance.to_json(), "class_counts": balance.class_counts()}
         output.print_json({**described, "settings": run.config(), **ranks})
         return
-    names = ["dataset", "model", "state", "epochs", "on test"]
-    output.say(
-        f"{run.name}:",
-        *(
-            f"  {name + ':':<9} {value}"
-            for name, value in zip(names, _row(described)[1:], strict=True)
-            if value
-        ),
-        f"  {'folder:':<9} {run.path}",
-    )
+    facts = {**_row(described), "folder": run.path}
+    output.say(f"{run.name}:", *(f"  {name + ':':<9} {value}" for name, value in facts.items() if value))
     if balance is None:
         return
     columns, rows = balance.table()

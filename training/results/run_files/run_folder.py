@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, NotRequired, cast
 
@@ -20,6 +21,7 @@ from training.aliases.names import AliasName, names_an_alias, parse_alias
 from training.results.metrics.figures import FIGURES
 
 RESULT_FILE, RUN_FILE, _ENVIRONMENT = "result.json", "run.json", "environment.json"
+_SHOWN = 5
 _AGAIN = "train again with the same settings and run.fresh=true, or delete the folder of the run"
 
 
@@ -137,6 +139,13 @@ class RunFolder:
         return metrics.read_bytes().count(b"\n") if metrics.is_file() else 0
 
     @property
+    def changed_at(self) -> datetime:
+        """When the run last wrote a result: of a finished run, its end."""
+        files = (self.path / name for name in (RESULT_FILE, "metrics.jsonl", _ENVIRONMENT, RUN_FILE))
+        newest = next((file for file in files if file.exists()), self.path)
+        return datetime.fromtimestamp(newest.stat().st_mtime, UTC)
+
+    @property
     def task(self) -> str:
         """The name of the task that a finished run learned."""
         return str((self.result or {}).get("task", "single-label"))  # runs of earlier releases name none
@@ -245,10 +254,11 @@ def run_names(runs: Path) -> list[str]:
 
 
 def open_run(named: str, runs: Path) -> RunFolder:
-    """Open a run by its folder, by its name, or by an alias.
+    """Open a run by its folder, by its name or the beginning of it, or by an alias.
 
     Args:
-        named: the path of the folder, its name in ``runs``, or an alias such as ``photos@production``.
+        named: the path of the folder, its name in ``runs`` or as much of it as no other run has, or an alias
+            such as ``photos@production``.
         runs: the folder of the runs.
 
     Raises:
@@ -269,6 +279,15 @@ def run_dir(named: str, runs: Path) -> Path:
     if names_an_alias(named):
         return _dir_of_holder(parse_alias(named), runs)
     known = run_names(runs)
+    begun = [name for name in known if named and name.startswith(named)]
+    if len(begun) == 1:
+        return (runs / begun[0]).resolve()
+    if begun:
+        raise NotFoundError(
+            f"{named!r} is the beginning of {len(begun)} runs under {runs}: {', '.join(begun[:_SHOWN])}"
+            + (", ..." if len(begun) > _SHOWN else ""),
+            "give more of the name",
+        )
     none = "there are none: `shardmill train NAME` makes one; --runs names another folder"
     remedy = near_miss(named, known) or none
     raise NotFoundError(f"no training run {named!r} under {runs}", remedy)
@@ -294,7 +313,7 @@ def _dir_of_holder(alias: AliasName, runs: Path) -> Path:
 
 
 def find_run(named: str, runs: Path) -> RunFolder | None:
-    """Open a run like ``open_run``, but not by an alias; None: there is none."""
+    """Open a run by its folder or its whole name; None: there is none."""
     found = _dir_of(named, runs)
     return None if found is None else read_run(found)
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from flows.cli import run
+from training.config import TrainConfig
 from training.results.run_files.rank_balance import BALANCE_FILE
 
 
@@ -26,8 +27,7 @@ def runs(tmp_path: Path) -> Path:
     path.parent.mkdir(parents=True)
     line = {"epoch": 2, "classes": ["cat", "dog"], "ranks": [rank(0, 0.0), rank(1, 0.07)]}
     path.write_text(json.dumps(line) + "\n")
-    config = {"model": {"name": "small_cnn"}, "run": {"epochs": 3}}
-    identity = {"dataset": "photos@1", "config": config}
+    identity = {"dataset": "photos@1", "config": TrainConfig().model_dump(mode="json")}
     (tmp_path / "photos-v1-0" / "run.json").write_text(json.dumps(identity))
     return tmp_path
 
