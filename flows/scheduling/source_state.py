@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from fnmatch import fnmatch
 from pathlib import PurePosixPath
 
@@ -30,8 +29,12 @@ def files_of(source: str) -> dict[str, FileEntry] | None:
     return {entry.path: entry for entry in entries if pattern is None or fnmatch(entry.path, pattern)}
 
 
-def probe(source: str) -> bool:
-    """Tell whether a source has any file or folder, from its top alone.
+def probe(source: str, fully: bool) -> bool:
+    """Tell whether a source has any file or folder.
+
+    Args:
+        source: as for ``files_of``.
+        fully: whether to list all of it too, and not its top alone.
 
     Raises:
         OSError, EnvironmentFault, UsageError: it cannot be listed, or does not exist.
@@ -41,15 +44,14 @@ def probe(source: str) -> bool:
         return True
     storage, pattern = place
     folder = storage.local_path()
-    if folder is not None and pattern is None:
-        with os.scandir(folder) as entries:
-            return any(True for _ in entries)
-    if folder is not None:
-        return any(fnmatch(path.name, pattern or "*") for path in folder.iterdir())
-    found = storage.list_files(recursive=False)
-    return any(pattern is None or fnmatch(one.path, pattern) for one in found) or bool(
-        pattern is None and storage.list_folders()
-    )
+    if folder is not None:  # a folder that does not exist is an error here
+        names = [path.name for path in folder.iterdir()]
+        if fully and pattern is None:
+            storage.list_files()
+    else:
+        names = [one.path for one in storage.list_files(recursive=fully and pattern is None)]
+        names += storage.list_folders() if not names else []
+    return any(pattern is None or fnmatch(name, pattern) for name in names)
 
 
 def _place_of(source: str) -> tuple[Storage, str | None] | None:

@@ -144,12 +144,6 @@ def _is_active(schedules: Sequence[StoredSchedule], inboxes: Sequence[Inbox]) ->
     return any(active) or not active
 
 
-def stored_sources(client: SyncPrefectClient) -> set[str]:
-    """The sources of all active schedules."""
-    found = [one for one in stored_schedules(client, *SCHEDULED_FLOWS) if one.stored.active]
-    return {str(one.parameters["source"]) for one in found if "source" in one.parameters}
-
-
 def remove_schedules(dataset: str, name: str | None = None) -> int:
     """Remove the schedules and inboxes of a dataset, or the one of a name; return their number."""
     with _client() as client:

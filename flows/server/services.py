@@ -35,6 +35,7 @@ START_SECONDS = 300.0
 _VACUUM = "PREFECT_SERVER_SERVICES_DB_VACUUM_ENABLED"
 _POLL_SECONDS = 0.05
 _PROBE_SECONDS = 10.0
+_BEATS_SECONDS = 60.0
 _FLOW_RUN_GRACE_SECONDS = 20.0
 
 
@@ -73,6 +74,11 @@ def last_beat(name: str) -> float | None:
         return _beats(name).stat().st_mtime
     except FileNotFoundError:
         return None
+
+
+def is_beating(name: str) -> bool:
+    """Tell whether a service of this machine did its work within the last minute."""
+    return time.time() - (last_beat(name) or 0.0) < _BEATS_SECONDS
 
 
 def _beats(name: str) -> Path:

@@ -53,6 +53,7 @@ def notify(
       shardmill notify "mailtos://user:password@smtp.example.com?to=team@example.com"
       shardmill notify --test
     """
+    from flows.cli import output
     from flows.server.api import prefect_api, standing_api
 
     if (test or remove is not None) and on:
@@ -65,6 +66,7 @@ def notify(
     with prefect_api():
         from prefect.client.orchestration import get_client
 
+        from flows.server import services
         from flows.server.alarm import destinations
 
         with get_client(sync_client=True) as client:
@@ -80,6 +82,8 @@ def notify(
             else:
                 wanted = on or [destinations.FAILED]
                 told = destinations.set_destination(client, url, wanted)
+                if not services.is_beating(services.WATCH):
+                    output.note("warning: no watch runs on this machine; messages are sent where one does")
                 _say(
                     _row(told),
                     json_output,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from flows.problems import Problem, set_problems
@@ -17,7 +17,7 @@ from flows.server.alarm.kept_file import KeptFile
 from infra.digests import digest_of
 from infra.storage.locations import public_location
 
-_EVERY_SECONDS = 10.0
+_EVERY_SECONDS, _EVERY_SECONDS_OF_INBOX = 10.0, 20.0
 _SHARE_OF_TIME = 0.05  # of one processor, for listing
 _HANGS_SECONDS = 30.0
 
@@ -45,11 +45,12 @@ class Sources:
     """Looks at each source on a thread of its own, since a lost network share may hang.
 
     Attributes:
-        probe: returns whether a source has files; raises an error that says why it cannot be listed.
+        probe: returns whether a source has files; raises an error that says why it cannot be listed. Called
+            with the source, and whether to list all of it.
         clock: seconds that never go back.
     """
 
-    probe: Callable[[str], bool] = probe
+    probe: Callable[..., bool] = probe
     clock: Callable[[], float] = time.monotonic
     _looks: dict[str, _Look] = field(default_factory=dict)
     _kept: KeptFile[list[str]] = field(
@@ -57,21 +58,25 @@ class Sources:
     )
     _had_files: frozenset[str] | None = None
 
-    def look(self, sources: Iterable[str]) -> None:
-        """Begin to look at the sources that are due, and open or close their problems."""
-        wanted, now = set(sources), self.clock()
+    def look(self, sources: Mapping[str, bool]) -> None:
+        """Begin to look at the sources that are due, and open or close their problems.
+
+        Args:
+            sources: each source -> whether it is an inbox. A run of a schedule tells by itself if it cannot
+                list a folder below the source; nothing runs while an inbox cannot be listed.
+        """
+        now = self.clock()
         if self._had_files is None:
             self._had_files = frozenset(self._kept.read([]))
         self._looks = {
             source: self._looks.get(source) or _Look(had_files=digest_of(source) in self._had_files)
-            for source in wanted
+            for source in sources
         }
         for source, look in self._looks.items():
             if look.began is None and now >= look.next_at:
                 look.began = now
-                threading.Thread(
-                    target=self._ask, args=(source, look), name=f"look at {source}", daemon=True
-                ).start()
+                work = (source, sources[source], look)
+                threading.Thread(target=self._ask, args=work, name=f"look at {source}", daemon=True).start()
         problems = []
         for source, look in self._looks.items():
             text = self._wrong(look, now)
@@ -90,10 +95,10 @@ class Sources:
             return f"listing it has not ended after {_HANGS_SECONDS:.0f} s"
         return look.text
 
-    def _ask(self, source: str, look: _Look) -> None:
+    def _ask(self, source: str, is_inbox: bool, look: _Look) -> None:
         began = self.clock()
         try:
-            has_files = self.probe(source)
+            has_files = self.probe(source, is_inbox)
         except Exception as error:  # noqa: BLE001  becomes a problem that people are told
             why = getattr(error, "message", None) or getattr(error, "strerror", None) or error
             look.text = f"it cannot be listed: {why}"
@@ -102,5 +107,6 @@ class Sources:
             look.text = "it is empty, and had files before: is it mounted?" if is_lost else ""
             look.had_files = look.had_files or has_files
         took = self.clock() - began
-        look.next_at = self.clock() + max(_EVERY_SECONDS, took / _SHARE_OF_TIME)
+        pause = _EVERY_SECONDS_OF_INBOX if is_inbox else _EVERY_SECONDS
+        look.next_at = self.clock() + max(pause, took / _SHARE_OF_TIME)
         look.began = None

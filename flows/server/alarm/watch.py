@@ -27,7 +27,7 @@ from flows.server.alarm.sources import Sources
 from flows.server.alarm.told_problems import ToldProblems
 from flows.server.automations.schedule_parameters import StoredSchedule, heal_schedules
 from flows.server.running_up import up_process
-from infra.errors import EnvironmentFault, ShardmillError
+from infra.errors import EnvironmentFault
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient
@@ -41,12 +41,10 @@ _STILL_SECONDS = 120.0  # so is a `shardmill up` that does nothing for so long: 
 
 def watch() -> None:
     """Watch until this process ends."""
-    threading.Thread(target=watch_inboxes, name="inboxes", daemon=True).start()
     server = ServerWatch()
-    threading.Thread(target=server.watch, name="history", daemon=True).start()
-    told, sender, sources = ToldProblems(), Sender(), Sources()
-    up = _UpWatch()
-    while True:
+    told, sender, sources, up = ToldProblems(), Sender(), Sources(), _UpWatch()
+
+    def look() -> None:
         if server.sources is not None:
             sources.look(server.sources)
         up.look()
@@ -55,6 +53,22 @@ def watch() -> None:
             server.problem_messages += told.look(destinations)
             sender.look(destinations)
         services.beat(services.WATCH)
+
+    for name, work in (("inboxes", watch_inboxes), ("history", server.watch)):
+        threading.Thread(target=_again_and_again, args=(work,), name=name, daemon=True).start()
+    _again_and_again(look)
+
+
+def _again_and_again(work: Callable[[], None]) -> None:
+    """Do it until this process ends; an error, such as a full disk, is logged, and must end nothing."""
+    said = ""
+    while True:
+        try:
+            work()
+        except Exception as error:
+            if str(error) != said:
+                LOG.exception("%s: goes on", threading.current_thread().name)
+            said = str(error)
         time.sleep(_LOOK_SECONDS)
 
 
@@ -65,13 +79,14 @@ class ServerWatch:
 
     Attributes:
         destinations: by their names; None: not known yet.
-        sources: the folders of all active schedules and inboxes; None: not known yet.
+        sources: the folder of each active schedule or inbox -> whether it is that of an inbox; None: not
+            known yet.
         problem_messages: messages about problems whose events are still to be emitted.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.destinations: dict[str, Destination] | None = None
-        self.sources: set[str] | None = None
+        self.sources: dict[str, bool] | None = None
         self.problem_messages: list[Message] = []
         self._clock = clock
         self._history = History()
@@ -79,23 +94,25 @@ class ServerWatch:
         self._schedules_at = 0.0
 
     def watch(self) -> None:
-        """Look again and again until this process ends."""
+        """Look again and again until the server does not answer.
+
+        Raises:
+            Exception: what happened cannot be read; people are told if that lasts.
+        """
         import httpx
         from prefect.client.orchestration import get_client
 
-        while True:
-            try:
-                with get_client(sync_client=True) as client:
-                    take_over_automations(client)
-                    while True:
-                        self.look(client)
-                        time.sleep(_HISTORY_SECONDS)
-            except (httpx.HTTPError, EnvironmentFault) as error:
-                self._is_away(str(error) or type(error).__name__)
-            except Exception as error:
-                LOG.exception("the alarm cannot read what happened")
-                self._is_away(f"{type(error).__name__}: {error}")
-            time.sleep(_HISTORY_SECONDS)
+        try:
+            with get_client(sync_client=True) as client:
+                take_over_automations(client)
+                while True:
+                    self.look(client)
+                    time.sleep(_HISTORY_SECONDS)
+        except httpx.HTTPError as error:
+            self._is_away(f"does not answer: {error or type(error).__name__}")
+        except Exception as error:
+            self._is_away(f"is not understood: {type(error).__name__}: {error}")
+            raise
 
     def look(self, client: SyncPrefectClient) -> None:
         """Look once.
@@ -115,20 +132,21 @@ class ServerWatch:
         close_problem("service", services.SERVER)
 
     def _look_at_schedules(self, client: SyncPrefectClient) -> None:
-        from flows.server.schedules import stored_sources
-
         try:
-            broken = heal_schedules(client)
-            self.sources = stored_sources(client) | {
-                inbox.source for inbox in read_inboxes(client) if inbox.is_active
-            }
-        except ShardmillError:  # the deployments are not registered yet
+            schedules = heal_schedules(client)
+        except EnvironmentFault:  # the deployments are not registered yet
             return
-        set_problems("schedule", [*map(problem_of, broken), *late_runs(client, datetime.now(UTC))])
+        of_schedules = [
+            one.parameters["source"] for one in schedules if one.stored.active and "source" in one.parameters
+        ]
+        of_inboxes = [inbox.source for inbox in read_inboxes(client) if inbox.is_active]
+        self.sources = dict.fromkeys(map(str, of_schedules), False) | dict.fromkeys(of_inboxes, True)
+        broken = [problem_of(one) for one in schedules if not one.parameters]
+        set_problems("schedule", [*broken, *late_runs(client, datetime.now(UTC))])
 
     def _is_away(self, why: str) -> None:
         if self._clock() - self._answered > _AWAY_SECONDS:
-            text = f"{services.SERVER} does not answer: {why}"
+            text = f"{services.SERVER} {why}"
             open_problem(Problem("service", services.SERVER, text, "see server.log and `shardmill status`"))
 
 

@@ -77,7 +77,7 @@ def heal_schedules(client: SyncPrefectClient) -> list[StoredSchedule]:
     """Give schedules that Prefect has emptied their parameters again; keep those of the others.
 
     Returns:
-        The schedules whose parameters nobody knows.
+        All schedules; those without parameters are those whose parameters nobody knows.
 
     Raises:
         EnvironmentFault: the server has no deployment of a flow.
@@ -91,7 +91,7 @@ def heal_schedules(client: SyncPrefectClient) -> list[StoredSchedule]:
             keep_parameters(one.stored.id, one.parameters)
     for name in kept.keys() - {_name(one.stored.id) for one in found}:
         forget_secret(client, name)
-    return [one for one in found if not one.parameters]
+    return found
 
 
 def give_back(client: SyncPrefectClient, schedule: StoredSchedule, *, active: bool | None = None) -> None:
