@@ -1,14 +1,17 @@
 """Decode image files to arrays, and encode arrays to image files.
 
-JPEG goes through libjpeg-turbo, everything else through Pillow, HEIF through libheif where it is installed,
-area averaging through OpenCV. All of them release the GIL. Formats are recognised by content, never by name.
+JPEG goes through libjpeg-turbo, TIFF through tifffile and imagecodecs, HEIF through libheif where it is
+installed, everything else through Pillow, area averaging through OpenCV. All of them release the GIL. Formats
+are recognised by content, never by name.
 """
 
 from __future__ import annotations
 
 import cv2
+import imagecodecs
 import PIL
 import simplejpeg
+import tifffile
 from PIL import features
 
 from infra.codecs.encode import MAX_JPEG_SIDE, encode_jpeg
@@ -29,6 +32,7 @@ from infra.codecs.orientation import apply_orientation
 from infra.codecs.pillow.decode import decode_with_pillow
 from infra.codecs.pillow.heif import heif_build
 from infra.codecs.resize import resize_short_side, short_side_size
+from infra.codecs.tiff.decode import decode_tiff
 from infra.preparation import Encoding
 
 __all__ = [
@@ -73,6 +77,8 @@ def codec_builds(encoding: Encoding) -> dict[str, str]:
         "turbojpeg": libturbojpeg.build(),
         "opencv": cv2.__version__,
         "pillow": PIL.__version__,
+        "tifffile": tifffile.__version__,
+        "imagecodecs": imagecodecs.__version__,
         "littlecms": features.version("littlecms2") or "absent",
         "heif": heif_build(),
     }
@@ -104,4 +110,6 @@ def decode(
     found = check_format(data)
     if found == "jpeg":
         return decode_jpeg(data, channels, max_pixels, allow_truncated)
+    if found == "tiff":
+        return decode_tiff(data, channels, max_pixels, background, allow_truncated)
     return decode_with_pillow(data, found, channels, max_pixels, background, allow_truncated)

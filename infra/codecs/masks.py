@@ -20,6 +20,7 @@ from PIL import Image
 from infra.codecs.formats import ImageRejected, SourceFacts, check_format
 from infra.codecs.pillow.decode import decode_samples
 from infra.codecs.resize import Geometry
+from infra.codecs.tiff.decode import decode_tiff_samples
 
 Numbers = npt.NDArray[np.uint8] | npt.NDArray[np.uint16]
 # Returns the number of each value, or _UNKNOWN: int32 [H, W].
@@ -75,6 +76,8 @@ def decode_mask(data: bytes, max_pixels: int, in_color: bool) -> tuple[npt.NDArr
         raise ImageRejected(
             "lossy_mask", f"a {found.upper()} may have changed the numbers of pixels; save masks as PNG"
         )
+    if found == "tiff":
+        return decode_tiff_samples(data, max_pixels, in_color)
     return decode_samples(data, found, max_pixels, in_color)
 
 

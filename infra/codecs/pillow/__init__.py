@@ -1,1 +1,1 @@
-"""Decode every format except JPEG, through Pillow and libheif."""
+"""Decode every format except JPEG and TIFF, through Pillow and libheif."""

@@ -1,4 +1,4 @@
-"""Decode every format except JPEG through Pillow: the first frame, upright.
+"""Decode every format except JPEG and TIFF through Pillow: the first frame, upright.
 
 Images become 8 bits, sRGB and opaque. Masks keep the samples of the file.
 """
@@ -8,7 +8,6 @@ from __future__ import annotations
 import io
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 from PIL import Image, UnidentifiedImageError
 
@@ -23,7 +22,6 @@ from infra.codecs.formats import (
 from infra.codecs.orientation import apply_orientation
 from infra.codecs.pillow.heif import open_heif
 from infra.codecs.pillow.library_state import no_warnings, truncation_tolerated
-from infra.codecs.pillow.overstated_strips import decode_overstated_strips
 from infra.codecs.pillow.raster import flatten
 from infra.codecs.pillow.rejections import (
     ends_early,
@@ -36,7 +34,6 @@ from infra.codecs.pillow.undetected_damage import check_after_loading, check_bef
 from infra.codecs.structure.boxes import ends_within_a_box, jp2_profile
 from infra.codecs.structure.exif import orientation_in
 from infra.codecs.structure.png_chunks import PngFile, read_png
-from infra.codecs.structure.tiff_strips import directory_ends_early
 from infra.codecs.structure.webp_chunks import read_webp
 
 _PILLOW_NAMES = {
@@ -44,7 +41,6 @@ _PILLOW_NAMES = {
     "webp": "WEBP",
     "gif": "GIF",
     "bmp": "BMP",
-    "tiff": "TIFF",
     "jpeg2000": "JPEG2000",
     "avif": "AVIF",
 }
@@ -54,9 +50,7 @@ _COLORS = {
     "YCbCr": "YCbCr", "I": "grey 32-bit", "F": "grey float",
 }  # fmt: skip
 # From files of these formats that end early Pillow can decode a part. The others give all or nothing.
-_SALVAGEABLE = frozenset({"png", "gif", "bmp", "tiff"})
-_ORIENTATION, _TILE_WIDTH, _TILE_LENGTH, _BITS_PER_SAMPLE = 274, 322, 323, 258
-_TURNED = 5  # from this orientation on, height and width change places
+_SALVAGEABLE = frozenset({"png", "gif", "bmp"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,24 +176,17 @@ def _read_source(data: bytes, found: str) -> Source:
         )  # fmt: skip
     if found in ("avif", "heif"):
         return Source(data, short=ends_within_a_box(data))
-    return Source(data, short=found == "tiff" and directory_ends_early(data))
+    return Source(data)
 
 
 def _decode(source: Source, found: str, max_pixels: int, render: _Render, salvage: bool = False) -> _Decoded:
     short = source.short
 
-    def again(padded: bytes) -> _Decoded:
-        return _decode(replace(source, data=padded), found, max_pixels, render)
-
     try:
         with no_warnings, _open(source.data, found) as image:
             source = _completed(source, image, found)
             check_pixels(source.height, source.width, max_pixels)
-            _check_tiles(image, max_pixels)
-            short = short or ends_early(source.data, found, image)
-            whole = decode_overstated_strips(image, source.data, again)
-            if whole is not None:
-                return whole
+            short = short or ends_early(source.data, found)
             check_before_loading(source.data, source.png, image, salvage)
             if is_run_length_bmp(image):
                 loaded = load_run_length_bmp(image, source.data, salvage)
@@ -252,13 +239,7 @@ def _completed(source: Source, image: Image.Image, found: str) -> Source:
         orientation = orientation_in(image.info.get("exif") or b"")
     elif found == "heif":
         upright = True  # by the container's own transformations, which replace EXIF's orientation
-    elif found == "tiff":
-        tags: dict[int, Any] = dict(getattr(image, "tag_v2", {}))
-        bits = max(tags.get(_BITS_PER_SAMPLE) or (1,))
-        orientation, upright = _valid_orientation(tags.get(_ORIENTATION)), True
-        if orientation >= _TURNED:  # Pillow turns TIFFs when it loads them, and reports the size after that
-            width, height = height, width
-    if image.mode.startswith("I;16") and found != "tiff":
+    if image.mode.startswith("I;16"):
         bits = 16
     return replace(
         source, height=height, width=width, color=_color(image, bits), orientation=orientation,
@@ -266,18 +247,6 @@ def _completed(source: Source, image: Image.Image, found: str) -> Source:
     )  # fmt: skip
 
 
-def _valid_orientation(value: Any) -> int:
-    return value if isinstance(value, int) and 1 <= value <= 8 else 1
-
-
 def _color(image: Image.Image, bits: int) -> str:
     name = "grey" if image.mode.startswith("I;16") else _COLORS.get(image.mode, image.mode)
     return f"{name} {bits}-bit" if 8 < bits <= 16 else name
-
-
-def _check_tiles(image: Image.Image, max_pixels: int) -> None:
-    """Refuse a TIFF whose tiles are larger than an image may be, because each tile is decoded whole."""
-    tags: dict[int, Any] = dict(getattr(image, "tag_v2", {}))
-    width, length = tags.get(_TILE_WIDTH, 0), tags.get(_TILE_LENGTH, 0)
-    if isinstance(width, int) and isinstance(length, int):
-        check_pixels(length, width, max_pixels)

@@ -11,8 +11,9 @@ from PIL import Image
 
 from infra.codecs.color import conversion_to_srgb, lab_to_srgb
 from infra.codecs.formats import Color, Pixels
-from infra.codecs.pillow.depth import DEEP_MODES, deep_to_grey
 from infra.codecs.structure.png_chunks import PngFile
+
+DEEP_MODES = ("I;16", "I;16B", "I;16L", "I;16N", "I")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +53,21 @@ def flatten(
         png: header and chunks of a PNG, or None for another format.
         background: colour behind transparent pixels.
     """
-    alpha = _alpha(image, bits, png)
     color = _color(image, png.significant_bits if png is not None else None)
+    return composited(color, _alpha(image, bits, png), icc, background)
+
+
+def composited(
+    color: Image.Image, alpha: Image.Image | None, icc: bytes | None, background: Color
+) -> FlatImage:
+    """Bring colours to sRGB, and composite them on a background.
+
+    Args:
+        color: of mode "L", "RGB", "CMYK" or "LAB".
+        alpha: the opacity, of mode "L"; None if every pixel is opaque.
+        icc: the file's profile, or None.
+        background: colour behind transparent pixels.
+    """
     conversion = conversion_to_srgb(icc, color.mode) if icc else None
     if color.mode == "LAB":
         color = lab_to_srgb().apply(color)
@@ -80,6 +94,19 @@ def _color(image: Image.Image, png_bits: int | None) -> Image.Image:
     if image.mode in ("RGBA", "RGBX") or not image.has_transparency_data:
         return image.convert("RGB")
     return image.convert("RGBA").convert("RGB")  # this way transparent pixels keep their colours
+
+
+def deep_to_grey(image: Image.Image, significant_bits: int | None) -> Image.Image:
+    """Convert a grey PNG of 16 bits (a mode of DEEP_MODES) to mode "L", by its high bytes.
+
+    Some files hold fewer bits and say so by sBIT, without the scaling to 16 bits that the specification asks
+    for: no sample reaches 2^sBIT, and the low bits are in use. Then white is the largest sample of sBIT.
+    """
+    samples, bits = np.asarray(image), significant_bits or 16
+    unscaled = samples.max(initial=0) < 1 << bits and (samples & ((1 << (16 - bits)) - 1)).any()
+    if not unscaled:
+        return Image.fromarray((samples >> 8).astype(np.uint8))
+    return Image.fromarray(np.rint(samples * (255 / ((1 << bits) - 1))).astype(np.uint8))
 
 
 def _alpha(image: Image.Image, bits: int, png: PngFile | None) -> Image.Image | None:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from PIL import Image
-
 from infra.codecs.formats import FORMATS, ImageRejected
-from infra.codecs.structure.tiff_strips import strip_beyond_end
 
 _END_OF_CODESTREAM = b"\xff\xd9"
 
@@ -19,13 +16,11 @@ _MEANINGS = (
 )
 
 
-def ends_early(data: bytes, found: str, image: Image.Image) -> bool:
+def ends_early(data: bytes, found: str) -> bool:
     """Tell whether a file lacks its end, for formats whose library does not say so clearly."""
     if found == "jpeg2000":
         return data.rstrip(b"\x00")[-2:] != _END_OF_CODESTREAM and _END_OF_CODESTREAM not in data[-4096:]
-    if found == "bmp":
-        return int.from_bytes(data[2:6], "little") > len(data)
-    return found == "tiff" and strip_beyond_end(dict(getattr(image, "tag_v2", {})), len(data))
+    return found == "bmp" and int.from_bytes(data[2:6], "little") > len(data)
 
 
 def unidentified(found: str, is_short: bool) -> ImageRejected:

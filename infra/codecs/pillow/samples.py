@@ -6,17 +6,13 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from PIL import Image, ImageChops
+from PIL import Image
 
 from infra.codecs.formats import ImageRejected
-from infra.codecs.pillow.depth import DEEP_MODES
+from infra.codecs.pillow.raster import DEEP_MODES
 
 AnyPixels = npt.NDArray[Any]
 
-_COMPRESSION, _PHOTOMETRIC = 259, 262
-_WHITE_IS_ZERO = 0
-# JPEG old and new, JPEG 2000 (three writers), lossy JPEG of DNG, WebP.
-_LOSSY_COMPRESSIONS = frozenset({6, 7, 33003, 33004, 33005, 34712, 34892, 50001})
 _OPAQUE = 255
 
 
@@ -32,16 +28,10 @@ def samples_of(image: Image.Image, bits: int, in_color: bool) -> AnyPixels:
         uint8 or uint16 [H, W, 1], or uint8 [H, W, 3] of an image in colour.
 
     Raises:
-        ImageRejected: the samples are no such numbers ("unsupported"), or were compressed with a loss
-            ("lossy_mask").
+        ImageRejected: the samples are no such numbers ("unsupported").
     """
-    tags: dict[int, Any] = dict(getattr(image, "tag_v2", {}))
-    if tags.get(_COMPRESSION) in _LOSSY_COMPRESSIONS:
-        raise ImageRejected("lossy_mask", "a TIFF whose compression changes pixels")
     if in_color and image.mode in ("1", "L", "P"):
         image, bits = image.convert("RGB"), 8
-    elif tags and tags.get(_PHOTOMETRIC, _WHITE_IS_ZERO) == _WHITE_IS_ZERO and image.mode in ("1", "L"):
-        image = ImageChops.invert(image)  # as Pillow did to show shades, with up to 8 bits
     if image.mode in ("RGB", "RGBA", "RGBX"):
         return _colors(image, bits)
     if image.mode in ("LA", "PA"):
@@ -57,7 +47,7 @@ def _numbers(image: Image.Image, bits: int) -> AnyPixels:
     if image.mode == "L":
         # Pillow scales samples of 2 and 4 bits to 8.
         return samples // np.uint8(255 // ((1 << bits) - 1)) if bits in (2, 4) else samples
-    if image.mode in DEEP_MODES and image.mode != "F":
+    if image.mode in DEEP_MODES:
         if samples.size and not 0 <= samples.min() <= samples.max() <= 0xFFFF:
             raise ImageRejected("unsupported", "its values are not all between 0 and 65,535")
         return samples.astype(np.uint16)

@@ -8,7 +8,6 @@ from infra.codecs.formats import ImageRejected
 from infra.codecs.pillow.run_length_bmp import is_run_length_bmp
 from infra.codecs.structure.png_chunks import PngFile
 from infra.codecs.structure.png_rows import can_hold_all_rows, holds_all_rows, is_undamaged, last_row_decoded
-from infra.codecs.structure.tiff_strips import lacks_rows
 
 # Places of the bits of a pixel in a BMP: OS/2's header is shorter than all others.
 _OLD_BMP_HEADER_BYTES, _OLD_BMP_BITS_AT, _BMP_BITS_AT = 12, 24, 28
@@ -21,15 +20,13 @@ def check_before_loading(data: bytes, png: PngFile | None, image: Image.Image, s
         data: the file.
         png: header and chunks of a PNG, or None for another format.
         image: opened, not loaded.
-        salvage: accept a PNG that lacks rows. In a TIFF other bytes would stand where rows are missing.
+        salvage: accept a PNG that lacks rows.
 
     Raises:
         ImageRejected: "truncated", "corrupt" or "unsupported".
     """
     if image.format == "BMP" and not is_run_length_bmp(image):
         _check_bits(data, image.mode)
-    if image.format == "TIFF" and lacks_rows(data, dict(getattr(image, "tag_v2", {}))):
-        raise ImageRejected("truncated", "a strip of the TIFF file is missing or cut short")
     if png is not None and not is_undamaged(png):
         raise ImageRejected("corrupt", "not a sound PNG file: its pixel data does not match its checksums")
     if png is not None and not salvage and not can_hold_all_rows(png):

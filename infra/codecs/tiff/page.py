@@ -1,0 +1,268 @@
+"""Find the picture among the pages of a TIFF, and read its tags."""
+
+from __future__ import annotations
+
+import io
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import tifffile
+
+from infra.codecs.formats import ImageRejected, check_pixels
+from infra.codecs.tiff.kinds import (
+    COMPRESSIONS,
+    PALETTE,
+    RGB,
+    UNASSOCIATED,
+    YCBCR,
+    Kind,
+    camera_raw,
+)
+
+# It logs what is odd about metadata. What matters of a file becomes the reason of its refusal.
+logging.getLogger("tifffile").setLevel(logging.CRITICAL)
+
+_REDUCED, _MASK = 1, 4  # bits of NewSubfileType
+_DNG_VERSION, _CR2_MARK = 50706, b"CR"
+_ORIENTATION, _ICC, _SUBSAMPLING, _INK_SET = 274, 34675, 530, 332
+_MAX_SAMPLE, _S_MIN_SAMPLE, _S_MAX_SAMPLE = 281, 340, 341
+_COEFFICIENTS, _REFERENCE = 529, 532
+_LENGTHS = (279, 325, 514)
+_MOST_PAGES = 100  # searched for a picture that is no thumbnail
+_MOST_SAMPLES = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A page of a TIFF. A tile counts as a strip.
+
+    Attributes:
+        number: among the pages of the file, from 0.
+        kind: of its samples.
+        height: of the picture as stored (pixels).
+        width: of the picture as stored (pixels).
+        rows: of a strip; the last strip of a picture may have fewer, the last tile may not.
+        columns: of a strip.
+        tiled: the strips are tiles.
+        offsets: of each strip in the file (bytes).
+        lengths: of each strip as the file says (bytes).
+        big_endian: byte order of the samples.
+        mirrored: the low bit of each byte comes first.
+        orientation: 1 to 8.
+        icc: the ICC profile, or None.
+        palette: uint16 [3, entries], or None.
+        max_sample: MaxSampleValue; 0 if it is not stated.
+        declared_range: SMinSampleValue and SMaxSampleValue, or None.
+        luma: weights of red, green and blue in luma (YCbCrCoefficients), or none.
+        reference: black and white of Y, Cb and Cr (ReferenceBlackWhite), or none.
+        decode: decodes a strip of a compression that stands for pixels (JPEG, fax, WebP), by its number.
+    """
+
+    number: int
+    kind: Kind
+    height: int
+    width: int
+    rows: int
+    columns: int
+    tiled: bool
+    offsets: tuple[int, ...]
+    lengths: tuple[int, ...]
+    big_endian: bool
+    mirrored: bool
+    orientation: int
+    icc: bytes | None
+    palette: npt.NDArray[np.uint16] | None
+    max_sample: int
+    declared_range: tuple[float, float] | None
+    luma: tuple[float, ...]
+    reference: tuple[float, ...]
+    decode: Callable[[bytes, int], npt.NDArray[Any]]
+
+    @property
+    def across(self) -> int:
+        """Strips side by side."""
+        return -(-self.width // self.columns)
+
+    @property
+    def in_a_plane(self) -> int:
+        """Strips that a plane needs; a picture whose samples lie together is one plane."""
+        return self.across * -(-self.height // self.rows)
+
+    @property
+    def planes(self) -> int:
+        """Number of planes."""
+        return self.kind.samples if self.kind.in_planes else 1
+
+    @property
+    def together(self) -> int:
+        """Samples of a pixel that lie together."""
+        return 1 if self.kind.in_planes else self.kind.samples
+
+    def size_of(self, number: int) -> tuple[int, int, int, int]:
+        """Return the top row, left column, rows and columns of a strip (pixels)."""
+        down, left = divmod(number % self.in_a_plane, self.across)
+        top = down * self.rows
+        rows = self.rows if self.tiled else min(self.rows, self.height - top)
+        return top, left * self.columns, rows, self.columns
+
+
+def read_page(data: bytes, max_pixels: int) -> Page:
+    """Read the tags of the picture: the first page that is neither a thumbnail nor a mask.
+
+    Raises:
+        ImageRejected: the directory is damaged or cut off, the picture too large, or the file a camera's.
+    """
+    if directory_ends_early(data):
+        raise ImageRejected("truncated", "the TIFF file ends early, before its directory")
+    try:
+        file = tifffile.TiffFile(io.BytesIO(data), is_lsm=False, is_ndpi=False, is_scanimage=False)
+        page = _picture(file, data)
+        return _read(page, file.byteorder == ">", max_pixels)
+    except ImageRejected:
+        raise
+    except MemoryError:
+        raise
+    except Exception as error:  # tifffile raises anything on hostile bytes; the error becomes a row
+        raise ImageRejected(
+            "corrupt", f"not a sound TIFF file: its directory is damaged ({error})"
+        ) from error
+
+
+def damaged(part: str, error: object) -> ImageRejected:
+    """Return the rejection of a file of which a part is damaged."""
+    return ImageRejected("corrupt", f"not a sound TIFF file: {part} is damaged ({error})")
+
+
+def directory_ends_early(data: bytes) -> bool:
+    """Tell whether the first directory (often the last thing in a file) is cut off."""
+    big = data[2:4] in (b"+\x00", b"\x00+")
+    order: Literal["little", "big"] = "little" if data[:2] == b"II" else "big"
+    first = int.from_bytes(data[8:16] if big else data[4:8], order)
+    size, entry = (8, 20) if big else (2, 12)
+    if first + size > len(data):
+        return True
+    return first + size + int.from_bytes(data[first : first + size], order) * entry > len(data)
+
+
+def _picture(file: Any, data: bytes) -> Any:
+    """Return the page that holds the picture."""
+    first = file.pages[0]
+    if _DNG_VERSION in first.tags or data[8:10] == _CR2_MARK:
+        raise camera_raw("its first page is a preview or what a sensor measured")
+    for page in _pages(file):
+        if not page.subfiletype & (_REDUCED | _MASK):
+            _check_inner_pages(file, page)
+            return page
+    if first.subifds:
+        raise camera_raw("its page is a preview, and the picture lies in an inner directory")
+    return first
+
+
+def _pages(file: Any) -> Iterator[Any]:
+    """Yield the pages in their order. In hostile files they may form a circle."""
+    for number in range(_MOST_PAGES):
+        try:
+            yield file.pages[number]
+        except IndexError:
+            return
+
+
+def _check_inner_pages(file: Any, page: Any) -> None:
+    """Refuse a page that has a larger picture in an inner directory, as previews of cameras have."""
+    for inner in page.pages or () if page.subifds else ():
+        larger = inner.imagewidth * inner.imagelength > page.imagewidth * page.imagelength
+        if larger and not inner.subfiletype & (_REDUCED | _MASK):
+            raise camera_raw("its first page is smaller than the picture in an inner directory")
+
+
+def _read(page: Any, big_endian: bool, max_pixels: int) -> Page:
+    height, width = int(page.imagelength), int(page.imagewidth)
+    if not height or not width:
+        raise ImageRejected("corrupt", "not a sound TIFF file: it states no size")
+    tiled = bool(page.is_tiled)
+    rows = int(page.tilelength) if tiled else min(height, int(page.rowsperstrip) or height)
+    columns = int(page.tilewidth) if tiled else width
+    if not rows or not columns:
+        raise ImageRejected("corrupt", "not a sound TIFF file: its tiles have no size")
+    check_pixels(height, width, max_pixels)
+    check_pixels(rows, columns, max_pixels)  # each tile is decoded whole
+    kind = _kind_of(page)
+    if page.imagedepth != 1 or kind.samples > _MOST_SAMPLES:
+        raise ImageRejected(
+            "unsupported", f"a TIFF of {kind.samples} samples a pixel and {page.imagedepth} layers"
+        )
+    value = page.tags.valueof
+
+    def decode(strip: bytes, number: int) -> npt.NDArray[Any]:
+        return np.asarray(page.decode(strip, number, jpegtables=page.jpegtables)[0][0])
+
+    palette = page.colormap if kind.photometric == PALETTE else None
+    return Page(
+        int(page.index), kind, height, width, rows, columns, tiled,
+        tuple(map(int, page.dataoffsets)),
+        tuple(map(int, page.databytecounts)) if any(tag in page.tags for tag in _LENGTHS) else (),
+        big_endian,
+        mirrored=page.fillorder == 2,
+        orientation=_orientation(value(_ORIENTATION)),
+        icc=_bytes(value(_ICC)),
+        palette=None if palette is None else np.asarray(palette, np.uint16),
+        max_sample=int(_first(value(_MAX_SAMPLE)) or 0),
+        declared_range=_range(_first(value(_S_MIN_SAMPLE)), _first(value(_S_MAX_SAMPLE))),
+        luma=_fractions(value(_COEFFICIENTS), 3),
+        reference=_fractions(value(_REFERENCE), 6),
+        decode=decode,
+    )  # fmt: skip
+
+
+def _kind_of(page: Any) -> Kind:
+    bits = page.bitspersample
+    samples, compression = int(page.samplesperpixel), int(page.compression)
+    formats = page.sampleformat
+    subsampling = page.tags.valueof(_SUBSAMPLING) or (2, 2)  # the default of the specification
+    extra = tuple(map(int, page.extrasamples))
+    if page.photometric == RGB and samples == 4 and not extra:
+        extra = (UNASSOCIATED,)  # as writers mean it that leave the tag out
+    return Kind(
+        int(page.photometric),
+        tuple(map(int, bits)) if isinstance(bits, tuple) else (int(bits),),
+        int(formats) if isinstance(formats, int) else 0,
+        samples,
+        extra,
+        compression,
+        int(page.predictor) if compression in COMPRESSIONS and COMPRESSIONS[compression].bits == 0 else 1,
+        in_planes=page.planarconfig == 2 and samples > 1,
+        subsampling=(int(subsampling[0]), int(subsampling[1])) if page.photometric == YCBCR else (1, 1),
+        ink_set=int(_first(page.tags.valueof(_INK_SET)) or 1),
+    )
+
+
+def _orientation(value: Any) -> int:
+    return int(value) if isinstance(value, int) and 1 <= value <= 8 else 1
+
+
+def _bytes(value: Any) -> bytes | None:
+    return value if isinstance(value, bytes) else None
+
+
+def _first(value: Any) -> float | None:
+    """Return the first number of a tag, or None."""
+    if isinstance(value, tuple | np.ndarray):
+        value = value[0] if len(value) else None
+    return value if isinstance(value, int | float) else None
+
+
+def _range(low: float | None, high: float | None) -> tuple[float, float] | None:
+    if low is None or high is None or not np.isfinite([low, high]).all() or low >= high:
+        return None
+    return float(low), float(high)
+
+
+def _fractions(value: Any, count: int) -> tuple[float, ...]:
+    """Return the numbers of a tag of fractions, or none if it has another number of them."""
+    if not isinstance(value, tuple) or len(value) != 2 * count or not all(value[1::2]):
+        return ()
+    return tuple(above / below for above, below in zip(value[::2], value[1::2], strict=True))
