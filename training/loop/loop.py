@@ -51,8 +51,9 @@ class TrainingLoop(EpochLoop):
         self._evaluator = parts.evaluator
         own = data.batches.rows
         self._rows = (own.stop - own.start) // num_local_replicas(parts.strategy)
+        figures = self._figure_names(data.validation is not None)
         self._callbacks = AttachedCallbacks(
-            config.run.callbacks, parts.model, config.run.epochs, data.order.steps_per_epoch
+            config.run.callbacks, parts, config.run.epochs, data.order, figures
         )
         self._callback_stops = False
 
@@ -84,10 +85,12 @@ class TrainingLoop(EpochLoop):
 
     def _make_step(self, head: HeadStage | None) -> TrainStep:
         self._run.expect_slow_step()
+        self._callbacks.use(self._parts.optimizer if head is None else head.optimizer)
         return TrainStep(self._config, self._parts, self._rows, head)
 
     def _epoch_begins(self) -> None:
-        self._callbacks.epoch_begins(self.progress.epoch)
+        self._callbacks.epoch_begins(self.progress.epoch, is_resumed=self.progress.step > 0)
+        self._callbacks.agree_on_rate(self._ranks)
 
     def _take_step(self, batch: Any, num_real: int) -> None:
         self._callbacks.step_begins(self.progress.step)
@@ -102,7 +105,13 @@ class TrainingLoop(EpochLoop):
     def _epoch_ended(self, row: dict[str, Any]) -> None:
         self._callbacks.epoch_ends(row["epoch"] - 1, row)
         # A callback may decide by a value that differs between ranks, such as the time.
+        self._callbacks.agree_on_rate(self._ranks)
         self._callback_stops = self._stop.any_rank(self._callbacks.stop_asked)
+
+    def _figure_names(self, has_validation: bool) -> set[str]:
+        """Return the names of the figures of an epoch, as callbacks get them."""
+        names = self._parts.task.tally().evaluation().figures() if has_validation else ()
+        return {"loss", self._parts.task.score_name, *(f"val_{name}" for name in names)}
 
     def _log_first_batch(self, batch: Any) -> None:
         words = partial(self._parts.task.columns().label_words, self._names)

@@ -156,7 +156,11 @@ def build_parts(
         scheduled = config.scheduled_epochs * steps_per_epoch
         horizon = Horizon(scheduled, steps_per_epoch, config.optimizer.rising_steps(scheduled))
         schedule = TabulatedRates(config.optimizer, horizon)
-        optimizer = make_optimizer(config.optimizer, schedule, model, loss_scaling=mixed == "float16")
+        is_free = (
+            config.run.callbacks and config.optimizer.schedule == "constant" and not horizon.warmup_steps
+        )
+        rate = config.optimizer.rate if is_free else schedule  # callbacks may set a number
+        optimizer = make_optimizer(config.optimizer, rate, model, loss_scaling=mixed == "float16")
         head = _head_stage(config, model, steps_per_epoch)
         decay = config.optimizer.ema_decay
         averages = None if decay is None else WeightAverages(model, decay)

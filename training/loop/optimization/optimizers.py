@@ -37,12 +37,12 @@ class TabulatedRates(keras.optimizers.schedules.LearningRateSchedule):  # type: 
         return {}
 
 
-def make_optimizer(settings: OptimizerSettings, schedule: Any, model: Any, *, loss_scaling: bool) -> Any:
+def make_optimizer(settings: OptimizerSettings, rate: Any, model: Any, *, loss_scaling: bool) -> Any:
     """Make the optimizer for the trainable variables of a model, and its state.
 
     Args:
         settings: the table [train.optimizer].
-        schedule: the learning rate: a number or a Keras schedule.
+        rate: the learning rate: a number, which callbacks may change, or a Keras schedule.
         model: the model; weight decay leaves alone what ``without_weight_decay`` names.
         loss_scaling: scale the loss, as float16 needs.
 
@@ -55,7 +55,7 @@ def make_optimizer(settings: OptimizerSettings, schedule: Any, model: Any, *, lo
         none = 0.0 if settings.name == "adamw" else None  # Keras' AdamW insists on a number
         options["weight_decay"] = settings.decay or none
     try:
-        optimizer = _summed(getattr(keras.optimizers, known.class_name))(schedule, **options)
+        optimizer = _summed(getattr(keras.optimizers, known.class_name))(rate, **options)
         if settings.decay:
             optimizer.exclude_from_weight_decay(var_list=without_weight_decay(model))
         if loss_scaling:

@@ -5,9 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import keras
 import tensorflow as tf
 
+from infra.errors import ConfigError
 from training.loop.optimization.layers import rate_factors
+
+# Else the schedule would set the rate too.
+FREE_RATE = (
+    "let it set numbers, and set optimizer.schedule = 'constant' and optimizer.warmup_fraction = 0; or leave "
+    "the callback out"
+)
 
 
 class SummedGradients:
@@ -16,6 +24,20 @@ class SummedGradients:
     Keras sums after it has looked at the gradients of each replica alone. The norm of the sum, by which
     gradients are clipped, and whether it is finite, must be known before.
     """
+
+    @property
+    def learning_rate(self) -> Any:
+        """The learning rate of the next step. It can be set to a number unless a schedule sets it."""
+        return super().learning_rate  # type: ignore[misc]
+
+    @learning_rate.setter
+    def learning_rate(self, rate: Any) -> None:
+        if callable(rate) or not isinstance(self.learning_rate, keras.Variable):
+            raise ConfigError(
+                "a callback sets the learning rate" + (" to a schedule" if callable(rate) else ""),
+                FREE_RATE,
+            )
+        super(SummedGradients, type(self)).learning_rate.fset(self, rate)  # type: ignore[misc]
 
     def _all_reduce_sum_gradients(self, grads_and_vars: Any) -> Any:
         return grads_and_vars

@@ -13,16 +13,20 @@ import numpy as np
 import pytest
 
 from infra.dataset.version import DatasetVersion
-from infra.errors import ConfigError, Diverged
+from infra.errors import Cancelled, ConfigError, Diverged
+from infra.progress import subscribe
 from tests.samples.datasets.published import coloured, publish
 from tests.samples.strict_json import strict, strict_documents
-from tests.samples.training.sessions import last_state, trained
+from tests.samples.training.sessions import StopAfter, last_state, trained
 from training.config import DataSettings
 from training.dataset import Dataset
 from training.loop.evaluating.best import is_better, looks_since_best
+from training.loop.stopping.interruption import StopFlag
 from training.runs.folds import divide_train_split
 
 pytest.importorskip("tensorflow")
+
+pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")  # of Keras
 
 COUNTS = {"train": {"a": 12, "b": 8}, "validation": {"a": 3, "b": 2}}
 
@@ -147,6 +151,99 @@ def test_callbacks_are_called_and_may_stop_the_run(version: DatasetVersion, tmp_
     assert found.figures() == pytest.approx(best), "the averages were evaluated, kept and restored"
 
 
+FREE_RATE = ["optimizer.schedule=constant", "optimizer.warmup_fraction=0", "optimizer.learning_rate=0.5",
+             "optimizer.name=sgd", "run.epochs=3"]  # fmt: skip
+MINE = "tests.samples.training.keras_callbacks"
+
+
+def rates_of(version: DatasetVersion, run_dir: Path, *settings: str, stop: StopFlag | None = None) -> Any:
+    """The rates that the optimizer took, the rates that were logged, by step, and the loop."""
+    from tests.samples.training import keras_callbacks
+
+    said: list[Any] = []
+    keras_callbacks.RATES.clear()
+    end = subscribe(said.append)
+    try:
+        loop, _ = trained(version, run_dir, *settings, "run.log_every_steps=1", stop=stop)
+    except Cancelled:
+        loop = None
+    finally:
+        end()
+    logged = {event["step"]: event["learning_rate"] for event in said
+              if event["event"] == "metrics" and event["split"] == "train"}  # fmt: skip
+    return [rate for _, rate in keras_callbacks.RATES], logged, loop
+
+
+@pytest.mark.parametrize(
+    ("factory", "rates"),
+    [
+        ("make_halving", [0.5] * 3 + [0.25] * 3 + [0.125] * 3),
+        ("make_plateau", [0.5] * 6 + [0.05] * 3),
+        ("make_sets_rate", [0.5] * 3 + [0.25] * 6),
+    ],
+)
+def test_callbacks_set_the_learning_rate_and_the_logged_one_is_the_optimizers(
+    version: DatasetVersion, tmp_path: Path, factory: str, rates: list[float]
+) -> None:
+    asked = f"run.callbacks=['{MINE}:{factory}','{MINE}:make_notes']"
+    taken, logged, _ = rates_of(version, tmp_path, asked, *FREE_RATE)
+    assert taken == pytest.approx(rates)
+    assert list(logged.values()) == pytest.approx(rates)
+
+
+def test_a_run_that_is_resumed_in_an_epoch_keeps_the_rate_that_callbacks_set(
+    version: DatasetVersion, tmp_path: Path
+) -> None:
+    asked = f"run.callbacks=['{MINE}:make_halving','{MINE}:make_notes']"
+    before, *_ = rates_of(version, tmp_path, asked, *FREE_RATE, stop=StopAfter(5))
+    after, *_ = rates_of(version, tmp_path, asked, *FREE_RATE)
+    assert before + after == pytest.approx([0.5] * 3 + [0.25] * 3 + [0.125] * 3)
+
+
+def test_the_logged_rate_of_a_schedule_is_that_of_the_step(version: DatasetVersion, tmp_path: Path) -> None:
+    settings = ["optimizer.schedule=cosine", "optimizer.warmup_steps=3", "run.epochs=2"]
+    _, logged, loop = rates_of(version, tmp_path, *settings)
+    steps = np.arange(6)
+    falling = 0.002 * (1 + np.cos(np.pi * (steps - 3) / 3)) / 2
+    assert list(logged.values()) == pytest.approx(
+        np.where(steps < 3, 0.002 * (steps + 1) / 3, falling), rel=1e-6
+    )
+    assert loop.run_step == 6
+
+
+def test_early_stopping_of_keras_knows_the_direction_of_a_figure(
+    version: DatasetVersion, tmp_path: Path
+) -> None:
+    loop, _ = trained(version, tmp_path, f"run.callbacks=['{MINE}:make_early_stopping']", "run.epochs=9")
+    assert loop.progress.epoch == 2
+    assert "stop_training" in loop.stopped_early
+
+
+@pytest.mark.parametrize(
+    ("factory", "message"),
+    [
+        ("make_halving", r"'.*:make_halving' is a LearningRateScheduler, which sets the learning rate"),
+        ("make_plateau", r"is a ReduceLROnPlateau, which sets the learning rate, as optimizer.schedule"),
+        ("make_mistyped", r"EarlyStopping for 'val_acuracy', which .*\(did you mean 'val_accuracy'\?"),
+        ("make_backup", r"is a BackupAndRestore, which works in Model.fit only"),
+        ("make_swap", r"is a SwapEMAWeights, .*optimizer.ema_decay"),
+    ],
+)
+def test_callbacks_that_cannot_work_are_refused_before_the_first_step(
+    version: DatasetVersion, tmp_path: Path, factory: str, message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        trained(version, tmp_path, f"run.callbacks=['{MINE}:{factory}']", "run.epochs=2")
+    assert not (tmp_path / "checkpoints").exists()
+
+
+def test_a_callback_that_sets_the_rate_of_a_schedule_is_told_the_settings(
+    version: DatasetVersion, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError, match=r"sets the learning rate .*optimizer.schedule = 'constant'"):
+        trained(version, tmp_path, f"run.callbacks=['{MINE}:make_sets_rate']", "run.epochs=2")
+
+
 def test_a_run_learns_from_all_folds_but_one(version: DatasetVersion, tmp_path: Path) -> None:
     trained(
         version, tmp_path, "data.folds=4", "data.left_out_fold=3", "run.epochs=2", "run.trace_records=true"
@@ -219,11 +316,9 @@ def test_no_pictures_and_no_profile_are_written_where_none_are_asked_for(
         ),
     ],
 )
-def test_names_that_lead_to_no_callback_are_refused(name: str, message: str) -> None:
-    import keras
-
-    from training.loop.callbacks import AttachedCallbacks
-
+def test_names_that_lead_to_no_callback_are_refused(
+    version: DatasetVersion, tmp_path: Path, name: str, message: str
+) -> None:
     with pytest.raises(ConfigError) as caught:
-        AttachedCallbacks([name], keras.Sequential(), 1, 1)
+        trained(version, tmp_path, f"run.callbacks=['{name}']")
     assert message in str(caught.value)
