@@ -12,19 +12,27 @@
       problems/                   a file for each open problem of the platform (flows.problems)
       alarm/                      what the alarm has seen, and messages that wait (flows.server.alarm)
       up.json, up.lock            of the `shardmill up` that runs (flows.server.running_up)
+
+Only its user can read it, folders 0700 and files 0600 (``make_private``).
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
+import stat
 from pathlib import Path
 
 from infra.errors import EnvironmentFault
 from infra.processes.turns import TURNS_VARIABLE
+from infra.progress import log
 
 # Names of this machine for itself.
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
+PRIVATE_FOLDER, PRIVATE_FILE = 0o700, 0o600
+# What is ours in the home, beside the files of turns.
+_OWN = frozenset({"prefect", "logs", "running", "records", "problems", "up.json", "up.lock"})
 _NOT_BY_PROXY = ("127.0.0.1", "localhost")
 
 
@@ -51,6 +59,47 @@ def running_folder() -> Path:
     return _made(home() / "running")
 
 
+def make_private() -> None:
+    """Let nobody but this user read the home: Prefect's history has passwords, and the key that hides them.
+
+    A home of an earlier release is mended. What others keep in this folder is left alone.
+    """
+    folder = home()
+    try:
+        if folder.stat().st_mode & stat.S_ISVTX == 0:  # not /tmp
+            folder.chmod(PRIVATE_FOLDER)
+    except OSError as error:
+        log(f"others may read {folder}: {error.strerror}", level="warning")
+    for path in folder.iterdir():
+        if path.name in _OWN or path.name.startswith("turns-"):
+            hide(path)
+
+
+def hide(path: Path) -> None:
+    """Let nobody but this user read a file, or a folder and all files in it. Warn where that fails."""
+    try:
+        _hide(path)
+    except OSError as error:  # of another user, or on a disk without permissions
+        log(f"others may read {path}: {error.strerror}", level="warning")
+
+
+def _hide(path: Path) -> None:
+    if path.is_symlink():
+        return
+    if not path.is_dir():
+        with contextlib.suppress(FileNotFoundError):  # ended this moment, such as SQLite's journal
+            path.chmod(PRIVATE_FILE | path.stat().st_mode & stat.S_IXUSR)
+        return
+    path.chmod(PRIVATE_FOLDER)
+    for each in path.iterdir():
+        _hide(each)
+
+
+def open_private(path: str, flags: int) -> int:
+    """Open a file that only this user can read, as the ``opener`` of ``open``."""
+    return os.open(path, flags, PRIVATE_FILE)
+
+
 def take_turns() -> None:
     """Have the jobs of this process wait until no other job of this machine works."""
     os.environ.setdefault(TURNS_VARIABLE, str(home() / f"turns-{socket.gethostname()}.lock"))
@@ -73,7 +122,8 @@ def alarm_folder() -> Path:
 
 def _made(folder: Path) -> Path:
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
     except OSError as error:
         raise unusable(folder, error.strerror or str(error)) from error
     if not os.access(folder, os.W_OK | os.X_OK):

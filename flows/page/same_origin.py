@@ -7,6 +7,7 @@ rebinding) is of the same origin as the server.
 
 from __future__ import annotations
 
+from typing import Any
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
@@ -14,6 +15,8 @@ from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from flows.home import LOOPBACK
+
+_REFUSAL = "This server answers only its own pages, on loopback.\n"
 
 
 class SameOriginOnly:
@@ -29,8 +32,22 @@ class SameOriginOnly:
         elif scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1008, "reason": "foreign origin"})
         else:
-            refusal = PlainTextResponse("This server answers only its own pages, on loopback.\n", 403)
+            refusal = PlainTextResponse(_REFUSAL, 403)
             await refusal(scope, receive, send)
+
+
+def own_hosts_only(app: Any) -> Any:
+    """Return a WSGI application that refuses what ``SameOriginOnly`` does."""
+
+    def answer(environ: dict[str, Any], start_response: Any) -> Any:
+        names = {"host": "HTTP_HOST", "origin": "HTTP_ORIGIN"}
+        given = {name: str(environ[key]) for name, key in names.items() if key in environ}
+        if is_own(Headers(given)):
+            return app(environ, start_response)
+        start_response("403 Forbidden", [("Content-Type", "text/plain")])
+        return [_REFUSAL.encode()]
+
+    return answer
 
 
 def is_own(headers: Headers) -> bool:

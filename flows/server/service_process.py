@@ -21,6 +21,7 @@ import runpy
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from infra.processes.process import follow_parent
 
@@ -74,6 +75,7 @@ def serve(host: str, port: int, *, api_only: bool = False) -> None:
     from prefect.server.api.server import create_app
 
     from flows.page.same_origin import SameOriginOnly
+    from flows.server.again_while_locked import AgainWhileLocked
     from flows.server.without_second_ui import WithoutSecondUi
 
     prefect = create_app(final=True, webserver_only=api_only)
@@ -81,7 +83,7 @@ def serve(host: str, port: int, *, api_only: bool = False) -> None:
         from flows.server.production.redis_away import try_again_without_redis
 
         try_again_without_redis(prefect)
-    app = WithoutSecondUi(prefect)
+    app = WithoutSecondUi(AgainWhileLocked(prefect))
     has_password = bool(os.environ.get("PREFECT_SERVER_API_AUTH_STRING"))
     uvicorn.run(
         # With a password no guard is needed: a browser never adds it to requests of pages of other origins.
@@ -118,9 +120,13 @@ def show_curves(port: int) -> None:
     """
     from tensorboard import default, program
 
+    from flows.page.same_origin import own_hosts_only
     from training.runs.stored import local_folder
 
-    board = program.TensorBoard(plugins=default.get_static_plugins())
+    def on_own_hosts(app: Any, flags: Any) -> Any:
+        return program.create_port_scanning_werkzeug_server(own_hosts_only(app), flags)
+
+    board = program.TensorBoard(plugins=default.get_static_plugins(), server_class=on_own_hosts)
     board.configure(
         host="127.0.0.1",
         port=port,

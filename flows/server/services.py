@@ -6,6 +6,7 @@ import base64
 import contextlib
 import http.client
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -18,7 +19,8 @@ from typing import Self
 
 import psutil
 
-from flows.home import running_folder, server_url
+from flows.home import PRIVATE_FILE, home, open_private, running_folder, server_url
+from flows.server.database import DATABASE_SETTING, RESTORE, without_password
 from infra.errors import EnvironmentFault
 from infra.http import open_url
 from infra.processes.process import LIFELINE_FD
@@ -32,11 +34,14 @@ UP, SERVER, BOARD, PAGE, WORKER, WATCH = (
 # The first start of a home makes the database of its history: 7 s on an idle machine, minutes on a busy one.
 START_SECONDS = 300.0
 
+# What Prefect's server says of a database that a later release has changed.
+_NEWER_DATABASE = "Can't locate revision identified by"
 _VACUUM = "PREFECT_SERVER_SERVICES_DB_VACUUM_ENABLED"
 _POLL_SECONDS = 0.05
 _PROBE_SECONDS = 10.0
 _BEATS_SECONDS = 60.0
 _FLOW_RUN_GRACE_SECONDS = 20.0
+_LOG_BYTES = 20 << 20
 
 
 def server_settings(ui_url: str) -> dict[str, str]:
@@ -65,7 +70,7 @@ def password_settings(auth: str) -> dict[str, str]:
 
 def beat(name: str) -> None:
     """Note that the service of this name does its work, in a file whose time `shardmill up` looks at."""
-    _beats(name).touch()
+    _beats(name).touch(PRIVATE_FILE)
 
 
 def last_beat(name: str) -> float | None:
@@ -88,11 +93,13 @@ def _beats(name: str) -> Path:
 class Service:
     """The process of a service; a lifeline ends it when this process ends or is killed."""
 
+    _UMASK = 0o077  # what a service writes is for this user alone
+
     def __init__(self, arguments: Sequence[str], *, log_path: Path, env: Mapping[str, str]) -> None:
         self.log_path = log_path
         lifeline_read, self._lifeline = os.pipe()
         try:
-            with log_path.open("ab") as log:
+            with open(log_path, "ab", opener=open_private) as log:
                 self.process = subprocess.Popen(
                     [sys.executable, "-m", "flows.server.service_process", *arguments],
                     stdin=subprocess.DEVNULL,
@@ -101,6 +108,7 @@ class Service:
                     pass_fds=(lifeline_read,),
                     start_new_session=True,
                     env={**os.environ, **env, LIFELINE_FD: str(lifeline_read)},
+                    umask=self._UMASK,
                 )
         finally:
             os.close(lifeline_read)
@@ -151,6 +159,8 @@ class Server(Service):
 
     def __init__(self, host: str, port: int, *, log_path: Path, env: Mapping[str, str]) -> None:
         self.ui_url = server_url(host, port)
+        url = env.get(DATABASE_SETTING)
+        self._database = without_password(url) if url else str(home() / "prefect" / "prefect.db")
         self.api_url = f"{self.ui_url}/api"
         arguments = ["server", host, str(port)]
         super().__init__(arguments, log_path=log_path, env={**env, **server_settings(self.ui_url)})
@@ -167,6 +177,11 @@ class Server(Service):
         """
         deadline = time.monotonic() + START_SECONDS
         while not answers(self.api_url):
+            if self.has_ended and _NEWER_DATABASE in self.last_lines():
+                raise EnvironmentFault(
+                    f"Prefect's database {self._database} is of a newer release of Prefect than this one",
+                    f"install that release; or {RESTORE}",
+                )
             self.check("Prefect's server")
             if time.monotonic() > deadline:
                 raise EnvironmentFault(
@@ -213,6 +228,8 @@ class TensorBoard(Service):
 class Worker(Service):
     """The process worker of `shardmill up`."""
 
+    _UMASK = -1  # unchanged: data sets and models are for whom the user lets read them
+
     def __init__(self, pool: str, *, log_path: Path, env: Mapping[str, str]) -> None:
         super().__init__(["worker", pool], log_path=log_path, env=env)
 
@@ -241,6 +258,22 @@ def _answer_of(url: str) -> object:
         return time.monotonic()
     except (OSError, ValueError, http.client.HTTPException):
         return None
+
+
+def rotate(log_path: Path, limit_bytes: int = _LOG_BYTES) -> None:
+    """Keep a log small: beyond a size its content moves to ``NAME.log.1``, and that to ``NAME.log.2``.
+
+    Whoever writes to it appends, and goes on in the same file, which is emptied and not replaced.
+    """
+    with contextlib.suppress(FileNotFoundError):
+        if log_path.stat().st_size < limit_bytes:
+            return
+        first, second = (log_path.with_name(f"{log_path.name}.{number}") for number in (1, 2))
+        if first.exists():
+            first.replace(second)
+        with log_path.open("rb") as log, open(first, "wb", opener=open_private) as copy:
+            shutil.copyfileobj(log, copy)
+        os.truncate(log_path, 0)
 
 
 def answers(api_url: str, timeout_seconds: float = 2.0) -> bool:

@@ -167,6 +167,7 @@ class Platform:
                 service.keep()
 
     def _start(self) -> None:
+        home.make_private()
         self._say("Starting Prefect's server ...")
         set_problems("service", [])
         self._server.begin()

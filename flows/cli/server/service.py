@@ -196,7 +196,7 @@ def _detach(chosen: UpOptions) -> None:
         *([] if chosen.has_tensorboard else ["--no-tensorboard"]),
     ]
     # The log of an `up` that was killed tells what happened before.
-    with log_path.open("ab") as log:
+    with open(log_path, "ab", opener=home.open_private) as log:
         begin = log.tell()
         process = subprocess.Popen(
             [sys.executable, "-m", "flows.cli", "up", *arguments],

@@ -11,6 +11,7 @@ from typing import Any, NotRequired, cast
 
 from typing_extensions import TypedDict
 
+from flows.home import PRIVATE_FOLDER, hide
 from flows.server.backup.catalog_files import (
     Copied,
     back_up_dataset,
@@ -85,7 +86,8 @@ def back_up(folder: Path, places: Places, *, with_shards: bool) -> Backup:
         raise UsageError(f"{folder} exists and is not empty", "give a new folder for each backup")
     partial = folder.with_name(f"{folder.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir(parents=True)
+    partial.parent.mkdir(parents=True, exist_ok=True)
+    partial.mkdir(mode=PRIVATE_FOLDER)
     done = Backup(back_up_database(partial, places.database))
     catalog = Catalog(places.root)
     for name in catalog.datasets():
@@ -100,6 +102,7 @@ def back_up(folder: Path, places: Places, *, with_shards: bool) -> Backup:
         **done.as_json(),
     }
     Storage.at(partial).write_atomic(_LIST, dump_json(described, indent=1).encode())
+    hide(partial)
     if folder.exists():
         folder.rmdir()
     partial.rename(folder)
@@ -115,6 +118,7 @@ def restore(folder: Path, places: Places, *, replace: bool) -> Backup:
         PublishConflict: a version or a record is there with another content.
     """
     described = _described(folder)
+    hide(folder)  # one of an earlier release
     done = Backup(described.get("database"))
     catalog = Catalog(places.root)
     datasets = {name: Storage.at(folder / "datasets" / name) for name in described["datasets"]}

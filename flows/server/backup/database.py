@@ -9,7 +9,7 @@ import subprocess
 from pathlib import Path
 
 from flows import home
-from flows.server.database import without_password
+from flows.server.database import sqlite_path, without_password
 from infra.errors import CorruptDataError, EnvironmentFault, UsageError
 
 SQLITE_FILE, POSTGRESQL_FILE = "prefect.db", "prefect.dump"
@@ -64,9 +64,7 @@ def restore_database(folder: Path, file: str, url: str | None, *, replace: bool)
         return
     if url is not None and not url.startswith("sqlite"):
         raise UsageError("the backup is of SQLite", "leave --database out")
-    with contextlib.closing(sqlite3.connect(f"file:{folder / file}?mode=ro", uri=True)) as copy:
-        if (found := copy.execute("PRAGMA quick_check").fetchone()[0]) != "ok":
-            raise CorruptDataError(f"{folder / file} is damaged: {found}", "restore an earlier backup")
+    check_copy(folder / file)
     target = _sqlite_path(url)
     if target.exists() and not replace:
         raise UsageError(
@@ -82,10 +80,25 @@ def restore_database(folder: Path, file: str, url: str | None, *, replace: bool)
     partial.replace(target)
 
 
+def check_copy(copy: Path) -> None:
+    """Check that a copy of SQLite's database is whole.
+
+    Raises:
+        CorruptDataError: it is damaged.
+    """
+    try:
+        with contextlib.closing(sqlite3.connect(f"file:{copy}?mode=ro", uri=True)) as database:
+            found = database.execute("PRAGMA quick_check").fetchone()[0]
+    except sqlite3.DatabaseError as error:
+        found = str(error)
+    if found != "ok":
+        raise CorruptDataError(f"{copy} is damaged: {found}", "restore an earlier backup")
+
+
 def _sqlite_path(url: str | None) -> Path:
     if url is None:
         return home.home() / "prefect" / "prefect.db"
-    return Path("/" + url.partition(":///")[2].partition("?")[0].lstrip("/"))
+    return sqlite_path(url)
 
 
 def _plain(url: str) -> str:

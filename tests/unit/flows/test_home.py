@@ -53,3 +53,19 @@ def use_everything() -> None:
 def test_loopback_goes_past_a_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_PROXY", "example.org")
     assert home.quiet_environment()["NO_PROXY"] == "example.org,127.0.0.1,localhost"
+
+
+def test_only_its_user_can_read_the_home_also_one_of_an_earlier_release(tmp_path: Path) -> None:
+    folder = tmp_path / "home"
+    (folder / "prefect").mkdir(parents=True, mode=0o755)
+    (folder / "mine").mkdir(mode=0o755)
+    for file in ("prefect/prefect.db", "up.lock", "mine/notes"):
+        (folder / file).touch(0o644)
+    (folder / "logs").symlink_to(tmp_path)
+    home.make_private()
+    modes = {path.name: path.stat().st_mode & 0o777 for path in folder.rglob("*") if not path.is_symlink()}
+    assert modes == {"prefect": 0o700, "prefect.db": 0o600, "up.lock": 0o600, "mine": 0o755, "notes": 0o644}
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert tmp_path.stat().st_mode & 0o777 == 0o700, "as pytest made it: a link is not followed"
+    made = [home.home(), home.records_folder(), Path(home.prefect_environment()["PREFECT_HOME"])]
+    assert {path.stat().st_mode & 0o777 for path in made} == {0o700}
