@@ -36,6 +36,11 @@ class FilterConfig(Settings):
         None,
         description="Names of the classes to keep; images of other classes are left out. Unset keeps all",
     )
+    drop_empty_classes: bool = Field(
+        False,
+        description="Take classes off the list of which neither the newest version nor this one has a "
+        "record. The classes behind them get other numbers, and all records are written again, not encoded",
+    )
     ignore: tuple[str, ...] = Field(
         DEFAULT_IGNORE,
         description="Shell patterns of files and folders to ignore: of a name, or with a '/' of a path",

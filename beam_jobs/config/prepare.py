@@ -76,4 +76,6 @@ class PrepareConfig(Settings):
             del settings["groups"]["embeddings"]
         if self.filter.ai_made == "keep":
             del settings["filter"]["ai_made"]
+        if not self.filter.drop_empty_classes:
+            del settings["filter"]["drop_empty_classes"]
         return settings

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -25,6 +26,8 @@ def number_classes(
     rows: Rows,
     previous: PreviousRecords | None,
     of_masks: Sequence[str] = (),
+    *,
+    drop_empty: bool = False,
 ) -> tuple[list[str], Labels, pa.Table]:
     """Number the classes of the records.
 
@@ -35,14 +38,16 @@ def number_classes(
         rows: int32 [N], rows of the records in the listing.
         previous: the version whose classes keep their numbers.
         of_masks: names by number, if the kind is mask: its labels are numbers.
+        drop_empty: whether classes without a record in both versions lose their number.
 
     Returns:
         Names by number, the number of each record's class (int32 [N]; NO_CLASS if the kind is another), and
         the listing, in which the labels of kind multi are numbers in place of names.
     """
-    known = list(previous.classes) if previous is not None else []
+    previous = previous or PreviousRecords(np.empty(0, np.uint64), np.empty(0, np.int8), ())
+    number = partial(previous.number_classes, drop_empty=drop_empty)
     if kind == "class":
-        return *_class_codes(labels, rows, known), listing
+        return *_class_codes(labels, rows, number), listing
     none = np.full(len(rows), NO_CLASS, np.int32)
     if kind == "mask":
         return list(of_masks), none, listing
@@ -50,15 +55,17 @@ def number_classes(
         return [], none, listing
     lists = one_chunk(listing[PREFIX + LABELS])
     found = set(pc.unique(lists.take(pa.array(rows)).flatten()).to_pylist())
-    classes = known + sorted(found - set(known))
+    classes = number(found)
     return classes, none, number_objects(_with_numbers(listing, lists, classes), classes)
 
 
-def _class_codes(labels: pa.DictionaryArray, rows: Rows, known: list[str]) -> tuple[list[str], Labels]:
+def _class_codes(
+    labels: pa.DictionaryArray, rows: Rows, number_found: Callable[[set[str]], list[str]]
+) -> tuple[list[str], Labels]:
     of_records = labels.indices.take(pa.array(rows)).to_numpy()
     names = labels.dictionary.to_pylist()
     found = {str(names[code]) for code in np.unique(of_records)}
-    classes = known + sorted(found - set(known))
+    classes = number_found(found)
     number = {name: at for at, name in enumerate(classes)}
     codes = np.array([number.get(name, -1) for name in names], np.int32)
     return classes, codes[of_records] if len(rows) else np.empty(0, np.int32)

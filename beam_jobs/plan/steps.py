@@ -166,6 +166,7 @@ def plan_version(
     rows, places = known.rows[stays], known.places[stays]
     classes, labels, numbered = _numbered(known, rows, config, previous)
     known = replace(known, listing=numbered)
+    previous = None if previous is None else previous.numbered_as(classes)
     splits = grouped.splits[stays]
     stored_bytes = _stored_bytes(known, rows, places)
     strata = dealing_strata(known.kind, known.listing, rows, labels)
@@ -206,7 +207,15 @@ def _numbered(
 ) -> tuple[list[str], Labels, pa.Table]:
     """Number the classes of the records at some rows of the listing; see ``number_classes``."""
     of_masks = list(config.source.masks.classes)
-    return number_classes(known.kind, known.listing, known.labels, rows, previous, of_masks)
+    return number_classes(
+        known.kind,
+        known.listing,
+        known.labels,
+        rows,
+        previous,
+        of_masks,
+        drop_empty=config.filter.drop_empty_classes,
+    )
 
 
 def _stored_bytes(known: _Known, rows: Rows, places: Rows) -> npt.NDArray[np.int64]:

@@ -123,6 +123,7 @@ class _Planning:
         self._write_grouped(grouped, splits, dropped)
         classes, labels = self._classes(known, grouped, dropped)
         seats = Seats(known.classes, labels, ends, first, self.row_starts)
+        held = None if self.previous is None else self.previous.numbered_as(classes).held
         sizes = held.sizes if held is not None and len(held.sizes) else None
         self._run(AssignSplits(self.tables, self.seed, seats, sizes))
         inherited = self._inherited(sizes)
@@ -205,8 +206,9 @@ class _Planning:
         return KnownSplits(classes, counts)
 
     def _numbered(self, found: set[str]) -> list[str]:
-        known = list(self.previous.classes) if self.previous is not None else []
-        return known + sorted(found - set(known))
+        if self.previous is None:
+            return sorted(found)
+        return self.previous.number_classes(found, drop_empty=self.config.filter.drop_empty_classes)
 
     def _classes(
         self, known: KnownSplits, grouped: GroupedInRanges, dropped: Dropped

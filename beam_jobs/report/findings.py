@@ -255,6 +255,16 @@ def _classes(manifest: Manifest, classes: Sequence[ClassRow]) -> list[Finding]:
     lost = [row.name for row in classes if row.name not in known]
     if lost:
         found.append(Finding("warning", f"Classes without any usable image: {_names(lost)}."))
+    counts = [split.class_counts for split in manifest.splits.values()]
+    empty = [name for name in manifest.classes if not any(each.get(name) for each in counts)]
+    if empty and manifest.label_kind != "mask":
+        found.append(
+            Finding(
+                "note",
+                f"Classes without a record, which keep their numbers: {_names(empty)}.",
+                "To take them off the list of the next version: --set filter.drop_empty_classes=true.",
+            )
+        )
     few = [row.name for row in classes if 0 < row.splits.get("train", 0) < FEW_EXAMPLES]
     if few:
         found.append(Finding("note", f"Fewer than {FEW_EXAMPLES} training examples: {_names(few)}."))

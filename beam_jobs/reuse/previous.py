@@ -124,7 +124,11 @@ class PreviousVersion:
             order = np.argsort(ids)
             ids, splits = ids[order], split_codes(rows["split"])[order]
         manifest = self.version.manifest
-        return PreviousRecords(ids, splits, tuple(manifest.classes), held, manifest.label_kind)
+        has_records = {
+            name for split in manifest.splits.values() for name, count in split.class_counts.items() if count
+        }
+        empty = frozenset(manifest.classes) - has_records
+        return PreviousRecords(ids, splits, tuple(manifest.classes), held, manifest.label_kind, empty)
 
     def _splits(self) -> Codes:
         """The split of each of ``records``: int8 [N], index into SPLITS."""

@@ -176,3 +176,33 @@ def test_a_dry_run_tells_what_is_known(tmp_path: Path) -> None:
     assert (grown["num_known"], grown["num_to_read"]) == (23, 1)
     assert grown["disk_bytes"] < foreseen["disk_bytes"] / 10
     assert "23 known, 1 to read, 0 filtered" in "\n".join(forecast_lines(grown))
+
+
+@pytest.mark.parametrize("ranges", [1, 3])
+def test_classes_without_records_lose_their_numbers_where_asked(ranges: int, tmp_path: Path) -> None:
+    """The next image takes the number that another class had: its record is written again all the same."""
+    source = make_photos(tmp_path / "source", {"ape": 5, "bee": 4, "cow": 6, "dog": 5})
+    root, runner = tmp_path / "root", {"processes": 1, "block_images": 8, "plan_ranges": ranges}
+
+    def classes_of(**config: Any) -> list[str]:
+        outcome = run(source, root, runner=runner, groups={"near_duplicates": False}, **config)
+        return list(Catalog(root).open(f"d@{outcome['version']}").manifest.classes)
+
+    asked = {"filter": {"drop_empty_classes": True}}
+    every = classes_of()
+    shutil.rmtree(source / "bee")
+    assert every == ["ape", "bee", "cow", "dog"]
+    assert classes_of(**asked) == every, "the version before has records of it"
+    moved = min((source / "cow").iterdir())
+    moved.rename(source / "dog" / f"cow-{moved.name}")
+    assert classes_of() == every
+    assert classes_of(**asked) == ["ape", "cow", "dog"]
+    version = Catalog(root).open("d")
+    assert {name for _, name, _ in records(version)} == {"ape", "cow", "dog"}
+    labels = {row[3] for uri, row in outcomes(version).items() if uri.startswith("dog/")}
+    assert labels == {"dog"}
+    assert problems(root) == []
+    assert run(source, root, runner=runner, groups={"near_duplicates": False}, **asked)["unchanged"]
+    (source / "bee").mkdir()
+    (source / "bee/again.jpg").write_bytes(jpeg(77))
+    assert classes_of(**asked) == ["ape", "cow", "dog", "bee"]

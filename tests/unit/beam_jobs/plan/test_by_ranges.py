@@ -179,14 +179,19 @@ def test_a_plan_by_ranges_equals_the_plan_in_one_process(
 
 
 @settings(deadline=None, max_examples=8)
-@given(FILES, FILES, st.integers(2, 5), st.integers(2, 40))
+@given(FILES, FILES, st.integers(2, 5), st.integers(2, 40), st.booleans())
 def test_a_plan_by_ranges_on_top_of_a_version_equals_the_plan_in_one_process(
-    before: list[File], added: list[File], ranges: int, keep: int
+    before: list[File], added: list[File], ranges: int, keep: int, drops: bool
 ) -> None:
     config = PrepareConfig.model_validate(
-        {"shards": {"shard_bytes": 1500}, "groups": {"near_duplicates": False}}
+        {
+            "shards": {"shard_bytes": 1500},
+            "groups": {"near_duplicates": False},
+            "filter": {"drop_empty_classes": drops},
+        }
     )
     previous = previous_of(in_one_process(before, config), keep)
+    previous = replace(previous, empty=frozenset(previous.classes[:1]))
     files = before + added
     with tempfile.TemporaryDirectory() as folder:
         found = by_ranges(files, config, ranges, folder, previous)
