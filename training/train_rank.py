@@ -8,18 +8,29 @@ from __future__ import annotations
 
 import faulthandler
 import signal
+import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
 from infra import progress as events
 from infra.dataset.catalog import Catalog
+from infra.errors import ChildDied
 from infra.processes.job_command import JobParser, settings_of
-from infra.processes.process import die_at_once_with_parent, exit_at_once, own_peak_rss_bytes, run_main
+from infra.processes.process import (
+    REPORT_DEFECT,
+    die_at_once_with_parent,
+    exit_at_once,
+    own_peak_rss_bytes,
+    run_main,
+)
 from training.config import TrainConfig, faults_of_users
 from training.loop.start import train_in_process
 from training.ranks.cluster import Cluster, cluster_from_environment
 from training.ranks.heartbeat import heart_of_this_process
 from training.torch_loop.start import train_in_process as train_with_torch
+
+# Errors of Python that come from the code alone: to start the ranks again does not help.
+_OF_THE_CODE = (ImportError, NameError, AttributeError, TypeError, LookupError, NotImplementedError)
 
 # As in training.train: the frames of an error hold what must not be destroyed.
 _unfinished: list[BaseException] = []
@@ -53,6 +64,12 @@ def _run(argv: Sequence[str] | None) -> int:
             else:
                 cluster = place if isinstance(place, Cluster) else None
                 result = train_in_process(config, version, Path(args.run_dir), cluster, heart)
+    except _OF_THE_CODE as error:
+        _unfinished.append(error)
+        traceback.print_exception(error)
+        raise ChildDied(
+            f"{type(error).__name__}: {error} (its traceback is in the log of the rank)", REPORT_DEFECT
+        ) from error
     except BaseException as error:
         _unfinished.append(error)
         raise

@@ -16,9 +16,9 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from types import FrameType
-from typing import NoReturn
+from typing import NoReturn, TypeGuard
 
-from infra.errors import GO_ON, Cancelled, ShardmillError
+from infra.errors import GO_ON, Cancelled, ChildDied, ShardmillError
 from infra.processes.terminal import READER_GONE, ReaderGone, guard_standard_streams, output_flushed
 from infra.progress import adopt_parent, failure
 
@@ -26,6 +26,11 @@ LIFELINE_FD = "SHARDMILL_LIFELINE_FD"
 _PR_SET_PDEATHSIG = 1  # prctl(2)
 REPORT_DEFECT = "this is a defect of Shardmill; please report it with the log"
 DEFECT = 1  # exit status of a Python process that an unexpected exception ended
+
+
+def is_defect(error: BaseException | None) -> TypeGuard[ChildDied]:
+    """Tell whether a child process ended by a defect of the code, which would recur."""
+    return isinstance(error, ChildDied) and error.remedy == REPORT_DEFECT
 
 
 def follow_parent() -> None:

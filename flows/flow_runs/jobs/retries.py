@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from infra.errors import ChildDied
-from infra.processes.process import REPORT_DEFECT
+from infra.processes.process import is_defect
 from infra.progress import log
 
 Result = TypeVar("Result")
@@ -22,7 +22,7 @@ PAUSES_SECONDS = (5.0, 20.0, 80.0)
 
 def may_help(error: BaseException) -> bool:
     """Tell whether the job that ended with this error may succeed when it is run again."""
-    return isinstance(error, ChildDied) and error.remedy != REPORT_DEFECT
+    return isinstance(error, ChildDied) and not is_defect(error)
 
 
 def tried_again(job: Callable[[], Result]) -> Result:

@@ -18,6 +18,7 @@ from typing import NoReturn
 
 from infra import progress as events
 from infra.errors import (
+    ChildDied,
     DataError,
     Diverged,
     DivergedElsewhere,
@@ -26,7 +27,7 @@ from infra.errors import (
     Preempted,
     RankLost,
 )
-from infra.processes.process import run_main
+from infra.processes.process import REPORT_DEFECT, run_main
 from training.ranks.cluster import Cluster, cluster_from_environment
 from training.ranks.heartbeat import Work, heart_of_this_process
 
@@ -66,6 +67,8 @@ def _do(deed: str) -> None:
         raise Diverged("the loss became nan", "lower optimizer.learning_rate")
     elif deed == "data":
         raise DataError("a shard is damaged", "restore it")
+    elif deed == "defect":
+        raise ChildDied("TypeError: an argument is missing", REPORT_DEFECT)
     elif deed == "fault":
         raise EnvironmentFault("the disk is full", "make room")
     elif deed == "memory":

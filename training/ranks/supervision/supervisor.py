@@ -24,6 +24,7 @@ from infra.errors import (
     RankLost,
     UsageError,
 )
+from infra.processes.process import is_defect
 from infra.readable import counted
 from infra.strict_json import dump_json
 from training.ranks.supervision.attempt import Attempt
@@ -166,7 +167,7 @@ class Supervisor:
             if self._loss_failed_at is not None and failure.step <= self._loss_failed_at:
                 raise failure.error
             self._loss_failed_at = failure.step
-        elif isinstance(failure.error, UsageError | DataError):
+        elif isinstance(failure.error, UsageError | DataError) or is_defect(failure.error):
             raise failure.error
         elif isinstance(failure.error, OutOfMemory):
             number = self._plan.more_parts(failure.num_ranks)

@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from infra import progress
-from infra.errors import Cancelled, DataError, Diverged, EnvironmentFault, OutOfMemory, Preempted
+from infra.errors import Cancelled, ChildDied, DataError, Diverged, EnvironmentFault, OutOfMemory, Preempted
 from tests.samples.ranks.fake_rank import NAMELESS_SIGNAL
 from tests.samples.waiting import eventually
 from training.ranks.launchers.local import LocalHosts
@@ -181,7 +181,7 @@ def test_a_rank_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:
     assert time.monotonic() - began < 100, "the deaf one sleeps for ten minutes"
 
 
-@pytest.mark.parametrize(("name", "error"), [("data", DataError), ("loss", Diverged)])
+@pytest.mark.parametrize(("name", "error"), [("data", DataError), ("loss", Diverged), ("defect", ChildDied)])
 def test_an_error_that_comes_again_ends_the_run(tmp_path: Path, name: str, error: type[Exception]) -> None:
     faults = [deed(name, attempt=attempt, step=5) for attempt in range(2)]
     with pytest.raises(error):
