@@ -1,6 +1,6 @@
 """Decode image files to arrays, and encode arrays to image files.
 
-JPEG goes through libjpeg-turbo, TIFF through tifffile and imagecodecs, HEIF through libheif where it is
+JPEG goes through libjpeg-turbo, TIFF and JPEG 2000 through imagecodecs, HEIF through libheif where it is
 installed, everything else through Pillow, area averaging through OpenCV. All of them release the GIL. Formats
 are recognised by content, never by name.
 """
@@ -28,6 +28,7 @@ from infra.codecs.formats import (
 )
 from infra.codecs.jpeg import libturbojpeg
 from infra.codecs.jpeg.decode import decode_jpeg
+from infra.codecs.jpeg2000 import decode_jpeg2000
 from infra.codecs.orientation import apply_orientation
 from infra.codecs.pillow.decode import decode_with_pillow
 from infra.codecs.pillow.heif import heif_build
@@ -112,4 +113,6 @@ def decode(
         return decode_jpeg(data, channels, max_pixels, allow_truncated)
     if found == "tiff":
         return decode_tiff(data, channels, max_pixels, background, allow_truncated)
+    if found == "jpeg2000":
+        return decode_jpeg2000(data, channels, max_pixels, background)
     return decode_with_pillow(data, found, channels, max_pixels, background, allow_truncated)

@@ -1,1 +1,1 @@
-"""Decode every format except JPEG and TIFF, through Pillow and libheif."""
+"""Decode every format except JPEG, JPEG 2000 and TIFF, through Pillow and libheif."""

@@ -1,4 +1,4 @@
-"""Decode every format except JPEG and TIFF through Pillow: the first frame, upright.
+"""Decode every format except JPEG, JPEG 2000 and TIFF through Pillow: the first frame, upright.
 
 Images become 8 bits, sRGB and opaque. Masks keep the samples of the file.
 """
@@ -31,7 +31,7 @@ from infra.codecs.pillow.rejections import (
 from infra.codecs.pillow.run_length_bmp import is_run_length_bmp, load_run_length_bmp
 from infra.codecs.pillow.samples import AnyPixels, samples_of
 from infra.codecs.pillow.undetected_damage import check_after_loading, check_before_loading
-from infra.codecs.structure.boxes import ends_within_a_box, jp2_profile
+from infra.codecs.structure.boxes import ends_within_a_box
 from infra.codecs.structure.exif import orientation_in
 from infra.codecs.structure.png_chunks import PngFile, read_png
 from infra.codecs.structure.webp_chunks import read_webp
@@ -41,7 +41,6 @@ _PILLOW_NAMES = {
     "webp": "WEBP",
     "gif": "GIF",
     "bmp": "BMP",
-    "jpeg2000": "JPEG2000",
     "avif": "AVIF",
 }
 _COLORS = {
@@ -233,9 +232,7 @@ def _completed(source: Source, image: Image.Image, found: str) -> Source:
     width, height = image.size
     orientation, upright = 1, False
     icc, bits = image.info.get("icc_profile"), 8
-    if found == "jpeg2000":
-        icc = jp2_profile(source.data)
-    elif found == "avif":
+    if found == "avif":
         orientation = orientation_in(image.info.get("exif") or b"")
     elif found == "heif":
         upright = True  # by the container's own transformations, which replace EXIF's orientation

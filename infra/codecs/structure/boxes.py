@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-_ICC_METHODS = (2, 3)  # a restricted and any profile
-
 
 def boxes(data: bytes, start: int, end: int) -> Iterator[tuple[bytes, int, int]]:
     """Yield name, and start and end of the content, of each box in ``data[start:end]``.
@@ -62,11 +60,3 @@ def _within(
         for name, content, content_end in boxes(data, start, end):
             if name == wanted and content < min(content_end, len(data)):
                 yield content + skipped, min(content_end, len(data))
-
-
-def jp2_profile(data: bytes) -> bytes | None:
-    """Return the ICC profile of a JPEG 2000 file, or None."""
-    for start, end in _within(_within([(0, len(data))], data, b"jp2h", 0), data, b"colr", 0):
-        if data[start] in _ICC_METHODS:
-            return data[start + 3 : end]
-    return None
