@@ -18,7 +18,7 @@ from typing import Annotated
 
 import typer
 
-from flows.cli import old_names, tree
+from flows.cli import old_names, slips, tree
 from flows.cli.help import Group
 from flows.cli.jobs.meanwhile import is_importing
 from infra.errors import GO_ON, ShardmillError
@@ -86,9 +86,9 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def run(argv: Sequence[str] | None = None) -> int:
     """Run a command line and return its exit status. Defects raise their exception."""
+    words = old_names.translated(sys.argv[1:] if argv is None else argv)
     try:
         with _stopping_on_signals(), output_flushed():
-            words = old_names.translated(sys.argv[1:] if argv is None else argv)
             status = app(args=words, prog_name="shardmill", standalone_mode=False)
     except ReaderGone:
         return READER_GONE
@@ -99,19 +99,17 @@ def run(argv: Sequence[str] | None = None) -> int:
     except Exception as error:
         if not isinstance(error, _CLICK_EXCEPTION):
             raise
-        return _usage_error(error)
+        return _usage_error(error, words)
     if status == _CANCELLED:  # Typer turns Ctrl-C into this status
         return _fail("stopped on request", GO_ON, _CANCELLED)
     return status if isinstance(status, int) else 0
 
 
-def _usage_error(error: Exception) -> int:
-    context = getattr(error, "ctx", None)
-    command = context.command_path if context is not None else "shardmill"
-    message = str(getattr(error, "format_message", error.__str__)()).rstrip(".")
+def _usage_error(error: Exception, words: Sequence[str]) -> int:
+    message = slips.message_of(error)
     if not message:  # no command at all: the help has been printed
         return 2
-    return _fail(message, f"see {command} --help" if isinstance(error, _USAGE_ERROR) else None, 2)
+    return _fail(message, slips.remedy_of(error, words) if isinstance(error, _USAGE_ERROR) else None, 2)
 
 
 def _fail(message: str, remedy: str | None, status: int) -> int:

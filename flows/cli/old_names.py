@@ -78,6 +78,8 @@ def _schedule(words: Words) -> Words | None:
         ["-h"],
     ):
         return None
+    if rest and not rest[0].startswith("-") and not any(word.startswith("--dataset") for word in rest):
+        return None  # a command that is written wrongly
     for name in _CHANGES:
         if f"--{name}" in rest:
             return ["schedule", name, *(word for word in rest if word != f"--{name}")]

@@ -182,4 +182,6 @@ class Catalog:
         known = self.datasets()
         none = "there are none yet: `shardmill prepare SOURCE --dataset NAME` makes one"
         remedy = near_miss(name, known) or none
+        if Path(name).is_dir():
+            remedy = f"of the folder {name}, shardmill prepare {name} --dataset NAME makes one; {remedy}"
         return NotFoundError(f"no dataset {name!r} under {self.storage.uri}", remedy)

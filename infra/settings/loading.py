@@ -17,10 +17,11 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from infra.errors import ConfigError
-from infra.settings.keys import is_known
+from infra.settings.keys import Setting, is_known, settings_of
 from infra.settings.model import SECTIONS, Settings
 from infra.settings.suggesting import near_settings, remedy_for
 
+_SHOWN = 4
 _CLOSE = 0.1  # likeness of keys of two sections that are named together
 _TYPOGRAPHIC = re.compile(
     "[\u2018\u2019\u201c\u201d\u00ab\u00bb]"
@@ -91,7 +92,10 @@ def validate(
         return model.model_validate(values)
     except ValidationError as error:
         remedy = partial(remedy_for, model=model, prefix=prefix, elsewhere=elsewhere)
-        problems = [_describe(problem, where, remedy) for problem in error.errors(include_url=False)]
+        settings = {setting.key: setting for setting in settings_of(model)}
+        problems = [
+            _describe(problem, where, remedy, settings) for problem in error.errors(include_url=False)
+        ]
         raise ConfigError("; ".join(problem for problem, _ in problems), _first_remedy(problems)) from error
 
 
@@ -147,7 +151,9 @@ def _read_toml(path: Path | str) -> dict[str, Any]:
     try:
         document = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
-        raise ConfigError(f"cannot read configuration {path}: {error.strerror}") from error
+        raise ConfigError(
+            f"cannot read configuration {path}: {error.strerror}", "name a TOML file: --config FILE.toml"
+        ) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} is not valid TOML: {error}") from error
     for key, value in document.items():
@@ -168,7 +174,10 @@ def _apply_override(values: dict[str, Any], override: str, section: str, model: 
     if path[0] == section and len(path) > 1:
         path = path[1:]
     elif path[0] in SECTIONS and path[0] != section:
-        raise ConfigError(f"--set {override}: this command takes settings of [{section}], not of [{path[0]}]")
+        raise ConfigError(
+            f"--set {override}: this command takes settings of [{section}], not of [{path[0]}]",
+            f"give it to shardmill {path[0]}, or to shardmill run",
+        )
     if not text.strip() and is_known(model, path):
         _remove(values, path)
         return
@@ -210,19 +219,36 @@ def _remove(values: dict[str, Any], path: Sequence[str]) -> None:
         _remove(values[path[0]], path[1:])
 
 
-def _describe(problem: Any, where: str, remedy: Callable[[str], str]) -> tuple[str, str | None]:
+def _describe(
+    problem: Any, where: str, remedy: Callable[[str], str], settings: Mapping[str, Setting]
+) -> tuple[str, str | None]:
     """One validation problem as (message, remedy)."""
     key = ".".join(str(part) for part in problem["loc"]) or where
     if problem["type"] == "extra_forbidden":
         key = ".".join([key, *_first_keys(problem["input"])])
         return f"unknown key {key!r} in {where}", remedy(key)
     message = str(problem["msg"]).removeprefix("Value error, ")
-    near: list[str] = []
+    hint = None
     if problem["type"] == "literal_error":
         known = re.findall(r"'([^']*)'", problem["ctx"]["expected"])
         near = difflib.get_close_matches(str(problem["input"]).lower(), known, n=1)
-    hint = f"did you mean {near[0]!r}?" if near else None
+        hint = f"did you mean {near[0]!r}?" if near else None
+    elif problem["type"] == "model_type":
+        return f"{key} = {problem['input']!r}: {key} is a group of settings", _in_group(key, settings)
+    elif problem["type"] != "value_error" and key in settings:
+        found = settings[key]
+        hint = f"give {found.kind.replace('`', '')}; default: {found.default.replace('`', '')}"
     return f"{key} = {problem['input']!r}: {message[:1].lower()}{message[1:]}", hint
+
+
+def _in_group(key: str, settings: Mapping[str, Setting]) -> str:
+    """What to write in place of a value for a whole group."""
+    inside = [name for name in settings if name.startswith(f"{key}.")]
+    named = [name for name in inside if key.rpartition(".")[2] in settings[name].also_called]
+    if named:
+        return f"did you mean {named[0]!r}?"
+    more = f" and more: shardmill settings {key}" if inside[_SHOWN:] else ""
+    return f"it has {', '.join(inside[:_SHOWN])}{more}"
 
 
 def _first_keys(value: Any) -> list[str]:

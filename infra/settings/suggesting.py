@@ -17,7 +17,8 @@ from pydantic import BaseModel
 from infra.settings.keys import Setting, is_known, known_keys, settings_of
 
 _NEAR = 0.72  # similarity from which a setting is worth a suggestion
-_LESS = 0.06  # of a match by the last part of the key alone
+_LESS = 0.12  # of a match by the last part of the key alone
+_ENOUGH, _ABBREVIATED = 3, 0.85  # letters of an abbreviation, and how near it is
 _SHOWN = 2
 
 
@@ -81,12 +82,16 @@ def _rank(near: Near) -> tuple[float, bool, int]:
 
 def _likeness(key: str, setting: Setting) -> float:
     whole, last = _plain(key), _plain(key.rpartition(".")[2])
-    names = {_plain(name) for name in (setting.key, setting.leaf, *setting.also_called)}
-    parts = 0.0 if whole == last else max(_ratio(last, name) for name in names) - _LESS
-    return max(parts, *(_ratio(whole, name) for name in names))
+    names = {_plain(name) for name in (setting.leaf, *setting.also_called)}
+    path = _ratio(whole, _plain(setting.key))
+    # By the last part alone, less the more the groups differ.
+    parts = max(_ratio(last, name) for name in names) - _LESS * (1 - path) if whole != last else 0.0
+    return max(parts, path, *(_ratio(whole, name) for name in names))
 
 
 def _ratio(one: str, other: str) -> float:
+    if len(one) >= _ENOUGH and other.startswith(one):  # an abbreviation
+        return max(_ABBREVIATED, len(one) / len(other))
     return difflib.SequenceMatcher(None, one, other, autojunk=False).ratio()
 
 

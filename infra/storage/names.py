@@ -55,6 +55,11 @@ def check_dataset_name(name: str) -> str:
         ConfigError: it cannot.
     """
     if not _DATASET_NAME.fullmatch(name):
+        if os.path.isdir(name):  # noqa: PTH112  a name may be no path at all
+            raise ConfigError(
+                f"{name!r} is a folder, not the name of a dataset",
+                f"make a dataset of it: shardmill prepare {name} --dataset NAME",
+            )
         raise ConfigError(
             f"dataset name {name!r} cannot be used",
             "use letters, digits, '.', '_' and '-', starting with a letter or digit (at most 100 characters)",

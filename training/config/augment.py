@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from infra.settings import Settings
+from infra.settings import AlsoCalled, Settings
 
 ErasingFill = Literal["mean", "black", "noise"]
 
@@ -65,7 +65,7 @@ class RandAugmentSettings(Settings):
 class AugmentSettings(Settings):
     """How a training example may differ from its stored image."""
 
-    random_resized_crop: bool = Field(
+    random_resized_crop: Annotated[bool, AlsoCalled("random_crop", "crop")] = Field(
         default=True, description="cut a random window; otherwise all that data.fit shows"
     )
     scale: tuple[float, float] = Field(
@@ -74,7 +74,7 @@ class AugmentSettings(Settings):
     ratio: tuple[float, float] = Field(
         default=(0.75, 4 / 3), description="narrowest and widest aspect ratio of a random window"
     )
-    horizontal_flip: bool = Field(
+    horizontal_flip: Annotated[bool, AlsoCalled("flip", "hflip", "mirror")] = Field(
         default=True,
         description="mirror every other image; turn it off where left and right differ, as in digits",
     )

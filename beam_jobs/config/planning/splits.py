@@ -7,17 +7,19 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from infra.settings import Settings
+from infra.settings import AlsoCalled, Settings
 
 
 class SplitsConfig(Settings):
     """Fractions of each class, unless the source gives the splits itself."""
 
-    train: Annotated[float, Field(ge=0, le=1)] = Field(0.8, description="Fraction of each class for training")
-    validation: Annotated[float, Field(ge=0, le=1)] = Field(
-        0.1, description="Fraction of each class for choosing between models"
+    train: Annotated[
+        float, Field(ge=0, le=1), AlsoCalled("split", "splits", "train_split", "train_fraction")
+    ] = Field(0.8, description="Fraction of each class for training")
+    validation: Annotated[float, Field(ge=0, le=1), AlsoCalled("val", "valid", "dev", "validation_split")] = (
+        Field(0.1, description="Fraction of each class for choosing between models")
     )
-    test: Annotated[float, Field(ge=0, le=1)] = Field(
+    test: Annotated[float, Field(ge=0, le=1), AlsoCalled("test_split", "test_size")] = Field(
         0.1, description="Fraction of each class for the final measurement"
     )
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from flows.cli import options
+from infra.errors import UsageError, near_miss
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -21,7 +22,21 @@ Run = Annotated[
         help="A training run: its name or as much of it as no other has, its folder, or NAME@ALIAS",
     ),
 ]
-Split = Annotated[str, typer.Option("--split", metavar="SPLIT", help="train, validation or test")]
+_SPLITS = ("train", "validation", "test")
+_SPLITS_ALSO_CALLED = {"training": "train", "testing": "test", "val": "validation", "valid": "validation"}
+
+
+def _split_named(text: str) -> str:
+    name = _SPLITS_ALSO_CALLED.get(text.lower(), text)
+    if name not in _SPLITS:
+        raise UsageError(f"--split {text}: there is no such split", near_miss(name, _SPLITS))
+    return name
+
+
+Split = Annotated[
+    str,
+    typer.Option("--split", metavar="SPLIT", help="train, validation or test", callback=_split_named),
+]
 
 
 def runs(runs: options.Runs = None, json_output: options.Json = False) -> None:

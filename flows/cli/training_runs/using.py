@@ -10,7 +10,7 @@ import typer
 
 from flows.cli import options
 from flows.cli.training_runs.looking import Run, Split
-from infra.errors import UsageError
+from infra.errors import DataError, NotFoundError, UsageError
 
 if TYPE_CHECKING:
     from training.results.run_files.run_folder import RunFolder
@@ -87,7 +87,8 @@ def predict(
 ) -> None:
     """Predict image files with the exported model of a finished run.
 
-    A file that cannot be decoded gets a row with the reason. Masks are PNG files beside the table.
+    A file that cannot be decoded gets a row with the reason. Masks are PNG files beside the table. The exit
+    status is 2 if a file that you name is not there, and 3 if no file could be predicted.
 
     Examples:
       shardmill predict photos-v1-3f2a new/ --out predictions.csv
@@ -114,6 +115,7 @@ def predict(
             output.print_json(result)
         else:
             output.say(f"{_counts(result)}: {out}")
+        _check_predicted(paths, result)
         return
     with tempfile.TemporaryDirectory() as place:
         made = Path(place) / "predictions"
@@ -124,6 +126,21 @@ def predict(
     sys.stdout.flush()
     if result["refused"]:
         output.note(f"note: {_counts(result)}")
+    _check_predicted(paths, result)
+
+
+def _check_predicted(paths: list[Path], result: dict[str, Any]) -> None:
+    """Check that what was asked for was there, and that something was predicted.
+
+    Raises:
+        NotFoundError: a named file is not there. DataError: no file could be predicted.
+    """
+    missing = [str(path) for path in paths if not path.exists()]
+    if missing:
+        more = f" and {len(missing) - 1} more" if missing[1:] else ""
+        raise NotFoundError(f"{missing[0]}{more}: no such file or folder", "see the rows with a reason")
+    if not result["predicted"]:
+        raise DataError("no file could be predicted", "see the reason in each row")
 
 
 def _check(format_name: str, out: Path | None, json_output: bool) -> None:

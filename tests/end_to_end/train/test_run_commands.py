@@ -62,7 +62,7 @@ def test_evaluate_measures_what_training_measured(
     report = Path(result["report"]).read_text(encoding="utf-8")
     assert 'id="train"' in report, "the report has every split that was evaluated"
     error = command(capsys, "evaluate", name, "--split", "trial", *places, status=2)
-    assert "colours@1 has no split 'trial'" in error
+    assert "--split trial: there is no such split" in error
 
 
 def test_predict_keeps_the_order_and_says_why_not(
@@ -74,8 +74,10 @@ def test_predict_keeps_the_order_and_says_why_not(
     for number, picture in enumerate(pictures):
         cv2.imwrite(str(tmp_path / f"{number}.png"), picture.pixels[:, :, ::-1])
     (tmp_path / "1b.jpg").write_bytes(b"\xff\xd8\xff but no image")
-    out = command(capsys, "predict", name, str(tmp_path), "nothing.png", "--format", "json", *places)
-    rows = [json.loads(line) for line in out.splitlines()]
+    assert cli.run(["predict", name, str(tmp_path), "nothing.png", "--format", "json", *places]) == 2
+    said = capsys.readouterr()
+    assert "error: nothing.png: no such file or folder" in said.err
+    rows = [json.loads(line) for line in said.out.splitlines()]
     names = ["0.png", "1.png", "1b.jpg", "2.png", "3.png", "4.png", "nothing.png"]
     assert [Path(row["path"]).name for row in rows] == names
     assert [row["reason"] is None for row in rows] == [True, True, False, True, True, True, False]
@@ -90,9 +92,11 @@ def test_predict_keeps_the_order_and_says_why_not(
         pytest.approx(row, abs=0.02) for row in wanted.tolist()
     ]
     table = tmp_path / "out.parquet"
-    said = command(capsys, "predict", name, *[row["path"] for row in kept], "--format", "parquet",
+    told = command(capsys, "predict", name, *[row["path"] for row in kept], "--format", "parquet",
                    "--out", str(table), *places)  # fmt: skip
-    assert said == f"5 files predicted: {table}\n"
+    assert told == f"5 files predicted: {table}\n"
+    broken = command(capsys, "predict", name, str(tmp_path / "1b.jpg"), *places, status=3)
+    assert "error: no file could be predicted" in broken
     assert pq.read_table(table)["predicted"].to_pylist() == [row["predicted"] for row in kept]
 
 

@@ -68,7 +68,7 @@ def test_help_has_examples_and_imports_nothing_heavy() -> None:
 @pytest.mark.parametrize(
     ("arguments", "error", "remedy"),
     [
-        (["prepar", "x"], "No such command 'prepar'. Did you mean 'prepare'", "see shardmill --help"),
+        (["prepar", "x"], "No such command 'prepar'", "did you mean shardmill prepare?"),
         (["prepare", "x", "--datset", "y"], "--datset", "see shardmill prepare --help"),
         (["prepare", "x"], "Missing option '--dataset'", "see shardmill prepare --help"),
         (

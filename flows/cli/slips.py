@@ -1,0 +1,191 @@
+"""What a person meant who mistyped a command or an option: the remedy of an error of the command line."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from flows.cli.help import explained, is_argument, typed, usage
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+# Words for commands that other programs have, or that are parts of ours.
+_ALSO_CALLED = {
+    "list": ("datasets", "runs", "schedule list"),
+    "ls": ("datasets", "runs"),
+    "delete": ("rm",),
+    "remove": ("rm", "schedule remove"),
+    "del": ("rm",),
+    "start": ("up",),
+    "serve": ("up", "platform page"),
+    "stop": ("down",),
+    "fit": ("train",),
+    "info": ("show",),
+    "describe": ("show",),
+    "view": ("show",),
+    "test": ("evaluate",),
+    "eval": ("evaluate",),
+    "infer": ("predict",),
+    "inference": ("predict",),
+    "config": ("settings",),
+    "options": ("settings",),
+    "init": ("prepare",),
+    "build": ("prepare",),
+    "convert": ("prepare",),
+    "ingest": ("prepare",),
+    "history": ("versions",),
+    "log": ("versions", "status"),
+    "logs": ("status",),
+    "ps": ("status",),
+    "check": ("verify",),
+    "validate": ("verify", "evaluate"),
+    "add": ("schedule add",),
+    "pause": ("schedule pause",),
+    "resume": ("schedule resume",),
+}
+# Options of other programs, and what stands for them here.
+_OPTIONS_ALSO_CALLED = {
+    "--gpus": "--devices",
+    "--gpu": "--devices",
+    "--device": "--devices",
+    "--lr": "--learning-rate",
+    "--bs": "--batch-size",
+    "--batch": "--batch-size",
+    "--arch": "--model",
+    "--size": "--image-size",
+    "--output": "--out",
+    "--dir": "--root",
+    "--name": "--dataset",
+    "--format": "--source-kind",
+    "--kind": "--source-kind",
+    "--force": "--apply",
+    "--yes": "--apply",
+    "--dry": "--dry-run",
+    "-o": "--out",
+    "-e": "--epochs",
+    "-b": "--batch-size",
+    "-m": "--model",
+    "-d": "--dataset",
+    "-n": "--dry-run",
+}
+_NEAR = 0.75
+
+
+def remedy_of(error: Any, words: Sequence[str]) -> str:
+    """Return the remedy of an error that the parser of the command line raised.
+
+    Args:
+        error: it has the context of the command that was parsed.
+        words: the command line, without ``shardmill``.
+    """
+    context = error.ctx
+    if context is None:
+        return "see shardmill --help"
+    path, command = context.command_path, context.command
+    if hasattr(error, "possibilities"):
+        meant = _option_meant(error.option_name, command, path)
+    elif hasattr(command, "commands"):
+        meant = _command_meant(words, command, path)
+    elif str(error.message if hasattr(error, "message") else "").startswith("Got unexpected"):
+        meant = _value_of_set(words) or f"write {usage(command, path)}"
+    elif getattr(error, "param", None) is not None and not _is_missing(error):
+        meant = f"{typed(error.param)}: {explained(error.param)}"
+    else:
+        meant = f"write {usage(command, path)}"
+    return f"{meant}; see {path} --help" if meant else f"see {path} --help"
+
+
+def _is_missing(error: Any) -> bool:
+    return str(error.format_message()).startswith("Missing")
+
+
+def message_of(error: Any) -> str:
+    """Return the message of such an error, without the suggestions that ``remedy_of`` makes better."""
+    if hasattr(error, "possibilities"):
+        return f"No such option: {error.option_name}"
+    message = str(getattr(error, "format_message", error.__str__)()).rstrip(".")
+    return message.partition(". Did you mean")[0]
+
+
+def _command_meant(words: Sequence[str], group: Any, path: str) -> str | None:
+    named = next((word for word in words if not word.startswith("-") and word not in path.split()), "")
+    depth = len(path.split()) - 1
+    paths = dict(_paths(group))
+    known = [name for name in _ALSO_CALLED.get(named, ()) if name in paths] if not depth else []
+    known = known or [each for each in paths if each.split()[-1] == named]
+    known = known or difflib.get_close_matches(named, list(paths), n=2)
+    if not known and Path(named).is_dir():
+        return f"a folder of images: shardmill run {named} --dataset NAME"
+    before = "" if not depth else f"{path} ".removeprefix("shardmill ")
+    return f"did you mean {' or '.join(f'shardmill {before}{each}' for each in known)}?" if known else None
+
+
+def _paths(group: Any, before: str = "") -> Iterator[tuple[str, Any]]:
+    for name, command in group.commands.items():
+        yield f"{before}{name}", command
+        if hasattr(command, "commands"):
+            yield from _paths(command, f"{before}{name} ")
+
+
+def _option_meant(option: str, command: Any, path: str) -> str | None:
+    options = {
+        name: one
+        for one in command.params
+        if not is_argument(one)
+        for name in (*one.opts, *one.secondary_opts)
+    }
+    arguments = [typed(one) for one in command.params if is_argument(one)]
+    if option == "--dataset" and arguments:
+        return f"the dataset needs no option: {path} {' '.join(arguments)}"
+    also = _OPTIONS_ALSO_CALLED.get(option)
+    plain = {_plain(name): name for name in options}
+    near = [also] if also in options else [plain[_plain(option)]] if _plain(option) in plain else []
+    if near:
+        return f"did you mean {near[0]}?"
+    if setting := _setting_meant(option, options):
+        return setting
+    found = difflib.get_close_matches(option, list(options), n=1, cutoff=_NEAR)
+    return f"did you mean {found[0]}?" if found else None
+
+
+def _setting_meant(option: str, options: dict[str, Any]) -> str | None:
+    """A setting that has the name of the option, if the command takes settings."""
+    from infra.settings import near_settings
+
+    if "--set" not in options or not option.startswith("--"):
+        return None
+    found = [
+        (near.likeness, section, near.setting.key)
+        for section, model in _models().items()
+        for near in near_settings(option, model)[:1]
+    ]
+    own = "train" if "--epochs" in options else "prepare"
+    best = max(found, key=lambda each: (each[0], each[1] == own), default=None)
+    if best is None or best[0] < _NEAR + 0.1:
+        return None
+    _, section, key = best
+    if section != own and not {"--epochs", "--source-kind"} <= options.keys():
+        return f"{key} is a setting of {section}"
+    return f"write --set {key}=VALUE"
+
+
+def _models() -> dict[str, type[BaseModel]]:
+    from beam_jobs.config import PrepareConfig
+    from training.config import TrainConfig
+
+    return {"prepare": PrepareConfig, "train": TrainConfig}
+
+
+def _value_of_set(words: Sequence[str]) -> str | None:
+    """``--set KEY VALUE`` in place of ``--set KEY=VALUE``."""
+    for at, word in enumerate(words[:-2]):
+        if word == "--set" and "=" not in words[at + 1] and not words[at + 2].startswith("-"):
+            return f"write --set {words[at + 1]}={words[at + 2].removeprefix('=')}"
+    return None
+
+
+def _plain(option: str) -> str:
+    return option.replace("-", "").replace("_", "").lower().removesuffix("s")
