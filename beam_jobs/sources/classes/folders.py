@@ -127,27 +127,30 @@ def class_names(
     """Return the names of the classes, sorted.
 
     Raises:
-        UsageError: there is one, with the name of a folder around all images or all classes, such as
-            ``images``, and the settings do not say that it is a class.
+        UsageError: all have names of folders around images or classes, such as ``images``, or all lies in one
+            folder around folders of splits; and the settings do not say that these are classes.
     """
     tops = shape.tops
     names = sorted(tops if splits is None else {name for top in tops.values() for name in top.subfolders})
-    if len(names) == 1 and plain_name(names[0]) in NO_CLASSES and config.source.layout == "auto":
-        below = sorted(tops[names[0]].subfolders) if splits is None else []
-        is_archived = config.source.kind == "archive"
-        place = (
-            f"say --set source.archive.prefix={names[0]}"
-            if is_archived
-            else f"give {location}/{names[0]} as the source"
-        )
-        inside = f"{place} if its folders {quoted(below)} are the classes; " if below else ""
-        raise UsageError(
-            f"the only class of {location} would be {names[0]!r}",
-            f"{inside}say --set source.labels=none if the images have no labels, --source-kind auto to have "
-            "tables and annotations looked for, or --set source.layout="
-            + ("classes if it is a class" if splits is None else "splits if it is a class"),
-        )
-    return names
+    below = sorted(tops[names[0]].subfolders) if splits is None and len(names) == 1 else []
+    is_around = (
+        bool(below)
+        and not tops[names[0]].num_direct
+        and all(name.lower() in SPLIT_OF_FOLDER for name in below)
+    )
+    are_odd = bool(names) and all(plain_name(name) in NO_CLASSES for name in names)
+    if config.source.layout != "auto" or not (are_odd or is_around):
+        return names
+    place = f"give {location}/{names[0]} as the source"
+    if config.source.kind == "archive":
+        place = f"--set source.archive.prefix={names[0]}"
+    ways = [f"{place} if {quoted(below)} are the classes, or hold them"] if below else []
+    ways.append("--set source.labels=none if the images have no labels")
+    ways.append("--source-kind auto to have tables and annotations looked for")
+    ways.append(
+        f"--set source.layout={'classes' if splits is None else 'splits'} if {quoted(names)} are classes"
+    )
+    raise UsageError(f"the classes of {location} would be {quoted(names)}", "say which: " + "; ".join(ways))
 
 
 def label_by_folder(

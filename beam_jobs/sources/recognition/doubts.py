@@ -33,8 +33,10 @@ def with_doubts(
         return by_folders
     depth, names = _class_folders(glance)
     strange = [name for name in names if plain_name(name) in NO_CLASSES]
-    if len(names) == 1 and any("/" not in uri for uri in glance.ending_in(*TABLE_ENDINGS)):
-        strange = names  # a table beside a single folder rather has the labels
+    if len(names) == 1:
+        is_around = all(uri.count("/") > depth + 1 for uri in glance.images if "/" in uri)
+        if is_around or any("/" not in uri for uri in glance.ending_in(*TABLE_ENDINGS)):
+            strange = names  # a folder around others, or one beside a table, which rather has the labels
     yolo = _first_of_yolo(glance)
     if not strange and yolo is None:
         return by_folders

@@ -42,6 +42,10 @@ ASKED: dict[str, tuple[dict[str, bytes], tuple[str, ...]]] = {
         {"data/images/cat/1.jpg": b""},
         (CLASSES, "/data/images as the source if 'cat'"),
     ),
+    "a folder around splits": (
+        {"photos/train/cat/1.jpg": b"", "photos/val/cat/2.jpg": b""},
+        (CLASSES, "/photos as the source if 'train', 'val'"),
+    ),
     "one folder": ({"images/1.jpg": b""}, (CLASSES, NO_LABELS)),
     "a class named images": ({"cat/1.jpg": b"", "images/3.jpg": b""}, (CLASSES,)),
     "a folder of labels": ({"cat/1.jpg": b"", "dog/1.jpg": b"", "labels/1.bin": b""}, (CLASSES,)),
@@ -162,10 +166,36 @@ def test_a_large_folder_shows_its_table(tmp_path: Path) -> None:
     assert settled(asked(tmp_path)).config.source.table.file == "train/metadata.csv"
 
 
+@pytest.mark.parametrize(
+    ("names", "is_refused"),
+    [
+        (["images/1.jpg", "masks/1.png"], True),
+        (["train/images/1.jpg", "test/images/2.jpg"], True),
+        (["photos/train/cat/1.jpg", "photos/test/dog/1.jpg"], True),
+        (["train2017/1.jpg", "val2017/2.jpg"], True),
+        (["images/1.jpg", "cat/1.png"], False),
+        (["cats/1.jpg"], False),
+        (["cats/old/1.jpg", "cats/new/1.jpg"], False),
+    ],
+)
+def test_classes_that_are_all_named_like_other_folders_are_refused(
+    names: list[str], is_refused: bool, tmp_path: Path
+) -> None:
+    write(tmp_path, dict.fromkeys(names, b""))
+    if not is_refused:
+        assert rows(tmp_path, kind="image_folder")
+        return
+    with pytest.raises(UsageError, match=r"the classes of .* would be") as caught:
+        rows(tmp_path, kind="image_folder")
+    layout = "splits" if names[0].startswith("train/") else "classes"
+    assert f"source.layout={layout}" in str(caught.value.remedy)
+    assert rows(tmp_path, kind="image_folder", layout=layout)
+
+
 def test_a_single_class_with_the_name_of_a_folder_of_images_is_refused(tmp_path: Path) -> None:
     write(tmp_path, {"images/cat/1.jpg": b"", "images/dog/2.jpg": b""})
-    with pytest.raises(UsageError, match=r"the only class of .* would be 'images'") as caught:
+    with pytest.raises(UsageError, match=r"the classes of .* would be 'images'") as caught:
         rows(tmp_path, kind="image_folder")
-    assert "/images as the source if its folders 'cat', 'dog'" in str(caught.value.remedy)
+    assert "/images as the source if 'cat', 'dog'" in str(caught.value.remedy)
     assert rows(tmp_path, kind="image_folder", layout="classes")["images/cat/1.jpg"][0] == "images"
     assert rows(tmp_path, kind="image_folder", labels="none")["images/cat/1.jpg"][0] is None

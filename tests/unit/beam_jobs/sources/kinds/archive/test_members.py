@@ -138,6 +138,40 @@ def test_a_hostile_zip(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("names", "system", "found"),
+    [
+        ([r"cat\1.jpg", r"dog\2.jpg"], 0, ["cat/1.jpg", "dog/2.jpg"]),
+        (["cat\\", r"cat\1.jpg", r"dog\in\2.jpg"], 3, ["cat/1.jpg", "dog/in/2.jpg"]),
+        (["cat/1.jpg", r"dog\2.jpg"], 10, ["cat/1.jpg", "dog/2.jpg"]),
+        (["cat/1.jpg", "dog/a.jpg", r"odd\2.jpg"], 3, ["cat/1.jpg", "dog/a.jpg", r"odd\2.jpg"]),
+        ([r"cat\1.jpg", r"..\2.jpg"], 0, ["../2.jpg", "cat/1.jpg"]),
+    ],
+)
+def test_backslashes_between_the_folders_of_a_zip(
+    names: list[str], system: int, found: list[str], tmp_path: Path
+) -> None:
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        for number, name in enumerate(names):
+            info = zipfile.ZipInfo("x")
+            info.filename, info.create_system = name, system
+            archive.writestr(info, b"" if name.endswith("\\") else jpeg(number))
+    config = PrepareConfig.model_validate({"source": {"kind": "archive"}})
+    folder = SourceFolder(str(tmp_path))
+    listing = list_inputs(folder, config)
+    assert [uri.partition("#")[2] for uri in listing.table["uri"].to_pylist()] == found
+    reader = open_reader(folder, config)
+    for file in file_refs(listing.to_read()):
+        assert reader.read(file).startswith(b"\xff\xd8")
+    reasons = {
+        row["uri"]: (row["reason"], row["message"]) for row in listing.table.to_pylist() if row["reason"]
+    }
+    if r"odd\2.jpg" in found:
+        ((reason, message),) = reasons.values()
+        assert reason == "no_class"
+        assert message.endswith(r"its name has \, where / stands between folders")
+
+
 def test_a_zip_that_was_written_as_a_stream(tmp_path: Path) -> None:
     """Sizes and checksums stand behind the members, which are found by the directory."""
 

@@ -115,6 +115,17 @@ def test_parquet(
     assert described(from_parquet(tmp_path, values, arrow, **asked)) == (kind, found)
 
 
+@pytest.mark.parametrize(("dtype", "kind"), [("int64", "int64"), ("float", "float32")])
+def test_truth_values_in_csv_are_numbers(dtype: str, kind: str, tmp_path: Path) -> None:
+    """As Python, pandas, R and Excel write what Parquet has as 1 and 0."""
+    rows = from_csv(tmp_path, ["True", "False", "TRUE", " false ", "1", "", "yes"], dtype=dtype)
+    assert described(rows) == (kind, [1, 0, 1, 0, 1, None, None])
+    assert rows["fault"].to_pylist()[-1] == f"its x is 'yes', not a {'whole ' * (kind == 'int64')}number"
+    lists = from_csv(tmp_path, ["True,0", "false"], dtype=dtype, separator=",")
+    assert described(lists) == (f"{kind} [any number]", [[1, 0], [0]])
+    assert described(from_csv(tmp_path, ["True", "no"]))[0] == "text"
+
+
 def test_a_value_of_another_type_makes_its_row_broken(tmp_path: Path) -> None:
     rows = from_csv(tmp_path, ["1", "two", ""], dtype="float")
     assert rows["fault"].to_pylist() == [None, "its x is 'two', not a number", None]
