@@ -9,18 +9,19 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol
 
+import numpy as np
 import numpy.typing as npt
 
 from infra import progress as events
+from infra.codecs import Pixels
 from infra.errors import CorruptDataError, UsageError
 from infra.processes.job_command import JobParser, deliver
 from infra.processes.process import exit_at_once, num_cpus, run_main
 from infra.storage.filesystem import Storage
-from infra.storage.locations import default_runs
-from training.models.spec import Fit
+from infra.storage.locations import default_root, default_runs
 from training.predicting.decisions import DECISIONS
 from training.predicting.detected import DETECTED_FILES, detected
-from training.predicting.inputs import Input, is_folder, list_files, read_input
+from training.predicting.inputs import Input, input_of_run, is_folder, list_files, read_input
 from training.predicting.outputs import FORMATS, Format, Prediction, open_output
 from training.predicting.segmented import OVERLAY_SIDE, MaskDecisions, MaskFiles, MaskNames
 from training.results.run_files.run_folder import RunFolder
@@ -30,8 +31,8 @@ _TOGETHER = 64  # files that are decoded and predicted at a time
 _MASKS_TOGETHER = 8  # the model gives a probability for each class and pixel
 
 Outputs = Mapping[str, npt.NDArray[Any]]
-# PNGs -> outputs of the exported model: name -> [n, ...]
-Model = Callable[[list[bytes]], Outputs]
+# images uint8 [n, S, S, C] -> outputs of the exported model: name -> [n, ...]
+Model = Callable[[Pixels], Outputs]
 # (paths, files, outputs of those that were decoded, threads) -> a row for each file
 RowsOf = Callable[[list[Path], list[Input], Outputs | None, ThreadPoolExecutor], Iterator[Any]]
 
@@ -76,6 +77,7 @@ def _parser() -> JobParser:
     parser.add_argument("--format", choices=FORMATS, default="csv", help="default: csv")
     parser.add_argument("--out", required=True, type=Path, metavar="FILE", help="the file of predictions")
     parser.add_argument("--overlays", action="store_true", help="of masks: also write images with their mask")
+    parser.add_argument("--root", default=default_root(), metavar="DIR", help="folder of the datasets")
     parser.add_argument("--runs", default=default_runs(), metavar="DIR", help="folder of the training runs")
     parser.add_argument("--json", action="store_true", help="print the counts as JSON, as the last line")
     return parser
@@ -89,13 +91,19 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(argv: Sequence[str] | None) -> int:
     args = _parser().parse_args(argv)
     with opened_run(args.run, args.runs) as run, events.shown_to_people():
-        result = predict(run, args.paths, args.out, args.format, overlays=args.overlays)
+        result = predict(run, args.paths, args.out, args.format, overlays=args.overlays, root=args.root)
     deliver(args, result)
     return 0
 
 
 def predict(
-    run: RunFolder, paths: Sequence[Path], out: Path, kind: Format, *, overlays: bool = False
+    run: RunFolder,
+    paths: Sequence[Path],
+    out: Path,
+    kind: Format,
+    *,
+    overlays: bool = False,
+    root: str | Path | None = None,
 ) -> dict[str, Any]:
     """Predict files in the order given; the files of a folder in the order of their paths.
 
@@ -108,6 +116,7 @@ def predict(
         out: the file of predictions; it appears when all are done.
         kind: its format.
         overlays: of masks, write each image with its mask laid over it too.
+        root: the folder of the datasets, for runs of earlier releases; None: the default.
 
     Returns:
         JSON-able: the path of the file, and how many files were predicted and refused.
@@ -117,8 +126,7 @@ def predict(
         CorruptDataError: its exported model cannot be loaded.
         StorageError: the file cannot be written.
     """
-    result = run.finished()
-    size, fit = int(result["image_size"]), _fit_of(run)
+    given = input_of_run(run, root)
     table = _table_of(run, paths, out, kind, overlays=overlays)
     model = _load(run, table.outputs)
     counts = {"predicted": 0, "refused": 0}
@@ -130,10 +138,11 @@ def predict(
         output = table.open(stream)
         files = list_files(paths)
         while batch := list(islice(files, table.together)):
-            inputs = list(threads.map(lambda path: read_input(path, size, fit, table.shown_side), batch))
-            images = [one.image for one in inputs if one.image is not None]
-            output.add(list(table.rows_of(batch, inputs, model(images) if images else None, threads)))
-            refused = sum(one.image is None for one in inputs)
+            inputs = list(threads.map(lambda path: read_input(path, given, table.shown_side), batch))
+            images = [one.seen.pixels for one in inputs if one.seen is not None]
+            outputs = model(np.stack(images)) if images else None
+            output.add(list(table.rows_of(batch, inputs, outputs, threads)))
+            refused = sum(one.seen is None for one in inputs)
             counts["refused"] += refused
             counts["predicted"] += len(inputs) - refused
             events.progress("predict", sum(counts.values()), None, unit="files")
@@ -156,7 +165,7 @@ def _table_of(run: RunFolder, paths: Sequence[Path], out: Path, kind: Format, *,
         )
     if run.task == "segmentation":
         folders = [path for path in paths if is_folder(path)]
-        files = MaskFiles(out, MaskNames(folders), len(names), _fit_of(run), overlays)
+        files = MaskFiles(out, MaskNames(folders), len(names), overlays)
         decisions = MaskDecisions(overlays)
         return _Table(
             (decisions.output,),
@@ -175,10 +184,6 @@ def _table_of(run: RunFolder, paths: Sequence[Path], out: Path, kind: Format, *,
     )
 
 
-def _fit_of(run: RunFolder) -> Fit:
-    return "stretch" if run.config()["data"].get("fit") == "stretch" else "crop"
-
-
 def _one(outputs: Outputs | None, name: str) -> npt.NDArray[Any] | None:
     return None if outputs is None else outputs[name]
 
@@ -186,7 +191,7 @@ def _one(outputs: Outputs | None, name: str) -> npt.NDArray[Any] | None:
 def _predicted(inputs: list[Input], values: npt.NDArray[Any] | None) -> Iterator[Prediction]:
     rows = iter(() if values is None else values)
     for one in inputs:
-        if one.image is None:
+        if one.seen is None:
             yield Prediction(one.path, (), one.reason, one.message)
         else:
             yield Prediction(one.path, next(rows).tolist())
@@ -199,8 +204,7 @@ def _load(run: RunFolder, outputs: Sequence[str]) -> Model:
     if run.finished().get("framework") == "torch":
         from training.torch_loop.evaluating.trained_model import open_predictor
 
-        channels = int(run.config()["data"]["image_channels"])
-        predictor = open_predictor(folder, channels)
+        predictor = open_predictor(folder)
         return lambda images: dict.fromkeys(outputs, predictor(images))  # it has one output
     from training.ranks import tensorflow_runtime
 
@@ -209,14 +213,18 @@ def _load(run: RunFolder, outputs: Sequence[str]) -> Model:
         import tensorflow as tf
 
         try:
-            served = tf.saved_model.load(str(folder)).signatures["serving_default"]
+            signatures = tf.saved_model.load(str(folder)).signatures
+            served = signatures["pixels" if "pixels" in signatures else "serving_default"]
         except (OSError, KeyError, tf.errors.OpError) as error:
             raise CorruptDataError(
                 f"the exported model {folder} cannot be loaded: {error}", "train again with run.fresh=true"
             ) from error
 
-    def model(images: list[bytes]) -> dict[str, npt.NDArray[Any]]:
-        found = served(image_bytes=tf.constant(images))
+    def model(images: Pixels) -> dict[str, npt.NDArray[Any]]:
+        if "pixels" in signatures:
+            found = served(images=tf.constant(images))
+        else:  # of an earlier release, which takes only files; it leaves those in its own size as they are
+            found = served(image_bytes=tf.stack([tf.io.encode_png(image) for image in images]))
         return {name: found[name].numpy() for name in outputs}
 
     return model

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from infra.splitmix import U64
 from training.augment.color import ColorParameters, color_parameters
 from training.augment.erasing import ErasingParameters, erasing_parameters
-from training.augment.windows import Sizes, Windows, central_windows, random_windows, whole_windows
+from training.augment.windows import Sizes, Windows, fixed_windows, random_windows
 from training.config import AugmentSettings
 from training.models.spec import Fit
 from training.order.random_numbers import key_of, uniform
@@ -64,7 +64,7 @@ def draw_parameters(
     keys = keys_at(seed, epoch, positions)
     if settings is None:
         never = np.zeros(keys.shape, np.bool_)
-        return AugmentParameters(_fixed_windows(heights, widths, fit), never, never)
+        return AugmentParameters(fixed_windows(heights, widths, fit), never, never)
     return AugmentParameters(
         windows(heights, widths, keys, settings, fit),
         flips(keys, settings),
@@ -84,7 +84,7 @@ def windows(
 ) -> Windows:
     """Draw the window of each training example, or return that of ``fit``."""
     if not settings.random_resized_crop:
-        return _fixed_windows(heights, widths, fit)
+        return fixed_windows(heights, widths, fit)
     return random_windows(heights, widths, keys, settings.scale, settings.ratio)
 
 
@@ -96,10 +96,6 @@ def flips(keys: U64, settings: AugmentSettings) -> npt.NDArray[np.bool_]:
 def vertical_flips(keys: U64, settings: AugmentSettings) -> npt.NDArray[np.bool_]:
     """Draw which examples are mirrored from top to bottom: bool [B]."""
     return _every_other(keys, ImageStream.FLIP_TOP_BOTTOM, settings.vertical_flip)
-
-
-def _fixed_windows(heights: Sizes, widths: Sizes, fit: Fit) -> Windows:
-    return whole_windows(heights, widths) if fit == "stretch" else central_windows(heights, widths)
 
 
 def _every_other(keys: U64, stream: int, wanted: bool) -> npt.NDArray[np.bool_]:

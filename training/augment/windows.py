@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from infra.splitmix import U64
+from training.models.spec import Fit
 from training.order.random_numbers import uniform
 from training.order.streams import ImageStream
 
@@ -25,6 +26,11 @@ def whole_windows(heights: Sizes, widths: Sizes) -> Windows:
     """Return the window of each image that shows all of it: int32 [B, 4]."""
     none = np.zeros_like(heights)
     return np.stack([none, none, heights, widths], axis=1).astype(np.int32)
+
+
+def fixed_windows(heights: Sizes, widths: Sizes, fit: Fit) -> Windows:
+    """Return the window of each image that is seen without augmentation: int32 [B, 4]."""
+    return whole_windows(heights, widths) if fit == "stretch" else central_windows(heights, widths)
 
 
 def random_windows(

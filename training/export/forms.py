@@ -14,8 +14,8 @@ from infra.errors import ShardmillError
 from infra.storage.filesystem import Storage
 from training.config.export import ExportFormat, ExportSettings
 from training.export.measures import FormMeasure
+from training.export.model_input import ModelInput
 from training.models.outputs import in_float32
-from training.models.spec import Fit
 from training.order import Passes, SequentialOrder
 from training.reading import BatchMaker, RecordReader
 from training.reading.batches.iterate import NumpyBatches
@@ -52,13 +52,13 @@ class Exported:
         model: the Keras model, on one device.
         task: the task that it learned.
         names: the names of the classes or targets.
-        fit: how images that are not square are made square, as in training.
+        given: what it sees of images.
     """
 
     model: Any
     task: ExportedTask
     names: Sequence[str]
-    fit: Fit = "crop"
+    given: ModelInput
 
     def output(self, images: Any) -> Any:
         """Return the output that the graphs of all forms compute, to compare the forms: float32 [b, ...]."""
@@ -208,5 +208,5 @@ def _batches(exported: Exported, reader: RecordReader, batch_size: int) -> Numpy
     """Return the examples of a split in stored order, as the model takes them."""
     _, size, _, channels = exported.model.input_shape
     order = SequentialOrder(len(reader.table), min(batch_size, len(reader.table)))
-    maker = BatchMaker(reader, image_size=size, image_channels=channels, fit=exported.fit)
+    maker = BatchMaker(reader, image_size=size, image_channels=channels, fit=exported.given.fit)
     return NumpyBatches(maker, order, Passes(range(order.steps_per_epoch)), cut_padding=True)

@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, BinaryIO
 
-import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from infra.codecs.boxes import have_area
 from infra.storage.names import uri_of
 from infra.strict_json import dump_json
 from training.predicting.inputs import Input
@@ -62,15 +62,16 @@ def detected(inputs: Sequence[Input], outputs: Outputs | None, names: Sequence[s
     """
     shown, row = [uri_of(name) for name in names], 0
     for one in inputs:
-        if one.image is None or outputs is None:
+        if one.seen is None or outputs is None:
             yield Detected(one.path, None, None, None, one.reason, one.message)
             continue
         is_found = outputs["classes"][row] >= 0
-        sides = np.array([one.height, one.width] * 2)
+        boxes = one.seen.view.boxes(outputs["boxes"][row][is_found])
+        shown_at_all = have_area(boxes)  # not around padding alone
         found = zip(
-            outputs["classes"][row][is_found].tolist(),
-            outputs["scores"][row][is_found].tolist(),
-            (outputs["boxes"][row][is_found] * sides).round(2).tolist(),
+            outputs["classes"][row][is_found][shown_at_all].tolist(),
+            outputs["scores"][row][is_found][shown_at_all].tolist(),
+            boxes[shown_at_all].round(2).tolist(),
             strict=True,
         )
         objects = [
@@ -78,7 +79,7 @@ def detected(inputs: Sequence[Input], outputs: Outputs | None, names: Sequence[s
             for kind, score, box in found
         ]
         row += 1
-        yield Detected(one.path, one.height, one.width, objects)
+        yield Detected(one.path, *one.seen.view.upright, objects)
 
 
 class DetectedCsv:

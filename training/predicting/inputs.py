@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import cv2
 import numpy as np
 
+from infra import progress as events
 from infra.codecs import ImageRejected, Pixels, decode
+from infra.dataset.catalog import Catalog
+from infra.errors import ShardmillError
+from infra.preparation import Preparation
+from infra.storage.locations import default_root
 from infra.storage.names import uri_of
-from training.models.spec import Fit
+from training.export.model_input import FILE, ModelInput, Seen, preparation_of, read_model_input
 from training.reading.decode import resize_into
+from training.results.run_files.run_folder import RunFolder
 
 UNREADABLE = "unreadable"
 
@@ -24,19 +30,49 @@ class Input:
 
     Attributes:
         path: as given, or the folder as given with the path below it.
-        image: a PNG of what the model sees, in its size; None: refused.
-        height, width: of the upright image (pixels); 0: refused.
+        seen: the image as the model sees it; None: refused.
         shown: the upright image in the size for people, uint8 [h, w, 3]; None: it was not asked for.
         reason, message: why it was refused: a code, and a sentence for people.
     """
 
     path: str
-    image: bytes | None = None
-    height: int = 0
-    width: int = 0
+    seen: Seen | None = None
     shown: Pixels | None = None
     reason: str | None = None
     message: str | None = None
+
+
+def input_of_run(run: RunFolder, root: str | Path | None = None) -> ModelInput:
+    """Return what the model of a finished run sees of image files.
+
+    A run of an earlier release does not say how its records were made. Then its dataset version tells, or if
+    that is gone, they count as made by the default settings, and a warning says so.
+
+    Args:
+        run: the run.
+        root: the folder of the datasets; None: the default.
+
+    Raises:
+        DataError: the run is unfinished. CorruptDataError: its file is damaged.
+    """
+    result, data = run.finished(), run.config()["data"]
+    if (run.path / FILE).is_file():
+        return read_model_input(run.path)
+    how, place = None, root or default_root()
+    with contextlib.suppress(ShardmillError):
+        how = preparation_of(Catalog(place).open_view(run.dataset).manifest)
+    if how is None:
+        events.log(
+            f"the run {run.name} does not say how its images were prepared, and {run.dataset} in {place} "
+            "cannot be asked: the default settings are taken (--root names the folder of the datasets)",
+            level="warning",
+        )
+    return ModelInput(
+        preparation=how or Preparation(),
+        image_size=result["image_size"],
+        fit="stretch" if data.get("fit") == "stretch" else "crop",
+        image_channels=data.get("image_channels", 3),
+    )
 
 
 def list_files(paths: Sequence[Path]) -> Iterator[Path]:
@@ -77,13 +113,12 @@ def _files_at(place: Path) -> Iterator[Path]:
             waiting += [(each, inside) for each in within if not each.name.startswith(".")]
 
 
-def read_input(path: Path, size: int, fit: Fit = "crop", shown_side: int = 0) -> Input:
+def read_input(path: Path, given: ModelInput, shown_side: int = 0) -> Input:
     """Read and decode one file.
 
     Args:
         path: the file.
-        size: height and width of the model's input (pixels).
-        fit: what the model sees of images that are not square.
+        given: what the model sees of it.
         shown_side: the longer side of the image for people, at most (pixels); 0: none is wanted.
     """
     name = uri_of(str(path))
@@ -94,35 +129,25 @@ def read_input(path: Path, size: int, fit: Fit = "crop", shown_side: int = 0) ->
     except OSError as error:
         return Input(name, reason=UNREADABLE, message=error.strerror or str(error))
     try:
-        pixels = decode(data, 3).pixels
+        return Input(name, given.see(data), _shown(data, given.preparation, shown_side))
     except ImageRejected as error:
         return Input(name, reason=error.reason, message=error.message)
-    height, width = pixels.shape[:2]
-    seen = pixels if fit == "stretch" else _central_square(pixels)
-    out = np.empty((size, size, 3), np.uint8)
-    resize_into(np.ascontiguousarray(seen), out)
-    return Input(name, _png(out), height, width, _shown(pixels, shown_side))
 
 
-def _shown(pixels: Pixels, side: int) -> Pixels | None:
-    """Return an image whose longer side has at most so many pixels; None for 0."""
+def _shown(data: bytes, how: Preparation, side: int) -> Pixels | None:
+    """Return the upright image, its longer side with at most so many pixels; None for 0."""
+    if not side:
+        return None
+    pixels = decode(
+        data,
+        max_pixels=how.max_pixels,
+        background=how.color_behind,
+        allow_truncated=how.allow_truncated,
+    ).pixels
     height, width = pixels.shape[:2]
-    if not side or max(height, width) <= side:
-        return pixels if side else None
+    if max(height, width) <= side:
+        return pixels
     ratio = side / max(height, width)
     out = np.empty((max(1, round(height * ratio)), max(1, round(width * ratio)), 3), np.uint8)
     resize_into(np.ascontiguousarray(pixels), out)
     return out
-
-
-def _central_square(pixels: Pixels) -> Pixels:
-    height, width = pixels.shape[:2]
-    side = min(height, width)
-    top, left = (height - side) // 2, (width - side) // 2
-    return pixels[top : top + side, left : left + side]
-
-
-def _png(pixels: Pixels) -> bytes:
-    done, encoded = cv2.imencode(".png", pixels[:, :, ::-1], [cv2.IMWRITE_PNG_COMPRESSION, 0])
-    assert done, "PNG holds any pixels"
-    return bytes(encoded)

@@ -14,12 +14,10 @@ import pyarrow as pa
 
 from infra.codecs import Pixels, encode_jpeg
 from infra.codecs.mask_colors import lay_over
-from infra.codecs.masks import Numbers, encode_mask, fit_mask
-from infra.codecs.resize import Geometry
+from infra.codecs.masks import Numbers, encode_mask
 from infra.format.masks import mask_format
 from infra.storage.filesystem import Storage
 from infra.storage.names import uri_of
-from training.models.spec import Fit
 from training.predicting.inputs import Input
 from training.predicting.outputs import Prediction
 
@@ -50,28 +48,6 @@ class MaskDecisions:
     def decide(self, _names: Sequence[str], _values: Sequence[float]) -> dict[str, Any]:
         """Return no columns, because ``Prediction.further`` has them."""
         return {}
-
-
-def at_own_size(mask: npt.NDArray[Any], height: int, width: int, fit: Fit, num_classes: int) -> Numbers:
-    """Scale a predicted mask to its image by nearest neighbour.
-
-    Args:
-        mask: [S, S], the class of each pixel of the model's input.
-        height: of the upright image (pixels).
-        width: likewise.
-        fit: the part of the image that the model saw: all of it (``stretch``), or the central square.
-        num_classes: the number of classes, which decides how masks are stored.
-
-    Returns:
-        uint8 or uint16 [height, width]. Pixels that the model did not see have no class.
-    """
-    stored = mask_format(num_classes)
-    size, shape = mask.shape[0], (height, width)
-    side = min(shape)
-    scaled = shape if fit == "stretch" else (side, side)
-    offset = ((height - scaled[0]) // 2, (width - scaled[1]) // 2)
-    numbers: Numbers = mask.astype(stored.dtype)
-    return fit_mask(numbers, Geometry((0, 0, size, size), scaled, shape, offset), stored.ignore)
 
 
 @dataclass
@@ -109,14 +85,12 @@ class MaskFiles:
         table: the path of the table; masks are in the folder ``<its name without ending>-masks`` beside it.
         names: of the files.
         num_classes: the number of classes.
-        fit: the part of an image that the model sees.
         overlays: write an overlay for each file too.
     """
 
     table: Path
     names: MaskNames
     num_classes: int
-    fit: Fit
     overlays: bool
 
     def predictions(
@@ -135,7 +109,7 @@ class MaskFiles:
         of_decoded = iter(() if masks is None else masks)
         inputs, own_masks, names = [], [], []
         for path, one in files:
-            is_decoded = one.image is not None
+            is_decoded = one.seen is not None
             inputs.append(one)
             own_masks.append(next(of_decoded) if is_decoded else None)
             names.append(self.names.name_of(path) if is_decoded else "")
@@ -143,9 +117,10 @@ class MaskFiles:
 
     def _write(self, one: Input, mask: npt.NDArray[Any] | None, name: str) -> Prediction:
         """Write the mask of a file, and maybe an overlay, and return its row; without a mask, the reason."""
-        if mask is None:
+        if mask is None or one.seen is None:
             return Prediction(one.path, (), one.reason, one.message)
-        numbers = at_own_size(mask, one.height, one.width, self.fit, self.num_classes)
+        stored, view = mask_format(self.num_classes), one.seen.view
+        numbers = view.mask(mask.astype(stored.dtype), stored.ignore)
         written = {"mask": (f"{self.table.stem}-masks/{name}.png", encode_mask(numbers))}
         if self.overlays and one.shown is not None:
             written["overlay"] = (
@@ -157,7 +132,7 @@ class MaskFiles:
             folder.write_atomic(path, content)
         shares = np.bincount(numbers.ravel(), minlength=self.num_classes)[: self.num_classes] / numbers.size
         names = {column: uri_of(path) for column, (path, _) in written.items()}
-        further = {"height": one.height, "width": one.width, **names}
+        further = {"height": view.upright[0], "width": view.upright[1], **names}
         return Prediction(one.path, shares.tolist(), further=further)
 
 

@@ -29,8 +29,8 @@ INTERPOLATED_UP_TO = 1.5
 # libjpeg-turbo decodes at these fractions straight from the coefficients, in half of the time or less. The
 # result is at least twice the final size and is averaged after that, so that the filter of the fraction is
 # invisible.
-_FRACTIONS = (8, 4, 2)
-_LEFT_TO_AVERAGE = 2
+FRACTIONS = (8, 4, 2)
+LEFT_TO_AVERAGE = 2
 
 
 def decode_window(
@@ -94,9 +94,9 @@ def resize_into(pixels: Pixels, out: Pixels) -> None:
 def _fraction(window: Window, size: int) -> int:
     """Return the denominator of the fraction at which a window is decoded."""
     least = min(window[2], window[3])
-    if least < _LEFT_TO_AVERAGE * _FRACTIONS[-1] * size:
+    if least < LEFT_TO_AVERAGE * FRACTIONS[-1] * size:
         return 1
-    return next((fraction for fraction in _FRACTIONS if least >= _LEFT_TO_AVERAGE * fraction * size), 1)
+    return next((fraction for fraction in FRACTIONS if least >= LEFT_TO_AVERAGE * fraction * size), 1)
 
 
 def _scaled(window: Window, scale: int, shape: tuple[int, int]) -> Window:

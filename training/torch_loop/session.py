@@ -13,6 +13,7 @@ import torch
 from infra.dataset.version import DatasetVersion
 from training.config import TrainConfig
 from training.dataset import Dataset
+from training.export.model_input import ModelInput
 from training.export.packages import check_packages
 from training.loop.beginning import Models, begin_run, write_environment
 from training.loop.checkpoints.checkpoints import Progress
@@ -153,4 +154,5 @@ def _exported(
     """Export the model, and compare its forms with it on the test split, if there is one."""
     checked_on = next(readers[split] for split in ("test", "validation", "train") if split in readers)
     names, maker = checked_on.split.version.manifest.label_names, evaluator.maker(checked_on)
+    ModelInput.of(checked_on, parts.spec.image_size, maker.fit, parts.spec.image_channels).write(run_dir)
     return export_model(parts.model, parts.task, names, maker, run_dir, config.export.formats)

@@ -23,6 +23,7 @@ from tests.samples.strict_json import strict_documents
 from tests.samples.training.torch_runs import Interrupting, assert_same_model, consumed, settings, weights
 from training.dataset import Dataset
 from training.evaluate import evaluate_run
+from training.export.model_input import read_model_input
 from training.loop.checkpoints.checkpoints import Checkpoints
 from training.order import order_from_settings
 from training.predict import predict
@@ -168,10 +169,11 @@ def test_a_finished_run_is_evaluated_again_and_predicts(
     cv2.imwrite(str(picture), np.full((30, 40, 3), 90, np.uint8))
     counts = predict(run, [picture], tmp_path / "found.json", "json")
     assert counts["predicted"] == 1
-    square = bytes(cv2.imencode(".png", np.full((16, 16, 3), 90, np.uint8))[1])
-    probabilities = open_predictor(run.path / "export", 3)([square])
-    assert probabilities.shape == (1, 3)
-    assert float(probabilities.sum()) == pytest.approx(1.0, abs=1e-5)
+    (row,) = map(json.loads, (tmp_path / "found.json").read_text().splitlines())
+    # What a server of one's own does: the file beside the export says which pixels the program takes.
+    seen = read_model_input(run.path / "export").see(picture.read_bytes())
+    probabilities = open_predictor(run.path / "export")(seen.pixels[np.newaxis])
+    assert list(row["probabilities"].values()) == pytest.approx(probabilities[0], abs=1e-6)
 
 
 def test_an_interrupted_run_ends_in_the_same_weights(

@@ -9,6 +9,7 @@ from typing import Any
 
 from training.config import ExportSettings
 from training.export.forms import Exported, FormsRequest, write_forms
+from training.export.model_input import ModelInput
 from training.export.saved_model import export
 from training.loop.evaluating.trained_model import WEIGHTS_FILE
 from training.loop.parts import TrainingParts
@@ -30,20 +31,21 @@ def export_model(
     Returns:
         What is known of each form by its name, JSON-able.
     """
-    train = readers["train"]
-    grey = train.first_sound().channels == 1  # all records are grey, or none
-    plain = _export(parts, train.split.version.manifest.label_names, run_dir / "export", grey=grey)
+    train, spec = readers["train"], parts.spec
+    given = ModelInput.of(train, spec.image_size, spec.fit, spec.image_channels)
+    plain = _export(parts, train.split.version.manifest.label_names, given, run_dir)
     checked_on = (*(readers[split] for split in ("test", "validation") if split in readers), train)
     return write_forms(plain, FormsRequest(settings, train, checked_on[0]), run_dir)
 
 
-def _export(parts: TrainingParts, names: list[str], folder: Path, *, grey: bool) -> Exported:
+def _export(parts: TrainingParts, names: list[str], given: ModelInput, run_dir: Path) -> Exported:
     """Export a copy of the model that belongs to no strategy, and its weights. Return the copy."""
     weights = parts.model.get_weights()
     # The same model without synchronisation between replicas. Its initial weights are overwritten anyway.
     plain = build_model(replace(parts.spec, synchronized=False, weights=None))
     plain.set_weights(weights)
-    plain.save_weights(folder.parent / WEIGHTS_FILE)
-    exported = Exported(plain, parts.task, names, parts.spec.fit)
-    export(exported, parts.spec.image_size, folder, grey=grey)
+    plain.save_weights(run_dir / WEIGHTS_FILE)
+    exported = Exported(plain, parts.task, names, given)
+    export(exported, run_dir / "export")
+    given.write(run_dir)
     return exported

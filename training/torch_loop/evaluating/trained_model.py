@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-import cv2
 import numpy as np
 import numpy.typing as npt
 import torch
@@ -13,7 +12,7 @@ import torch
 from infra.dataset.version import DatasetVersion
 from infra.errors import CorruptDataError
 from training.config import TrainConfig
-from training.reading.grey import luma
+from training.reading.decode import Pixels
 from training.torch_loop.evaluating.evaluation import Evaluator
 from training.torch_loop.outputs.export import WEIGHTS_FILE, load_program
 from training.torch_loop.parts import build_parts
@@ -46,25 +45,20 @@ def open_evaluator(config: TrainConfig, version: DatasetVersion, run_dir: Path) 
     return Evaluator(config, parts, own)
 
 
-def open_predictor(folder: Path, image_channels: int) -> Callable[[list[bytes]], npt.NDArray[np.float32]]:
-    """Return a function from PNGs in the size of the model to probabilities or numbers, float32 [n, K].
+def open_predictor(folder: Path) -> Callable[[Pixels], npt.NDArray[np.float32]]:
+    """Return a function from images uint8 [n, S, S, C] to probabilities or numbers, float32 [n, K].
 
     Args:
         folder: the folder of the exported model.
-        image_channels: channels of the model's input.
 
     Raises:
         CorruptDataError: it is missing or damaged.
     """
     program = load_program(folder)
 
-    def predict(images: list[bytes]) -> npt.NDArray[np.float32]:
-        decoded = [cv2.imdecode(np.frombuffer(image, np.uint8), cv2.IMREAD_COLOR_RGB) for image in images]
-        pixels = np.stack([np.asarray(image, np.uint8) for image in decoded])
-        if image_channels == 1:
-            pixels = luma(pixels)
+    def predict(images: Pixels) -> npt.NDArray[np.float32]:
         with torch.no_grad():
-            probabilities = program(torch.from_numpy(pixels).permute(0, 3, 1, 2).contiguous())
+            probabilities = program(torch.from_numpy(images).permute(0, 3, 1, 2).contiguous())
         return np.asarray(probabilities.numpy(), np.float32)
 
     return predict

@@ -10,12 +10,14 @@ import numpy as np
 import pytest
 
 from infra.errors import EnvironmentFault
+from infra.preparation import Preparation
 from infra.progress import subscribe
 from tests.samples.datasets.published import coloured, digits, publish
 from training.config import AugmentSettings, ExportSettings
 from training.dataset import Dataset, open_dataset
 from training.export.forms import Exported, FormsRequest, compare, write_forms
 from training.export.measures import ClassMeasure
+from training.export.model_input import ModelInput
 from training.export.packages import check_packages
 from training.models import ModelSpec, build_model
 from training.ranks.heartbeat import Heart, Work, prepare, read
@@ -31,7 +33,8 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
 def of_classes(model: Any) -> Exported:
     from training.tasks.single_label import SingleLabel
 
-    return Exported(model, SingleLabel(model.output_shape[1]), ["a", "b"])
+    given = ModelInput(preparation=Preparation(), image_size=model.input_shape[1])
+    return Exported(model, SingleLabel(model.output_shape[1]), ["a", "b"], given)
 
 
 @pytest.fixture(scope="module")
@@ -155,7 +158,7 @@ def test_forms_see_images_as_the_model_does(exported: Exported, tmp_path: Path) 
         seen.append(images)
         return np.asarray(exported.output(images))
 
-    squeezed = replace(exported, fit="stretch")
+    squeezed = replace(exported, given=exported.given.model_copy(update={"fit": "stretch"}))
     compare(squeezed, values, dataset.reader("test"), ClassMeasure())
     for fit, alike in (("stretch", True), ("crop", False)):
         (batch,) = dataset.batches("test", batch_size=3, image_size=16, fit=fit)

@@ -18,7 +18,9 @@ import pytest
 from PIL import Image, PngImagePlugin
 
 from infra.codecs import decode
+from infra.preparation import Preparation
 from training.augment import central_windows
+from training.export.model_input import ModelInput
 
 # Pillow warns of the broken EXIF in some cases; what it then takes is what counts.
 pytestmark = [
@@ -213,7 +215,13 @@ def _export(folder: Path, *, grey: bool) -> None:
         ]
     )
     names = [str(number) for number in range(SIZE * SIZE * 3)]
-    export(Exported(model, SingleLabel(len(names)), names), SIZE, folder, grey=grey)
+    export(Exported(model, SingleLabel(len(names)), names, given(1 if grey else 3)), folder)
+
+
+def given(channels: int) -> ModelInput:
+    """Return the input of a model whose records are images as they are."""
+    how = Preparation.of({"resize": "none", "encoding": "png", "channels": channels})
+    return ModelInput(preparation=how, image_size=SIZE)
 
 
 def _expected(data: bytes, channels: int) -> np.ndarray:

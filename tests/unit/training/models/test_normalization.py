@@ -13,9 +13,11 @@ from PIL import Image
 
 from infra.dataset.version import DatasetVersion
 from infra.format.contract import ChannelStatistics, SplitStatistics
+from infra.preparation import Preparation
 from tests.samples.datasets.published import coloured, publish
 from training.config import TrainConfig
 from training.export.forms import Exported
+from training.export.model_input import ModelInput
 from training.export.saved_model import export
 from training.loop.parts import model_spec
 from training.models import ModelSpec, PixelStatistics, build_model
@@ -78,7 +80,8 @@ def test_the_exported_model_normalises_likewise(tmp_path: Path) -> None:
     probabilities = []
     for name, pixels in (("dataset", PIXELS), ("fixed", None)):
         model = build_model(ModelSpec("small_cnn", num_classes=3, image_size=64, seed=1, pixels=pixels))
-        export(Exported(model, SingleLabel(3), ["a", "b", "c"]), 64, tmp_path / name)
+        given = ModelInput(preparation=Preparation(encoding="png"), image_size=64)
+        export(Exported(model, SingleLabel(3), ["a", "b", "c"], given), tmp_path / name)
         served = tf.saved_model.load(str(tmp_path / name)).signatures["serving_default"]
         answer = served(image_bytes=tf.constant([stream.getvalue()]))["probabilities"].numpy()[0]
         here = tf.nn.softmax(model(image[np.newaxis].astype(np.float32), training=False))

@@ -10,14 +10,24 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from infra.codecs.resize import Geometry
+from training.export.model_input import Seen, View
 from training.predicting.detected import DETECTED_FILES, detected
 from training.predicting.inputs import Input
 
+
+def seen(height: int, width: int) -> Seen:
+    """A picture that the model sees whole."""
+    size = height, width
+    whole = 0, 0, height, width
+    return Seen(np.zeros((8, 8, 3), np.uint8), View(size, Geometry(whole, size, size, (0, 0)), whole, 8))
+
+
 INPUTS = [
-    Input("wide.jpg", b"png", 100, 400),
+    Input("wide.jpg", seen(100, 400)),
     Input("broken.jpg", reason="truncated", message="ends early"),
-    Input("tall.jpg", b"png", 600, 200),
-    Input("empty.jpg", b"png", 50, 50),
+    Input("tall.jpg", seen(600, 200)),
+    Input("empty.jpg", seen(50, 50)),
 ]
 NOTHING = [0.0, 0.0, 0.0, 0.0]
 OUTPUTS = {

@@ -14,10 +14,13 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from infra.preparation import Preparation
+from training.export.model_input import ModelInput
 from training.predicting.decisions import DECISIONS
 from training.predicting.inputs import list_files, read_input
 from training.predicting.outputs import FORMATS, Format, Prediction, open_output
 
+GIVEN = ModelInput(preparation=Preparation(encoding="png"), image_size=16)
 PIXELS = np.random.default_rng(3).integers(0, 256, (16, 24, 3)).astype(np.uint8)
 
 
@@ -48,7 +51,7 @@ def test_a_folder_that_cannot_be_listed_is_a_row(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(Path, "iterdir", refuse)
     found = list(list_files([tmp_path]))
     assert found == [tmp_path / "a/1.jpg", tmp_path / "b", tmp_path / "c/3.jpg"]
-    refused = read_input(found[1], 16)
+    refused = read_input(found[1], GIVEN)
     assert (refused.reason, refused.message) == ("unreadable", "the folder cannot be listed")
 
 
@@ -58,16 +61,15 @@ def test_links_in_circles_end(tmp_path: Path) -> None:
     (tmp_path / "a/above").symlink_to(tmp_path)
     (tmp_path / "itself").symlink_to("itself")
     assert list(list_files([tmp_path])) == [tmp_path / "a/1.jpg", tmp_path / "itself"]
-    refused = read_input(tmp_path / "itself", 16)
+    refused = read_input(tmp_path / "itself", GIVEN)
     assert (refused.reason, refused.message) == ("unreadable", "Too many levels of symbolic links")
 
 
 def test_the_central_square_is_taken(tmp_path: Path) -> None:
     (tmp_path / "wide.png").write_bytes(png(PIXELS))
-    found = read_input(tmp_path / "wide.png", 16)
-    assert found.image is not None
-    decoded = cv2.imdecode(np.frombuffer(found.image, np.uint8), cv2.IMREAD_COLOR_RGB)
-    assert np.array_equal(decoded, PIXELS[:, 4:20])
+    found = read_input(tmp_path / "wide.png", GIVEN)
+    assert found.seen is not None
+    assert np.array_equal(found.seen.pixels, PIXELS[:, 4:20])
 
 
 @pytest.mark.parametrize(
@@ -83,8 +85,8 @@ def test_a_refused_file_has_a_reason(tmp_path: Path, data: bytes | None, reason:
     path = Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9.png"))
     if data is not None:
         path.write_bytes(data)
-    found = read_input(path, 16)
-    assert (found.image, found.reason) == (None, reason)
+    found = read_input(path, GIVEN)
+    assert (found.seen, found.reason) == (None, reason)
     assert found.message
     assert found.path.endswith(r"caf\xe9.png")
 

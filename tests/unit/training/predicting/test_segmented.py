@@ -15,36 +15,15 @@ import pytest
 
 from infra.codecs.mask_colors import class_colors, lay_over
 from infra.codecs.masks import decode_stored_mask
+from infra.preparation import Preparation
+from training.export.model_input import ModelInput
 from training.predicting.inputs import read_input
 from training.predicting.outputs import FORMATS, Format, open_output
-from training.predicting.segmented import MaskDecisions, MaskFiles, MaskNames, at_own_size
+from training.predicting.segmented import MaskDecisions, MaskFiles, MaskNames
 
 SIDE = 8
 HALVES = np.repeat(np.array([[0] * 4 + [1] * 4], np.uint8), SIDE, axis=0)  # left 0, right 1
 NAMES = ["sky", "caf\udce9"]
-
-
-@pytest.mark.parametrize(
-    ("height", "width", "fit", "lefts", "unseen"),
-    [
-        (16, 16, "stretch", 8, 0),
-        (6, 40, "stretch", 20, 0),
-        (6, 40, "crop", 3, 17),  # the central 6 × 6 pixels
-        (3, 3, "stretch", 1, 0),  # the centre of the middle pixel lies on the border: it is right of it
-    ],
-)
-def test_a_mask_gets_the_size_of_its_image(height, width, fit, lefts, unseen) -> None:
-    found = at_own_size(HALVES, height, width, fit, 2)
-    assert found.shape == (height, width)
-    assert found.dtype == np.uint8
-    row = [255] * unseen + [0] * lefts + [1] * (width - 2 * unseen - lefts) + [255] * unseen
-    assert found[height // 2].tolist() == row
-
-
-def test_pixels_of_tall_images_that_were_not_seen_have_no_class() -> None:
-    found = at_own_size(np.zeros((4, 4), np.int32), 10, 2, "crop", 300)
-    assert found.dtype == np.uint16
-    assert found[:, 0].tolist() == [65_535] * 4 + [0, 0] + [65_535] * 4
 
 
 def test_names_are_those_of_the_images_and_never_twice() -> None:
@@ -62,8 +41,9 @@ def written(folder: Path, kind: Format, overlays: bool) -> tuple[bytes, Path]:
     good.parent.mkdir(exist_ok=True)
     good.write_bytes(bytes(cv2.imencode(".png", pixels)[1]))
     paths = [folder / "in" / "missing.jpg", good]
-    inputs = [read_input(path, SIDE, "stretch", 15 if overlays else 0) for path in paths]
-    files = MaskFiles(folder / f"out.{kind}", MaskNames([folder / "in"]), 2, "stretch", overlays)
+    given = ModelInput(preparation=Preparation(), image_size=SIDE, fit="stretch")
+    inputs = [read_input(path, given, 15 if overlays else 0) for path in paths]
+    files = MaskFiles(folder / f"out.{kind}", MaskNames([folder / "in"]), 2, overlays)
     stream = io.BytesIO()
     output = open_output(stream, kind, MaskDecisions(overlays), NAMES)
     with ThreadPoolExecutor(2) as threads:

@@ -1,4 +1,4 @@
-"""Find the EXIF orientation of an image in a TensorFlow graph, and undo it.
+"""Search an image file in a TensorFlow graph: its EXIF orientation, which is undone, and its transparency.
 
 An exported model runs without this project, so this module repeats with TensorFlow's own operations the
 steps of ``infra.codecs``. EXIF 2.32 is a TIFF structure: byte order, then a directory of
@@ -8,7 +8,7 @@ WebP in an ``EXIF`` chunk. Without an entry, or with a broken one, the image cou
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
@@ -28,23 +28,6 @@ def turn_upright(pixels: Any, orientation: Any) -> Any:
     pixels = tf.cond(orientation >= 5, lambda: tf.transpose(pixels, [1, 0, 2]), lambda: pixels)
     pixels = tf.cond(_upside_down(orientation), lambda: tf.reverse(pixels, [0]), lambda: pixels)
     return tf.cond(_mirrored(orientation), lambda: tf.reverse(pixels, [1]), lambda: pixels)
-
-
-def central_window(shape: Any, orientation: Any) -> Any:
-    """Return the window of stored pixels that is the central square of the upright image: int32 [4].
-
-    If a side is odd, the middle is off by half a pixel, and turning the image moves it to the other side.
-
-    Args:
-        shape: int32 [h, w, ...] of the stored image.
-        orientation: int64, 1 to 8.
-    """
-    side = tf.minimum(shape[0], shape[1])
-    turned = orientation >= 5
-    room = tf.where(turned, shape[1], shape[0]) - side, tf.where(turned, shape[0], shape[1]) - side
-    top = tf.where(_upside_down(orientation), room[0] - room[0] // 2, room[0] // 2)
-    left = tf.where(_mirrored(orientation), room[1] - room[1] // 2, room[1] // 2)
-    return tf.stack([tf.where(turned, left, top), tf.where(turned, top, left), side, side])
 
 
 def _upside_down(orientation: Any) -> Any:
@@ -81,42 +64,89 @@ def jpeg_orientation(image: Any) -> Any:
 
 def png_orientation(image: Any) -> Any:
     """Return the orientation of a PNG by its ``eXIf`` chunk: int64, 1 to 8."""
-    return _in_chunk(image, first=8, name=b"eXIf", name_at=4, length_at=0, big=True, beyond=12)
+    return _in_chunk(image, _find_chunk(image, b"eXIf", _PNG))
 
 
 def webp_orientation(image: Any) -> Any:
     """Return the orientation of a WebP by its ``EXIF`` chunk: int64, 1 to 8."""
-    return _in_chunk(image, first=12, name=b"EXIF", name_at=0, length_at=4, big=False, beyond=8)
+    return _in_chunk(image, _find_chunk(image, b"EXIF", _WEBP))
 
 
-def _in_chunk(
-    image: Any, *, first: int, name: bytes, name_at: int, length_at: int, big: bool, beyond: int
-) -> Any:
-    """Return the orientation by the chunk ``name`` of a file of chunks.
+def png_has_chunk(image: Any, name: bytes) -> Any:
+    """Return whether a PNG has a chunk: bool."""
+    return _find_chunk(image, name, _PNG)[0] >= 0
 
-    Args:
-        image: string.
+
+def gif_is_opaque(image: Any) -> Any:
+    """Return whether the first frame of a GIF fills it and has no transparent pixels: bool."""
+    data = _Bytes(image)
+    packed = data.at(_int(10))
+    colours = tf.where(packed >= 128, 3 * 2 ** (packed % 8 + 1), _int(0))
+    screen = [data.number(at, 2, False) for at in (6, 8)]
+
+    # Extensions begin with 0x21 and their kind, then come their parts, each with its length, 0 for the end.
+    def undecided(position: Any, _in_parts: Any, _opaque: Any) -> Any:
+        return (position < data.size) & (data.at(position) != 0x2C)
+
+    def step(position: Any, in_parts: Any, opaque: Any) -> tuple[Any, Any, Any]:
+        length = data.at(position)
+        is_control = ~in_parts & (data.at(position + 1) == 0xF9)
+        shows_through = is_control & (data.at(position + 3) % 2 == 1)
+        after = tf.where(in_parts, position + 1 + length, position + 2)
+        return after, ~in_parts | (length != 0), opaque & ~shows_through
+
+    def searched(position: Any, in_parts: Any, opaque: Any) -> Any:
+        return in_parts | undecided(position, in_parts, opaque)
+
+    begin = (13 + colours, tf.constant(False), tf.constant(True))
+    position, _, opaque = tf.while_loop(searched, step, begin)
+    sides = [data.number(position + at, 2, False) for at in (5, 7)]
+    return opaque & (sides[0] == screen[0]) & (sides[1] == screen[1])
+
+
+class _Chunks(NamedTuple):
+    """How a file of chunks is laid out.
+
+    Attributes:
         first: offset of the first chunk (bytes).
-        name: the name of the chunk that holds EXIF.
-        name_at: offset of the name in a chunk (bytes).
-        length_at: offset of the length in a chunk (bytes).
+        name_at, length_at: offsets of the name and of the length in a chunk (bytes).
         big: lengths are big-endian.
         beyond: bytes of a chunk besides its content; eight of them come before it.
     """
+
+    first: int
+    name_at: int
+    length_at: int
+    big: bool
+    beyond: int
+
+
+_PNG, _WEBP = _Chunks(8, 4, 0, True, 12), _Chunks(12, 0, 4, False, 8)
+
+
+def _find_chunk(image: Any, name: bytes, chunks: _Chunks) -> tuple[Any, Any]:
+    """Return the offset of the content of the first chunk ``name``, -1 without one, and its length: int64."""
     size = tf.cast(tf.strings.length(image), tf.int64)
 
-    def undecided(position: Any, exif: Any, _length: Any) -> Any:
-        return (exif < 0) & (position + 8 <= size)
+    def undecided(position: Any, found_at: Any, _length: Any) -> Any:
+        return (found_at < 0) & (position + 8 <= size)
 
-    def step(position: Any, _exif: Any, _length: Any) -> tuple[Any, Any, Any]:
+    def step(position: Any, _found_at: Any, _length: Any) -> tuple[Any, Any, Any]:
         header = _Bytes(tf.strings.substr(image, position, 8))
-        length = header.number(length_at, 4, big)
-        padding = 0 if big else length % 2  # chunks of RIFF begin at even places
-        found = header.has(name_at, name)
-        return position + beyond + length + padding, tf.where(found, position + 8, _int(-1)), length
+        length = header.number(chunks.length_at, 4, chunks.big)
+        padding = 0 if chunks.big else length % 2  # chunks of RIFF begin at even places
+        found = header.has(chunks.name_at, name)
+        after = position + chunks.beyond + length + padding
+        return after, tf.where(found, position + 8, _int(-1)), length
 
-    begin = (_int(first), _int(-1), _int(0))
-    _, exif, length = tf.while_loop(undecided, step, begin)
+    _, found_at, length = tf.while_loop(undecided, step, (_int(chunks.first), _int(-1), _int(0)))
+    return found_at, length
+
+
+def _in_chunk(image: Any, chunk: tuple[Any, Any]) -> Any:
+    """Return the orientation by the chunk that holds EXIF: int64, 1 to 8."""
+    exif, length = chunk
+    size = tf.cast(tf.strings.length(image), tf.int64)
     start = tf.clip_by_value(exif, _int(0), size)
     data = _Bytes(tf.strings.substr(image, start, tf.minimum(length, _int(_SEARCHED_BYTES))))
     prefix = tf.where(data.has(0, _EXIF), _int(len(_EXIF)), _int(0))

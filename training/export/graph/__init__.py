@@ -1,0 +1,1 @@
+"""What the exported graph does to image files: decode, prepare and show them as evaluation sees records."""

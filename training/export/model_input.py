@@ -1,0 +1,208 @@
+"""What the model of a run sees of an image: from the bytes of its file to pixels, and the way back.
+
+The file becomes a stored image as when the dataset was prepared, and the model sees of it what evaluation
+sees of a record. So the pixels of a file are those of its record, to the bit. ``model-input.json`` keeps the
+settings beside the exported model.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import ValidationError
+
+from infra.codecs import ImageRejected
+from infra.codecs.masks import Numbers
+from infra.codecs.prepare import LIBRARY_FAULTS, prepare_image
+from infra.codecs.resize import Geometry
+from infra.errors import CorruptDataError
+from infra.format.contract import Manifest
+from infra.preparation import Preparation
+from infra.settings import Settings
+from infra.storage.filesystem import Storage
+from training.augment.windows import fixed_windows
+from training.models.spec import Fit
+from training.reading import RecordReader
+from training.reading.decode import Pixels, Window, decode_window
+from training.reading.grey import luma
+
+FILE = "model-input.json"
+_CORRUPT = "corrupt"
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """The part of a picture that a model sees, and how large.
+
+    Attributes:
+        upright: height and width of the upright picture (pixels).
+        geometry: the steps from it to the stored image.
+        window: y, x, height, width of the part of the stored image that is seen (pixels).
+        size: height and width of the model's input (pixels).
+    """
+
+    upright: tuple[int, int]
+    geometry: Geometry
+    window: Window
+    size: int
+
+    def edges(self) -> npt.NDArray[np.float64]:
+        """Return the edges of the model's input in the picture (pixels): top, left, bottom, right.
+
+        float64 [4]. Where the stored image is padded they lie outside of the picture.
+        """
+        return np.array([self._in_picture(end, axis) for end in (0.0, 1.0) for axis in (0, 1)])
+
+    def boxes(self, boxes: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+        """Return the boxes in the picture that a model has found.
+
+        Args:
+            boxes: [N, 4], top, left, bottom, right, relative to the model's input.
+
+        Returns:
+            float64 [N, 4], in pixels of the upright picture, cut off at its edges. A box around padding alone
+            has no area.
+        """
+        top, left, bottom, right = self.edges()
+        start, sides = np.array([top, left] * 2), np.array([bottom - top, right - left] * 2)
+        placed: npt.NDArray[np.float64] = start + np.asarray(boxes, np.float64) * sides
+        return placed.clip(0.0, np.array(self.upright * 2))
+
+    def mask(self, numbers: Numbers, ignore: int) -> Numbers:
+        """Scale the classes of the model's pixels to the picture, by nearest neighbour.
+
+        Args:
+            numbers: [S, S].
+            ignore: the number of pixels that the model did not see.
+
+        Returns:
+            [H, W] of the same type, as large as the upright picture.
+        """
+        rows, columns = self._seen_at(0), self._seen_at(1)
+        found: Numbers = numbers[rows[:, np.newaxis], columns]
+        found[rows < 0] = ignore
+        found[:, columns < 0] = ignore
+        return found
+
+    def _in_picture(self, share: float, axis: int) -> float:
+        """Return the place in the picture (pixels) of one in the model's input (0 to 1), along an axis."""
+        to = self.geometry
+        in_stored = self.window[axis] + share * self.window[2 + axis]
+        return to.window[axis] + (in_stored - to.offset[axis]) * to.window[2 + axis] / to.scaled[axis]
+
+    def _seen_at(self, axis: int) -> npt.NDArray[np.int64]:
+        """Return the pixel of the model below the centre of each of the picture, along an axis; -1: none."""
+        to = self.geometry
+        cut, side, scaled = to.window[axis], to.window[2 + axis], to.scaled[axis]
+        pixels = np.arange(self.upright[axis], dtype=np.int64)
+        # Twice the centres, so that all numbers are whole: first in units of 1 / (2 * side) stored pixels.
+        in_stored = (2 * (pixels - cut) + 1) * scaled + 2 * side * (to.offset[axis] - self.window[axis])
+        seen = in_stored * self.size // (2 * side * self.window[2 + axis])
+        is_seen = (pixels >= cut) & (pixels < cut + side) & (seen >= 0) & (seen < self.size)
+        return np.where(is_seen, seen, -1)
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """An image as a model sees it.
+
+    Attributes:
+        pixels: uint8 [S, S, C].
+        view: the part of the upright picture that it shows.
+    """
+
+    pixels: Pixels
+    view: View
+
+
+class ModelInput(Settings):
+    """What a model sees of image files.
+
+    Attributes:
+        preparation: how files became the records that it learned from.
+        image_size: height and width of its input, S (pixels).
+        fit: what it sees of stored images that are not square: the central square, or all.
+        image_channels: C: 3, or 1 for grey.
+    """
+
+    preparation: Preparation
+    image_size: int
+    fit: Fit = "crop"
+    image_channels: Literal[1, 3] = 3
+
+    @classmethod
+    def of(cls, records: RecordReader, image_size: int, fit: Fit, image_channels: int) -> Self:
+        """Return what a model sees that learned from records."""
+        manifest = records.split.version.manifest
+        how = preparation_of(manifest)
+        if how is None:  # it says nothing of its images, so they are taken as they are
+            channels = records.first_sound().channels
+            how = Preparation(resize="none", encoding="png", channels=1 if channels == 1 else 3)
+        return cls.model_validate(
+            {"preparation": how, "image_size": image_size, "fit": fit, "image_channels": image_channels}
+        )
+
+    def see(self, data: bytes) -> Seen:
+        """Return what the model sees of an image file.
+
+        Args:
+            data: the file: of any format that ``shardmill prepare`` reads.
+
+        Raises:
+            infra.codecs.ImageRejected: it is not a whole image, or of a kind that is not read.
+        """
+        try:
+            stored = prepare_image(data, self.preparation)
+        except LIBRARY_FAULTS as error:
+            raise ImageRejected(_CORRUPT, f"{type(error).__name__}: {error}") from error
+        how = self.preparation
+        shape = stored.height, stored.width, how.channels
+        window = self.window(stored.height, stored.width)
+        pixels = np.empty((self.image_size, self.image_size, 3), np.uint8)
+        decode_window(stored.image, how.encoding, shape, window, pixels)
+        view = View(stored.upright, stored.geometry, window, self.image_size)
+        return Seen(luma(pixels) if self.image_channels == 1 else pixels, view)
+
+    def window(self, height: int, width: int) -> Window:
+        """Return the part of a stored image that evaluation sees: y, x, height, width (pixels)."""
+        top, left, rows, columns = fixed_windows(np.array([height]), np.array([width]), self.fit)[0].tolist()
+        return top, left, rows, columns
+
+    def encode(self) -> bytes:
+        """Return the content of ``model-input.json``."""
+        return (json.dumps(self.model_dump(mode="json"), indent=1) + "\n").encode("ascii")
+
+    def write(self, run_dir: Path) -> None:
+        """Write ``model-input.json`` to the folder of a run, beside its exports, and to its export."""
+        for folder in (run_dir, run_dir / "export"):
+            Storage.at(folder).write_atomic(FILE, self.encode())
+
+
+def read_model_input(path: str | Path) -> ModelInput:
+    """Read what a model sees of image files.
+
+    Args:
+        path: a ``model-input.json``, or the folder that has one.
+
+    Raises:
+        CorruptDataError: the file is missing or damaged.
+    """
+    file = Path(path) / FILE if Path(path).is_dir() else Path(path)
+    try:
+        return ModelInput.model_validate_json(file.read_bytes())
+    except (OSError, ValidationError) as error:
+        raise CorruptDataError(
+            f"{file} cannot be read: {error}", "restore it from a copy, or train again with run.fresh=true"
+        ) from error
+
+
+def preparation_of(manifest: Manifest) -> Preparation | None:
+    """Return how the files of a dataset version became its records; None: it does not say."""
+    settings: Mapping[str, Any] | None = manifest.config.get("image")
+    return None if settings is None else Preparation.of(settings)
