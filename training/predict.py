@@ -202,7 +202,7 @@ def _load(run: RunFolder, outputs: Sequence[str]) -> Model:
     # The framework loads only now, so that mistakes fail at once.
     folder = run.path / "export"
     if run.finished().get("framework") == "torch":
-        from training.torch_loop.evaluating.trained_model import open_predictor
+        from training.torch_loop.outputs.export import open_predictor
 
         predictor = open_predictor(folder)
         return lambda images: dict.fromkeys(outputs, predictor(images))  # it has one output

@@ -7,7 +7,6 @@ settings beside the exported model.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +25,7 @@ from infra.format.contract import Manifest
 from infra.preparation import Preparation
 from infra.settings import Settings
 from infra.storage.filesystem import Storage
+from infra.strict_json import dump_json
 from training.augment.windows import fixed_windows
 from training.models.spec import Fit
 from training.reading import RecordReader
@@ -176,7 +176,7 @@ class ModelInput(Settings):
 
     def encode(self) -> bytes:
         """Return the content of ``model-input.json``."""
-        return (json.dumps(self.model_dump(mode="json"), indent=1) + "\n").encode("ascii")
+        return (dump_json(self.model_dump(mode="json"), indent=1) + "\n").encode("ascii")
 
     def write(self, run_dir: Path) -> None:
         """Write ``model-input.json`` to the folder of a run, beside its exports, and to its export."""

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import tensorflow as tf
 
 from training.export.forms import Exported
@@ -61,7 +64,7 @@ def export(exported: Exported, folder: Path) -> None:
         )
         served = of_pixels(images)
         if "boxes" in served:
-            served |= _in_pictures(served["boxes"], served["scores"], served["classes"], edges)
+            served |= in_pictures(served["boxes"], served["scores"], served["classes"], edges)
         if "mask" in served:
             served["mask_edges"] = edges
         return served
@@ -74,7 +77,17 @@ def export(exported: Exported, folder: Path) -> None:
     tf.saved_model.save(module, str(folder), signatures=signatures)
 
 
-def _in_pictures(boxes: Any, scores: Any, classes: Any, edges: Any) -> dict[str, Any]:
+def open_served(folder: Path, output_name: str) -> Callable[[bytes], npt.NDArray[Any]]:
+    """Load a SavedModel, and return a function from an image file to an output."""
+    served = tf.saved_model.load(str(folder)).signatures["serving_default"]
+
+    def of_file(data: bytes) -> npt.NDArray[Any]:
+        return np.asarray(served(image_bytes=tf.constant([data]))[output_name][0])
+
+    return of_file
+
+
+def in_pictures(boxes: Any, scores: Any, classes: Any, edges: Any) -> dict[str, Any]:
     """Place boxes in the upright pictures, and leave out those around padding alone.
 
     Args:

@@ -13,11 +13,11 @@ import torch
 from infra.dataset.version import DatasetVersion
 from training.config import TrainConfig
 from training.dataset import Dataset
-from training.export.model_input import ModelInput
 from training.export.packages import check_packages
 from training.loop.beginning import Models, begin_run, write_environment
 from training.loop.checkpoints.checkpoints import Progress
-from training.loop.ending.end_run import Forms, TrainedRun, end_run
+from training.loop.ending.end_run import TrainedRun, end_run
+from training.loop.ending.source_check import Written, checked_on
 from training.loop.epochs.data_and_outputs import RunOutputs, TrainingData
 from training.loop.epochs.to_best import train_to_best
 from training.loop.memory.fallback import settle_parts
@@ -150,9 +150,8 @@ def _exported(
     evaluator: Evaluator,
     readers: Mapping[str, RecordReader],
     run_dir: Path,
-) -> Forms:
+) -> Written:
     """Export the model, and compare its forms with it on the test split, if there is one."""
-    checked_on = next(readers[split] for split in ("test", "validation", "train") if split in readers)
-    names, maker = checked_on.split.version.manifest.label_names, evaluator.maker(checked_on)
-    ModelInput.of(checked_on, parts.spec.image_size, maker.fit, parts.spec.image_channels).write(run_dir)
+    records = checked_on(readers)
+    names, maker = records.split.version.manifest.label_names, evaluator.maker(records)
     return export_model(parts.model, parts.task, names, maker, run_dir, config.export.formats)

@@ -29,8 +29,7 @@ from training.order import order_from_settings
 from training.predict import predict
 from training.results.run_files.run_folder import open_run
 from training.runs.summary import summary
-from training.torch_loop.evaluating.trained_model import open_predictor
-from training.torch_loop.outputs.export import load_program
+from training.torch_loop.outputs.export import load_program, open_predictor
 from training.torch_loop.session import train
 from training.train import train_dataset
 

@@ -11,6 +11,7 @@ from infra import progress as events
 from training.dataset import Dataset
 from training.loop.beginning import Beginning
 from training.loop.ending.common_result import EndedLoop, common_result
+from training.loop.ending.source_check import Written, check_on_sources, checked_on, notes_on
 from training.loop.evaluating.final_evaluation import evaluate_left_out, evaluate_splits, write_label_errors
 from training.loop.evaluating.interface import SplitEvaluator
 from training.loop.sharing.balance_record import BalanceRecord
@@ -21,8 +22,6 @@ from training.reading import RecordReader
 from training.results.predictions.label_errors import OUT_OF_SAMPLE
 from training.results.report.writing import write_run_report
 from training.results.tracking.trackers import Trackers
-
-Forms = dict[str, dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +53,7 @@ class TrainedRun:
 
 def end_run(
     run: TrainedRun,
-    export: Callable[[], Forms],
+    export: Callable[[], Written],
     describe: Callable[[], dict[str, Any]],
     stop: StopFlag,
     trackers: Trackers,
@@ -63,7 +62,7 @@ def end_run(
 
     Args:
         run: the run.
-        export: writes the model in all its forms, on rank 0, and returns what is known of each by its name.
+        export: writes the model in all its forms, on rank 0.
         describe: returns the figures of the result that only the framework knows.
         stop: asks the run to stop.
         trackers: other systems that are told about the run.
@@ -88,10 +87,12 @@ def end_run(
     stop.check()
     bad_records = _bad_records(run)
     events.stage("export", 1, unit="models")
-    exports = None
+    exports = on_sources = None
     if run.ranks.is_first:
         with stop.during(Work.LONG):
-            exports = export()
+            written = export()
+            exports = written.forms
+            on_sources = check_on_sources(written, checked_on(run.readers), run.run_dir)
     events.progress("export", 1, 1, unit="models")
 
     result = {
@@ -101,7 +102,10 @@ def end_run(
         "label_errors": label_errors,
         "left_out": left_out,
         "exports": exports,
+        "on_source_files": on_sources,
     }
+    if on_sources is not None:
+        result["notes"] += notes_on(on_sources)
     if run.balance is not None and (found := run.balance.latest()) is not None:
         result["rank_balance"] = found.to_json()
         result["notes"] += found.warnings

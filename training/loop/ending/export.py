@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 from training.config import ExportSettings
 from training.export.forms import Exported, FormsRequest, write_forms
 from training.export.model_input import ModelInput
-from training.export.saved_model import export
+from training.export.saved_model import export, open_served
+from training.loop.ending.source_check import Written, checked_on
 from training.loop.evaluating.trained_model import WEIGHTS_FILE
 from training.loop.parts import TrainingParts
 from training.models import build_model
@@ -19,7 +20,7 @@ from training.reading import RecordReader
 
 def export_model(
     settings: ExportSettings, parts: TrainingParts, readers: Mapping[str, RecordReader], run_dir: Path
-) -> dict[str, dict[str, Any]]:
+) -> Written:
     """Write the SavedModel, the weights and the other forms of a model to the folder of its run.
 
     Args:
@@ -28,14 +29,14 @@ def export_model(
         readers: the records of each split; the forms are compared with the model on the test split.
         run_dir: the folder of the run.
 
-    Returns:
-        What is known of each form by its name, JSON-able.
     """
     train, spec = readers["train"], parts.spec
     given = ModelInput.of(train, spec.image_size, spec.fit, spec.image_channels)
     plain = _export(parts, train.split.version.manifest.label_names, given, run_dir)
-    checked_on = (*(readers[split] for split in ("test", "validation") if split in readers), train)
-    return write_forms(plain, FormsRequest(settings, train, checked_on[0]), run_dir)
+    forms = write_forms(plain, FormsRequest(settings, train, checked_on(readers)), run_dir)
+    measure = parts.task.form_measure()
+    name = "" if measure is None else measure.output_name
+    return Written(forms, given, plain.output, partial(open_served, run_dir / "export", name), measure)
 
 
 def _export(parts: TrainingParts, names: list[str], given: ModelInput, run_dir: Path) -> Exported:

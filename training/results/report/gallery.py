@@ -82,7 +82,13 @@ def _thumbnail(
 
 def source_link(source: str, uri: str) -> str | None:
     """Return a URI that a browser can open for a file of a local source, else None."""
-    if not uri or ("://" in source and not source.startswith("file://")):
+    path = source_path(source, uri)
+    return None if path is None else path.as_uri()
+
+
+def source_path(source: str, uri: str) -> Path | None:
+    """Return the path of a file of a local source; None if the source is remote, or the file not known."""
+    if not uri or "://" in uri or ("://" in source and not source.startswith("file://")):
         return None
     folder = Path(name_of(source.removeprefix("file://")))
-    return (folder / name_of(uri)).as_uri() if folder.is_absolute() else None
+    return folder / name_of(uri) if folder.is_absolute() else None

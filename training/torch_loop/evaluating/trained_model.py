@@ -1,20 +1,16 @@
-"""Open the model of a finished run with PyTorch: to evaluate it again, or to predict with it."""
+"""Open the model of a finished run with PyTorch: to evaluate it again."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
-import numpy.typing as npt
 import torch
 
 from infra.dataset.version import DatasetVersion
 from infra.errors import CorruptDataError
 from training.config import TrainConfig
-from training.reading.decode import Pixels
 from training.torch_loop.evaluating.evaluation import Evaluator
-from training.torch_loop.outputs.export import WEIGHTS_FILE, load_program
+from training.torch_loop.outputs.export import WEIGHTS_FILE
 from training.torch_loop.parts import build_parts
 from training.torch_loop.ranks.group import TorchRanks, choose_device
 
@@ -43,22 +39,3 @@ def open_evaluator(config: TrainConfig, version: DatasetVersion, run_dir: Path) 
             f"the weights {path} cannot be loaded: {error}", "train again with run.fresh=true"
         ) from error
     return Evaluator(config, parts, own)
-
-
-def open_predictor(folder: Path) -> Callable[[Pixels], npt.NDArray[np.float32]]:
-    """Return a function from images uint8 [n, S, S, C] to probabilities or numbers, float32 [n, K].
-
-    Args:
-        folder: the folder of the exported model.
-
-    Raises:
-        CorruptDataError: it is missing or damaged.
-    """
-    program = load_program(folder)
-
-    def predict(images: Pixels) -> npt.NDArray[np.float32]:
-        with torch.no_grad():
-            probabilities = program(torch.from_numpy(images).permute(0, 3, 1, 2).contiguous())
-        return np.asarray(probabilities.numpy(), np.float32)
-
-    return predict

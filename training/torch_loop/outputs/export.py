@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import nn
 
@@ -14,7 +16,10 @@ from infra.errors import CorruptDataError
 from infra.storage.filesystem import Storage
 from infra.strict_json import dump_json
 from training.config.export import ExportFormat
+from training.export.model_input import ModelInput
+from training.loop.ending.source_check import OfFile, Written
 from training.reading import BatchMaker
+from training.reading.decode import Pixels
 from training.torch_loop.outputs.comparison import TOLERANCE, compared, images_of
 from training.torch_loop.outputs.onnx import write_onnx
 from training.torch_loop.step import pixels
@@ -46,12 +51,12 @@ def export_model(
     maker: BatchMaker,
     run_dir: Path,
     formats: Sequence[ExportFormat] = (),
-) -> dict[str, dict[str, Any]]:
+) -> Written:
     """Write ``model.pt``, a state dictionary, and ``export/model.pt2``, which ``torch.export.load`` reads.
 
-    The program takes images uint8 [B, channels, S, S], the central squares in the size of the model, and
-    gives the probabilities of the classes, or numbers in their unit. It is compared with the model on the
-    first records of a split.
+    The program takes images uint8 [B, channels, S, S], as ``model-input.json`` says, and gives the
+    probabilities of the classes, or numbers in their unit. It is compared with the model on the first records
+    of a split.
 
     Args:
         model: the model with the weights to export.
@@ -62,9 +67,8 @@ def export_model(
         formats: further forms: "onnx".
 
     Returns:
-        The comparison of each form by its name, JSON-able; that of ``torch``: ``file``, ``split``,
-        ``num_examples``, ``agreement`` (share of equal predictions), ``max_difference`` of a probability, and
-        ``bytes``.
+        The comparison of each form by its name; that of ``torch``: ``file``, ``split``, ``num_examples``,
+        ``agreement`` (share of equal predictions), ``max_difference`` of a probability, and ``bytes``.
 
     Raises:
         CorruptDataError: the probabilities of the exported program differ.
@@ -94,7 +98,37 @@ def export_model(
     written = {"torch": {"file": str(path), "split": split, **found, "bytes": path.stat().st_size}}
     if "onnx" in formats:
         written["onnx"] = write_onnx(plain, measure, maker, run_dir)
-    return written
+    given = ModelInput.of(maker.records, first.shape[-1], maker.fit, first.shape[1])
+    given.write(run_dir)
+
+    def open_program() -> OfFile:
+        run = open_predictor(run_dir / "export")
+        return lambda data: run(given.see(data).pixels[np.newaxis])[0]
+
+    return Written(written, given, _on_arrays(plain), open_program, measure)
+
+
+def open_predictor(folder: Path) -> Callable[[Pixels], npt.NDArray[np.float32]]:
+    """Return a function from images uint8 [n, S, S, C] to probabilities or numbers, float32 [n, K].
+
+    Args:
+        folder: the folder of the exported model.
+
+    Raises:
+        CorruptDataError: it is missing or damaged.
+    """
+    return _on_arrays(load_program(folder))
+
+
+def _on_arrays(program: Any) -> Callable[[Pixels], npt.NDArray[np.float32]]:
+    """Return a program of images uint8 [n, C, S, S] as a function of arrays uint8 [n, S, S, C]."""
+
+    def run(images: Pixels) -> npt.NDArray[np.float32]:
+        with torch.no_grad():
+            values = program(torch.from_numpy(images).permute(0, 3, 1, 2).contiguous())
+        return np.asarray(values.numpy(), np.float32)
+
+    return run
 
 
 def load_program(folder: Path) -> Any:
