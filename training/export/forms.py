@@ -149,9 +149,9 @@ def _write(exported: Exported, kind: ExportFormat, request: FormsRequest, folder
     compared = compare(exported, values, request.checked_on, measure)
     figures, name = compared.to_result(), measure.output_name
     loss = compared.model_score - compared.score
-    if kind != "litert-int8" and compared.max_difference > _MOST_DIFFERENCE:
+    if kind != "litert-int8" and not compared.max_difference <= _MOST_DIFFERENCE:
         return {**figures, "problem": f"{name} differ by up to {compared.max_difference:.3g}"}
-    if loss > request.settings.max_accuracy_loss:
+    if not loss <= request.settings.max_accuracy_loss:
         return {
             **figures,
             "problem": f"it loses {loss:.1%} of {measure.score_name} (export.max_accuracy_loss)",
@@ -197,7 +197,7 @@ def compare(exported: Exported, values: Values, reader: RecordReader, measure: F
         score += float(measure.scores(found, batch.labels).sum())
         model_score += float(measure.scores(wanted, batch.labels).sum())
         same += int(measure.agree(found, wanted).sum())
-        largest = max(largest, float(measure.differences(found, wanted).max()))
+        largest = float(np.maximum(largest, measure.differences(found, wanted).max()))  # keeps NaN
         count += len(batch.labels)
         events.progress(stage, count, total)
     split, name = reader.table.split, measure.score_name

@@ -25,13 +25,16 @@ def sentence(result: Result) -> str:
     return text[0].upper() + text[1:]
 
 
-def main_figure(result: Result) -> tuple[str, str, float] | None:
-    """Return (split, name, value) of the main figure, on the test split if there is one."""
+def main_figure(result: Result) -> tuple[str, str, float | None] | None:
+    """Return (split, name, value) of the main figure, on the test split if there is one.
+
+    The value is None where it is not finite.
+    """
     for split in ("test", "validation"):
         figures = result.get("metrics", {}).get(split, {})
         name = next((name for name in FIGURES if name in figures), None)
         if name is not None:
-            return split, name, float(figures[name])
+            return split, name, figures[name]
     return None
 
 

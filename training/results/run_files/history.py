@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from infra.json_files import read_json_lines
 from infra.storage.filesystem import Storage
-from infra.strict_json import dump_json
+from infra.strict_json import dump_json, finite
 
 _FILE = "metrics.jsonl"
 _SPLITS = ("train", "validation")
@@ -26,14 +26,19 @@ class HistoryFiles:
 
     def write(self, history: Sequence[dict[str, Any]]) -> None:
         """Write the rows of all epochs so far: ``epoch``, ``step``, and ``<split>_<figure>``."""
-        rows = [flat(row) for row in history]
+        rows: list[dict[str, Any]] = finite([flat(row) for row in history])
         lines = "".join(dump_json(row) + "\n" for row in rows)
         self._folder.write_atomic(_FILE, lines.encode("ascii"))
         names = list(dict.fromkeys(name for row in rows for name in row))
-        table = pa.table({name: pa.array([row.get(name) for row in rows]) for name in names})
+        table = pa.table({name: _column([row.get(name) for row in rows]) for name in names})
         stream = io.BytesIO()
         pq.write_table(table, stream)
         self._folder.write_atomic("metrics.parquet", stream.getvalue())
+
+
+def _column(values: list[Any]) -> pa.Array:
+    found = pa.array(values)
+    return found.cast(pa.float64()) if pa.types.is_null(found.type) else found
 
 
 def flat(row: dict[str, Any]) -> dict[str, Any]:

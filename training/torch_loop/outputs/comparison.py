@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+import numpy as np
 import torch
 
 from infra import progress as events
@@ -51,5 +52,5 @@ def compared(
         equal += int(measure.agree(ours, theirs).sum())
         count += len(images)
         events.progress("compare", count, None)
-        largest = max(largest, float(measure.differences(ours, theirs).max()))
+        largest = float(np.maximum(largest, measure.differences(ours, theirs).max()))  # keeps NaN
     return {"num_examples": count, "agreement": equal / count, "max_difference": largest}

@@ -88,7 +88,7 @@ def export_model(
     folder.write_atomic(CLASSES_FILE, dump_json(names).encode("ascii"))
     found = compared(plain, load_program(run_dir / "export"), images_of(maker, _CHECKED_RECORDS), measure)
     path = run_dir / "export" / PROGRAM_FILE
-    if found["max_difference"] > TOLERANCE:
+    if not found["max_difference"] <= TOLERANCE:
         raise CorruptDataError(
             f"the exported program {path} gives other {measure.output_name} than the model: they differ "
             f"by up to {found['max_difference']:.2g}",

@@ -56,7 +56,7 @@ def write_onnx(program: Any, measure: FormMeasure, maker: BatchMaker, run_dir: P
     except Exception as error:  # noqa: BLE001  converters raise errors of every kind; the run is sound
         found = {"problem": f"{type(error).__name__}: {error}"}
     figures: dict[str, Any] = {"split": split, **found}
-    if "problem" not in found and found["max_difference"] > TOLERANCE:
+    if "problem" not in found and not found["max_difference"] <= TOLERANCE:
         figures["problem"] = f"{measure.output_name} differ by up to {found['max_difference']:.3g}"
     if "problem" in figures:
         events.log(f"no onnx was exported: {figures['problem']}", level="warning")

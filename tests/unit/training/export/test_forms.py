@@ -122,6 +122,8 @@ def test_the_comparison_counts_what_another_model_does(dataset: Dataset, exporte
     predicted = np.asarray(exported.model(images)).argmax(axis=1)
     assert always_second.model_score == pytest.approx((predicted == labels).mean())
     assert always_second.agreement == pytest.approx((predicted == 1).mean())
+    nothing = compare(exported, lambda images: np.full((len(images), 2), np.nan), reader, ClassMeasure())
+    assert np.isnan(nothing.max_difference), "what is no number is not alike"
 
 
 def test_a_long_comparison_gives_a_sign_of_life_after_each_batch(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -11,6 +12,7 @@ from infra.dataset.catalog import Catalog
 from infra.digests import sha256_hex
 from infra.storage.filesystem import Storage
 from tests.samples.datasets.published import coloured, publish
+from tests.samples.strict_json import strict
 from training.config import TrainConfig
 from training.results.run_files.environment import describe_environment
 from training.results.run_files.history import HistoryFiles
@@ -27,6 +29,17 @@ def test_epochs_stand_in_both_files(tmp_path: Path) -> None:
     assert lines[0] == {"epoch": 1, "step": 5, "train_loss": 2.0, "train_accuracy": 0.1}
     rows = pq.read_table(tmp_path / "metrics.parquet").to_pylist()
     assert rows == [{**lines[0], "validation_loss": None}, lines[1]]
+
+
+def test_a_figure_that_is_not_finite_is_null_in_both_files(tmp_path: Path) -> None:
+    """As it is in the history of a checkpoint, which a resumed run writes again."""
+    for loss in (math.nan, None):
+        HistoryFiles(Storage.at(tmp_path)).write([{**FIRST, "validation": {"loss": loss, "accuracy": 0.5}}])
+        (line,) = [strict(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+        assert (line["validation_loss"], line["validation_accuracy"]) == (None, 0.5)
+        table = pq.read_table(tmp_path / "metrics.parquet")
+        assert table.to_pylist() == [line]
+        assert str(table.schema.field("validation_loss").type) == "double"
 
 
 def test_the_environment_names_code_data_and_settings(tmp_path: Path) -> None:
