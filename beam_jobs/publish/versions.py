@@ -12,6 +12,7 @@ from beam_jobs.request import JobRequest
 from beam_jobs.sources.files.folder import SourceFolder
 from infra.dataset.catalog import Catalog
 from infra.dataset.drift.figures import Drift
+from infra.dataset.maintenance.removed import files_of_removed
 from infra.dataset.reports import with_report
 from infra.dataset.version import DatasetVersion
 from infra.errors import DataError, EnvironmentFault
@@ -73,7 +74,7 @@ def publish(
     summary = outline.summary
     manifest = Manifest(
         dataset=request.dataset,
-        version=previous.version + 1 if previous else 1,
+        version=(previous.version if previous else catalog.last_removed(request.dataset)) + 1,
         parent=previous.version if previous else None,
         created_at=datetime.now(UTC).isoformat(timespec="seconds"),
         plan_digest=outline.digest,
@@ -165,6 +166,8 @@ def _remove_unnamed_inputs(catalog: Catalog, version: DatasetVersion) -> None:
     folder = data_dir(version.manifest.plan_digest)
     entries = version.storage.list_files(folder, recursive=False)
     left = {entry.path for entry in entries if is_inputs_file(entry.path)} - set(version.manifest.files())
+    if left:
+        left -= files_of_removed(version.storage)
     for number in catalog.versions(version.name) if left else ():
         left -= set(catalog.open(f"{version.name}@{number}").manifest.files())
     for path in left:

@@ -18,6 +18,7 @@ from typing import Self
 from infra.dataset.catalog import Catalog
 from infra.dataset.lock import lock_for_adding, lock_for_run
 from infra.dataset.maintenance.purged import warning_of_unfinished_purge
+from infra.dataset.maintenance.removed import files_of_removed
 from infra.digests import digest_of
 from infra.errors import DataError, EnvironmentFault, LockedError
 from infra.format.contract import Manifest
@@ -159,6 +160,7 @@ def _clear(catalog: Catalog, dataset: str, run_digest: str) -> None:
     storage = catalog.dataset_storage(dataset)
     plans = storage.list_files(f"{spool_dir(run_digest)}/{PLANS_FOLDER}", recursive=False)
     begun = {data_dir(entry.path.rpartition("/")[2].removesuffix(".arrow")) for entry in plans}
+    begun -= {path.rpartition("/")[0] for path in files_of_removed(storage)}
     versions = reversed(catalog.versions(dataset))  # most often the newest names all there are
     while begun and (version := next(versions, None)) is not None:
         begun -= _folders(catalog.open(f"{dataset}@{version}").manifest)

@@ -12,7 +12,7 @@ from typing import Any
 
 import typer
 
-from flows.cli.datasets import catalog, maintenance
+from flows.cli.datasets import catalog, maintenance, removing
 from flows.cli.datasets.diff import diff
 from flows.cli.datasets.export import export
 from flows.cli.datasets.report import report
@@ -88,6 +88,7 @@ TREE: tuple[tuple[str, tuple[Callable[..., Any] | Branch, ...]], ...] = (
         (
             catalog.datasets,
             catalog.show,
+            removing.versions,
             diff,
             report,
             catalog.locate,
@@ -100,7 +101,10 @@ TREE: tuple[tuple[str, tuple[Callable[..., Any] | Branch, ...]], ...] = (
         _MODELS,
         (looking.runs, comparing.compare, using.evaluate, using.predict, label_errors, MODEL),
     ),
-    (_KEEP, (maintenance.rollback, maintenance.compact, maintenance.gc, maintenance.purge, sign)),
+    (
+        _KEEP,
+        (maintenance.rollback, removing.rm, maintenance.compact, maintenance.gc, maintenance.purge, sign),
+    ),
     (_PLATFORM, (service.up, service.down, status, SCHEDULE, notify, PLATFORM)),
 )
 

@@ -18,7 +18,7 @@ from infra.errors import (
     near_miss,
 )
 from infra.format.contract import Manifest
-from infra.format.layout import croissant_file, manifest_file, signature_file, version_of_manifest
+from infra.format.layout import REMOVED, croissant_file, manifest_file, signature_file, version_of_manifest
 from infra.format.stored_manifest import decode_manifest, encode_manifest
 from infra.progress import log
 from infra.signing import SigningKey
@@ -87,8 +87,14 @@ class Catalog:
         return versions
 
     def next_version(self, name: str) -> int:
-        """The number of the next version to publish."""
-        return max(self.versions(name), default=0) + 1
+        """The number of the next version to publish; that of a removed version is not given again."""
+        return max([*self.versions(name), self.last_removed(name)]) + 1
+
+    def last_removed(self, name: str) -> int:
+        """The highest number of a version that was removed; 0: none was."""
+        entries = self.storage.list_files(f"{name}/{REMOVED}", recursive=False)
+        found = (version_of_manifest(entry.path.rsplit("/", 1)[-1]) for entry in entries)
+        return max((version for version in found if version is not None), default=0)
 
     def open_view(self, ref: str) -> DatasetVersion:
         """Open a version as ``open`` does, or a view of it: ``name@3?width > 800``.

@@ -6,6 +6,7 @@
       manifests/000003.json                   the commit of version 3
       manifests/000003.json.sig               its signature, if it was signed
       croissant-000003.json                   version 3 as MLCommons Croissant
+      removed/000002.json                     the manifest of version 2, which was removed and may come back
       data/<plan digest>/
         train-00000-of-00012.tfrecord.gz      a shard (no .gz where the container is "none")
         train-00000-of-00012.parquet          its index: INDEX_SCHEMA, one row per record, in stored order
@@ -72,6 +73,14 @@ def manifest_file(version: int) -> str:
 def signature_file(version: int) -> str:
     """Path of the signature of a version's manifest, relative to the dataset."""
     return f"{manifest_file(version)}.sig"
+
+
+REMOVED = "removed"
+
+
+def removed_file(version: int) -> str:
+    """Path of the record of a version that was removed, relative to the dataset."""
+    return f"{REMOVED}/{version:06d}.json"
 
 
 def croissant_file(version: int) -> str:

@@ -11,6 +11,7 @@ from infra.dataset.croissant import write_croissant
 from infra.dataset.lock import lock_for_removing
 from infra.dataset.maintenance.garbage import find_garbage, remove_files
 from infra.dataset.maintenance.purged import PURGING_FILE, add_purged
+from infra.dataset.maintenance.removed import delete_for_good
 from infra.dataset.reports import record_report
 from infra.format.layout import croissant_file
 from infra.progress import progress, stage
@@ -37,6 +38,7 @@ def purge(catalog: Catalog, name: str, sources: Sequence[str]) -> ToPurge:
         return wanted  # all of it is gone already
     with lock_for_removing(storage, name):
         wanted = find_to_purge(catalog, name, sources)
+        delete_for_good(storage)  # removed versions may have the contents too
         write_journal(storage, wanted)
         contents = (bytes.fromhex(digest) for digest in wanted.digests)
         add_purged(storage, contents, [*wanted.uris, *wanted.other_uris])

@@ -128,6 +128,7 @@ def gc(
                 "dataset": dataset,
                 "applied": apply,
                 "dropped": garbage.dropped,
+                "deleted": garbage.deleted,
                 "kept": garbage.kept,
                 "num_files": len(garbage.files),
                 "num_bytes": garbage.num_bytes,

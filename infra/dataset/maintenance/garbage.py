@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
 from infra.dataset.catalog import Catalog
 from infra.dataset.lock import lock_for_removing
+from infra.dataset.maintenance.removed import delete_for_good, files_of_removed, removed_versions
 from infra.errors import NotFoundError, UsageError
 from infra.format.layout import croissant_file, data_dir, manifest_file, signature_file
 from infra.storage.filesystem import FileEntry, Storage
@@ -29,7 +31,8 @@ class Garbage:
         kept: numbers of the versions that stay, in ascending order.
         files: files that no kept version needs, sorted by path.
         in_work: folders of data from which an interrupted run can continue; they stay.
-        needed: files that kept versions need.
+        needed: files that kept versions need, and removed ones that may come back.
+        deleted: removed versions whose days are over.
     """
 
     dataset: str
@@ -38,6 +41,7 @@ class Garbage:
     files: list[FileEntry]
     in_work: list[str]
     needed: frozenset[str] = field(default_factory=frozenset, repr=False)
+    deleted: list[int] = field(default_factory=list)
 
     @property
     def num_bytes(self) -> int:
@@ -62,13 +66,15 @@ def find_garbage(
         FormatVersionError, CorruptDataError: a kept manifest cannot be read, so its files are not known.
     """
     storage = catalog.dataset_storage(name)
-    catalog.open(name)  # says which datasets there are
+    removed, now = removed_versions(storage), datetime.now(UTC)
+    if not removed:
+        catalog.open(name)  # says which datasets there are
     versions = catalog.versions(name)
     if unknown := sorted(set(drop) - set(versions)):
         raise NotFoundError(
             f"dataset {name} has no version {unknown[0]}", f"it has: {', '.join(map(str, versions))}"
         )
-    if versions[-1] in drop or keep_last == 0:
+    if versions and (versions[-1] in drop or keep_last == 0):
         raise UsageError(
             f"{name}@{versions[-1]} is the newest version, which stays",
             "publish what you want in its place first: `shardmill rollback NAME@VERSION`",
@@ -76,7 +82,7 @@ def find_garbage(
     old = versions[:-keep_last] if keep_last is not None else []
     dropped = sorted(set(drop) | set(old))
     kept = [version for version in versions if version not in dropped]
-    needed: set[str] = set()
+    needed = files_of_removed(storage, now)
     for version in kept:
         needed |= set(catalog.open(f"{name}@{version}").manifest.files())
     in_work = folders_in_work(storage)
@@ -85,7 +91,8 @@ def find_garbage(
         for entry in storage.list_files(_DATA)
         if entry.path not in needed and entry.path.rpartition("/")[0] not in in_work
     ]
-    return Garbage(name, dropped, kept, files, sorted(in_work), frozenset(needed))
+    over = [each.version for each in removed if each.manifest is not None and not each.is_kept(now)]
+    return Garbage(name, dropped, kept, files, sorted(in_work), frozenset(needed), over)
 
 
 def collect_garbage(
@@ -104,6 +111,7 @@ def collect_garbage(
             storage.delete(signature_file(version))  # first: nothing would find it without its manifest
             storage.delete(manifest_file(version))
             storage.delete(croissant_file(version))
+        delete_for_good(storage, datetime.now(UTC))
         remove_files(storage, garbage)
         # Temporary files of writers that were killed, also while they published a manifest.
         storage.sweep(_DATA)

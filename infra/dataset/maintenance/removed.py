@@ -1,0 +1,208 @@
+"""Remove versions so that they can be brought back for some days.
+
+The manifest of a removed version moves from ``manifests/`` into ``removed/NNNNNN.json``, so no one sees the
+version any more. Its files stay until the days are over, or until it is deleted for good; then a collection
+of garbage removes them, and the record keeps the number, which no other version gets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from typing_extensions import TypedDict
+
+from infra.dataset.catalog import Catalog
+from infra.dataset.lock import lock_for_adding, lock_for_removing
+from infra.errors import CorruptDataError, NotFoundError, PublishConflict, UsageError
+from infra.format.contract import Manifest
+from infra.format.layout import (
+    REMOVED,
+    croissant_file,
+    manifest_file,
+    removed_file,
+    signature_file,
+    version_of_manifest,
+)
+from infra.format.stored_manifest import decode_manifest
+from infra.json_files import decode_json
+from infra.storage.filesystem import Storage
+from infra.strict_json import dump_json
+
+GRACE_DAYS = 7.0
+
+
+class _Record(TypedDict):
+    """What a file in ``removed/`` has; without a manifest, the version is deleted for good."""
+
+    version: int
+    removed_at: str
+    until: str
+    manifest: str | None
+    signature: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class RemovedVersion:
+    """A version that was removed.
+
+    Attributes:
+        version: its number.
+        removed_at: when.
+        until: when it may be deleted for good.
+        manifest: None if it is deleted.
+    """
+
+    version: int
+    removed_at: datetime
+    until: datetime
+    manifest: Manifest | None
+
+    def is_kept(self, now: datetime) -> bool:
+        """Tell whether it can be brought back."""
+        return self.manifest is not None and now < self.until
+
+
+def removed_versions(storage: Storage) -> list[RemovedVersion]:
+    """Return the removed versions of a dataset, in ascending order.
+
+    Raises:
+        CorruptDataError: a record is damaged.
+    """
+    found = []
+    for number in removed_numbers(storage):
+        record = _read(storage, number)
+        text, place = record["manifest"], f"{storage.uri}/{removed_file(number)}"
+        manifest = None if text is None else decode_manifest(text.encode(), path=place)
+        removed_at, until = (datetime.fromisoformat(record[name]) for name in ("removed_at", "until"))
+        found.append(RemovedVersion(number, removed_at, until, manifest))
+    return found
+
+
+def removed_numbers(storage: Storage) -> list[int]:
+    """Return the numbers of the removed versions, in ascending order."""
+    names = (entry.path.rpartition("/")[2] for entry in storage.list_files(REMOVED, recursive=False))
+    return sorted(number for name in names if (number := version_of_manifest(name)) is not None)
+
+
+def files_of_removed(storage: Storage, now: datetime | None = None) -> set[str]:
+    """Return the files of the removed versions that can be brought back."""
+    at = now or datetime.now(UTC)
+    kept = (each.manifest for each in removed_versions(storage) if each.is_kept(at))
+    return {path for manifest in kept if manifest is not None for path in manifest.files()}
+
+
+def remove_versions(
+    catalog: Catalog, name: str, versions: Collection[int] | None = None, *, keep_days: float = GRACE_DAYS
+) -> list[int]:
+    """Remove versions of a dataset; return their numbers.
+
+    Args:
+        catalog: the root of the dataset.
+        name: of the dataset.
+        versions: their numbers; None: all of them, and so the dataset.
+        keep_days: for so long they can be brought back.
+
+    Raises:
+        NotFoundError, UsageError: as ``check_removable``. LockedError: a version is being made.
+    """
+    storage = catalog.dataset_storage(name)
+    check_removable(catalog, name, versions)  # before the lock's file makes a folder
+    with lock_for_removing(storage, name):
+        numbers = check_removable(catalog, name, versions)
+        now = datetime.now(UTC)
+        until = now + timedelta(days=keep_days)
+        for number in numbers:
+            signature = signature_file(number)
+            record = _Record(
+                version=number,
+                removed_at=now.isoformat(timespec="seconds"),
+                until=until.isoformat(timespec="seconds"),
+                manifest=storage.read_bytes(manifest_file(number)).decode(),
+                signature=storage.read_bytes(signature).decode() if storage.exists(signature) else None,
+            )
+            _write(storage, record)
+            for path in (signature, manifest_file(number), croissant_file(number)):
+                storage.delete(path)
+    return numbers
+
+
+def check_removable(catalog: Catalog, name: str, versions: Collection[int] | None) -> list[int]:
+    """Return the versions that a removal concerns, in ascending order.
+
+    Raises:
+        NotFoundError: there is no such dataset or version. UsageError: the newest is removed and others stay.
+    """
+    catalog.open(name)  # says which datasets there are
+    known = catalog.versions(name)
+    wanted = sorted(known if versions is None else set(versions))
+    if unknown := [number for number in wanted if number not in known]:
+        raise NotFoundError(
+            f"dataset {name} has no version {unknown[0]}", f"it has: {', '.join(map(str, known))}"
+        )
+    if known[-1] in wanted and len(wanted) < len(known):
+        raise UsageError(
+            f"{name}@{known[-1]} is the newest version, which stays while there are others",
+            f"publish what you want in its place first: shardmill rollback {name}@VERSION; or remove {name}",
+        )
+    return wanted
+
+
+def bring_back(catalog: Catalog, name: str, versions: Collection[int] | None = None) -> list[int]:
+    """Publish removed versions again under their numbers; return these.
+
+    Raises:
+        NotFoundError: no such version can be brought back. CorruptDataError: a file of it is gone.
+        LockedError: parts of the dataset are being removed.
+    """
+    storage, now = catalog.dataset_storage(name), datetime.now(UTC)
+    there = {each.version: each for each in removed_versions(storage) if each.is_kept(now)}
+    wanted = sorted(there if versions is None else set(versions))
+    if not wanted or any(number not in there for number in wanted):
+        listed = ", ".join(f"{name}@{number}" for number in there) or "none"
+        raise NotFoundError(f"{name} has no such version to bring back", f"removed and still kept: {listed}")
+    with lock_for_adding(storage, name):
+        for number in wanted:
+            manifest, record = there[number].manifest, _read(storage, number)
+            gone = [path for path in manifest.files() if not storage.exists(path)] if manifest else []
+            if gone:
+                raise CorruptDataError(f"{name}@{number} is not whole: {gone[0]} is gone", "prepare it again")
+            _publish(storage, record)
+            storage.delete(removed_file(number))
+    return wanted
+
+
+def _publish(storage: Storage, record: _Record) -> None:
+    manifest, path = str(record["manifest"]).encode(), manifest_file(record["version"])
+    if record["signature"] is not None:
+        storage.write_atomic(signature_file(record["version"]), record["signature"].encode())
+    try:
+        storage.create_if_absent(path, manifest)
+    except PublishConflict:
+        if storage.read_bytes(path) != manifest:  # a removal that was killed left it
+            raise
+
+
+def delete_for_good(storage: Storage, now: datetime | None = None) -> list[int]:
+    """Delete the manifests of removed versions whose days are over; None: of all. Return their numbers.
+
+    The lock of the dataset must be held. Their files are garbage then.
+    """
+    done = []
+    for each in removed_versions(storage):
+        if each.manifest is not None and (now is None or not each.is_kept(now)):
+            record = _read(storage, each.version)
+            record["manifest"] = record["signature"] = None
+            _write(storage, record)
+            done.append(each.version)
+    return done
+
+
+def _read(storage: Storage, number: int) -> _Record:
+    path = removed_file(number)
+    return decode_json(storage.read_bytes(path), _Record, f"{storage.uri}/{path}", "restore it from a copy")
+
+
+def _write(storage: Storage, record: _Record) -> None:
+    storage.write_atomic(removed_file(record["version"]), dump_json(record).encode("ascii"))
