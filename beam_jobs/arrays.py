@@ -28,6 +28,7 @@ from beam_jobs.sources.files.folder import SourceFolder
 from beam_jobs.sources.kinds.arrays.found import FoundArray
 from beam_jobs.sources.kinds.arrays.roles import pair_arrays
 from beam_jobs.sources.rows.row_files import RowFile
+from infra.arguments import checked
 from infra.errors import ConfigError, UsageError
 from infra.format.contract import SPLITS
 from infra.format.labels import LabelKind
@@ -71,6 +72,7 @@ class ArrayOptions(TypedDict, total=False):
     settings: Mapping[str, Any]
 
 
+@checked
 def prepare_arrays(
     images: Arrays,
     labels: Arrays | None = None,
@@ -99,10 +101,6 @@ def prepare_arrays(
         ConfigError: a shape, a type or a setting is wrong. ShardmillError: see infra.errors.
     """
     check_dataset_name(dataset)
-    if unknown := [name for name in options if name not in ArrayOptions.__annotations__]:
-        raise UsageError(
-            f"unknown argument {unknown[0]!r}", f"there are {', '.join(ArrayOptions.__annotations__)}"
-        )
     kind = options.get("label_kind", "class" if labels is not None else "none")
     if (labels is None) != (kind == "none"):
         raise UsageError(

@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import difflib
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack, get_args
+from typing import TYPE_CHECKING, Any, Unpack
 
+from infra.arguments import checked
 from infra.dataset.catalog import Catalog
 from infra.dataset.version import DatasetVersion
-from infra.errors import NotFoundError, UsageError
+from infra.errors import NotFoundError
+from infra.format.examples import ImageRecord
 from infra.format.features import Feature
 from infra.format.labels import LABEL_FEATURES, LabelKind, check_has_classes
+from infra.readable import counted
 from infra.storage.locations import default_root
 from training.config.reading import CacheForm, ReadingSettings
 from training.order import Order, rank_slice
-from training.order.options import order_options
 from training.reading import BatchMaker, RecordReader, SplitTable, load_table, open_records
 from training.reading.batches.iterate import NumpyBatches
 from training.reading.blocks.stored import by_block
 from training.reading.budget import check_whole_images
 from training.reading.cache import CacheMemory
-from training.reading.example_options import ExampleOptions, ExampleRequest, example_request_from
+from training.reading.example_options import ExampleOptions, ExampleSpec, example_spec
 from training.reading.opening import open_for_order
 from training.reading.options import ReadingOptions, reading_settings_from
 from training.reading.records.columns import NO_FEATURES, FeatureColumns
@@ -34,6 +37,7 @@ if TYPE_CHECKING:
     from training.torch_data import TorchLoader, TorchOptions
 
 
+@checked
 def open_dataset(ref: str, root: str | Path | None = None, **reading: Unpack[ReadingOptions]) -> Dataset:
     """Open a published version of a dataset.
 
@@ -47,14 +51,17 @@ def open_dataset(ref: str, root: str | Path | None = None, **reading: Unpack[Rea
 
     Raises:
         NotFoundError: there is no such dataset or version.
-        ConfigError: a setting is wrong. UsageError: the query is wrong.
+        UsageError: an argument or the query is wrong. ConfigError: a setting is wrong.
     """
     settings = reading_settings_from(reading)
-    return Dataset(Catalog(root or default_root()).open_view(ref), settings)
+    return Dataset(Catalog(default_root() if root is None else root).open_view(ref), settings)
 
 
+@checked
 class Dataset:
-    """One version of a dataset.
+    """One version of a dataset: a collection of its records as they are stored, split by split.
+
+    "val" stands for the split "validation", unless there is a split of that name.
 
     Attributes:
         version: the published version.
@@ -64,7 +71,7 @@ class Dataset:
 
     def __init__(self, version: DatasetVersion, reading: ReadingSettings | None = None) -> None:
         self.version = version
-        self.reading = reading or ReadingSettings()
+        self.reading = ReadingSettings() if reading is None else reading
         self.bad_records = BadRecords(self.reading.max_bad_records)
         self._staging = staging_for(version, self.reading)
         self._memory = CacheMemory()
@@ -92,12 +99,46 @@ class Dataset:
             NotFoundError: the version has no such split.
             CorruptDataError: its index is damaged.
         """
-        if split not in self.splits:
-            raise NotFoundError(
-                f"{self.version.ref} has no split {split!r}", f"it has: {', '.join(self.splits) or 'none'}"
-            )
-        table: SplitTable = self._table(split)
+        table: SplitTable = self._table(self._named(split))
         return table
+
+    def _named(self, split: str) -> str:
+        """Return the name of a split.
+
+        Raises:
+            NotFoundError: the version has no such split.
+        """
+        there = self.splits
+        if split in there:
+            return split
+        if split == "val" and "validation" in there:
+            return "validation"
+        near = difflib.get_close_matches(split.lower(), there, n=1)
+        hint = f"did you mean {near[0]!r}? " if near else ""
+        raise NotFoundError(
+            f"{self.version.ref} has no split {split!r}", f"{hint}it has: {', '.join(there) or 'none'}"
+        )
+
+    def __repr__(self) -> str:
+        splits = ", ".join(f"{split} {self._num_records(split):,}" for split in self.splits) or "no records"
+        return f"<Dataset {self.version.ref}: {splits}; {counted(len(self.classes), 'class', 'classes')}>"
+
+    def __len__(self) -> int:
+        """Return the number of records of all splits."""
+        return sum(self._num_records(split) for split in self.splits)
+
+    def __iter__(self) -> Iterator[ImageRecord]:
+        """Read all records as they are stored, split by split.
+
+        Raises:
+            CorruptDataError: a record is damaged; names the record and its shard.
+        """
+        for split in self.splits:
+            reader = self.reader(split)
+            yield from (reader.read(ordinal) for ordinal in range(len(reader.table)))
+
+    def _num_records(self, split: str) -> int:
+        return len(self._table(split)) if self.version.view else self.version.num_examples(split)
 
     def reader(self, split: str, order: Order | None = None) -> RecordReader:
         """Open a reader of a split's records. For an order by block it reads whole blocks ahead of use.
@@ -157,7 +198,7 @@ class Dataset:
         Raises:
             UsageError: the version has no such feature.
         """
-        return load_features(self.version, split, names) if names else NO_FEATURES
+        return load_features(self.version, self._named(split), names) if names else NO_FEATURES
 
     def _objects(self, split: str, names: Sequence[str]) -> SplitObjects | None:
         """Return the objects in the images if features of that name must follow them."""
@@ -198,7 +239,8 @@ class Dataset:
         from training.tf_data.opening import open_examples
         from training.tf_data.pairs import as_pairs
 
-        asked = example_request_from(split, self.table(split), self.classes, options)
+        split = self._named(split)
+        asked = example_spec(split, self.table(split), self.classes, options)
         self._check_memory(split, asked, asked.order.global_batch_size)
         columns = self.feature_columns(split, asked.features)
         if asked.augment is not None and asked.augment.mixes and self.label_kind == "none":
@@ -242,7 +284,8 @@ class Dataset:
             UsageError: an argument is wrong.
             ConfigError: an option of the order is unknown or wrong, or whole images need too much memory.
         """
-        asked = example_request_from(split, self.table(split), self.classes, options)
+        split = self._named(split)
+        asked = example_spec(split, self.table(split), self.classes, options)
         asked.check_without_batched()
         passes = asked.passes(asked.order.steps_per_epoch, epochs, step)
         own_shares = None if shares is None else tuple(shares)
@@ -258,7 +301,7 @@ class Dataset:
                 image_channels=asked.data.image_channels,
                 features=self.feature_columns(split, asked.features),
                 objects=self._objects(split, asked.features),
-                fit=asked.data.fit or "crop",
+                fit=asked.fit,
             ),
             asked.order,
             passes,
@@ -266,6 +309,7 @@ class Dataset:
             num_ranks,
             own_shares,
             cut_padding=asked.last_batch == "partial",
+            is_weighted=asked.last_batch == "pad" or asked.order.class_weights is not None,
         )
 
     def torch(
@@ -299,35 +343,19 @@ class Dataset:
             ConfigError: an option of the order is wrong.
             EnvironmentFault: PyTorch is not installed.
         """
-        from training.torch_data.opening import LoaderRequest, open_loader
+        from training.torch_data.opening import open_loader
         from training.torch_data.options import divided
         from training.torch_data.ranks import rank_order
 
         examples, loading = divided(options)
-        asked = example_request_from(
-            split, self.table(split), self.classes, examples, evaluation_last_batch="pad"
-        )
-        request = LoaderRequest(
-            rank_order(asked.order, rank, num_ranks, None if shares is None else tuple(shares)),
-            asked.image_size,
-            asked.augment,
-            asked.data.seed,
-            asked.data.image_channels,
-            {"training": asked.training, "seed": asked.data.seed, **order_options(examples)},
-            self.feature_columns(split, asked.features),
-            self._objects(split, asked.features),
-            asked.data.fit or "crop",
-        )
-        if preload is False:
-            return open_loader(self._through_cache(split, asked.order), request, loading)
-        form: CacheForm = "encoded" if preload is True else preload
-        if form not in get_args(CacheForm):
-            raise UsageError(
-                f"preload = {form!r}", f"give True, {' or '.join(map(repr, get_args(CacheForm)))}"
-            )
-        return open_loader(self.reader(split), request, loading, preload=form)
+        split = self._named(split)
+        asked = example_spec(split, self.table(split), self.classes, examples, evaluation_last_batch="pad")
+        own = rank_order(asked.order, rank, num_ranks, None if shares is None else tuple(shares))
+        features, objects = self.feature_columns(split, asked.features), self._objects(split, asked.features)
+        records = self._through_cache(split, asked.order) if preload is False else self.reader(split)
+        return open_loader(records, asked, own, loading, preload=preload, features=features, objects=objects)
 
-    def _check_memory(self, split: str, asked: ExampleRequest, rows: int) -> None:
+    def _check_memory(self, split: str, asked: ExampleSpec, rows: int) -> None:
         """Check that batches of so many whole images fit into memory."""
         if asked.image_size is None:
             table = self.table(split)

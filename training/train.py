@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from infra import progress as events
+from infra.arguments import checked
 from infra.dataset.catalog import Catalog
 from infra.dataset.version import DatasetVersion
 from infra.errors import DataError, UsageError
@@ -127,6 +128,7 @@ def _train_as_asked(argv: Sequence[str] | None) -> int:
     return 0
 
 
+@checked
 def train_dataset(
     ref: str, config: TrainConfig, *, root: str | Path, runs: str | Path
 ) -> dict[str, Any] | None:

@@ -13,6 +13,7 @@ from beam_jobs.schemas import FILTER_REASONS, IGNORED, LISTING_SCHEMA, Status, o
 from beam_jobs.sources.files.walking import FoundFile
 from beam_jobs.tables.digests import table_digest
 from beam_jobs.tables.text_columns import share_empty_texts
+from infra.arguments import checked
 from infra.format.contract import LabelEditsSummary
 from infra.storage.filesystem import Storage
 
@@ -20,6 +21,7 @@ _LISTING_FILE = "listing.arrow"
 _GROUP_ROWS = 8192  # as Python values at a time
 
 
+@checked
 @dataclass(frozen=True)
 class Listing:
     """All files of a source.
@@ -57,6 +59,7 @@ def _with_plain_texts(table: pa.Table) -> pa.Table:
     )
 
 
+@checked
 def rows_of_files(files: Sequence[FoundFile], schema: pa.Schema = LISTING_SCHEMA) -> pa.RecordBatch:
     """Return files as rows without label, split and group.
 

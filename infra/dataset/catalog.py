@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from infra.arguments import checked
 from infra.dataset.croissant import write_croissant
 from infra.dataset.lock import lock_for_adding
 from infra.dataset.signatures import is_signed, sign_version
@@ -49,6 +50,7 @@ def load_version(storage: Storage, name: str, version: int) -> DatasetVersion:
     return DatasetVersion(storage, manifest)
 
 
+@checked
 class Catalog:
     """The datasets under one root.
 
@@ -61,6 +63,8 @@ class Catalog:
     """
 
     def __init__(self, root: str | Path, signing_key: str | Path | None = None) -> None:
+        if not str(root):
+            raise UsageError("the root of the datasets is empty", "give a folder, or . for this one")
         self.storage = Storage.at(root)
         self._key = None if signing_key is None else SigningKey(signing_key)
 

@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from infra.arguments import at_least, checked
 from infra.dataset.feature_changes import find_feature_changes
 from infra.dataset.version import DatasetVersion
 from infra.format.contract import RECORD
@@ -95,6 +96,7 @@ class VersionDiff:
         return asdict(self)
 
 
+@checked
 def diff(before: DatasetVersion, after: DatasetVersion, examples: int = EXAMPLES) -> VersionDiff:
     """Compare two versions, most often of one dataset.
 
@@ -104,8 +106,10 @@ def diff(before: DatasetVersion, after: DatasetVersion, examples: int = EXAMPLES
         examples: the number of examples to give for each kind of change.
 
     Raises:
+        UsageError: an argument is of another type, or ``examples`` is below 0.
         CorruptDataError: a file that a manifest names is missing or unreadable.
     """
+    at_least(0, examples=examples)
     old, new = differing_inputs(before, after)
     in_new, in_old = _match(old, new, "uri"), _match(new, old, "uri")
     was, now = _common(old, new, "uri")

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from infra.arguments import checked
 from infra.dataset.catalog import Catalog
 from infra.dataset.version import DatasetVersion
 from infra.errors import NotFoundError, UsageError
@@ -86,6 +87,7 @@ def _knows(
     return False
 
 
+@checked
 def locate(
     version: DatasetVersion, *, source: str | None = None, record: str | None = None
 ) -> list[dict[str, Any]]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow.compute as pc
 
+from infra.arguments import checked
 from infra.codecs import ImageRejected
 from infra.codecs.masks import classes_shown, decode_stored_mask
 from infra.dataset.croissant import describes
@@ -45,6 +46,7 @@ class VerifyReport:
     num_bytes: int = 0
 
 
+@checked
 def verify(version: DatasetVersion, on_progress: OnProgress | None = None) -> VerifyReport:
     """Read all of a version and compare it with its manifest, its indexes and its inputs.
 

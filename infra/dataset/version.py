@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.dataset as pads
 
+from infra.arguments import checked
 from infra.dataset.views.references import Reference
 from infra.dataset.views.scanning import index_schema, scan
 from infra.dataset.views.view import View, view_of
@@ -20,6 +21,7 @@ from infra.format.parquet import read_parquet
 from infra.storage.filesystem import Storage
 
 
+@checked
 class DatasetVersion:
     """One published version: its manifest and the folder of the dataset, where the manifest's paths start.
 

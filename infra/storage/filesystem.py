@@ -18,6 +18,7 @@ from typing import BinaryIO, TypeVar, cast
 import pyarrow as pa
 import pyarrow.fs as pafs
 
+from infra.arguments import checked
 from infra.errors import NotFoundError, ObjectRefused, PublishConflict, StorageError
 from infra.storage.failures import other_files_named, reading, writing
 from infra.storage.local import (
@@ -51,6 +52,7 @@ class FileEntry:
     mtime_ns: int
 
 
+@checked
 class Storage:
     """A folder of this machine or of an object store. Cheap to make; picklable by its location.
 

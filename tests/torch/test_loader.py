@@ -260,7 +260,7 @@ def test_a_worker_that_is_killed_is_an_error_and_no_hang(dataset: Dataset) -> No
         ({"prefetch_factor": 0}, "prefetch_factor = 0"),
         ({"epoch": 1, "num_epochs": 2}, "num_epochs = 2"),
         ({"epoch": 1, "first_epoch": 1}, "first_epoch = 1"),
-        ({"first_epoch": -1}, "count from 0"),
+        ({"first_epoch": -1}, "first_epoch = -1 must be at least 0"),
         ({"workers": 2}, "unknown argument 'workers'"),
         ({"balance": "even"}, "'natural', 'uniform'"),
         ({"batch_size": 0}, "at least 1"),

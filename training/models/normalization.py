@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from infra.arguments import checked
 from infra.format.contract import Manifest
 from training.models.spec import ModelSpec, PixelStatistics
 
@@ -43,6 +44,7 @@ def _of_luma(mean: Sequence[float], std: Sequence[float]) -> PixelStatistics | N
     return PixelStatistics((luma_mean,), (luma_std,))
 
 
+@checked
 def normalized(images: Any, spec: ModelSpec) -> Any:
     """Normalise images to mean 0 and deviation 1 over the train split; without statistics, to -1 to 1.
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from infra.arguments import at_least, checked
+from infra.errors import UsageError
+
 # What a square input shows of an image: its central square, or all of it, squeezed.
 Fit = Literal["crop", "stretch"]
 # What a model gives for an image: logits of classes, objects at cells (``training.models.dense``), or logits
@@ -20,6 +23,7 @@ class PixelStatistics:
     std: tuple[float, ...]
 
 
+@checked
 @dataclass(frozen=True, slots=True)
 class ModelSpec:
     """The parameters from which a model is built.
@@ -52,6 +56,14 @@ class ModelSpec:
     output: ModelOutput = "classes"
     fit: Fit = "crop"
     partial_weights: bool = False
+
+    def __post_init__(self) -> None:
+        at_least(1, num_classes=self.num_classes, image_size=self.image_size)
+        at_least(0, seed=self.seed)
+        if not 0 <= self.dropout < 1:
+            raise UsageError(f"dropout = {self.dropout} must be at least 0 and below 1")
+        if self.image_channels not in (1, 3):
+            raise UsageError(f"image_channels = {self.image_channels}", "give 3, or 1 for grey images")
 
     @property
     def image_shape(self) -> tuple[int, int, int]:

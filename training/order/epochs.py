@@ -7,6 +7,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from infra.arguments import at_least, checked
 from infra.errors import ConfigError, DataError
 from infra.readable import counted
 from training.arrays import Ints
@@ -42,6 +43,7 @@ class EachOnce:
         return permute(positions, self._num_records, key_of(Purpose.EPOCH, self._seed, epoch))
 
 
+@checked
 class TrainingOrder:
     """The order of one run over one split. Any step is cheap to compute. Safe for many threads; picklable."""
 
@@ -71,9 +73,12 @@ class TrainingOrder:
                 None: all examples have the same weight.
 
         Raises:
+            UsageError: an argument is of another type, or a number out of range.
             DataError: there are no records.
             ConfigError: the epoch would have no step, or blocks are combined with a balance rule.
         """
+        at_least(1, global_batch_size=global_batch_size)
+        at_least(0, seed=seed)
         self.num_records = int(labels.size)
         self.seed = seed
         self.global_batch_size = global_batch_size

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 
+from infra.arguments import at_least
 from infra.errors import UsageError
 
 # Of all passes together, so that they can be pickled; it is held for microseconds.
@@ -69,13 +70,11 @@ def passes_of(
             f"epoch = {epoch} and first_epoch = {first_epoch} contradict each other",
             "give epoch to read this epoch in every pass, or first_epoch to go on from it pass by pass",
         )
-    if epochs < 1:
-        raise UsageError(f"epochs = {epochs} must be at least 1")
+    at_least(1, epochs=epochs)
+    at_least(0, epoch=epoch, first_epoch=first_epoch)
     if not 0 <= step <= steps_per_epoch:
         raise UsageError(f"step = {step} of an epoch of {steps_per_epoch} steps")
     begin = first_epoch if epoch is None else epoch
-    if begin < 0:
-        raise UsageError(f"epoch {begin}: epochs count from 0")
     steps = range(begin * steps_per_epoch + step, (begin + epochs) * steps_per_epoch)
     if epoch is not None:
         return Passes(steps)

@@ -6,6 +6,7 @@ import heapq
 import math
 from collections.abc import Sequence
 
+from infra.arguments import at_least, checked
 from infra.errors import UsageError
 
 Shares = Sequence[int]
@@ -61,6 +62,7 @@ def _slices(shares: Shares, global_batch_size: int) -> list[slice]:
     return slices
 
 
+@checked
 def shares_of_speed(seconds_per_example: Sequence[float], global_batch_size: int) -> tuple[int, ...]:
     """Return the number of rows for each rank that lets the slowest rank finish earliest.
 
@@ -76,6 +78,7 @@ def shares_of_speed(seconds_per_example: Sequence[float], global_batch_size: int
     Raises:
         UsageError: a time is not positive, or there are more ranks than rows.
     """
+    at_least(1, global_batch_size=global_batch_size)
     if not seconds_per_example or any(not 0 < time < math.inf for time in seconds_per_example):
         raise UsageError(
             f"seconds per example {tuple(seconds_per_example)}: each must be positive and finite"

@@ -1,19 +1,21 @@
-"""Define and check the arguments for reading examples from Python that all frameworks share."""
+"""Define the arguments for reading examples from Python, and make one specification of them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, cast
+from typing import Any, Literal, cast
 
+from infra.arguments import at_least
 from infra.errors import UsageError
+from infra.settings import validate
 from training.augment.batch_parameters import refuse_batched
 from training.config import AugmentSettings
 from training.config.data import DataSettings
 from training.models.spec import Fit
 from training.order import Order, Passes
 from training.order.from_settings import SplitLabels
-from training.order.options import OrderOptions, data_settings_from, make_order
+from training.order.options import OrderOptions, data_settings_from, make_order, order_options
 from training.order.passes import passes_of
 
 BATCH_SIZE = 32
@@ -27,8 +29,8 @@ class ExampleOptions(OrderOptions, total=False):
 
     Attributes:
         batch_size: examples a step, over all ranks together (default 32).
-        image_size: height and width of the images (pixels, default 224); None: whole images, which are not
-            augmented, padded with zeros to the largest of each batch.
+        image_size: height and width of the images (pixels, default 224), as one number or as two equal ones;
+            None: whole images, which are not augmented, padded with zeros to the largest of each batch.
         training: shuffle and augment, instead of reading in stored order without augmentation; default:
             whether the split is "train".
         seed: the seed of order and augmentation (default 0).
@@ -40,13 +42,14 @@ class ExampleOptions(OrderOptions, total=False):
         fit: what is seen of images without a random window: "crop" (the default), the central square; or
             "stretch", all of it, squeezed into a square.
         image_channels: 3 (the default), or 1 for grey images: the luma of coloured ones.
-        augment: how training examples are augmented; the default is that of ``AugmentSettings``.
+        augment: how training examples are augmented: settings, or a dict of those that differ from their
+            defaults; True: as by default; False: not at all.
         features: names of further features of the records, which stand beside the images (default: none).
         ragged: for ``.tf``: lists of any length become ``tf.RaggedTensor`` (the default), or are padded.
     """
 
     batch_size: int
-    image_size: int | None
+    image_size: int | Sequence[int] | None
     fit: Fit
     image_channels: Literal[1, 3]
     training: bool | None
@@ -54,13 +57,13 @@ class ExampleOptions(OrderOptions, total=False):
     epoch: int | None
     first_epoch: int
     last_batch: LastBatchOption | None
-    augment: AugmentSettings | None
-    features: Sequence[str]
+    augment: bool | Mapping[str, Any] | AugmentSettings
+    features: str | Sequence[str]
     ragged: bool
 
 
 @dataclass(frozen=True, slots=True)
-class ExampleRequest:
+class ExampleSpec:
     """The examples to read, with every default filled in.
 
     Attributes:
@@ -74,6 +77,7 @@ class ExampleRequest:
         first_epoch: the epoch of the first iteration.
         features: names of further features.
         ragged: lists of any length become ragged tensors, or are padded.
+        identity: what determines the order, besides the version and the split; JSON-able.
     """
 
     data: DataSettings
@@ -82,10 +86,16 @@ class ExampleRequest:
     image_size: int | None
     augment: AugmentSettings | None
     last_batch: LastBatchOption
-    epoch: int | None = None
-    first_epoch: int = 0
-    features: tuple[str, ...] = ()
-    ragged: bool = True
+    epoch: int | None
+    first_epoch: int
+    features: tuple[str, ...]
+    ragged: bool
+    identity: Mapping[str, Any]
+
+    @property
+    def fit(self) -> Fit:
+        """What is seen of images without a random window."""
+        return self.data.fit or "crop"
 
     def passes(self, steps_per_epoch: int, epochs: int = 1, step: int = 0) -> Passes:
         """Return the steps of each iteration: ``epochs`` epochs, the first one from ``step`` on.
@@ -111,14 +121,14 @@ class ExampleRequest:
         refuse_batched(self.augment)
 
 
-def example_request_from(
+def example_spec(
     split: str,
     labels: SplitLabels,
     classes: list[str],
     options: ExampleOptions,
     evaluation_last_batch: LastBatchOption = "partial",
-) -> ExampleRequest:
-    """Check the arguments of a caller and fill in the defaults.
+) -> ExampleSpec:
+    """Check the values of a caller's arguments, whose types were checked, and fill in the defaults.
 
     Args:
         split: the name of the split.
@@ -128,62 +138,75 @@ def example_request_from(
         evaluation_last_batch: the default of ``last_batch`` without training.
 
     Raises:
-        UsageError: a size is below 1.
-        ConfigError: an option is unknown or wrong.
+        UsageError: an argument is out of range.
+        ConfigError: an option of the order or of augmentation is wrong.
         DataError: there are no records.
     """
-    given = dict(options)
-    batch_size = cast(int, given.pop("batch_size", BATCH_SIZE))
-    image_size = cast("int | None", given.pop("image_size", IMAGE_SIZE))
-    if batch_size < 1 or (image_size is not None and image_size < 1):
-        raise UsageError(f"batch_size = {batch_size} and image_size = {image_size} must be at least 1")
-    training = cast("bool | None", given.pop("training", None))
+    given = options
+    batch_size, image_size = given.get("batch_size", BATCH_SIZE), _side(given.get("image_size", IMAGE_SIZE))
+    at_least(1, batch_size=batch_size)
+    training = given.get("training")
     training = split == "train" if training is None else training
-    asked_last = cast("LastBatchOption | None", given.pop("last_batch", None))
-    last_batch = asked_last or ("drop" if training else evaluation_last_batch)
-    seed = cast(int, given.pop("seed", 0))
-    augment = cast("AugmentSettings | None", given.pop("augment", None)) or AugmentSettings()
-    if image_size is None and given.get("image_channels", 3) != 3:
-        raise UsageError(
-            "whole images have three channels", "give an image_size, or leave out image_channels"
-        )
-    epoch, first_epoch = given.pop("epoch", None), given.pop("first_epoch", 0)
-    features = cast("Sequence[str]", given.pop("features", ()))
+    last_batch = given.get("last_batch")
+    if last_batch is None:
+        last_batch = "drop" if training else evaluation_last_batch
+    augment = _augment(given.get("augment", True))
+    features = given.get("features", ())
     named = (features,) if isinstance(features, str) else tuple(features)
-    ragged = cast(bool, given.pop("ragged", True))
-    data = data_settings_from(batch_size, last_batch, seed, cast(OrderOptions, given))
-    order = make_order(data, labels, classes, training=training)
-    own = augment if training else None
     if image_size is None:
-        _refuse_batched_of_whole(own)
-        own = None
-        if "image_size" in named:
-            raise UsageError(
-                "whole images have their size under the name image_size, which a feature has too",
-                "give an image_size, or prepare the feature with another name",
-            )
-    return ExampleRequest(
-        data,
-        order,
-        training,
-        image_size,
-        own,
-        last_batch,
-        cast("int | None", epoch),
-        cast(int, first_epoch),
-        named,
-        ragged,
+        _check_whole(given, named, augment if training else None)
+    seed, of_order = given.get("seed", 0), order_options(given)
+    others = {name: given[name] for name in ("fit", "image_channels") if name in given}
+    data = data_settings_from(batch_size, last_batch, seed, cast(OrderOptions, {**of_order, **others}))
+    return ExampleSpec(
+        data=data,
+        order=make_order(data, labels, classes, training=training),
+        training=training,
+        image_size=image_size,
+        augment=augment if training and image_size is not None else None,
+        last_batch=last_batch,
+        epoch=given.get("epoch"),
+        first_epoch=given.get("first_epoch", 0),
+        features=named,
+        ragged=given.get("ragged", True),
+        identity={"training": training, "seed": seed, **of_order},
     )
 
 
-def _refuse_batched_of_whole(augment: AugmentSettings | None) -> None:
-    """Check that whole images need no augmentation of whole batches.
+def _side(size: int | Sequence[int] | None) -> int | None:
+    """Return height and width of the images from one number, or from two that are equal."""
+    if size is None:
+        return None
+    sides = [size] if isinstance(size, int) else [*size]
+    if len(sides) > 2 or len({*sides}) != 1:
+        raise UsageError(
+            f"image_size = {size!r}: images are square", "give one number of pixels, such as 224"
+        )
+    at_least(1, image_size=sides[0])
+    return sides[0]
 
-    Raises:
-        UsageError: RandAugment, MixUp or CutMix is on.
-    """
+
+def _augment(augment: bool | Mapping[str, Any] | AugmentSettings) -> AugmentSettings | None:
+    if isinstance(augment, bool):
+        return AugmentSettings() if augment else None
+    if isinstance(augment, AugmentSettings):
+        return augment
+    return validate(AugmentSettings, augment, where="augment")
+
+
+def _check_whole(given: ExampleOptions, features: Sequence[str], augment: AugmentSettings | None) -> None:
+    """Check that nothing is asked of whole images that needs a size."""
+    if given.get("image_channels", 3) != 3:
+        raise UsageError(
+            "whole images have three channels", "give an image_size, or leave out image_channels"
+        )
     if augment is not None and augment.is_batched:
         raise UsageError(
             "augment.randaugment, augment.mixup and augment.cutmix need images of one size",
             "give an image_size, or turn them off",
+        )
+    if "image_size" in features:
+        raise UsageError(
+            "whole images have their size under the name image_size, which a feature has too",
+            "give an image_size, or prepare the feature with another name",
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from training.config.reading import Mode, ReadingSettings
 from training.reading import RecordReader
-from training.reading.example_options import ExampleRequest
+from training.reading.example_options import ExampleSpec
 from training.reading.records.objects import SplitObjects
 from training.tf_data.augmented_batches import augmented_on_host
 from training.tf_data.indexed import IndexedPipeline
@@ -14,15 +14,15 @@ from training.tf_data.training_input import InputSettings, open_images
 
 def open_examples(
     records: RecordReader,
-    asked: ExampleRequest,
+    asked: ExampleSpec,
     reading: ReadingSettings,
     num_classes: int,
     objects: SplitObjects | None = None,
 ) -> Pipeline:
-    """Open the pipeline of a split: with the augmentation that is asked for, else without any.
+    """Open the pipeline of a split: for training with augmentation and a cache, else without either.
 
     Args:
-        records: the records of the split; without augmentation through the cache that they shall have.
+        records: the records of the split; whole images for training through the cache that they shall have.
         asked: the batches.
         reading: how records are read.
         num_classes: the length of the labels of mixed examples.
@@ -31,7 +31,7 @@ def open_examples(
     Raises:
         ConfigError: the settings contradict each other, or need more memory than they allow.
     """
-    if asked.augment is None:
+    if not asked.training or asked.image_size is None:
         return IndexedPipeline(
             records,
             asked.order,
@@ -39,9 +39,8 @@ def open_examples(
             decoder=reading.decoder,
             image_channels=asked.data.image_channels,
             objects=objects,
-            fit=asked.data.fit or "crop",
+            fit=asked.fit,
         )
-    assert asked.image_size is not None, "whole images are not augmented"
     # Here "auto" means the exact order: a caller who names a seed and an epoch expects exactly these.
     mode: Mode = "streaming" if reading.mode == "streaming" else "indexed"
     settings = InputSettings(asked.data, reading.model_copy(update={"mode": mode}), asked.augment, objects)

@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from training.order import Passes
-from training.reading.example_options import ExampleRequest
+from training.reading.example_options import ExampleSpec
 from training.reading.records.columns import NO_FEATURES, FeatureColumns
 from training.reading.records.objects import FOLLOWING
 from training.tf_data.features import feature_tensors, label_tensors, object_tensors
@@ -19,7 +19,7 @@ SIZE = "image_size"
 
 
 def as_pairs(
-    pipeline: Pipeline, passes: Passes, asked: ExampleRequest, features: FeatureColumns = NO_FEATURES
+    pipeline: Pipeline, passes: Passes, asked: ExampleSpec, features: FeatureColumns = NO_FEATURES
 ) -> Any:
     """Return a dataset each of whose iterations is the next pass, however it is started.
 
@@ -58,7 +58,7 @@ def as_pairs(
 class _Pairs:
     """Makes elements from the batches of a pipeline."""
 
-    def __init__(self, pipeline: Pipeline, asked: ExampleRequest, features: FeatureColumns) -> None:
+    def __init__(self, pipeline: Pipeline, asked: ExampleSpec, features: FeatureColumns) -> None:
         self._pipeline = pipeline
         self._asked = asked
         self._features = features

@@ -52,14 +52,15 @@ class InputSettings:
     """How a training split is read.
 
     Attributes:
-        data, reading, augment: the settings of order, reading and augmentation.
+        data, reading, augment: the settings of order, reading and augmentation; without the latter examples
+            are not augmented.
         objects: the objects in the images, which are the labels then; None: the labels of the split.
         threads: threads that decode in an exact order; None: one for each processor.
     """
 
     data: DataSettings
     reading: ReadingSettings
-    augment: AugmentSettings
+    augment: AugmentSettings | None
     objects: SplitObjects | None = None
     threads: int | None = None
 
@@ -69,7 +70,7 @@ def open_training_input(
 ) -> TrainingInput:
     """Like ``open_images``; each batch also has the parameters of its augmentation on the device."""
     opened = open_images(settings, source, order, image_size, rows)
-    if not settings.augment.is_batched:
+    if settings.augment is None or not settings.augment.is_batched:
         return opened
     return replace(opened, pipeline=WithBatchParameters(opened.pipeline, settings.augment))
 
@@ -96,7 +97,7 @@ def open_images(
             f"several ranks need an exact order, and the shards are streamed ({choice.reason})",
             "set reading.staging_dir, or reading.mode to indexed",
         )
-    if settings.objects is not None:
+    if settings.objects is not None and settings.augment is not None:
         check_moves_objects(settings.augment)
     reader, cache = open_for_order(source, order, reading)
     pipeline: Pipeline

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from infra.arguments import checked
 from training.reading.batches.maker import Batch
 from training.torch_data.features import joined_features, torch_features
 
@@ -85,6 +86,7 @@ def _labels(labels: Sequence[Any]) -> Any:
     return torch.stack([torch.as_tensor(label, dtype=torch.float32) for label in labels])
 
 
+@checked
 def pad_collate(examples: Sequence[Example]) -> TorchBatch:
     """Collate examples into one batch (a ``collate_fn``). Smaller images get zeros below and to the right.
 

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch.utils.data import Dataset, Sampler, get_worker_info
 
+from infra.arguments import at_least, checked
 from infra.errors import UsageError
 from training.config import AugmentSettings
 from training.order import StepPlan
@@ -35,6 +36,7 @@ class Place(NamedTuple):
     weight: float
 
 
+@checked
 class Examples(Dataset):  # type: ignore[misc]
     """The examples of a split by ordinal, or by ``Place``.
 
@@ -110,7 +112,8 @@ class Examples(Dataset):  # type: ignore[misc]
         return None if self._maker is None else self._maker.augment
 
     def set_epoch(self, epoch: int) -> None:
-        """Set the epoch of examples that are requested by ordinal."""
+        """Set the epoch of examples that are requested by ordinal; from 0 on."""
+        at_least(0, epoch=epoch)
         self._epoch[0] = epoch
 
     def __len__(self) -> int:
@@ -187,6 +190,7 @@ def _plan_of(places: list[Place]) -> StepPlan:
     )
 
 
+@checked
 class OrderSampler(Sampler):  # type: ignore[misc]
     """The order as a ``batch_sampler`` for ``Examples``: each element is a rank's part of one step."""
 
@@ -197,15 +201,25 @@ class OrderSampler(Sampler):  # type: ignore[misc]
             order: the steps, cut to the slice of one rank.
             start: the first step (epoch * steps_per_epoch + step).
             stop: the step behind the last one; default: the end of the epoch.
+
+        Raises:
+            UsageError: ``start`` is below 0, or ``stop`` below ``start``.
         """
         super().__init__()
+        at_least(0, start=start)
+        at_least(start, stop=stop)
         self.order = order
         self.start = start
         steps = order.steps_per_epoch
         self.stop = (start // steps + 1) * steps if stop is None else stop
 
     def set_epoch(self, epoch: int, step: int = 0) -> None:
-        """Go to step ``step`` of an epoch."""
+        """Go to step ``step`` of an epoch.
+
+        Raises:
+            UsageError: there is no such step.
+        """
+        at_least(0, epoch=epoch, step=step)
         steps = self.order.steps_per_epoch
         self.start, self.stop = epoch * steps + step, (epoch + 1) * steps
 

@@ -9,6 +9,7 @@ from typing import Any, Unpack
 
 from torch.utils.data import DataLoader
 
+from infra.arguments import checked
 from infra.errors import ConfigError, UsageError
 from infra.strict_json import dump_json
 from training.order.passes import passes_of
@@ -26,6 +27,7 @@ from training.torch_data.transforms.records import RecordTransform
 _ENDLESS = 1 << 62
 
 
+@checked
 class TorchLoader:
     """Gives the batches of one rank. Each iteration is the next epoch, from its first step.
 

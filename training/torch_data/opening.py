@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
-
 from infra.errors import UsageError
 from infra.processes.process import num_cpus
-from training.config import AugmentSettings
 from training.config.reading import CacheForm
-from training.models.spec import Fit
 from training.reading.batches.maker import BatchMaker
 from training.reading.budget import WindowMemory
 from training.reading.cache import PreloadedRecords
+from training.reading.example_options import ExampleSpec
 from training.reading.records.columns import NO_FEATURES, FeatureColumns
 from training.reading.records.masks import check_without_cache
 from training.reading.records.objects import SplitObjects
@@ -24,77 +19,66 @@ from training.torch_data.options import LoaderOptions, auto_workers
 from training.torch_data.ranks import RankOrder, ranks_on_this_host
 
 
-@dataclass(frozen=True, slots=True)
-class LoaderRequest:
-    """The batches that a loader shall give.
-
-    Attributes:
-        order: the steps, cut to the slice of one rank.
-        image_size: height and width of the images (pixels); None: whole images, which are not augmented.
-        augment: how examples are augmented; None: not at all.
-        seed: the seed of the run.
-        image_channels: 3, or 1 for the luma of the images.
-        identity: the settings that determine the order, besides the version and the split; JSON-able.
-        features: the features that batches have.
-        objects: the objects whose features follow the images; None: none were asked for.
-        fit: what is seen of an image without a random window.
-    """
-
-    order: RankOrder
-    image_size: int | None
-    augment: AugmentSettings | None
-    seed: int
-    image_channels: int
-    identity: Mapping[str, Any]
-    features: FeatureColumns = NO_FEATURES
-    objects: SplitObjects | None = None
-    fit: Fit = "crop"
-
-
 def open_loader(
-    records: RecordReader, request: LoaderRequest, loading: LoaderOptions, *, preload: CacheForm | None = None
+    records: RecordReader,
+    asked: ExampleSpec,
+    own: RankOrder,
+    loading: LoaderOptions,
+    *,
+    preload: bool | CacheForm = False,
+    features: FeatureColumns = NO_FEATURES,
+    objects: SplitObjects | None = None,
 ) -> TorchLoader:
     """Open the loader of one rank.
 
     Args:
         records: the records of the split.
-        request: the batches.
+        asked: the examples.
+        own: the steps, cut to the slice of the rank.
         loading: how the loader works.
-        preload: read all records into memory first, in this form; None: read them when they are needed.
+        preload: read all records into memory first, in this form; True: as they are stored; False: read them
+            when they are needed.
+        features: the features that batches have.
+        objects: the objects whose features follow the images; None: none were asked for.
 
     Raises:
         UsageError: an option is wrong, or the records do not fit into memory.
         ConfigError: the windows of the workers do not fit into memory.
     """
     version = records.split.version
-    if preload is not None:
+    if preload is not False:
         check_without_cache(records.table.mask, "leave preload out")
-        records = PreloadedRecords(records, preload)
+        records = PreloadedRecords(records, "encoded" if preload is True else preload)
+    if asked.last_batch == "partial":
+        raise UsageError(
+            "last_batch = 'partial' is not for PyTorch: all ranks take batches of one size",
+            "give 'pad', whose padding has weight 0, or 'drop'",
+        )
     loading = _fitting(records.windows, loading)
     source: BatchMaker | Examples
-    if request.image_size is None and records.table.mask is not None:
+    if asked.image_size is None and records.table.mask is not None:
         raise UsageError(
             "whole images with masks have no form for PyTorch",
             "give an image_size, or read them with .batches(..., image_size=None)",
         )
-    if request.image_size is None:
-        source = Examples(records, image_size=None, seed=request.seed, features=request.features)
+    if asked.image_size is None:
+        source = Examples(records, image_size=None, seed=asked.data.seed, features=features)
     else:
         threads = max(1, num_cpus() // ranks_on_this_host())
         source = BatchMaker(
             records,
-            image_size=request.image_size,
-            augment=request.augment,
+            image_size=asked.image_size,
+            augment=asked.augment,
             threads=threads,
-            image_channels=request.image_channels,
-            features=request.features,
-            objects=request.objects,
-            fit=request.fit,
+            image_channels=asked.data.image_channels,
+            features=features,
+            objects=objects,
+            fit=asked.fit,
         )
-    if not version.storage.is_local and preload is None:
+    if not version.storage.is_local and preload is False:
         loading = {"multiprocessing_context": "spawn", **loading}
-    described = {"dataset": version.ref, "split": records.table.split, **request.identity}
-    return TorchLoader(source, request.order, identity=described, **loading)
+    described = {"dataset": version.ref, "split": records.table.split, **asked.identity}
+    return TorchLoader(source, own, identity=described, **loading)
 
 
 def _fitting(windows: WindowMemory, loading: LoaderOptions) -> LoaderOptions:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypedDict, cast
 
 import torch
 
+from infra.arguments import at_least, check_options
 from infra.errors import UsageError
 from infra.processes.process import num_cpus
 from training.reading.example_options import ExampleOptions
@@ -61,22 +60,10 @@ def divided(options: TorchOptions) -> tuple[ExampleOptions, LoaderOptions]:
     Raises:
         UsageError: an option is unknown.
     """
-    of_examples, of_loader = ExampleOptions.__annotations__, LoaderOptions.__annotations__
-    _refuse_unknown(options, [*of_loader, *of_examples])
-    examples = {name: value for name, value in options.items() if name in of_examples}
-    loading = {name: value for name, value in options.items() if name in of_loader}
+    checked = check_options(options, TorchOptions, "torch")
+    examples = {name: value for name, value in checked.items() if name in ExampleOptions.__annotations__}
+    loading = {name: value for name, value in checked.items() if name in LoaderOptions.__annotations__}
     return cast(ExampleOptions, examples), cast(LoaderOptions, loading)
-
-
-def _refuse_unknown(given: Mapping[str, object], known: Sequence[str]) -> None:
-    unknown = next((name for name in given if name not in known), None)
-    if unknown is None:
-        return
-    near = difflib.get_close_matches(unknown, known, n=1)
-    raise UsageError(
-        f"unknown argument {unknown!r}",
-        f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}",
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,11 +81,8 @@ class Options:
     transform: Transform | None
 
     def __post_init__(self) -> None:
-        least = {"num_epochs": 0, "num_workers": 0, "prefetch_factor": 1}
-        for name, smallest in least.items():
-            value = getattr(self, name)
-            if value is not None and value < smallest:
-                raise UsageError(f"{name} = {value} must be at least {smallest}")
+        at_least(0, num_epochs=self.num_epochs, num_workers=self.num_workers)
+        at_least(1, prefetch_factor=self.prefetch_factor)
         if self.epoch is not None and self.num_epochs not in (None, 1):
             raise UsageError(
                 f"epoch = {self.epoch} is the epoch of every iteration, and num_epochs = {self.num_epochs}",
@@ -123,9 +107,8 @@ def complete(given: LoaderOptions) -> Options:
     """Fill in the defaults.
 
     Raises:
-        UsageError: an option is unknown, out of range, or cannot be sent to spawned workers.
+        UsageError: an option is out of range, or cannot be sent to spawned workers.
     """
-    _refuse_unknown(given, [*LoaderOptions.__annotations__])
     workers = given.get("num_workers", "auto")
     return Options(
         epoch=given.get("epoch"),

@@ -12,10 +12,12 @@ from dataclasses import dataclass
 
 import torch.distributed
 
+from infra.arguments import checked
 from infra.errors import UsageError
 from training.order import Order, StepPlan, rank_slice
 
 
+@checked
 @dataclass(frozen=True, slots=True)
 class RankOrder:
     """One rank's part of an order.

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from torch.utils.data import IterableDataset, get_worker_info
 
+from infra.arguments import at_least, checked
 from training.reading.batches.maker import BatchMaker
 from training.torch_data.batch import TorchBatch, to_torch
 from training.torch_data.ranks import RankOrder
@@ -16,6 +17,7 @@ from training.torch_data.workers import in_worker
 _ENDLESS = 1 << 62
 
 
+@checked
 class StepBatches(IterableDataset):  # type: ignore[misc]
     """The batches of the steps ``start`` to ``stop`` of the run, for ``DataLoader(..., batch_size=None)``.
 
@@ -31,8 +33,13 @@ class StepBatches(IterableDataset):  # type: ignore[misc]
             order: the steps, cut to the slice of one rank.
             start: the first step (epoch * steps_per_epoch + step).
             stop: the step behind the last one; None: the epochs never end.
+
+        Raises:
+            UsageError: ``start`` is below 0, or ``stop`` below ``start``.
         """
         super().__init__()
+        at_least(0, start=start)
+        at_least(start, stop=stop)
         self.maker = maker
         self.order = order
         self.start = start

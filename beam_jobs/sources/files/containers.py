@@ -5,10 +5,12 @@ from __future__ import annotations
 from beam_jobs.schemas import FileRef
 from beam_jobs.sources.files.container import Container
 from beam_jobs.sources.files.folder import SourceFolder
+from infra.arguments import checked
 
 _MAX_OPEN = 16
 
 
+@checked
 class Containers:
     """Opens the containers of a source when they are read. The last few stay open. Picklable."""
 

@@ -17,6 +17,7 @@ from beam_jobs.sources.files.container import Container, LocalRanges, faults_of
 from beam_jobs.sources.files.ignore import IgnorePatterns
 from beam_jobs.sources.files.places import is_within, place_of
 from beam_jobs.sources.files.walking import FoundFile, LocalWalk, SourceFault
+from infra.arguments import checked
 from infra.errors import NotFoundError
 from infra.storage.filesystem import Storage
 from infra.storage.locations import absolute_path, public_location
@@ -35,6 +36,7 @@ class Walk(Protocol):
         """Return warnings about the listing; complete once it has ended."""
 
 
+@checked
 class SourceFolder:
     """The files below a local path or a URI. Cheap to make; picklable for reading.
 

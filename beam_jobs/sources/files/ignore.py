@@ -6,6 +6,8 @@ import fnmatch
 import re
 from collections.abc import Sequence
 
+from infra.arguments import checked
+
 
 class IgnorePatterns:
     """Finds the pattern that matches a file or folder.
@@ -14,6 +16,7 @@ class IgnorePatterns:
     relative to the source, where ``*`` also matches ``/``. The caller ignores all files in ignored folders.
     """
 
+    @checked
     def __init__(self, patterns: Sequence[str]) -> None:
         self._of_names = [pattern for pattern in patterns if "/" not in pattern]
         self._of_paths = [pattern.strip("/") for pattern in patterns if "/" in pattern]

@@ -16,6 +16,7 @@ from typing import TypeVar
 from beam_jobs.config import PrepareConfig
 from beam_jobs.sources import kinds
 from beam_jobs.sources.own_kinds import faults_of
+from infra.arguments import checked
 from infra.errors import ConfigError
 from infra.settings import Settings, validate
 
@@ -44,6 +45,7 @@ def kind_module(config: PrepareConfig) -> ModuleType:
     return module
 
 
+@checked
 def options_of(config: PrepareConfig, model: type[O], kind: str = "") -> O:
     """Return ``source.options`` as the model of a kind.
 

@@ -23,6 +23,7 @@ class NumpyBatches:
         passes: the steps of each iteration.
         rank, num_ranks, shares: whose slice of each step.
         cut_padding: leave the padding of a last step out; the batch is smaller then.
+        is_weighted: batches unpack to images, labels and weights.
     """
 
     maker: BatchMaker
@@ -32,9 +33,19 @@ class NumpyBatches:
     num_ranks: int = 1
     shares: Shares | None = None
     cut_padding: bool = False
+    is_weighted: bool = False
 
     def __len__(self) -> int:
         return len(self.passes.upcoming)
+
+    def __repr__(self) -> str:
+        records = self.maker.records
+        ranks = "" if self.num_ranks == 1 else f", rank {self.rank} of {self.num_ranks}"
+        epoch = self.passes.upcoming.start // self.order.steps_per_epoch
+        return (
+            f"<{len(self)} batches of {self.order.global_batch_size}{ranks}: {records.split.version.ref} "
+            f"{records.table.split}, epoch {epoch}>"
+        )
 
     def __iter__(self) -> Iterator[Batch]:
         """The batches of the next pass.
@@ -61,7 +72,8 @@ class NumpyBatches:
         plan = self.order.step(*divmod(run_step, self.order.steps_per_epoch))
         if self.cut_padding:
             plan = _without_padding(plan)
-        return self.maker.make(plan.of_rank(self.rank, self.num_ranks, self.shares))
+        made = self.maker.make(plan.of_rank(self.rank, self.num_ranks, self.shares))
+        return replace(made, is_weighted=True) if self.is_weighted else made
 
 
 def _without_padding(plan: StepPlan) -> StepPlan:

@@ -7,6 +7,7 @@ function of the step's plan alone; the threads only divide the rows among themse
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from infra.arguments import at_least, checked
 from infra.errors import CorruptDataError, UsageError
 from infra.processes.process import num_cpus
 from training.augment import AugmentParameters, augment_image, draw_parameters
@@ -37,7 +39,10 @@ _MOST_ROWS, _LEAST_ROWS, _TURNS = 16, 4, 4
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """The examples of one step, or of one rank's slice of it.
+    """The examples of one step, or of one rank's slice of it. Its length is their number.
+
+    ``images, labels = batch`` unpacks it; with padding or class weights ``images, labels, weights = batch``,
+    as elements of ``.tf``.
 
     Attributes:
         images: uint8 [b, S, S, 3], or [b, S, S, 1]; whole images [b, largest height, largest width, 3], with
@@ -50,6 +55,7 @@ class Batch:
         epoch, step: the step of the run.
         features: the features that were asked for, by name (``FeatureColumns.rows``).
         objects: the objects in the images, if they were asked for.
+        is_weighted: it unpacks with its weights.
     """
 
     images: Pixels
@@ -62,8 +68,29 @@ class Batch:
     step: int
     features: dict[str, npt.NDArray[Any] | Padded] = field(default_factory=dict)
     objects: Objects | None = None
+    is_weighted: bool = False
+
+    def __len__(self) -> int:
+        return len(self.ordinals)
+
+    def __iter__(self) -> Iterator[Any]:
+        yield from (self.images, self.labels, *([self.weights] if self.is_weighted else []))
+
+    def __repr__(self) -> str:
+        return described_batch(self.epoch, self.step, self.images, self.labels, self.features)
 
 
+def described_batch(epoch: int, step: int, images: Any, labels: Any, features: Mapping[str, Any]) -> str:
+    """Return a batch of arrays or tensors as one line."""
+    parts = ", ".join(
+        f"{name} {str(array.dtype).removeprefix('torch.')} {[*array.shape]}"
+        for name, array in (("images", images), ("labels", labels))
+    )
+    beside = f", features {', '.join(features)}" if features else ""
+    return f"<batch of epoch {epoch}, step {step}: {parts}{beside}>"
+
+
+@checked
 class BatchMaker:
     """Makes batches of one split's records. Safe for many threads; pickles without its threads."""
 
@@ -102,6 +129,9 @@ class BatchMaker:
             raise UsageError(
                 "images of different sizes cannot be augmented", "give an image_size, or augment=None"
             )
+        at_least(1, image_size=image_size, threads=threads)
+        if image_channels not in (1, 3):
+            raise UsageError(f"image_channels = {image_channels}", "give 3, or 1 for grey images")
         check_reads_masks(records.table.mask, augment)
         self.features = features
         self.objects = objects
@@ -110,7 +140,7 @@ class BatchMaker:
         self.image_size = image_size
         self.augment = augment
         self.image_channels = image_channels
-        self.threads = threads or num_cpus()
+        self.threads = num_cpus() if threads is None else threads
         self._start()
 
     def _start(self) -> None:

@@ -17,9 +17,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from infra.arguments import checked
 from infra.dataset.version import DatasetVersion
 from infra.digests import sha256_hex
-from infra.errors import CorruptDataError, NotFoundError
+from infra.errors import CorruptDataError, NotFoundError, UsageError
 from infra.format.contract import Manifest, Shard
 from infra.format.labels import LABELS, TARGETS, LabelKind
 from infra.format.masks import MaskFormat
@@ -81,6 +82,7 @@ class SplitTable:
         """Several labels of each record; None if the records have other labels."""
         return self.labels if isinstance(self.labels, SetLabels) else None
 
+    @checked
     def labels_of(self, ordinals: Ints) -> npt.NDArray[np.int32] | npt.NDArray[np.float32]:
         """Return the labels of records.
 
@@ -99,7 +101,16 @@ class SplitTable:
         return np.bincount(self.shard, minlength=len(self.paths)).astype(np.int64)
 
     def place(self, ordinal: int) -> tuple[str, int, int]:
-        """Return the place of a record: (path of its shard, offset, length in bytes)."""
+        """Return the place of a record: (path of its shard, offset, length in bytes).
+
+        Raises:
+            UsageError: there is no such record.
+        """
+        if not (isinstance(ordinal, int | np.integer) and 0 <= ordinal < self.shard.size):
+            raise UsageError(
+                f"ordinal = {ordinal!r} of the split {self.split!r}",
+                f"give the number of one of its {self.shard.size:,} records, from 0 on",
+            )
         path = self.paths[self.shard[ordinal]]
         return path, int(self.offset_bytes[ordinal]), int(self.length_bytes[ordinal])
 
@@ -107,6 +118,7 @@ class SplitTable:
         """Return the id of a record: 16 hexadecimal digits."""
         return id_text(self.id[ordinal])
 
+    @checked
     def ids(self, ordinals: npt.NDArray[np.int64]) -> list[str]:
         """Return the ids of the records ``ordinals`` (int64 [M])."""
         return list(map(id_text, self.id[ordinals].tolist()))

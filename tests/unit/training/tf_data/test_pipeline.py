@@ -281,15 +281,86 @@ def test_wrong_requests_say_what_there_is(dataset: Dataset) -> None:
         dataset.tf("train", epochs=2, last_batch="partial")
     with pytest.raises(ConfigError, match=r"balance = 'even'.*'natural', 'uniform'"):
         dataset.tf("train", balance="even")
-    with pytest.raises(ConfigError, match="unknown key 'blance'") as caught:
+    with pytest.raises(UsageError, match="unknown argument 'blance' of batches") as caught:
         dataset.batches("train", blance="uniform")  # type: ignore[call-arg]
     assert caught.value.remedy == "did you mean 'balance'?"
     with pytest.raises(UsageError, match="step = 99"):
         dataset.batches("train", batch_size=8, step=99)
-    with pytest.raises(UsageError, match="at least 1"):
-        dataset.tf("train", batch_size=0)
+    with pytest.raises(NotFoundError, match="did you mean 'train'"):
+        dataset.tf("Trian")
     assert dataset.splits == ["train", "test"]
     assert dataset.classes == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"batch_size": 0}, "batch_size = 0 must be at least 1"),
+        ({"image_size": 0}, "image_size = 0 must be at least 1"),
+        ({"image_size": (64, 48)}, r"image_size = \(64, 48\): images are square"),
+        ({"image_size": ()}, "images are square"),
+        ({"epoch": -1}, "epoch = -1 must be at least 0"),
+        ({"first_epoch": -1}, "first_epoch = -1 must be at least 0"),
+        ({"epoch": 1, "first_epoch": 2}, "epoch = 1 and first_epoch = 2"),
+        ({"epochs": 0}, "epochs = 0 must be at least 1"),
+        ({"seed": -1}, "seed = -1"),
+        ({"augment": None}, r"augment = None .* \(give True or False or a dict or an AugmentSettings"),
+        ({"augment": 0}, "augment = 0"),
+        ({"augment": {"mixpu": 1}}, "unknown key 'mixpu' in augment .*'mixup'"),
+        ({"augment": {"mixup": -1}}, "mixup = -1"),
+        ({"last_batch": ""}, "last_batch = ''"),
+        ({"balance": ""}, "balance = ''"),
+        ({"class_weights": {"a": -1}}, "weight of 'a'"),
+        ({"block_records": 0}, "block_records = 0"),
+    ],
+)
+def test_wrong_values_are_refused(dataset: Dataset, wrong: dict[str, Any], message: str) -> None:
+    for read in (dataset.tf, dataset.batches):
+        with pytest.raises(UsageError, match=message):
+            read("train", **{"batch_size": 8, **wrong})
+
+
+def test_values_of_other_types_that_have_one_meaning(dataset: Dataset, tmp_path: Path) -> None:
+    told: dict[str, Any] = {"batch_size": np.int64(13), "image_size": (16, 16), "epoch": 0}
+    (flipped, _), *_ = dataset.tf("train", augment={"random_resized_crop": False}, **told)
+    settings = AugmentSettings(random_resized_crop=False)
+    (by_settings, _), *_ = dataset.batches("train", augment=settings, **told)
+    assert np.array_equal(flipped, by_settings)
+    (plain, labels), *_ = dataset.batches("train", augment=False, **told)
+    (as_tensors, _), *_ = dataset.tf("train", augment=False, **told)
+    (augmented, same_labels), *_ = dataset.batches("train", augment=True, **told)
+    assert labels.tolist() == same_labels.tolist()
+    assert np.array_equal(plain, as_tensors)
+    ordinals = next(iter(dataset.batches("train", **told))).ordinals
+    stored = {
+        int(ordinal): image
+        for batch in dataset.batches("train", training=False, batch_size=8, image_size=16)
+        for ordinal, image in zip(batch.ordinals, batch.images, strict=True)
+    }
+    assert np.array_equal(plain, [stored[int(ordinal)] for ordinal in ordinals])
+    assert not np.array_equal(plain, augmented)
+    publish(tmp_path, coloured({"train": {"a": 2}, "validation": {"a": 2}}), name="set")
+    opened = open_dataset("set", tmp_path)
+    assert len(opened.table("val")) == 2
+    assert len(opened.tf("val", batch_size=1, image_size=16)) == 2
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"root": ""}, "root of the datasets is empty"),
+        ({"cache": ""}, "cache = ''"),
+        ({"max_bad_records": -1}, "max_bad_records = -1"),
+        ({"max_bad_records": "3"}, "max_bad_records = '3'"),
+        ({"ram_budget_bytes": 0}, "ram_budget_bytes = 0"),
+        ({"cashe": "memory"}, "unknown argument 'cashe' of open_dataset .*'cache'"),
+    ],
+)
+def test_a_dataset_is_not_opened_with_wrong_values(
+    dataset: Dataset, wrong: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(UsageError, match=message):
+        open_dataset("set", **{"root": Path(dataset.version.storage.uri).parent, **wrong})
 
 
 def test_how_to_read_is_said_when_the_dataset_is_opened(dataset: Dataset) -> None:
@@ -304,8 +375,6 @@ def test_how_to_read_is_said_when_the_dataset_is_opened(dataset: Dataset) -> Non
             assert np.array_equal(labels, wanted_labels)
     streamed = open_dataset("set", root, mode="streaming").tf("train", batch_size=2, image_size=16)
     assert sorted(np.concatenate([labels for _, labels in streamed]).tolist()) == [0] * 17 + [1] * 9
-    with pytest.raises(ConfigError, match="unknown key 'cashe'"):
-        open_dataset("set", root, cashe="memory")  # type: ignore[call-arg]
 
 
 def test_options_in_python_are_the_settings() -> None:

@@ -1,0 +1,86 @@
+"""The functions of the public Python API, as ``docs/python-api.md`` lists them."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import inspect
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Unpack, get_args, get_origin, get_type_hints
+
+_PAGE = Path(__file__).parents[2] / "docs" / "python-api.md"
+
+# What is called for each record, or what the project makes and hands to users' code, checks nothing.
+UNCHECKED = {
+    "training.reading.Batch",
+    "training.torch_data.TorchBatch",
+    "training.reading.RecordReader",
+    "training.dataset.Dataset.torch",  # checks its options itself, once PyTorch is there
+    "training.reading.batches.iterate.NumpyBatches",
+    "training.reading.SplitTable.__init__",
+    "training.reading.SplitTable.place",  # checks the number itself
+    "training.reading.SplitTable.id_of",
+    "beam_jobs.sources.files.ignore.IgnorePatterns.match",
+    "beam_jobs.sources.files.ignore.IgnorePatterns.match_path",
+    "beam_jobs.sources.files.walking.FoundFile",
+    "beam_jobs.sources.files.walking.SourceFault",
+    "beam_jobs.sources.reading.Reader",
+    "beam_jobs.schemas.FileRef",
+    "beam_jobs.schemas.Status",
+    "beam_jobs.config.PrepareConfig",  # settings check themselves
+    "infra.settings.Settings",
+}
+
+
+# Arguments of any type: arrays as numpy takes them, and what a framework gives.
+TAKES_ANYTHING = {"images", "labels", "splits", "groups"}
+
+
+class Wrong:
+    """A value of a type that no argument has."""
+
+    def __repr__(self) -> str:
+        return "WRONG"
+
+
+def public_functions(*, of_torch: bool) -> list[tuple[str, Any]]:
+    """(name, function) of each function, constructor and method; of PyTorch's part, or of the others."""
+    names = re.findall(r"<!-- api: ([\w.]+)", _PAGE.read_text(encoding="utf-8"))
+    asked = [name for name in names if ("torch_data" in name) == of_torch and name not in UNCHECKED]
+    found = [pair for name in asked for pair in _functions(name, _imported(name))]
+    return [pair for pair in found if pair[0] not in UNCHECKED]
+
+
+def parameters_of(function: Any) -> Iterator[str]:
+    """Yield the names of the arguments of a function, also those of a ``TypedDict`` of options."""
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.kind == parameter.VAR_KEYWORD:
+            hint = get_type_hints(function)[parameter.name]
+            assert get_origin(hint) is Unpack
+            yield from get_type_hints(get_args(hint)[0])
+        elif parameter.name != "self" and parameter.kind != parameter.VAR_POSITIONAL:
+            yield parameter.name
+
+
+def _imported(name: str) -> Any:
+    parts = name.split(".")
+    for end in range(len(parts), 0, -1):
+        try:
+            module = importlib.import_module(".".join(parts[:end]))
+        except ModuleNotFoundError:
+            continue
+        return functools.reduce(getattr, parts[end:], module)
+    raise AssertionError(f"docs/python-api.md lists {name}, which is not there")
+
+
+def _functions(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    if inspect.isfunction(value):
+        yield name, value
+    elif inspect.isclass(value) and value.__module__ != "typing":
+        for member, function in vars(value).items():
+            if isinstance(function, classmethod | staticmethod):
+                yield f"{name}.{member}", getattr(value, member)
+            elif inspect.isfunction(function) and (member == "__init__" or not member.startswith("_")):
+                yield f"{name}.{member}", function

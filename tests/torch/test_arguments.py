@@ -1,0 +1,44 @@
+"""Arguments of the part for PyTorch: a wrong type or name is refused at once, in words."""
+
+from __future__ import annotations
+
+import inspect
+from typing import get_type_hints
+
+import pytest
+
+from infra.errors import UsageError
+from tests.samples.public_api import TAKES_ANYTHING, Wrong, parameters_of, public_functions
+from training.dataset import Dataset
+from training.torch_data import TorchOptions
+
+FUNCTIONS = dict(public_functions(of_torch=True))
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_public_functions_refuse_wrong_arguments(name: str) -> None:
+    function = FUNCTIONS[name]
+    own = [object()] if "self" in inspect.signature(function).parameters else []
+    for parameter in parameters_of(function):
+        if parameter in TAKES_ANYTHING:
+            continue
+        with pytest.raises(UsageError, match=f"{parameter} = WRONG"):
+            function(*own, **{parameter: Wrong()})
+    with pytest.raises(UsageError, match="unknown argument 'nonsense'"):
+        function(*own, nonsense=1)
+
+
+def test_the_loader_of_a_dataset_refuses_them_too(dataset: Dataset) -> None:
+    for parameter in [*get_type_hints(TorchOptions), "rank", "num_ranks", "shares", "preload"]:
+        with pytest.raises(UsageError, match=f"{parameter} = WRONG"):
+            dataset.torch("train", **{parameter: Wrong()})  # type: ignore[misc]
+    for wrong, message in (
+        ({"augment": None}, "augment = None"),
+        ({"image_size": (64, 48)}, "images are square"),
+        ({"last_batch": "partial"}, "not for PyTorch"),
+        ({"threads": 2}, "unknown argument 'threads'"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            dataset.torch("train", num_workers=0, **wrong)  # type: ignore[arg-type]
+    plain = dataset.torch("test", image_size=(16, 16), num_workers=0)
+    assert next(iter(plain)).images.shape[2:] == (16, 16)
