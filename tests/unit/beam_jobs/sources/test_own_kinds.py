@@ -62,7 +62,8 @@ def test_a_failure_names_its_line(code: str, fault: str, package: Path, tmp_path
 
 def test_a_failure_of_our_code_stays_one(package: Path, tmp_path: Path) -> None:
     (package / "kind.py").write_text(
-        "def list_inputs(folder, config):\n    return folder.check_length(None)\n"
+        "from infra.readable import counted\n"
+        "def list_inputs(folder, config):\n    return counted(None, 'image')\n"
     )
     config = PrepareConfig.model_validate({"source": {"kind": "own_package.kind"}})
     with pytest.raises(TypeError):
