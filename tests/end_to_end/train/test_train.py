@@ -114,10 +114,13 @@ def test_the_exported_model_predicts_what_evaluation_measured(trained: tuple[Pat
     out = served(image_bytes=tf.constant([record.image for record in records]))
     labels = np.array([record.label for record in records])
     predicted = out["label"].numpy()
-    figures = result["metrics"]["test"]
-    assert confusion_matrix(labels, predicted, 3).tolist() == figures["confusion_matrix"]
-    of_truth = out["probabilities"].numpy()[np.arange(labels.size), labels]
-    assert -np.log(of_truth).mean() == pytest.approx(figures["loss"], rel=1e-4)
+    assert confusion_matrix(labels, predicted, 3).tolist() == result["metrics"]["test"]["confusion_matrix"]
+    measured = pq.read_table(result["predictions"]["test"]).sort_by("id")["probabilities"].to_pylist()
+    served_of = dict(zip(table.ids(np.arange(len(table))), out["probabilities"].numpy(), strict=True))
+    # Another batch size and another graph add up in another order. A loss is no measure: near a probability
+    # of 1 the rounding of the probability is a large part of the loss.
+    exact = 64 * np.finfo(np.float32).eps
+    np.testing.assert_allclose([served_of[name] for name in sorted(served_of)], measured, rtol=0, atol=exact)
     names = [name.decode("utf-8", "surrogateescape") for name in out["class_name"].numpy().tolist()]
     assert names == [version.manifest.classes[label] for label in predicted]
 
