@@ -38,7 +38,7 @@ from infra.errors import ConfigError
 from infra.format.contract import OUTCOMES, Accounting, Manifest
 from infra.format.labels import NO_CLASS, LabelKind
 from infra.html import formatting
-from infra.html.formatting import setting_rows
+from infra.html.formatting import setting_rows, settings_in_use
 from infra.html.page import environment, style_hash, style_sheet
 from infra.readable import readable_bytes
 
@@ -193,7 +193,8 @@ def _setting(manifest: Manifest, table: str, name: str) -> Any:
 
 
 def _in_use(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a configuration without the settings of kinds of source that it does not use."""
+    """Return a configuration without the settings of runners and kinds of source that it does not use."""
+    config = settings_in_use(config, "runner", "name")
     source = config.get("source", {})
     try:
         unused = SourceConfig.model_validate(source).without_effect()

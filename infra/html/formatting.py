@@ -77,6 +77,21 @@ def setting_rows(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[
             yield f"{prefix}{key}", "—" if value is None or value in ([], (), {}) else str(value)
 
 
+def settings_in_use(config: Mapping[str, Any], group: str, choice: str) -> Mapping[str, Any]:
+    """Return a configuration without what a group says about options that were not chosen.
+
+    Args:
+        config: nested configuration.
+        group: its group, such as "runner".
+        choice: the setting there that names one of several options; each has its settings in a group of its
+            name.
+    """
+    own = config.get(group, {})
+    chosen = own.get(choice)
+    kept = {name: value for name, value in own.items() if name == chosen or not isinstance(value, Mapping)}
+    return {**config, group: kept}
+
+
 def differing_settings(*configurations: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
     """Return setting -> its value in each of several nested configurations, of the settings that differ."""
     tables = [dict(setting_rows(values)) for values in configurations]

@@ -25,3 +25,11 @@ return [...document.querySelectorAll('main *, header *, footer *')]
     return [e.outerHTML.slice(0, 80), (a + 0.05) / (b + 0.05)]; })
   .filter(([_, ratio]) => ratio < 4.5);
 """
+# Shapes of charts that are painted in a light colour over more than a tenth of the chart.
+DRAWN_WHITE = """
+return [...document.querySelectorAll('svg rect')].filter(e => {
+  const own = e.getBoundingClientRect(), all = e.ownerSVGElement.getBoundingClientRect();
+  const light = getComputedStyle(e).fill.match(/\\d+/g).slice(0, 3).every(part => part > 200);
+  return light && own.width * own.height > 0.1 * all.width * all.height;
+}).map(e => e.outerHTML.slice(0, 120));
+"""

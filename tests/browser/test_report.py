@@ -9,16 +9,9 @@ from selenium.webdriver import ActionChains, Keys
 
 from beam_jobs.report import write_report
 from tests.browser.conftest import Browser
-from tests.browser.looks import FAINT, STICKING_OUT
 from tests.samples.pages.reports import version_with_everything
 
 ATTACK = "<img src=x onerror=\"document.title='pwned'\"><script>document.title='pwned'</script>"
-SCREENS = [
-    pytest.param({"width": 1280}, id="laptop"),
-    pytest.param({"width": 1280, "dark": True}, id="laptop, dark"),
-    pytest.param({"width": 390, "mobile": True}, id="phone"),
-    pytest.param({"width": 390, "mobile": True, "dark": True}, id="phone, dark"),
-]
 # The place of the element with the focus among links and folds; null where it is another.
 _FOCUS = """
 const at = [...document.querySelectorAll('a, summary')].indexOf(document.activeElement);
@@ -33,18 +26,6 @@ def url(tmp_path: Path) -> str:
     made = version_with_everything(tmp_path, hostile=f"{ATTACK}{long}")
     path = write_report(made.storage, made.manifest)
     return f"file://{made.storage.local_path(path)}"
-
-
-@pytest.mark.parametrize("screen", SCREENS)
-def test_it_reads_well_on_every_screen(browser: Browser, url: str, screen: dict[str, int]) -> None:
-    browser.resize(**screen)
-    browser.driver.get(url)
-    assert browser.run("return document.documentElement.scrollWidth") == screen["width"]
-    assert browser.run(STICKING_OUT) == []
-    assert browser.run(FAINT) == []
-    shown = "return [...document.images].filter(i => !i.complete || !i.naturalWidth).length"
-    assert browser.run(shown) == 0
-    assert browser.run("return document.images.length") > 40
 
 
 def test_nothing_is_requested_and_nothing_refused(browser: Browser, url: str) -> None:

@@ -7,7 +7,8 @@ from html import escape
 import numpy as np
 import numpy.typing as npt
 
-_FONT = 'font-size="11" font-family="sans-serif"'
+from training.results.pictures.svg import picture_svg, shortened
+
 _LABEL_CHARACTERS = 24
 _LEAST_WIDTH = 280  # pixels, for the words
 _MAX_NUMBERED = 40  # beyond so many classes the numbers in the cells cannot be read
@@ -20,23 +21,19 @@ def confusion_svg(confusion: npt.NDArray[np.int64], classes: list[str], title: s
     margin = 32 + 7 * min(_LABEL_CHARACTERS, max((len(name) for name in classes), default=1))
     width, height = max(_LEAST_WIDTH, margin + size * cell + 20), margin + size * cell + 40
     shares = confusion / np.maximum(confusion.sum(axis=1, keepdims=True), 1)
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" {_FONT}>',
-        f'<rect width="{width}" height="{height}" fill="white"/>',
-        f'<text x="8" y="18" font-weight="bold">{escape(title)}</text>',
-        f'<text x="8" y="{height - 8}" fill="#555">rows: true class; columns: predicted class</text>',
-    ]
+    type_size = min(11, cell)
+    legend = "rows: true class; columns: predicted class"
+    parts = [f'<text class="soft" x="8" y="{height - 8}" fill="#555">{legend}</text>']
     for row, name in enumerate(classes):
         y = margin + row * cell
         x = margin + row * cell
-        label = _shown(name)
-        parts.append(f'<text x="{margin - 6}" y="{y + cell / 2 + 4}" text-anchor="end">{label}</text>')
-        parts.append(
-            f'<text transform="translate({x + cell / 2 + 4},{margin - 6}) rotate(-90)">{label}</text>'
-        )
+        label = f'font-size="{type_size}">{_shown(name)}</text>'
+        middle = cell / 2 + type_size / 3
+        parts.append(f'<text x="{margin - 6}" y="{y + middle:.1f}" text-anchor="end" {label}')
+        parts.append(f'<text transform="translate({x + middle:.1f},{margin - 6}) rotate(-90)" {label}')
         for column in range(size):
             parts.append(_cell(confusion, shares, row, column, margin, cell, classes))
-    return "\n".join([*parts, "</svg>", ""])
+    return picture_svg(width, height, title, parts)
 
 
 def _cell(
@@ -57,22 +54,17 @@ def _cell(
     colour = "#1f6f43" if row == column else "#b3261e"
     tip = f"{_shown(classes[row])} taken for {_shown(classes[column])}: {count}"
     square = (
-        f'<rect x="{x}" y="{y}" width="{cell}" height="{cell}" fill="{colour}" fill-opacity="{share:.3f}" '
-        f'stroke="#ddd"><title>{tip}</title></rect>'
+        f'<rect class="cell" x="{x}" y="{y}" width="{cell}" height="{cell}" fill="{colour}" '
+        f'fill-opacity="{share:.3f}" stroke="#ddd"><title>{tip}</title></rect>'
     )
     if not count or len(classes) > _MAX_NUMBERED:
         return square
-    ink = "white" if share > 0.6 else "black"
+    ink = 'class="on-color" fill="white"' if share > 0.6 else 'fill="black"'
     return (
-        f'{square}<text x="{x + cell / 2}" y="{y + cell / 2 + 4}" text-anchor="middle" fill="{ink}" '
+        f'{square}<text x="{x + cell / 2}" y="{y + cell / 2 + 4}" text-anchor="middle" {ink} '
         f'pointer-events="none">{count}</text>'
     )
 
 
 def _shown(name: str) -> str:
-    """Shorten a class name, and replace characters that XML or UTF-8 cannot hold."""
-    printable = "".join(
-        character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in name
-    )
-    short = printable if len(printable) <= _LABEL_CHARACTERS else printable[: _LABEL_CHARACTERS - 1] + "…"
-    return escape(short)
+    return escape(shortened(name, _LABEL_CHARACTERS))

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from html import escape
 
-_FONT = 'font-size="11" font-family="sans-serif"'
+from training.results.pictures.svg import exact_line, picture_svg, plot_area
+
 _SIDE = 300  # of the plot, pixels
 _LEFT, _TOP, _COUNTS = 50, 34, 46  # margins, and the height of the bars of counts
 
@@ -21,17 +21,10 @@ def reliability_svg(bins: Sequence[Mapping[str, float]], error: float, title: st
     width, height = _LEFT + _SIDE + 20, _TOP + _SIDE + _COUNTS + 64
     bottom = _TOP + _SIDE
     most = max((each["num_examples"] for each in bins), default=1)
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" {_FONT}>',
-        f'<rect width="{width}" height="{height}" fill="white"/>',
-        f'<text x="8" y="18" font-weight="bold">{escape(title)}</text>',
-        f'<rect x="{_LEFT}" y="{_TOP}" width="{_SIDE}" height="{_SIDE}" fill="#f6f7f9" stroke="#ddd"/>',
-    ]
+    parts = [plot_area(_LEFT, _TOP, _SIDE)]
     for each in bins:
         parts += _bar(each, bottom, most)
-    parts.append(
-        f'<path d="M{_LEFT} {bottom} L{_LEFT + _SIDE} {_TOP}" stroke="#5a6675" stroke-dasharray="4 4"/>'
-    )
+    parts.append(exact_line(f"M{_LEFT} {bottom} L{_LEFT + _SIDE} {_TOP}"))
     for tick in (0.0, 0.5, 1.0):
         x, y = _LEFT + tick * _SIDE, bottom - tick * _SIDE
         parts.append(f'<text x="{_LEFT - 6}" y="{y + 4}" text-anchor="end">{tick:.0%}</text>')
@@ -42,10 +35,8 @@ def reliability_svg(bins: Sequence[Mapping[str, float]], error: float, title: st
         f"<text {upright}>accuracy</text>",
         f'<text {middle} y="{height - 28}">confidence; below the line: examples</text>',
         f'<text {middle} y="{height - 10}">calibration error {error:.3f}</text>',
-        "</svg>",
-        "",
     ]
-    return "\n".join(parts)
+    return picture_svg(width, height, title, parts)
 
 
 def _bar(each: Mapping[str, float], bottom: float, most: float) -> list[str]:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from html import escape
 
 import numpy as np
 import numpy.typing as npt
 
-_FONT = 'font-size="11" font-family="sans-serif"'
+from training.results.pictures.svg import exact_line, picture_svg, plot_area, shortened
+
 _SIDE = 260  # of each plot (pixels)
 _LEFT, _TOP, _BETWEEN, _BELOW = 58, 34, 74, 46  # margins
 _NAME_CHARACTERS = 60
-_DASHED = 'stroke="#5a6675" stroke-dasharray="4 4"'
 
 Numbers = npt.NDArray[np.floating]
 
@@ -28,22 +27,15 @@ def scatter_svg(wanted: Numbers, predicted: Numbers, name: str) -> str:
     finite = np.isfinite(wanted) & np.isfinite(predicted)
     wanted, predicted = wanted[finite].astype(np.float64), predicted[finite].astype(np.float64)
     width, height = _LEFT + 2 * _SIDE + _BETWEEN + 20, _TOP + _SIDE + _BELOW
-    short = name if len(name) <= _NAME_CHARACTERS else name[: _NAME_CHARACTERS - 1] + "…"
-    title = escape("".join(sign if sign.isprintable() else "\N{REPLACEMENT CHARACTER}" for sign in short))
     across = _range(wanted)
     residuals = predicted - wanted
     most = max(abs(value) for value in _range(np.append(residuals, 0.0)))
     second = _LEFT + _SIDE + _BETWEEN
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" {_FONT}>',
-        f'<rect width="{width}" height="{height}" fill="white"/>',
-        f'<text x="8" y="18" font-weight="bold">{title}</text>',
         *_plot(_LEFT, wanted, predicted, across, _range(np.concatenate([wanted, predicted])), "predicted"),
         *_plot(second, wanted, residuals, across, (-most, most), "predicted less true"),
-        "</svg>",
-        "",
     ]
-    return "\n".join(parts)
+    return picture_svg(width, height, shortened(name, _NAME_CHARACTERS), parts)
 
 
 def _plot(
@@ -63,8 +55,8 @@ def _plot(
     middle = f'text-anchor="middle" x="{left + _SIDE / 2}" y="{bottom + 34}"'
     upright = f'transform="translate({left - 46},{_TOP + _SIDE / 2}) rotate(-90)" text-anchor="middle"'
     return [
-        f'<rect x="{left}" y="{_TOP}" width="{_SIDE}" height="{_SIDE}" fill="#f6f7f9" stroke="#ddd"/>',
-        f'<path d="M{left} {ends[0]:.1f} L{left + _SIDE} {ends[1]:.1f}" {_DASHED}/>',
+        plot_area(left, _TOP, _SIDE),
+        exact_line(f"M{left} {ends[0]:.1f} L{left + _SIDE} {ends[1]:.1f}"),
         f'<g fill="#2f6fde" fill-opacity="0.45">{_points(x, y)}</g>',
         *(_tick(left + share * _SIDE, bottom + 16, "middle", across, share) for share in (0.0, 0.5, 1.0)),
         *(_tick(left - 6, bottom - share * _SIDE + 4, "end", upward, share) for share in (0.0, 0.5, 1.0)),

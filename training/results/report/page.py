@@ -13,7 +13,7 @@ from jinja2 import Environment, Template
 from markupsafe import Markup, escape
 
 from infra.codecs.mask_colors import legend
-from infra.html.formatting import setting_rows
+from infra.html.formatting import setting_rows, settings_in_use
 from infra.html.page import environment, style_hash, style_sheet
 from training.results.metrics.figures import FIGURES
 from training.results.pictures.confusion import confusion_svg
@@ -119,7 +119,7 @@ def render_page(contents: Contents) -> str:
         label_errors_shown=contents.label_errors_shown,
         thumbnails=contents.thumbnails,
         colours=legend(result["classes"]) if result.get("task") == "segmentation" else [],
-        config=list(setting_rows(contents.environment["config"])),
+        config=list(setting_rows(settings_in_use(contents.environment["config"], "ranks", "launcher"))),
         facts=list(_facts(contents.environment, result)),
     )
 

@@ -2,24 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
 
-from infra.storage.filesystem import Storage
-from tests.samples.datasets.published import coloured, publish
-from training.config import TrainConfig
-from training.dataset import open_dataset
-from training.results.metrics.single_label import SingleLabelTally
-from training.results.predictions.file import PredictionsWriter
+from tests.samples.pages.run_reports import reported_run
 from training.results.report.curves import curves_svg
 from training.results.report.gallery import source_link
-from training.results.report.writing import write_run_report
-from training.results.run_files.environment import describe_environment
 
 ODD = ["<script>alert(1)</script>", "caf\udce9", "naïve 中文"]
 VOID = {"meta", "img"}
@@ -49,51 +39,8 @@ class Page(HTMLParser):
 
 @pytest.fixture(scope="module")
 def run_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run of made-up predictions on a dataset of odd names; half of the test split is wrong."""
-    root = tmp_path_factory.mktemp("report")
-    counts = {split: dict.fromkeys(ODD, 20) for split in ("validation", "test")}
-    publish(root, coloured({**counts, "train": {ODD[0]: 1}}), name="set")
-    dataset = open_dataset("set", root=root)
-    folder = root / "set-v1-0123456789"
-    folder.mkdir()
-    readers = {split: dataset.reader(split) for split in ("validation", "test")}
-    metrics = {}
-    for split, reader in readers.items():
-        metrics[split] = _predict(folder, dataset, reader, wrong=0 if split == "validation" else 30)
-    environment = describe_environment(TrainConfig(), dataset.version, ["/device:CPU:0"])
-    (folder / "environment.json").write_text(json.dumps(environment))
-    figures = {"loss": 0.5, "accuracy": 0.8, "macro_f1": 0.7}
-    history = [
-        {"epoch": epoch, "step": epoch, "train": {"loss": 1 / epoch, "accuracy": 0.5}, "validation": figures}
-        for epoch in (1, 2)
-    ]
-    for row in history:
-        row["devices"] = {"gpu0_utilization": 0.875, "gpu0_memory_bytes": 3 << 30}
-    result = {
-        "metrics": metrics, "classes": dataset.classes, "history": history, "model": "small_cnn",
-        "dataset": "set", "version": 1, "epochs": 2, "steps": 2, "global_batch_size": 8, "image_size": 16,
-        "num_parameters": 1234, "num_replicas": 1, "best": {"epoch": 2}, "notes": ["<b>a note</b>"],
-        "images_per_second": 100.0, "input_wait_fraction": 0.1,
-    }  # fmt: skip
-    write_run_report(folder, result, readers)
-    return folder
-
-
-def _predict(folder: Path, dataset: Any, reader: Any, wrong: int) -> dict[str, Any]:
-    labels = reader.table.label
-    rows = np.arange(len(labels))
-    predicted = np.where(rows < wrong, (labels + 1) % 3, labels)
-    sure = np.linspace(0.5, 0.95, len(labels))
-    probabilities = np.repeat(((1 - sure) / 2)[:, None], 3, axis=1)
-    probabilities[rows, predicted] = sure
-    probabilities = probabilities.astype(np.float32)
-    losses = -np.log(probabilities[rows, labels])
-    found = {"losses": losses, "predicted": predicted, "probabilities": probabilities}
-    with PredictionsWriter(Storage.at(folder), dataset.version, reader.table) as writer:
-        writer.add(rows, labels, found)
-    tally = SingleLabelTally(3)
-    tally.add(labels, found)
-    return tally.evaluation().to_result(dataset.classes)
+    """A run of made-up predictions on a dataset of odd names; a quarter of the test split is wrong."""
+    return reported_run(tmp_path_factory.mktemp("report"), ODD, 20, num_wrong=15)
 
 
 def test_the_page_is_whole(run_dir: Path) -> None:
@@ -121,7 +68,7 @@ def test_nothing_is_loaded_and_no_name_is_markup(run_dir: Path) -> None:
 
 def test_the_hardest_examples_and_label_errors_are_pictured(run_dir: Path) -> None:
     text = (run_dir / "report.html").read_text(encoding="utf-8")
-    assert text.count("taken for <b>") == 30
+    assert text.count("taken for <b>") == 15
     assert "No example was predicted wrongly." in text, "of the validation split"
     assert "no picture" not in text
     assert "look like another class" in text
