@@ -20,6 +20,7 @@ _SHORT_LIVES = 3
 _RESTART_SECONDS = 2.0
 # A service that shows no sign of life for so long hangs. Before its first sign it may take longer: it starts.
 _PROBE_SECONDS, _HANGS_SECONDS, _STARTS_SECONDS = 5.0, 40.0, 300.0
+_HELD_UP_SECONDS = 10.0
 
 Say = Callable[[str], None]
 
@@ -57,6 +58,7 @@ class KeptService:
     _said: str = ""
     _probe: threading.Thread | None = None
     _probed: float = 0.0
+    _looked: float = 0.0
     _sign: object = None
     _sign_at: float | None = None
 
@@ -100,6 +102,9 @@ class KeptService:
     def _hangs(self, process: Service) -> bool:
         """Tell whether it hangs; ask it for a sign of life now and then, on a thread: that may take long."""
         now = self.clock()
+        if self._sign_at is not None and now - self._looked > _HELD_UP_SECONDS:
+            self._sign_at = now  # `up` itself was held up, so nobody looked
+        self._looked = now
         if now - self._probed >= _PROBE_SECONDS and not (self._probe and self._probe.is_alive()):
             self._probed = now
             self._probe = threading.Thread(target=self._ask, args=(process,), name=self.name, daemon=True)

@@ -33,6 +33,15 @@ def answers(url: str) -> bool:
         return False
 
 
+def figures(page: str) -> dict[tuple[str, ...], float]:
+    """(name, values of its labels) -> value, of the page's metrics."""
+    return {
+        (sample.name, *sample.labels.values()): sample.value
+        for family in text_string_to_metric_families(read(f"{page}/metrics"))
+        for sample in family.samples
+    }
+
+
 def test_a_run_is_seen_on_the_page_and_no_call_leaves_the_machine(
     shardmill_up: RunningServer, tmp_path: Path
 ) -> None:
@@ -44,12 +53,9 @@ def test_a_run_is_seen_on_the_page_and_no_call_leaves_the_machine(
         assert "seen@1" in read(f"{page}/")
         assert "Shardmill report" in read(f"{page}/datasets/seen/1/report")
         assert eventually(lambda: answers(f"{page}/tensorboard/data/environment"))
-        families = text_string_to_metric_families(read(f"{page}/metrics"))
-        found = {
-            (sample.name, *sample.labels.values()): sample.value
-            for each in families
-            for sample in each.samples
-        }
+        # The page answers with the last known figures: at first there may be none.
+        assert eventually(lambda: ("shardmill_flow_runs", "prepare", "completed") in figures(page))
+        found = figures(page)
     assert strangers == set()
     assert found["shardmill_flow_runs", "prepare", "completed"] >= 1
     assert found["shardmill_workers_online",] == 1

@@ -147,6 +147,7 @@ def test_a_service_that_hangs_is_told_ended_and_started_again(
     for number in range(20):
         started[0].sign = f"sign {number}"
         keep(6)
+    keep(1000)  # `up` itself was stopped meanwhile
     for _ in range(6):
         keep(6)
     assert not started[0].is_stopped
