@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import ValidationError
 
+from infra.arguments import checked
 from infra.codecs import ImageRejected
 from infra.codecs.masks import Numbers
 from infra.codecs.prepare import LIBRARY_FAULTS, prepare_image
@@ -121,6 +122,7 @@ class Seen:
     view: View
 
 
+@checked
 class ModelInput(Settings):
     """What a model sees of image files.
 
@@ -184,6 +186,7 @@ class ModelInput(Settings):
             Storage.at(folder).write_atomic(FILE, self.encode())
 
 
+@checked
 def read_model_input(path: str | Path) -> ModelInput:
     """Read what a model sees of image files.
 
