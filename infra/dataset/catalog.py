@@ -190,8 +190,9 @@ class Catalog:
 
     def _no_such_dataset(self, name: str) -> NotFoundError:
         known = self.datasets()
-        none = "there are none yet: `shardmill prepare SOURCE --dataset NAME` makes one"
-        remedy = near_miss(name, known) or none
+        near = near_miss(name, known)
+        remedy = near or "there are none yet: `shardmill prepare SOURCE --dataset NAME` makes one"
         if Path(name).is_dir():
-            remedy = f"of the folder {name}, shardmill prepare {name} --dataset NAME makes one; {remedy}"
+            made = f"of the folder {name}, shardmill prepare {name} --dataset NAME makes one"
+            remedy = f"{made}; {near}" if near else made
         return NotFoundError(f"no dataset {name!r} under {self.storage.uri}", remedy)

@@ -168,7 +168,7 @@ def locate(
     What the newest version does not have is looked up in earlier versions, newest first.
 
     Examples:
-      shardmill locate photos --source cats/0001.jpg
+      shardmill locate photos --source cat/0001.jpg
       shardmill locate photos --record 0f3c5a7be1d24c68
     """
     from flows.cli import output

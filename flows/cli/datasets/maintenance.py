@@ -158,8 +158,8 @@ def purge(
     used the inputs are named and marked.
 
     Examples:
-      shardmill purge photos --source cats/0001.jpg
-      shardmill purge photos --source cats/0001.jpg --source dogs/0007.jpg --apply
+      shardmill purge photos --source cat/0001.jpg
+      shardmill purge photos --source cat/0001.jpg --source dog/0007.jpg --apply
     """
     from beam_jobs.maintain.purge import find_to_purge
     from beam_jobs.maintain.purge import purge as remove

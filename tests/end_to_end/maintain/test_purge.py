@@ -90,7 +90,7 @@ def test_runs_that_used_what_is_purged_are_named_and_marked(
 ) -> None:
     runs = root.with_name("runs")
     for name, version in (("first", 1), ("last", 4)):
-        config = {"model": {"name": "small_cnn"}, "run": {"epochs": 1}}
+        config = {"model": {"name": "small_cnn"}, "run": {"epochs": 1}, "optimizer": {"name": "adamw"}}
         (runs / name).mkdir(parents=True)
         (runs / name / "run.json").write_text(json.dumps({"dataset": f"d@{version}", "config": config}))
     command = ["purge", "d", "--source", COPY, "--root", str(root), "--runs", str(runs), "--json"]
