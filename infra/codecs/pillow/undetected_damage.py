@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from PIL import Image
+from PIL import Image, ImageFile
 
 from infra.codecs.formats import ImageRejected
 from infra.codecs.pillow.run_length_bmp import is_run_length_bmp
@@ -11,6 +11,7 @@ from infra.codecs.structure.png_rows import can_hold_all_rows, holds_all_rows, i
 
 # Places of the bits of a pixel in a BMP: OS/2's header is shorter than all others.
 _OLD_BMP_HEADER_BYTES, _OLD_BMP_BITS_AT, _BMP_BITS_AT = 12, 24, 28
+_BMP_COMPRESSION_AT, _BMP_OPACITY_AT, _WITH_MASKS, _SHORTEST_WITH_OPACITY = 30, 66, 3, 56
 
 
 def check_before_loading(data: bytes, png: PngFile | None, image: Image.Image, salvage: bool) -> None:
@@ -27,6 +28,8 @@ def check_before_loading(data: bytes, png: PngFile | None, image: Image.Image, s
     """
     if image.format == "BMP" and not is_run_length_bmp(image):
         _check_bits(data, image.mode)
+    if image.format == "GIF":
+        _check_covered(image)
     if png is not None and not is_undamaged(png):
         raise ImageRejected("corrupt", "not a sound PNG file: its pixel data does not match its checksums")
     if png is not None and not salvage and not can_hold_all_rows(png):
@@ -34,15 +37,33 @@ def check_before_loading(data: bytes, png: PngFile | None, image: Image.Image, s
 
 
 def _check_bits(data: bytes, mode: str) -> None:
-    """Check that Pillow will read as many bits a pixel as a BMP has.
+    """Check that Pillow will read as many bits a pixel as a BMP has, and its opacity.
 
     Pillow 12.3 leaves a palette out if it begins with the greys of its own, and then reads 1 bit a pixel (two
-    colours) or 8 bits, whatever the file has.
+    colours) or 8 bits, whatever the file has. It leaves the opacity of pixels of 16 bits out.
     """
     at = _OLD_BMP_BITS_AT if data[14] == _OLD_BMP_HEADER_BYTES else _BMP_BITS_AT
     bits = int.from_bytes(data[at : at + 2], "little")
     if bits != {"1": 1, "L": 8}.get(mode, bits):
         raise ImageRejected("unsupported", f"a BMP of {bits} bits a pixel with these greys; save it as PNG")
+    masked = int.from_bytes(data[_BMP_COMPRESSION_AT : _BMP_COMPRESSION_AT + 4], "little") == _WITH_MASKS
+    if bits == 16 and masked and data[14] >= _SHORTEST_WITH_OPACITY and any(data[_BMP_OPACITY_AT:][:4]):
+        raise ImageRejected("unsupported", "a BMP of 16 bits a pixel with opacity; save it as PNG")
+
+
+def _check_covered(image: Image.Image) -> None:
+    """Refuse a GIF whose first frame leaves a part of the canvas free, without transparency.
+
+    The specification gives this part a background colour. Pillow takes that, libvips black, ImageMagick
+    another colour, and browsers show it transparent.
+    """
+    assert isinstance(image, ImageFile.ImageFile)
+    if image.tile and image.tile[0].extents != (0, 0, *image.size) and "transparency" not in image.info:
+        raise ImageRejected(
+            "unsupported",
+            "a GIF whose first frame does not cover its canvas, and nobody can say what colour is around it; "
+            "save it as PNG",
+        )
 
 
 def check_after_loading(png: PngFile | None, image: Image.Image, salvage: bool) -> None:
