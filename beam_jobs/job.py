@@ -73,6 +73,8 @@ from infra.progress.stage_times import StageTimes
 from infra.readable import counted
 from infra.storage.filesystem import Storage
 
+# So few images take seconds: such a run need not wait for a long one (infra.processes.turns).
+_SHORT_IMAGES = 1_000
 # The part of the time that each stage takes at a guess, for the progress of the whole job.
 _SHARES = {"list": 2, "fetch": 60, "encode": 75, "plan": 3, "assemble": 14, "publish": 6}
 
@@ -100,7 +102,7 @@ def prepare_version(request: JobRequest) -> dict[str, Any]:
         counts = label_counts(job.listing.to_read())
         version = job.unchanged(digests)
         if version is None:
-            turn.take()
+            turn.take(is_short=job.listing.to_read().num_rows <= _SHORT_IMAGES)
             claim.take()
             version = job.unchanged(digests)  # another process may have published meanwhile
         if version is not None:

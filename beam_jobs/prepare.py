@@ -9,14 +9,13 @@ from __future__ import annotations
 import argparse
 import logging
 import os
-import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from infra.lineage import LineageDataset, reported_job
 from infra.processes.job_command import JobParser, settings_of
 from infra.processes.process import exit_at_once, run_main
-from infra.progress import result, shown_to_people
+from infra.progress import result, shown_to_people, work_clock
 from infra.storage.locations import absolute_path, below
 from infra.storage.names import uri_of
 from infra.strict_json import dump_json
@@ -36,13 +35,13 @@ def run_prepare(arguments: argparse.Namespace) -> dict[str, Any]:
     """Run the job that a command line asks for.
 
     Returns:
-        The result of the job, JSON-able, with ``seconds`` (wall time of the whole) and
-        ``peak_memory_bytes`` of the process tree.
+        The result of the job, JSON-able, with ``seconds`` (wall time of the whole, without waiting for other
+        jobs) and ``peak_memory_bytes`` of the process tree.
 
     Raises:
         ConfigError: a setting is wrong. ShardmillError: see beam_jobs.job.
     """
-    started = time.monotonic()
+    started = work_clock()
     request = parse_request(arguments)
     _choose_allocator()
     from infra.processes.trees import sampled_memory
@@ -51,7 +50,7 @@ def run_prepare(arguments: argparse.Namespace) -> dict[str, Any]:
         outcome = _prepared(request)
     return {
         **outcome,
-        "seconds": round(time.monotonic() - started, 3),
+        "seconds": round(work_clock() - started, 3),
         "peak_memory_bytes": memory.peak_bytes,
     }
 

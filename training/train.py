@@ -34,7 +34,7 @@ from infra.errors import DataError, UsageError
 from infra.lineage import LineageDataset, reported_job
 from infra.processes.job_command import JobParser, deliver, settings_of
 from infra.processes.process import exit_at_once, own_peak_rss_bytes, run_main
-from infra.processes.turns import Turn
+from infra.processes.turns import Resource, Turn
 from infra.readable import counted
 from infra.storage.filesystem import Storage
 from infra.storage.locations import below, default_runs, public_location
@@ -44,6 +44,7 @@ from training.loop.memory.largest_batch import find_largest_batch
 from training.loop.start import train_in_process
 from training.loop.stopping.interruption import raise_when_preempted
 from training.ranks.cluster import Cluster, Meeting, cluster_from_environment
+from training.ranks.devices import DeviceRequest, visible_gpus
 from training.ranks.launchers.registry import LauncherName, is_rendering
 from training.ranks.rendezvous import meet
 from training.recipes import recipe_names, recipe_path
@@ -242,9 +243,10 @@ def _train_and_report(training: _Training, folder: Storage) -> dict[str, Any]:
     read = LineageDataset(version.storage.uri, str(version.version))
     with (
         reported_job(f"train.{version.name}", [read]) as lineage,
-        Turn(f"train {version.ref}") as turn,
+        Turn(f"train {version.ref}", _resource(config)) as turn,
     ):
-        turn.take()
+        if config.ranks.launcher == "local":  # other launchers place ranks where there is room
+            turn.take()
         left_out = () if config.run.evaluate_train else ("evaluate train",)
         shares = {stage: share for stage, share in _SHARES.items() if stage not in left_out}
         events.job("train", shares, run_dir=str(run_dir), epochs=config.run.epochs)
@@ -253,6 +255,12 @@ def _train_and_report(training: _Training, folder: Storage) -> dict[str, Any]:
             result = _train_where_asked(training, run_dir)
         lineage.outputs.append(LineageDataset(folder.uri))
     return result
+
+
+def _resource(config: TrainConfig) -> Resource:
+    """Return what the training of this machine computes on."""
+    on_gpus = not DeviceRequest.parse(config.run.devices).on_cpu and bool(visible_gpus())
+    return "gpu" if on_gpus else "cpu"
 
 
 def _train_where_asked(training: _Training, run_dir: Path) -> dict[str, Any]:

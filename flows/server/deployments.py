@@ -5,6 +5,7 @@ The deployments are described in infra/deploy/prefect.yaml, which Prefect's own 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 from collections.abc import Mapping
@@ -62,7 +63,10 @@ class Deploying(Service):
 
 
 def make_pool(name: str = POOL, kind: str = "process") -> bool:
-    """Create a work pool if it does not exist; return whether it was created.
+    """Create a work pool and the queues of its deployments if they do not exist; tell if it was created.
+
+    A queue takes one run at a time, as its deployment does. Without it, a run that finds the place of its
+    deployment taken would ask again half a minute later, behind all that became due meanwhile.
 
     Args:
         name: its name.
@@ -70,16 +74,27 @@ def make_pool(name: str = POOL, kind: str = "process") -> bool:
     """
     from prefect.client.orchestration import get_client
     from prefect.client.schemas.actions import WorkPoolCreate
-    from prefect.exceptions import ObjectNotFound
+    from prefect.exceptions import ObjectAlreadyExists, ObjectNotFound
 
     with get_client(sync_client=True) as client:
         try:
             client.read_work_pool(name)
+            is_new = False
         except ObjectNotFound:
             pool = WorkPoolCreate(name=name, type=kind, base_job_template=_job_template(kind))
             client.create_work_pool(pool)
-            return True
-    return False
+            is_new = True
+        for queue in deployment_names():
+            with contextlib.suppress(ObjectAlreadyExists):
+                client.create_work_queue(queue, work_pool_name=name, concurrency_limit=1)
+    return is_new
+
+
+def deployment_names() -> list[str]:
+    """Return the names of all deployments."""
+    import yaml
+
+    return [str(each["name"]) for each in yaml.safe_load(prefect_file().read_text())["deployments"]]
 
 
 def _job_template(kind: str) -> dict[str, Any]:

@@ -38,6 +38,7 @@ from infra.progress.events import (
     stage,
     subscribe,
     waiting,
+    work_clock,
 )
 from infra.progress.terminal import TerminalProgress, shown_to_people
 from infra.progress.whole_job import WAITING, WholeJob
@@ -62,4 +63,5 @@ __all__ = [
     "stage",
     "subscribe",
     "waiting",
+    "work_clock",
 ]

@@ -21,6 +21,8 @@ _lock = threading.Lock()
 _parent_fd: int | None = None
 _listeners: list[Listener] = []
 _stage_started: dict[str, tuple[float, int]] = {}
+_waits_since: float | None = None
+_waited = 0.0  # seconds, in all waits that have ended
 
 
 def adopt_parent() -> None:
@@ -72,16 +74,22 @@ def job(name: str, shares: Mapping[str, float], **facts: Any) -> None:
     emit({"event": "job", "job": name, "shares": dict(shares), **facts})
 
 
+def work_clock() -> float:
+    """Return a time (seconds) that stands still while this process waits for its turn: waiting is no work."""
+    now = time.monotonic()
+    return now - _waited - (0.0 if _waits_since is None else now - _waits_since)
+
+
 def stage(name: str, total: int | None = None, unit: str = "images", done: int = 0) -> None:
     """A stage of work begins; ``done`` of it is there from an earlier run."""
-    _stage_started[name] = (time.monotonic(), done)
+    _stage_started[name] = (work_clock(), done)
     emit({"event": "stage", "stage": name, "total": total, "unit": unit, "done": done})
 
 
 def progress(name: str, done: int, total: int | None, unit: str = "images", **more: Any) -> None:
     """``done`` of ``total`` units of a stage are finished. The rate counts from the stage's begin."""
-    started, before = _stage_started.get(name, (time.monotonic(), 0))
-    elapsed = time.monotonic() - started
+    started, before = _stage_started.get(name, (work_clock(), 0))
+    elapsed = work_clock() - started
     per_second = round((done - before) / elapsed, 1) if elapsed > 0 else 0.0
     emit(
         {
@@ -98,6 +106,11 @@ def progress(name: str, done: int, total: int | None, unit: str = "images", **mo
 
 def waiting(until: str) -> None:
     """The job waits until another one has ended, such as ``train photos@1``; empty: it waits no more."""
+    global _waits_since, _waited
+    if until and _waits_since is None:
+        _waits_since = time.monotonic()
+    elif not until and _waits_since is not None:
+        _waited, _waits_since = _waited + time.monotonic() - _waits_since, None
     emit({"event": "waiting", "until": until})
 
 

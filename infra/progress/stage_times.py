@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from infra.progress.events import work_clock
+
 
 @dataclass
 class StageTimes:
@@ -19,14 +21,14 @@ class StageTimes:
 
     seconds: dict[str, float] = field(default_factory=dict)
     cpu_seconds: dict[str, float] = field(default_factory=dict)
-    _started: float = field(default_factory=time.monotonic)
+    _started: float = field(default_factory=work_clock)
 
     @contextmanager
     def measure(self, name: str) -> Iterator[None]:
         """Add the time of the block to the stage, unless the block raises an exception."""
-        started, cpu_started = time.monotonic(), time.process_time()
+        started, cpu_started = work_clock(), time.process_time()
         yield
-        seconds, cpu_seconds = time.monotonic() - started, time.process_time() - cpu_started
+        seconds, cpu_seconds = work_clock() - started, time.process_time() - cpu_started
         self.seconds[name] = round(self.seconds.get(name, 0) + seconds, 3)
         self.add_cpu_seconds(name, cpu_seconds)
 
@@ -35,5 +37,5 @@ class StageTimes:
         self.cpu_seconds[name] = round(self.cpu_seconds.get(name, 0) + cpu_seconds, 3)
 
     def since_start(self) -> float:
-        """Return the wall time since the job began (seconds)."""
-        return time.monotonic() - self._started
+        """Return the wall time since the job began, without waiting (seconds)."""
+        return work_clock() - self._started

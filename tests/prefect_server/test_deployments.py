@@ -93,6 +93,35 @@ def turn_of_a_command(server: RunningServer, monkeypatch: pytest.MonkeyPatch) ->
         yield
 
 
+def test_the_runs_of_each_deployment_wait_in_a_queue_that_hands_out_one(shardmill_up: RunningServer) -> None:
+    queues = {each["name"]: each for each in shardmill_up.post("/work_pools/shardmill/queues/filter")}
+    deployments = shardmill_up.post("/deployments/filter")
+    assert len(deployments) >= 7
+    for each in deployments:
+        assert each["work_queue_name"] == each["name"]
+        assert queues[each["name"]]["concurrency_limit"] == each["global_concurrency_limit"]["limit"] == 1
+
+
+@pytest.mark.slow
+def test_runs_get_the_place_of_their_deployment_in_the_order_in_which_they_were_due(
+    shardmill_up: RunningServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = ["first", "second", "third"]
+    with turn_of_a_command(shardmill_up, monkeypatch):
+        runs = []
+        for name in names:
+            source = write_image_folder(tmp_path / name, per_class=5)
+            run = shardmill_up.deployment_run("prepare/prepare", source=str(source), dataset=f"due-{name}")
+            runs.append(run)
+            if name == "first":
+                assert shardmill_up.logged(run, "waiting until", 120), shardmill_up.logs(run)
+    ended = [shardmill_up.wait(run) for run in runs]
+    assert [run["state_type"] for run in ended] == ["COMPLETED"] * 3
+    begins = [run["start_time"] for run in ended]
+    assert begins == sorted(begins)
+    assert not any("AwaitingConcurrencySlot" in str(run) for run in ended)
+
+
 @pytest.mark.parametrize(
     ("deployment", "parameters", "named"),
     [

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -55,7 +54,7 @@ def train_once(config: TrainConfig, folder: Storage, train: Callable[[], dict[st
         UsageError: a finished run that would be replaced or lengthened has an alias.
         ShardmillError: ``train`` failed.
     """
-    started = time.monotonic()
+    started = events.work_clock()
     folder.sweep()  # the unfinished files of a killed process, at times a whole checkpoint
     answer = None if config.run.fresh else finished_result(folder, config)
     if answer is not None:
@@ -74,7 +73,7 @@ def train_once(config: TrainConfig, folder: Storage, train: Callable[[], dict[st
         remove_signatures(Path(folder.uri))
     else:
         sign_exports(Path(folder.uri), key)
-    result |= {"seconds": round(time.monotonic() - started, 3)}
+    result |= {"seconds": round(events.work_clock() - started, 3)}
     folder.write_atomic(RESULT_FILE, dump_json(result, indent=1).encode("ascii"))
     return result
 

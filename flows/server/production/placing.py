@@ -26,7 +26,7 @@ def placed(default: str, others: Mapping[str, str]) -> dict[str, Any]:
     for unknown in sorted(others.keys() - set(names)):
         raise UsageError(f"there is no deployment {unknown}", f"one of: {', '.join(names)}")
     for deployment in described["deployments"]:
-        deployment["work_pool"] = {"name": others.get(deployment["name"], default)}
+        deployment["work_pool"] |= {"name": others.get(deployment["name"], default)}
     return described
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from infra.processes.turns import TURNS_VARIABLE, Turn
-from infra.progress import Event, subscribe
+from infra.progress import Event, subscribe, waiting, work_clock
 
 JOB = """
 import sys
@@ -95,3 +96,37 @@ def test_a_turn_is_taken_once() -> None:
         turn.take()
     with job("train photos@1") as other:
         assert line(other) == "works\n"
+
+
+def test_work_on_gpus_and_on_processors_does_not_wait_for_each_other(turns: Path) -> None:
+    with job("prepare photos") as first, Turn("train photos@1", "gpu") as training:
+        assert line(first) == "works\n"
+        training.take()
+        assert turns.with_name(f"{turns.name}-gpu").read_text().startswith("train photos@1")
+        assert turns.read_text().startswith("prepare photos")
+
+
+def test_a_short_job_passes_a_long_one_and_waits_for_other_short_ones(turns: Path) -> None:
+    said: list[Event] = []
+    with job("train photos@1") as first, Turn("prepare new") as short:
+        assert line(first) == "works\n"
+        unsubscribe = subscribe(said.append)
+        try:
+            short.take(is_short=True, patience_seconds=0.0)
+        finally:
+            unsubscribe()
+        assert turns.read_text().startswith("train photos@1"), "it keeps its turn"
+        assert turns.with_name(f"{turns.name}-short").read_text().startswith("prepare new")
+    told = [str(event.get("message")) for event in said]
+    assert any("working beside train photos@1" in text for text in told)
+
+
+def test_waiting_is_no_work() -> None:
+    """Rates and times stand still: a stage that waits for an hour is not an hour slower."""
+    began, clock = time.monotonic(), work_clock()
+    waiting("train photos@1")
+    stands = work_clock()
+    time.sleep(0.3)
+    assert work_clock() == stands
+    waiting("")
+    assert time.monotonic() - began - (work_clock() - clock) >= 0.3
