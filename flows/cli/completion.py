@@ -2,12 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from pydantic import BaseModel
-
 _NEWEST = 20  # versions that are offered
 
 
@@ -37,12 +31,13 @@ def references(incomplete: str) -> list[str]:
 def settings(incomplete: str) -> list[str]:
     """The keys of the settings of prepare and train with this beginning, up to the ``=``."""
     from beam_jobs.config import PrepareConfig
+    from infra.settings import settings_of
     from training.config import TrainConfig
 
     found = set()
     for section, model in (("prepare", PrepareConfig), ("train", TrainConfig)):
-        for key in _keys(model):
-            found |= {f"{key}=", f"{section}.{key}="}
+        for setting in settings_of(model):
+            found |= {f"{setting.key}=", f"{section}.{setting.key}="}
     return sorted(key for key in found if key.startswith(incomplete))
 
 
@@ -55,14 +50,3 @@ def _catalog_names() -> list[str]:
         return Catalog(default_root()).datasets()
     except ShardmillError:
         return []
-
-
-def _keys(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
-    from pydantic import BaseModel
-
-    for name, field in model.model_fields.items():
-        kind = field.annotation
-        if isinstance(kind, type) and issubclass(kind, BaseModel):
-            yield from _keys(kind, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}"

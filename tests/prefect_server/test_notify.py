@@ -157,7 +157,10 @@ def test_a_schedule_that_prefect_empties_gets_its_parameters_back_and_stays_paus
     of_it = ("--dataset", "emptied")
     (tmp_path / "photos").mkdir()
     assert (
-        shardmill_up.shardmill("schedule", str(tmp_path / "photos"), *of_it, "--every", "7d").returncode == 0
+        shardmill_up.shardmill(
+            "schedule", "add", str(tmp_path / "photos"), *of_it, "--every", "7d"
+        ).returncode
+        == 0
     )
 
     def stored() -> dict[str, Any]:

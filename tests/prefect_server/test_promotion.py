@@ -109,6 +109,10 @@ def run_the_chain(server: RunningServer, folder: Path) -> Chain:
     add = ["schedule", "add", "--dataset", NAME, "--train"]
     _said(server, *add, "--train-when", "new=1")
     _said(server, *add, *rule)  # replaces the first
+    _said(server, "schedule", "pause", "--dataset", NAME)
+    (paused,) = json.loads(_said(server, "schedule", "list", "--json"))["rules"]
+    assert not paused["active"]
+    _said(server, "schedule", "resume", "--dataset", NAME, "--name", "train-when")
     rules = json.loads(_said(server, "schedule", "list", "--json"))["rules"]
     source = write_image_folder(folder / "photos")
     new = iter(sorted(write_image_folder(folder / "more", per_class=22).glob("*/02[01].jpg")))

@@ -103,7 +103,7 @@ class AliasRecords:
         return CorruptDataError(
             f"which run has or had {self.name} is unknown: {why}",
             "restore the file from a copy, or decide by hand: "
-            f"shardmill promote RUN --alias {self.name.alias} --reason TEXT",
+            f"shardmill model promote RUN --alias {self.name.alias} --reason TEXT",
         )
 
 
