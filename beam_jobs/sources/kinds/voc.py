@@ -20,6 +20,7 @@ from beam_jobs.sources.annotations.recognising import recognise_voc
 from beam_jobs.sources.files.folder import SourceFolder
 from beam_jobs.sources.listing import Listing
 from beam_jobs.sources.recognition.glance import Glance, Recognised
+from infra.errors import NotFoundError, ObjectRefused, StorageError
 
 _READ_TOGETHER = 16  # files; of an object store most of the time is waiting
 _AT_A_TIME = 1024  # files that are in memory
@@ -39,7 +40,7 @@ def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
         with ThreadPoolExecutor(_READ_TOGETHER, "annotations") as threads:
             for start in range(0, len(tables), _AT_A_TIME):
                 some = tables[start : start + _AT_A_TIME]
-                for table, text in zip(some, threads.map(AnnotationTable.read, some), strict=True):
+                for table, text in zip(some, threads.map(_content, some), strict=True):
                     names.append(_stem(table))
                     add_file(found, table, text, sets)
 
@@ -53,17 +54,34 @@ def recognise(glance: Glance, settings: SourceConfig) -> Recognised | None:
     return recognise_voc(glance)
 
 
+def _content(table: AnnotationTable) -> bytes | str:
+    """Return the content of a file, or why it cannot be read.
+
+    Raises:
+        StorageError: the store or the network is at fault, not the file.
+    """
+    try:
+        return table.read()
+    except (NotFoundError, StorageError) as error:
+        if isinstance(error, NotFoundError | ObjectRefused) or table.table.folder.is_local:
+            return error.message
+        raise
+
+
 def _stem(table: AnnotationTable) -> str:
     """Return the name of the file without its ending, which is that of its image."""
     return table.name.rpartition("/")[2].rpartition(".")[0]
 
 
-def add_file(found: Annotations, table: AnnotationTable, text: bytes, sets: ImageSets) -> None:
-    """Add the image and the objects of an XML file; ``text`` is its content."""
+def add_file(found: Annotations, table: AnnotationTable, text: bytes | str, sets: ImageSets) -> None:
+    """Add the image and the objects of an XML file; ``text`` is its content, or why it cannot be read."""
     stem = _stem(table)
     who, uri, split = f"the image of {table.name}", table.row_uri(1), sets.split_of(stem, table.part.split)
     if (contradiction := sets.contradiction_of(stem)) is not None:
         found.add_image(AnnotatedImage(uri, who, None, None, None, contradiction))
+        return
+    if isinstance(text, str):
+        found.add_image(AnnotatedImage(uri, who, None, split, None, text))
         return
     try:
         if len(text) > _MOST_BYTES:

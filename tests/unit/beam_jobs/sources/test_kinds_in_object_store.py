@@ -17,7 +17,7 @@ from beam_jobs.sources.workplace import Workplace
 from infra.storage.filesystem import Storage
 from tests.samples.images.photos import jpeg, write
 from tests.samples.sources.image_server import image, running_server
-from tests.samples.stores.object_store import ObjectStore, serve_with_credentials
+from tests.samples.stores.object_store import Fault, ObjectStore, serve_with_credentials
 
 VOC = (
     "<annotation><filename>{name}</filename><object><name>cat</name><bndbox><xmin>1</xmin><ymin>2</ymin>"
@@ -77,6 +77,21 @@ def test_annotations_and_masks(kind: str, store: ObjectStore, tmp_path: Path) ->
     local = read(str(source), {"kind": kind, **settings}, tmp_path / "run")
     assert len(local[1]) >= 2
     assert read(store.location(kind), {"kind": kind, **settings}, tmp_path / "other run") == local
+
+
+def test_an_annotation_that_the_store_refuses_costs_its_row(
+    store: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files, settings = SOURCES["voc"]
+    store.upload(
+        write(tmp_path / "refused", {**files, "xml/2.xml": files["xml/2.xml"] + b" " * 999}), "refused"
+    )
+    monkeypatch.setattr(store, "faults", [Fault("refused/xml/2.xml", 403)])
+    rows, _ = read(store.location("refused"), {"kind": "voc", **settings}, tmp_path / "run")
+    (lost,) = (row for row in rows if row["reason"] == "broken_row")
+    assert lost["uri"] == "xml/2.xml#image=1"
+    assert lost["message"].endswith("xml/2.xml: the store refuses it (ACCESS_DENIED)")
+    assert len([row for row in rows if row["reason"] is None]) == 3
 
 
 def test_a_table_of_addresses(store: ObjectStore, tmp_path: Path) -> None:
