@@ -283,9 +283,9 @@ def test_the_same_bytes_whatever_the_workers(tmp_path: Path) -> None:
 
 def test_a_dataset_of_classes_becomes_one_of_masks(tmp_path: Path) -> None:
     source, root = make_masked(tmp_path / "photos", 8), tmp_path / "root"
-    run(source, root, **config(source={"kind": "image_folder"}))
+    run(source, root, **config(source={"kind": "image_folder", "layout": "classes"}))
     run(source, root, **config())
-    run(source, root, **config(source={"kind": "image_folder"}))
+    run(source, root, **config(source={"kind": "image_folder", "layout": "classes"}))
     for number in (1, 2, 3):
         assert verify(opened(root, number)).problems == []
     assert [opened(root, number).manifest.label_kind for number in (1, 2, 3)] == ["class", "mask", "class"]
