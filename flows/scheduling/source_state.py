@@ -29,7 +29,7 @@ def files_of(source: str) -> dict[str, FileEntry] | None:
     return {entry.path: entry for entry in entries if pattern is None or fnmatch(entry.path, pattern)}
 
 
-def probe(source: str, fully: bool) -> bool:
+def probe(source: str, *, fully: bool) -> bool:
     """Tell whether a source has any file or folder.
 
     Args:

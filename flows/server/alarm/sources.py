@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 from flows.problems import Problem, set_problems
 from flows.scheduling.source_state import probe
@@ -18,7 +19,7 @@ from infra.digests import digest_of
 from infra.storage.locations import public_location
 
 _EVERY_SECONDS, _EVERY_SECONDS_OF_INBOX = 10.0, 20.0
-_SHARE_OF_TIME = 0.05  # of one processor, for listing
+_SHARE_OF_TIME, _LONGEST_PAUSE_SECONDS = 0.05, 60.0  # so much of the time is spent on listing
 _HANGS_SECONDS = 30.0
 
 
@@ -45,8 +46,7 @@ class Sources:
     """Looks at each source on a thread of its own, since a lost network share may hang.
 
     Attributes:
-        probe: returns whether a source has files; raises an error that says why it cannot be listed. Called
-            with the source, and whether to list all of it.
+        probe: returns whether a source has files; raises an error that says why it cannot be listed.
         clock: seconds that never go back.
     """
 
@@ -75,8 +75,8 @@ class Sources:
         for source, look in self._looks.items():
             if look.began is None and now >= look.next_at:
                 look.began = now
-                work = (source, sources[source], look)
-                threading.Thread(target=self._ask, args=work, name=f"look at {source}", daemon=True).start()
+                work = partial(self._ask, source, look, is_inbox=sources[source])
+                threading.Thread(target=work, name=f"look at {source}", daemon=True).start()
         problems = []
         for source, look in self._looks.items():
             text = self._wrong(look, now)
@@ -85,7 +85,10 @@ class Sources:
                 remedy = "mount or share it again, or renew its credentials; or pause its schedule"
                 problems.append(Problem("source", place, f"{place}: {text}", remedy))
         set_problems("source", problems)
-        had_files = frozenset(digest_of(source) for source, look in self._looks.items() if look.had_files)
+        # Those of schedules that are paused now are kept too.
+        had_files = self._had_files.union(
+            digest_of(source) for source, look in self._looks.items() if look.had_files
+        )
         if had_files != self._had_files:
             self._had_files = had_files
             self._kept.write(sorted(had_files))
@@ -95,10 +98,10 @@ class Sources:
             return f"listing it has not ended after {_HANGS_SECONDS:.0f} s"
         return look.text
 
-    def _ask(self, source: str, is_inbox: bool, look: _Look) -> None:
+    def _ask(self, source: str, look: _Look, *, is_inbox: bool) -> None:
         began = self.clock()
         try:
-            has_files = self.probe(source, is_inbox)
+            has_files = self.probe(source, fully=is_inbox)
         except Exception as error:  # noqa: BLE001  becomes a problem that people are told
             why = getattr(error, "message", None) or getattr(error, "strerror", None) or error
             look.text = f"it cannot be listed: {why}"
@@ -108,5 +111,5 @@ class Sources:
             look.had_files = look.had_files or has_files
         took = self.clock() - began
         pause = _EVERY_SECONDS_OF_INBOX if is_inbox else _EVERY_SECONDS
-        look.next_at = self.clock() + max(pause, took / _SHARE_OF_TIME)
+        look.next_at = self.clock() + min(max(pause, took / _SHARE_OF_TIME), _LONGEST_PAUSE_SECONDS)
         look.began = None

@@ -10,6 +10,7 @@ from uuid import UUID, uuid4
 
 import httpx
 import pytest
+from prefect.client.schemas.filters import FlowRunFilter
 from prefect.client.schemas.objects import FlowRun, State
 from prefect.states import Cancelled, Completed, Crashed, Failed
 
@@ -37,8 +38,11 @@ class Api:
         self.emitted: list[str] = []
         self.is_away = False
 
-    def ended(self, state: State[Any], run_id: UUID | None = None, run_count: int = 1) -> FlowRun:
+    def ended(
+        self, state: State[Any], run_id: UUID | None = None, run_count: int = 1, parent: UUID | None = None
+    ) -> FlowRun:
         run = FlowRun(
+            parent_task_run_id=parent,
             id=run_id or uuid4(), flow_id=uuid4(), name="prepare-photos", state=state, run_count=run_count,
             end_time=datetime.now(UTC), parameters={"dataset": "photos"},
         )  # fmt: skip
@@ -52,10 +56,12 @@ class Api:
             {"id": str(uuid4()), "event": name, "resource": resource, "payload": payload, "occurred": at}
         )
 
-    def read_flow_runs(self, *, offset: int, **_: object) -> list[FlowRun]:
+    def read_flow_runs(self, *, flow_run_filter: FlowRunFilter, offset: int, **_: object) -> list[FlowRun]:
         if self.is_away:
             raise httpx.ConnectError("away")
-        return [] if offset else self.runs
+        without_parent = flow_run_filter.parent_task_run_id
+        is_wanted = without_parent is not None and without_parent.is_null_
+        return [] if offset else [run for run in self.runs if (run.parent_task_run_id is None) == is_wanted]
 
     def request(self, _: str, path: str, json: Any) -> httpx.Response:
         if path == "/events":
@@ -132,6 +138,14 @@ def test_one_thing_is_told_once_to_whoever_asked_for_all() -> None:
     api.ended(Failed(message="why"))
     look(api, ALL)
     assert len(texts(ALL)) == 2
+
+
+def test_a_pipeline_is_one_message_and_its_parts_are_none() -> None:
+    api = Api()
+    for parent in (uuid4(), uuid4(), None):
+        api.ended(Completed(message="done"), parent=parent)
+    look(api, ALL)
+    assert len(texts(ALL)) == 1
 
 
 def test_a_version_of_a_pipeline_is_told_before_its_training_ends() -> None:

@@ -63,7 +63,7 @@ def test_a_folder_below_an_inbox_that_is_closed_is_told(tmp_path: Path) -> None:
 
     looked, asked = Looked(), dict[str, bool]()
 
-    def listed(source: str, fully: bool) -> bool:
+    def listed(source: str, *, fully: bool) -> bool:
         asked[source] = fully
         if fully:
             raise Closed
@@ -93,7 +93,7 @@ def test_a_file_is_a_source(tmp_path: Path) -> None:
 def test_credentials_that_expired_are_told_without_secrets() -> None:
     looked = Looked()
 
-    def refuse(_: str, __: bool) -> bool:
+    def refuse(_: str, **__: bool) -> bool:
         raise EnvironmentFault("s3://bucket/photos: access denied", "renew the credentials")
 
     looked.sources.probe = refuse
@@ -104,7 +104,7 @@ def test_credentials_that_expired_are_told_without_secrets() -> None:
 def test_a_listing_that_hangs_is_told_and_holds_up_no_other_source() -> None:
     looked, hangs = Looked(), threading.Event()
 
-    def listed(source: str, _: bool) -> bool:
+    def listed(source: str, **_: bool) -> bool:
         return source == "/good" or hangs.wait(60)
 
     looked.sources.probe = listed
