@@ -22,7 +22,7 @@ from infra.codecs.structure.boxes import boxes
 
 Channels = npt.NDArray[Any]
 
-_CODESTREAM, _SIZ = b"\xff\x4f", b"\xff\x51"
+_CODESTREAM, _SIZ, _TILE_PART = b"\xff\x4f", b"\xff\x51", b"\xff\x90"
 _END_OF_CODESTREAM = b"\xff\xd9"
 _SRGB, _GREY, _SYCC = 16, 17, 18  # enumerated colour spaces
 _ICC_METHODS = (2, 3)  # a restricted and any profile
@@ -124,6 +124,8 @@ def _check_kind(header: _Header) -> None:
 
 def _decoded(header: _Header) -> Channels:
     """Decode the components: unsigned, [H, W, components]."""
+    if not _has_all_tiles(header.codestream):
+        raise ImageRejected("truncated", "the JPEG 2000 file lacks a part of its picture")
     try:
         samples = np.asarray(imagecodecs.jpeg2k_decode(header.codestream, numthreads=1))
     except NotImplementedError as error:
@@ -141,6 +143,23 @@ def _decoded(header: _Header) -> Channels:
         )
     bits, signed = header.precisions[0]
     return (samples.astype(np.int32) + (1 << bits - 1)).astype(np.uint16) if signed else samples
+
+
+def _has_all_tiles(codestream: bytes) -> bool:
+    """Tell whether each tile has a part (annex A.4.2). OpenJPEG leaves tiles zero that have none."""
+    right, bottom, _, _, width, height, left, top = (
+        int.from_bytes(codestream[at : at + 4], "big") for at in range(8, 40, 4)
+    )
+    needed = -(-(right - left) // max(1, width)) * -(-(bottom - top) // max(1, height))
+    at = 2
+    while codestream[at : at + 2] != _TILE_PART and at + 4 <= len(codestream):  # the main header
+        at += 2 + max(2, int.from_bytes(codestream[at + 2 : at + 4], "big"))
+    found = set()
+    while codestream[at : at + 2] == _TILE_PART and at + 12 <= len(codestream):
+        found.add(codestream[at + 4 : at + 6])
+        length = int.from_bytes(codestream[at + 6 : at + 10], "big")
+        at = at + length if length >= 12 else len(codestream)  # 0: the part reaches to the end
+    return len(found) >= needed
 
 
 def _channels(header: _Header, components: Channels) -> tuple[Pixels, Pixels | None]:
@@ -198,7 +217,9 @@ def _shades(samples: Channels, bits: int) -> Pixels:
     """Bring samples to 8 bits; those of 16 bits keep their high byte."""
     if bits in (8, 16):
         return (samples >> (bits - 8)).astype(np.uint8)
-    return np.rint(samples * (255 / ((1 << bits) - 1))).astype(np.uint8)
+    table = np.rint(np.arange(1 << bits) * (255 / ((1 << bits) - 1))).astype(np.uint8)
+    shades: Pixels = table.take(samples, mode="clip")
+    return shades
 
 
 def _rgb_of_sycc(ycc: Pixels) -> Pixels:

@@ -216,6 +216,8 @@ def _shades(samples: Samples, white: tuple[float, float]) -> Pixels:
         return samples.view(np.uint8) * np.uint8(255 // high)
     if samples.dtype == np.uint16 and (low, high) == (0, 0xFFFF):
         return (samples >> 8).astype(np.uint8)
+    if samples.dtype == np.uint16:
+        return _shades(np.arange(1 << 16, dtype=np.int32), white).take(samples)
     scaled = np.clip((samples.astype(np.float64) - low) * (255 / (high - low)), 0, 255)
     return np.rint(np.nan_to_num(scaled)).astype(np.uint8)
 

@@ -181,17 +181,17 @@ def _check_inner_pages(file: Any, page: Any) -> None:
 
 def _read(page: Any, big_endian: bool, max_pixels: int) -> Page:
     height, width = int(page.imagelength), int(page.imagewidth)
-    if not height or not width:
+    if height <= 0 or width <= 0:
         raise ImageRejected("corrupt", "not a sound TIFF file: it states no size")
     tiled = bool(page.is_tiled)
     rows = int(page.tilelength) if tiled else min(height, int(page.rowsperstrip) or height)
     columns = int(page.tilewidth) if tiled else width
-    if not rows or not columns:
+    if rows <= 0 or columns <= 0:
         raise ImageRejected("corrupt", "not a sound TIFF file: its tiles have no size")
     check_pixels(height, width, max_pixels)
     check_pixels(rows, columns, max_pixels)  # each tile is decoded whole
     kind = _kind_of(page)
-    if page.imagedepth != 1 or kind.samples > _MOST_SAMPLES:
+    if page.imagedepth != 1 or not 0 < kind.samples <= _MOST_SAMPLES:
         raise ImageRejected(
             "unsupported", f"a TIFF of {kind.samples} samples a pixel and {page.imagedepth} layers"
         )

@@ -182,7 +182,7 @@ def _check_fax(data: bytes, page: Page, samples: Samples) -> None:
     """Compare with libtiff. Neither decoder reports damage, but they fill damaged rows in different ways."""
     try:
         again = imagecodecs.tiff_decode(data, index=page.number)
-    except imagecodecs.TiffError as error:
+    except (imagecodecs.TiffError, IndexError, ValueError) as error:
         raise damaged("its fax data", error) from error
     if not np.array_equal(samples != 0, again != 0):
         raise damaged("its fax data", "two decoders fill rows in different ways")

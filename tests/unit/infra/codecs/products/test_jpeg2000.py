@@ -210,6 +210,15 @@ def test_other_color_spaces_are_unsupported(space: int) -> None:
     assert caught.value.reason == "unsupported"
 
 
+def test_missing_tiles_are_missing_parts_of_the_picture() -> None:
+    data = bytearray(jp2(samples(8, 3), 8))
+    height = data.index(b"\xff\x4f\xff\x51") + 12
+    data[height : height + 4] = (2 * HEIGHT).to_bytes(4, "big")  # of which the lower tile is not there
+    with pytest.raises(ImageRejected) as caught:
+        codecs.decode(bytes(data))
+    assert caught.value.reason == "truncated"
+
+
 def test_more_than_16_bits_are_unsupported() -> None:
     data = bytearray(jp2(samples(16, 1), 16, GREY))
     siz = data.index(b"\xff\x4f\xff\x51")
