@@ -60,6 +60,11 @@ _STRANGERS: tuple[tuple[bytes, str], ...] = (
     (b"\x00\x00\x00\x0cjxl ", "a JPEG XL image"),
     (b"\xff\x0a", "a JPEG XL image"),
     (b"v/1\x01", "an OpenEXR image"),
+    (b"iiro", "a camera raw file (ORF)"),
+    (b"iirs", "a camera raw file (ORF)"),
+    (b"mmor", "a camera raw file (ORF)"),
+    (b"iiu\x00", "a camera raw file (RW2)"),
+    (b"fujifilmccd-raw", "a camera raw file (RAF)"),
     (b"version https://git-lfs", "a pointer of Git LFS; the image itself was not fetched"),
 )
 
@@ -146,7 +151,7 @@ def check_format(data: bytes) -> str:
     begin = data[:64].lstrip().lower()
     stranger = next((words for signature, words in _STRANGERS if begin.startswith(signature)), None)
     if data[4:8] == b"ftyp":
-        stranger = "a film"
+        stranger = "a camera raw file (CR3)" if data[8:12] == b"crx " else "a film"
     if stranger is not None:
         raise ImageRejected("unknown_format", f"it is {stranger}; {known} are read")
     if not any(data[:4096]):
