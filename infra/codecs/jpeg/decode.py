@@ -190,11 +190,11 @@ def _without_stray_bytes(data: bytes, said: str, header: JpegHeader, colorspace:
                 return _decoded(shorter, header, colorspace)
             except ValueError as error:
                 shorter_said = str(error)
+            if tries == 0:
+                return None
             if shorter_said != said and _STRAY.search(shorter_said):
                 data, said = shorter, shorter_said
                 break
-            if not tries:
-                return None
         else:
             return None
     return None

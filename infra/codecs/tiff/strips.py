@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from infra.codecs.formats import ImageRejected, check_pixels
 from infra.codecs.jpeg.header import check_header, read_header
+from infra.codecs.jpeg.segments import EOI, SOI
 from infra.codecs.structure.webp_chunks import read_webp
 from infra.codecs.tiff.kinds import (
     DEFLATE,
@@ -41,7 +42,6 @@ from infra.codecs.tiff.page import Page, damaged
 
 Samples = npt.NDArray[Any]
 
-_END_OF_JPEG = b"\xff\xd9"
 _END_OF_FAX = f"{1:012b}" * 2  # EOFB of ITU-T T.6
 _TAIL_BYTES = 64  # an end mark may be padded
 _MISSING = "a strip of the TIFF file is missing or cut short"
@@ -165,11 +165,16 @@ def _strip_bytes(page: Page, rows: int, columns: int) -> int:
 def _check_picture_in(strip: bytes, page: Page, max_pixels: int) -> None:
     """Check the header of a picture within a strip before it is decoded, and that it has its end."""
     compression = page.kind.compression
+    if compression == OLD_JPEG and (page.in_a_plane > 1 or not strip.startswith(SOI)):
+        raise ImageRejected(
+            "unsupported",
+            "a TIFF of the old JPEG compression whose strip is no JPEG of its own; save it as PNG",
+        )
     if compression in (JPEG, OLD_JPEG):
         header = read_header(strip)
         check_header(header, max_pixels)
         tail = strip if compression == OLD_JPEG else strip.rstrip(b"\x00")[-_TAIL_BYTES:]
-        if _END_OF_JPEG not in tail or not header.complete:
+        if EOI not in tail or not header.complete:
             raise _Short
     elif compression == WEBP:
         webp = read_webp(strip)
