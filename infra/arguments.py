@@ -30,7 +30,7 @@ from typing import (
 
 import numpy as np
 
-from infra.errors import UsageError, near_miss
+from infra.errors import ConfigError, UsageError, near_miss
 
 T = TypeVar("T")
 _SHOWN_CHARACTERS = 60
@@ -60,7 +60,7 @@ def checked(target: T) -> T:
     """Check the arguments of each call of a function, or of the constructor and public methods of a class.
 
     Raises:
-        UsageError: when called: an argument is unknown, or of another type than its annotation.
+        ConfigError: when called: an argument is unknown, or of another type than its annotation.
     """
     if isinstance(target, type):
         for name, member in [*vars(target).items()]:
@@ -80,7 +80,7 @@ def check_options(options: Mapping[str, Any], kind: Any, function: str) -> dict[
         function: the name of the function that takes them.
 
     Raises:
-        UsageError: an argument is unknown, or of another type than its annotation.
+        ConfigError: an argument is unknown, or of another type than its annotation.
     """
     return _named(options, _forms_of(kind), function)
 
@@ -188,7 +188,7 @@ def _named(
     for name in given:
         if name not in forms and not takes_others:
             known = [one for one in forms if one != "self"]
-            raise UsageError(f"unknown argument {name!r} of {function}", near_miss(name, known))
+            raise ConfigError(f"unknown argument {name!r} of {function}", near_miss(name, known))
     return {
         name: _checked_value(name, value, forms.get(name, _ANYTHING), function)
         for name, value in given.items()
@@ -201,7 +201,7 @@ def _checked_value(name: str, value: Any, form: _Form, function: str) -> Any:
         if len(shown) > _SHOWN_CHARACTERS:
             shown = f"{shown[:_SHOWN_CHARACTERS]}…"
         kind = type(value).__name__
-        raise UsageError(f"{name} = {shown} of {function} is of type {kind}", f"give {form.words}")
+        raise ConfigError(f"{name} = {shown} of {function} is of type {kind}", f"give {form.words}")
     return value if form.plain is None else form.plain(value)
 
 

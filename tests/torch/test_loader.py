@@ -132,6 +132,15 @@ def test_each_iteration_is_the_next_epoch(
         assert (pinned.epoch, pinned.step) == (4, 0)
 
 
+def test_it_introduces_itself(dataset: Dataset) -> None:
+    loader = loader_of(dataset, image_size=16)
+    images, labels, *_ = batch = next(iter(loader))
+    assert repr(loader) == "<6 batches of 10: set@1 train, epoch 0, step 1; 0 workers>"
+    wanted = "<batch of epoch 0, step 0: images uint8 [10, 3, 16, 16], labels int64 [10]>"
+    assert repr(batch) == wanted
+    assert (len(images), len(labels)) == (10, 10)
+
+
 def test_a_look_at_the_first_batch_takes_nothing_from_the_next_iteration(dataset: Dataset) -> None:
     loader = dataset.torch("test", batch_size=3, image_size=SIZE, num_workers=0)
     next(iter(loader))

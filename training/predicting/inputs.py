@@ -58,7 +58,7 @@ def input_of_run(run: RunFolder, root: str | Path | None = None) -> ModelInput:
     result, data = run.finished(), run.config()["data"]
     if (run.path / FILE).is_file():
         return read_model_input(run.path)
-    how, place = None, root or default_root()
+    how, place = None, default_root() if root is None else root
     with contextlib.suppress(ShardmillError):
         how = preparation_of(Catalog(place).open_view(run.dataset).manifest)
     if how is None:

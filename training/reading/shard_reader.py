@@ -146,7 +146,7 @@ def open_records(
             storage, which costs a request for each record of an object store.
         bad: counts the damaged records that batches leave out; by default none may be left out.
     """
-    split = SplitRecords(version, table, bad or BadRecords())
+    split = SplitRecords(version, table, BadRecords() if bad is None else bad)
     if staging is not None:
         return ShardReader(split, StagedRanges(table, staging))
     return ShardReader(split, StoredRanges(table, RangeReader(version.storage)))

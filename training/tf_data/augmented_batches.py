@@ -76,7 +76,7 @@ class WithBatchParameters:
             ConfigError: examples are mixed in pairs, and the rows of a batch are odd in number.
         """
         own = self.rows.stop - self.rows.start
-        rows = batch_size or own
+        rows = own if batch_size is None else batch_size
         check_pairs(self.settings, rows)
         options = tf.data.Options()
         options.deterministic = True

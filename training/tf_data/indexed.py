@@ -132,7 +132,7 @@ class IndexedPipeline:
             images are [b, largest height, largest width, 3], zero beyond each one's own height and width,
             which are ``sizes`` int32 [b, 2].
         """
-        rows = batch_size or self.num_rows
+        rows = self.num_rows if batch_size is None else batch_size
         slices = self.num_rows // rows
         if self.is_tuned:
             batches = self._decoded_by_tensorflow(start, stop, rows, slices)

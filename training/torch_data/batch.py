@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 
 from infra.arguments import checked
-from training.reading.batches.maker import Batch
+from training.reading.batches.maker import Batch, described_batch
 from training.torch_data.features import joined_features, torch_features
 
 
@@ -39,6 +39,8 @@ class Example(NamedTuple):
 class TorchBatch(NamedTuple):
     """The examples of one step that a rank takes. ``DataLoader`` pins and moves it as it does any tuple.
 
+    ``images, labels, *_ = batch`` unpacks it.
+
     Attributes:
         images: uint8 [b, C, h, w], channels last in memory; with a transform, what that returned for each.
         labels: int64 [b]; or float32 [b, C] or [b, T], several labels or numbers; or masks uint8 [b, h, w],
@@ -61,6 +63,9 @@ class TorchBatch(NamedTuple):
     epoch: int
     step: int
     features: dict[str, Any] = {}  # noqa: RUF012
+
+    def __repr__(self) -> str:
+        return described_batch(self.epoch, self.step, self.images, self.labels, self.features)
 
 
 def to_torch(batch: Batch) -> TorchBatch:

@@ -11,6 +11,7 @@ from torch.utils.data import DataLoader
 
 from infra.arguments import checked
 from infra.errors import ConfigError, UsageError
+from infra.readable import counted
 from infra.strict_json import dump_json
 from training.order.passes import passes_of
 from training.reading.batches.maker import BatchMaker
@@ -66,7 +67,7 @@ class TorchLoader:
         self._is_augmented = source.augment is None or not source.augment.is_batched
         self.num_workers = options.num_workers
         self._source = source
-        self._identity = dict(identity or {})
+        self._identity = {} if identity is None else dict(identity)
         self._options = options
         steps, epochs = order.steps_per_epoch, options.num_epochs
         self._passes = passes_of(steps, epoch=options.epoch, first_epoch=options.first_epoch)
@@ -85,6 +86,15 @@ class TorchLoader:
     def step(self) -> int:
         """The step of the next batch within its epoch."""
         return self._next % self.order.steps_per_epoch
+
+    def __repr__(self) -> str:
+        own, size = self.order, self.order.order.global_batch_size
+        ranks = "" if own.num_ranks == 1 else f", rank {own.rank} of {own.num_ranks}"
+        records = self._source.records
+        return (
+            f"<{len(self)} batches of {size}{ranks}: {records.split.version.ref} {records.table.split}, "
+            f"epoch {self.epoch}, step {self.step}; {counted(self.num_workers, 'worker')}>"
+        )
 
     def __len__(self) -> int:
         """Return the steps of a whole epoch."""

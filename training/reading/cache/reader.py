@@ -157,7 +157,7 @@ def open_cached(
     if plan.reason:
         events.log(f"{plan.reason}: {_instead(plan)}", level="warning")
     if plan.place == "memory":
-        store = (memory or CacheMemory()).store(source.table.split, plan)
+        store = (CacheMemory() if memory is None else memory).store(source.table.split, plan)
         return CachedReader(source, store, plan.form), plan
     if plan.place == "disk":
         return _on_disk(source, reading, plan, budget)

@@ -104,7 +104,7 @@ class StreamingPipeline:
         steps = tf.data.Dataset.zip(tf.data.Dataset.range(start, stop), steps)
         examples = steps.map(self._planned, num_parallel_calls=tf.data.AUTOTUNE).unbatch()
         examples = examples.map(self._example, num_parallel_calls=tf.data.AUTOTUNE)
-        rows = batch_size or self.order.num_rows
+        rows = self.order.num_rows if batch_size is None else batch_size
         batches = self._batched(examples, rows)
         if self._augments_batches:
             batches = batches.map(self._augmented, num_parallel_calls=tf.data.AUTOTUNE)
