@@ -8,7 +8,7 @@ from pydantic import Field
 
 from beam_jobs.config.dataflow import DataflowConfig
 from beam_jobs.config.flink import FlinkConfig
-from infra.settings import Settings
+from infra.settings import AlsoCalled, Settings
 
 _MIB = 1 << 20
 
@@ -31,7 +31,7 @@ class RunnerConfig(Settings):
     dataflow: DataflowConfig = Field(
         DataflowConfig(), description='Google Cloud Dataflow, for runner.name = "dataflow"'
     )
-    processes: Annotated[int, Field(ge=0, le=1024)] = Field(
+    processes: Annotated[int, Field(ge=0, le=1024), AlsoCalled("workers", "num_workers")] = Field(
         0,
         description="Processes that work on images, in each Beam worker; 0 for as many as there are "
         "processor cores (embedded, prism), or one (flink, dataflow, portable)",

@@ -17,6 +17,7 @@ from types import FrameType
 from typing import Annotated
 
 import typer
+import typer.main
 
 from flows.cli import old_names, slips, tree
 from flows.cli.help import Group
@@ -87,6 +88,8 @@ def main(argv: Sequence[str] | None = None) -> None:
 def run(argv: Sequence[str] | None = None) -> int:
     """Run a command line and return its exit status. Defects raise their exception."""
     words = old_names.translated(sys.argv[1:] if argv is None else argv)
+    if words[:1] == ["help"]:
+        words = [*words[1:], "--help"]
     try:
         with _stopping_on_signals(), output_flushed():
             status = app(args=words, prog_name="shardmill", standalone_mode=False)
@@ -109,7 +112,8 @@ def _usage_error(error: Exception, words: Sequence[str]) -> int:
     message = slips.message_of(error)
     if not message:  # no command at all: the help has been printed
         return 2
-    return _fail(message, slips.remedy_of(error, words) if isinstance(error, _USAGE_ERROR) else None, 2)
+    root = typer.main.get_command(app)
+    return _fail(message, slips.remedy_of(error, words, root) if isinstance(error, _USAGE_ERROR) else None, 2)
 
 
 def _fail(message: str, remedy: str | None, status: int) -> int:

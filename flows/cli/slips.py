@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import itertools
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -43,6 +44,7 @@ _ALSO_CALLED = {
     "check": ("verify",),
     "validate": ("verify", "evaluate"),
     "add": ("schedule add",),
+    "version": ("--version", "versions"),
     "pause": ("schedule pause",),
     "resume": ("schedule resume",),
 }
@@ -65,6 +67,8 @@ _OPTIONS_ALSO_CALLED = {
     "--yes": "--apply",
     "--dry": "--dry-run",
     "-o": "--out",
+    "-v": "--version",
+    "-V": "--version",
     "-e": "--epochs",
     "-b": "--batch-size",
     "-m": "--model",
@@ -74,32 +78,52 @@ _OPTIONS_ALSO_CALLED = {
 _NEAR = 0.75
 
 
-def remedy_of(error: Any, words: Sequence[str]) -> str:
+def remedy_of(error: Any, words: Sequence[str], root: Any) -> str:
     """Return the remedy of an error that the parser of the command line raised.
 
     Args:
         error: it has the context of the command that was parsed.
         words: the command line, without ``shardmill``.
+        root: the group of all commands.
     """
-    context = error.ctx
-    if context is None:
-        return "see shardmill --help"
-    path, command = context.command_path, context.command
+    path, command = (
+        _command_of(words, root) if error.ctx is None else (error.ctx.command_path, error.ctx.command)
+    )
     if hasattr(error, "possibilities"):
         meant = _option_meant(error.option_name, command, path)
     elif hasattr(command, "commands"):
         meant = _command_meant(words, command, path)
     elif str(error.message if hasattr(error, "message") else "").startswith("Got unexpected"):
-        meant = _value_of_set(words) or f"write {usage(command, path)}"
-    elif getattr(error, "param", None) is not None and not _is_missing(error):
-        meant = f"{typed(error.param)}: {explained(error.param)}"
+        meant = _value_of_set(words) or _other_usage(command, path)
+    elif (option := _option_of(error, command)) is not None:
+        meant = f"{typed(option)}: {explained(option)}"
     else:
         meant = f"write {usage(command, path)}"
     return f"{meant}; see {path} --help" if meant else f"see {path} --help"
 
 
-def _is_missing(error: Any) -> bool:
-    return str(error.format_message()).startswith("Missing")
+def _other_usage(command: Any, path: str) -> str:
+    needed = " --source URI" if path == "shardmill locate" else ""
+    return f"write {usage(command, path).removesuffix(' [OPTIONS]')}{needed}"
+
+
+def _command_of(words: Sequence[str], root: Any) -> tuple[str, Any]:
+    """The path of the command that a command line names, and the command."""
+    path, command = "shardmill", root
+    for word in words:
+        if not hasattr(command, "commands") or word not in command.commands:
+            break
+        path, command = f"{path} {word}", command.commands[word]
+    return path, command
+
+
+def _option_of(error: Any, command: Any) -> Any:
+    """The option whose value is wrong or missing; None if the option itself is missing."""
+    if str(error.format_message()).startswith("Missing"):
+        return None
+    named = getattr(error, "option_name", None)
+    found = (one for one in command.params if named is not None and named in one.opts)
+    return getattr(error, "param", None) or next(found, None)
 
 
 def message_of(error: Any) -> str:
@@ -114,9 +138,10 @@ def _command_meant(words: Sequence[str], group: Any, path: str) -> str | None:
     named = next((word for word in words if not word.startswith("-") and word not in path.split()), "")
     depth = len(path.split()) - 1
     paths = dict(_paths(group))
-    known = [name for name in _ALSO_CALLED.get(named, ()) if name in paths] if not depth else []
+    also = _ALSO_CALLED.get(named, ()) if not depth else ()
+    known = [name for name in also if name in paths or name.startswith("--")]
     known = known or [each for each in paths if each.split()[-1] == named]
-    known = known or difflib.get_close_matches(named, list(paths), n=2)
+    known = known or difflib.get_close_matches(named, list(paths), n=1)
     if not known and Path(named).is_dir():
         return f"a folder of images: shardmill run {named} --dataset NAME"
     before = "" if not depth else f"{path} ".removeprefix("shardmill ")
@@ -180,11 +205,16 @@ def _models() -> dict[str, type[BaseModel]]:
 
 
 def _value_of_set(words: Sequence[str]) -> str | None:
-    """``--set KEY VALUE`` in place of ``--set KEY=VALUE``."""
-    for at, word in enumerate(words[:-2]):
-        if word == "--set" and "=" not in words[at + 1] and not words[at + 2].startswith("-"):
-            return f"write --set {words[at + 1]}={words[at + 2].removeprefix('=')}"
-    return None
+    """``--set KEY VALUE`` or ``KEY=VALUE`` alone in place of ``--set KEY=VALUE``."""
+    for at, word in enumerate(words):
+        rest = list(itertools.takewhile(lambda each: not each.startswith("-"), words[at + 1 :]))
+        if word == "--set" and len(rest) > 1:
+            key, value = rest[0].rstrip("="), "".join(rest[1:]).lstrip("=")
+            if "=" not in key and value:
+                return f"write --set {key}={value}"
+    alone = [word for at, word in enumerate(words) if "=" in word and words[at - 1 : at] != ["--set"]]
+    plain = [word for word in alone if not word.startswith("-") and "?" not in word]
+    return f"write --set {plain[0]}" if plain else None
 
 
 def _plain(option: str) -> str:

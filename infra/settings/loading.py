@@ -22,6 +22,7 @@ from infra.settings.model import SECTIONS, Settings
 from infra.settings.suggesting import near_settings, remedy_for
 
 _SHOWN = 4
+_NEAR_VALUE = 0.5  # likeness from which one of the known values is suggested
 _CLOSE = 0.1  # likeness of keys of two sections that are named together
 _TYPOGRAPHIC = re.compile(
     "[\u2018\u2019\u201c\u201d\u00ab\u00bb]"
@@ -93,9 +94,8 @@ def validate(
     except ValidationError as error:
         remedy = partial(remedy_for, model=model, prefix=prefix, elsewhere=elsewhere)
         settings = {setting.key: setting for setting in settings_of(model)}
-        problems = [
-            _describe(problem, where, remedy, settings) for problem in error.errors(include_url=False)
-        ]
+        found = _without_branches(error.errors(include_url=False), settings)
+        problems = [_describe(problem, where, remedy, settings) for problem in found]
         raise ConfigError("; ".join(problem for problem, _ in problems), _first_remedy(problems)) from error
 
 
@@ -167,7 +167,9 @@ def _read_toml(path: Path | str) -> dict[str, Any]:
 def _apply_override(values: dict[str, Any], override: str, section: str, model: type[BaseModel]) -> None:
     key, separator, text = override.partition("=")
     if not separator or not key.strip():
-        raise ConfigError(f"--set {override!r} is not key=value", f"write --set {key.strip() or 'KEY'}=VALUE")
+        name, colon, value = key.partition(":")
+        meant = f"{name.strip() or 'KEY'}={value.strip() if colon else 'VALUE'}"
+        raise ConfigError(f"--set {override!r} is not key=value", f"write --set {meant}")
     if _TYPOGRAPHIC.search(override):
         raise ConfigError(f"--set {override}: the quotes are typographic", "write them as ' or \"")
     path = key.strip().split(".")
@@ -219,6 +221,22 @@ def _remove(values: dict[str, Any], path: Sequence[str]) -> None:
         _remove(values[path[0]], path[1:])
 
 
+def _without_branches(problems: Sequence[Any], settings: Mapping[str, Setting]) -> list[Any]:
+    """Return one problem of each setting, the most exact: of a setting of several types each type has one."""
+    found: dict[tuple[str, ...], Any] = {}
+    for problem in problems:
+        path = tuple(str(part) for part in problem["loc"])
+        ends = [end for end in range(len(path), 0, -1) if ".".join(path[:end]) in settings]
+        key = path[: ends[0]] if ends else path
+        if key not in found or len(path) > len(found[key]["loc"]):
+            found[key] = problem
+    places = {
+        key: [part for part in each["loc"][len(key) :] if isinstance(part, int)]
+        for key, each in found.items()
+    }
+    return [{**each, "loc": (*key, *places[key])} for key, each in found.items()]
+
+
 def _describe(
     problem: Any, where: str, remedy: Callable[[str], str], settings: Mapping[str, Setting]
 ) -> tuple[str, str | None]:
@@ -231,13 +249,14 @@ def _describe(
     hint = None
     if problem["type"] == "literal_error":
         known = re.findall(r"'([^']*)'", problem["ctx"]["expected"])
-        near = difflib.get_close_matches(str(problem["input"]).lower(), known, n=1)
+        near = difflib.get_close_matches(str(problem["input"]).lower(), known, n=1, cutoff=_NEAR_VALUE)
         hint = f"did you mean {near[0]!r}?" if near else None
     elif problem["type"] == "model_type":
         return f"{key} = {problem['input']!r}: {key} is a group of settings", _in_group(key, settings)
     elif problem["type"] != "value_error" and key in settings:
         found = settings[key]
-        hint = f"give {found.kind.replace('`', '')}; default: {found.default.replace('`', '')}"
+        wanted = found.description if problem["type"] == "string_pattern_mismatch" else f"give {found.kind}"
+        hint = f"{wanted}; default: {found.default}".replace("`", "")
     return f"{key} = {problem['input']!r}: {message[:1].lower()}{message[1:]}", hint
 
 

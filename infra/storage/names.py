@@ -56,9 +56,14 @@ def check_dataset_name(name: str) -> str:
     """
     if not _DATASET_NAME.fullmatch(name):
         if os.path.isdir(name):  # noqa: PTH112  a name may be no path at all
+            root, _, last = name.rstrip("/").rpartition("/")
+            made = f"make a dataset of it: shardmill prepare {name} --dataset NAME"
+            known = f"give its name and the folder that it is in: {last} --root {root or '.'}"
+            is_one = os.path.isdir(os.path.join(name, "manifests"))  # noqa: PTH112, PTH118
+            raise ConfigError(f"{name!r} is a folder, not the name of a dataset", known if is_one else made)
+        if ":" in name and _DATASET_NAME.fullmatch(name.partition(":")[0]):
             raise ConfigError(
-                f"{name!r} is a folder, not the name of a dataset",
-                f"make a dataset of it: shardmill prepare {name} --dataset NAME",
+                f"dataset name {name!r} cannot be used", f"a version is written {name.replace(':', '@')}"
             )
         raise ConfigError(
             f"dataset name {name!r} cannot be used",

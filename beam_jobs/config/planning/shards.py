@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from infra.format.records import Container
-from infra.settings import Settings
+from infra.settings import AlsoCalled, Settings
 
 _MIB = 1 << 20
 
@@ -15,7 +15,9 @@ _MIB = 1 << 20
 class ShardsConfig(Settings):
     """The files that hold the records."""
 
-    num_shards: Annotated[int, Field(ge=1, le=99_999)] | None = Field(
+    num_shards: Annotated[
+        Annotated[int, Field(ge=1, le=99_999)] | None, AlsoCalled("count", "shards", "number")
+    ] = Field(
         None,
         description="Number of shards of each split, at most one a record; unset: as shard_bytes gives. A "
         "later version writes its share of the number for the records that it adds",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from flows.cli import completion, options
+from flows.cli.datasets.maintenance import Name
 from flows.cli.datasets.open_catalog import catalog_at
 from infra.errors import NotFoundError, UsageError
 from infra.readable import readable_bytes
@@ -27,7 +28,6 @@ KeepDays = Annotated[
 ]
 Purge = Annotated[bool, typer.Option("--purge", help="Delete them for good at once, with their files")]
 Restore = Annotated[bool, typer.Option("--restore", help="Instead, bring removed versions back")]
-Name = Annotated[str, typer.Argument(metavar="NAME", help="A dataset", autocompletion=completion.datasets)]
 
 
 def versions(

@@ -84,6 +84,9 @@ class Wish:
             )
         if not self.inbox and (self.cron is None) == (self.every is None):
             raise UsageError("give either --cron or --every", "for example --every 1h, or --inbox")
+        for option, text in (("--every", self.every), ("--within", self.within), ("--settle", self.settle)):
+            if text is not None:
+                _seconds(option, text)
         if not self.inbox and (self.batch or self.within or self.settle):
             raise UsageError("--batch, --within and --settle go with --inbox", "add --inbox")
         if self.timezone is not None and self.cron is None:

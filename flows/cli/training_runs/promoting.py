@@ -9,6 +9,7 @@ import typer
 
 from flows.cli import options
 from flows.cli.training_runs.looking import Run
+from infra.errors import UsageError
 from training.aliases.names import PRODUCTION
 
 if TYPE_CHECKING:
@@ -100,6 +101,8 @@ def rollback(
     from training.promote import result_of, summary
     from training.promotion.deciding import roll_back
 
+    if alias.partition("@")[2].isdecimal():
+        raise UsageError(f"{alias} is a version, not an alias", f"bring it back: shardmill rollback {alias}")
     whole = parse_alias(alias) if name is None else AliasName(alias, name)
     result = result_of(roll_back(whole, runs_location(runs), reason))
     if json_output:

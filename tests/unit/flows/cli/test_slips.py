@@ -70,7 +70,22 @@ SLIPS = [
     ("train photos --set run.epochs", "is not key=value", "write --set run.epochs=VALUE"),
     ("train photos --set 'x=[a,b]'", "neither a list nor a table", "single quotes"),
     ("train photos --set “run.epochs=3”", "the quotes are typographic", "write them as ' or \""),
+    ("train photos --set run.epoch = 3", "unexpected extra argument", "write --set run.epoch=3"),
+    ("train photos --set 'run.epochs: 3'", "is not key=value", "write --set run.epochs=3"),
+    ("train photos run.epochs=3", "unexpected extra argument", "write --set run.epochs=3"),
+    ("train photos --epochs", "'--epochs' requires an argument", "--epochs N: Passes over"),
+    ("train photos --set run.mixed_precision=fp16", "'fp16'", "did you mean 'float16'?"),
+    ("prepare images --dataset x --set image.background=white", "'white'", "#rrggbb"),
+    ("prepare images --dataset x --set shards.count=4", "'shards.count'", "'shards.num_shards'"),
+    ("schedule add images --dataset x --every hour", "--every hour: not an interval", "30min, 6h or 1d"),
     # names
+    ("train photos:1", "'photos:1' cannot be used", "a version is written photos@1"),
+    ("train datasets/photos", "is a folder", "photos --root datasets"),
+    ("versions photos@1", "names a version", "give photos"),
+    ("model rollback photos@1", "is a version, not an alias", "shardmill rollback photos@1"),
+    ("model promote photos --set metric=acuracy", "no training run", None),
+    ("locate photos cat/1.jpg", "unexpected extra argument", "--source URI"),
+    ("version", "No such command 'version'", "shardmill --version"),
     ("train photoz", "no dataset 'photoz'", "did you mean 'photos'?"),
     ("train photos@9", "has no version '9'", "it has: 1"),
     ("train images", "no dataset 'images'", "shardmill prepare images --dataset NAME"),
@@ -139,3 +154,8 @@ def test_a_slip_is_answered(
 )
 def test_the_likeliest_setting_comes_first(key: str, meant: str) -> None:
     assert near_settings(key, TrainConfig)[0].setting.key == meant
+
+
+def test_help_and_a_command_is_the_help_of_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["help", "schedule", "add"]) == 0
+    assert capsys.readouterr().out.startswith("Usage: shardmill schedule add [SOURCE] --dataset NAME")
