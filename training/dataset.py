@@ -111,9 +111,10 @@ class Dataset:
         there = self.splits
         if split in there:
             return split
-        if split == "val" and "validation" in there:
-            return "validation"
-        near = difflib.get_close_matches(split.lower(), there, n=1)
+        short = {"val": "validation"} if "validation" in there else {}
+        if split in short:
+            return short[split]
+        near = difflib.get_close_matches(split.lower(), [*there, *short], n=1)
         hint = f"did you mean {near[0]!r}? " if near else ""
         raise NotFoundError(
             f"{self.version.ref} has no split {split!r}", f"{hint}it has: {', '.join(there) or 'none'}"
