@@ -37,8 +37,12 @@ def reading(file: str, location: str, *, is_local: bool) -> Iterator[None]:
             code = _CODE.search(str(error))
             said = f" ({next(filter(None, code.groups()))})" if code else ""
             raise ObjectRefused(f"cannot read {file}: the store refuses it{said}", _CONNECT) from error
-        remedy = _READABLE if is_local else _CONNECT
-        raise _failure(f"cannot read {file}", location, error, remedy) from error
+        raise not_read(file, location, error, is_local=is_local) from error
+
+
+def not_read(file: str, location: str, error: Exception, *, is_local: bool) -> StorageError:
+    """Return an error of reading a file as one of ours; the arguments are those of ``reading``."""
+    return _failure(f"cannot read {file}", location, error, _READABLE if is_local else _CONNECT)
 
 
 @contextlib.contextmanager

@@ -19,8 +19,8 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from infra.arguments import checked
-from infra.errors import NotFoundError, ObjectRefused, PublishConflict, StorageError
-from infra.storage.failures import other_files_named, reading, writing
+from infra.errors import NotFoundError, ObjectRefused, PublishConflict
+from infra.storage.failures import not_read, other_files_named, reading, writing
 from infra.storage.local import (
     TEMPORARY_PREFIX,
     create_file,
@@ -413,8 +413,8 @@ class Storage:
         except ObjectRefused as error:
             try:
                 self._fs.get_file_info(self._root)
-            except (OSError, pa.ArrowException):
-                raise StorageError(error.message, error.remedy) from error
+            except (OSError, pa.ArrowException) as refusal:
+                raise not_read(self._describe(path), self.location, refusal, is_local=False) from error
             raise
 
     @contextlib.contextmanager

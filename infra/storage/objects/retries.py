@@ -24,6 +24,7 @@ _FINAL_TEXT = re.compile(
     r"|AccessDenied|InvalidAccessKeyId|SignatureDoesNotMatch|NoSuchBucket"
     r"|(?:HTTP status|status code:) (?:400|401|403|404|405|501)"
     r"|Azure Error: \[\w*\] (?:400|401|403|404|405|501)"
+    r"|Azure Error: \[(?:BlobArchived|BlobBeingRehydrated)\]"  # status 409
 )
 
 

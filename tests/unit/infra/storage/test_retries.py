@@ -40,6 +40,11 @@ def through(proxy: FaultyProxy, folder: str) -> Storage:
         ("AWS Error NO_SUCH_BUCKET during ListObjectsV2 operation", False),
         ("AWS Error UNKNOWN (HTTP status 400) during HeadObject operation", False),
         ("Server returned non-2xx status code: 501 Not Implemented", False),
+        (
+            "DownloadTo from 'x' failed. Azure Error: [BlobArchived] 409 This operation is not permitted",
+            False,
+        ),
+        ("Azure Error: [OperationTimedOut] 500 The operation could not be completed", True),
     ],
 )
 def test_what_is_retryable(text: str, passes: bool) -> None:
