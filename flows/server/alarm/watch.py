@@ -20,14 +20,13 @@ from flows.scheduling.inboxes import read_inboxes, watch_inboxes
 from flows.server import services
 from flows.server.alarm.destinations import Destination, read_destinations, take_over_automations
 from flows.server.alarm.history import History, emit_problems
-from flows.server.alarm.late_runs import late_runs
 from flows.server.alarm.outbox import Sender
+from flows.server.alarm.schedule_problems import late_runs, problem_of
 from flows.server.alarm.sending import Message
 from flows.server.alarm.sources import Sources
 from flows.server.alarm.told_problems import ToldProblems
-from flows.server.automations.schedule_parameters import StoredSchedule, heal_schedules
+from flows.server.automations.schedule_parameters import heal_schedules
 from flows.server.running_up import up_process
-from infra.errors import EnvironmentFault
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient
@@ -132,10 +131,7 @@ class ServerWatch:
         close_problem("service", services.SERVER)
 
     def _look_at_schedules(self, client: SyncPrefectClient) -> None:
-        try:
-            schedules = heal_schedules(client)
-        except EnvironmentFault:  # the deployments are not registered yet
-            return
+        schedules = heal_schedules(client)
         of_schedules = [
             one.parameters["source"] for one in schedules if one.stored.active and "source" in one.parameters
         ]
@@ -148,33 +144,6 @@ class ServerWatch:
         if self._clock() - self._answered > _AWAY_SECONDS:
             text = f"{services.SERVER} {why}"
             open_problem(Problem("service", services.SERVER, text, "see server.log and `shardmill status`"))
-
-
-def problem_of(schedule: StoredSchedule) -> Problem:
-    """The problem of a schedule whose parameters nobody knows, with the command that mends it."""
-    from flows.server.automations.training_rules import as_rule, is_rule
-    from flows.server.schedules import as_schedule
-
-    if schedule.flow == "train":
-        rule = as_rule(schedule) if is_rule(schedule) else None
-        dataset = rule.dataset if rule else str(schedule.stored.id)
-        command = f"shardmill schedule add --dataset {dataset} --train --train-when CONDITIONS"
-        return _lost(f"the training rule of {dataset}", command)
-    found = as_schedule(schedule)
-    words = ["shardmill schedule add", "--maintain" if found.flow == "maintain" else "SOURCE"]
-    words += ["--dataset", found.dataset or "NAME"]
-    words += ["--train"] if found.flow == "pipeline" else []
-    words += ["--name", found.name] if found.name else []
-    if found.every is not None:
-        words += ["--every", f"{found.every.total_seconds():g}s"]
-    elif found.cron is not None:
-        words += ["--cron", f'"{found.cron}"', "--timezone", found.timezone or "UTC"]
-    name = f" {found.name}" if found.name else ""
-    return _lost(f"the schedule{name} of {found.dataset}", " ".join(words))
-
-
-def _lost(what: str, command: str) -> Problem:
-    return Problem("schedule", what, f"{what} has lost its parameters", f"set it again: {command}")
 
 
 class _UpWatch:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from flows.flow_runs.api_requests import forget_secret, keep_secret, read_secrets
 from flows.server.deployments import SCHEDULED_FLOWS, read_deployment
+from infra.errors import EnvironmentFault
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient
@@ -78,19 +79,23 @@ def heal_schedules(client: SyncPrefectClient) -> list[StoredSchedule]:
 
     Returns:
         All schedules; those without parameters are those whose parameters nobody knows.
-
-    Raises:
-        EnvironmentFault: the server has no deployment of a flow.
     """
     kept = read_secrets(client, _PREFIX)  # first: a schedule that is set meanwhile keeps its own
-    found = _stored(client, _FLOWS, kept)
+    found: list[StoredSchedule] = []
+    is_complete = True
+    for flow in _FLOWS:
+        try:
+            found += _stored(client, [flow], kept)
+        except EnvironmentFault:  # its deployment is not registered, or not yet
+            is_complete = False
     for one in found:
         if one.is_emptied and one.parameters:
             give_back(client, one)
         elif one.parameters and kept.get(_name(one.stored.id)) != dict(one.parameters):
             keep_parameters(one.stored.id, one.parameters)
-    for name in kept.keys() - {_name(one.stored.id) for one in found}:
-        forget_secret(client, name)
+    if is_complete:
+        for name in kept.keys() - {_name(one.stored.id) for one in found}:
+            forget_secret(client, name)
     return found
 
 

@@ -15,7 +15,7 @@ from prefect.blocks.system import Secret
 from prefect.client.schemas.actions import DeploymentScheduleCreate
 from prefect.client.schemas.schedules import IntervalSchedule
 
-from flows.server.alarm.watch import problem_of
+from flows.server.alarm.schedule_problems import problem_of
 from flows.server.automations.schedule_parameters import heal_schedules
 from flows.server.deployments import SCHEDULED_FLOWS
 from flows.server.schedules import Schedule, all_schedules, remove_schedules, set_active, set_schedule

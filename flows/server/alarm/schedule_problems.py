@@ -1,4 +1,4 @@
-"""Find runs that should have begun and that nothing takes up."""
+"""Name the problems of schedules: lost parameters, and runs that nothing takes up."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING
 from flows.flow_runs.api_requests import all_pages, in_progress
 from flows.flow_runs.own_runs import own_runs
 from flows.problems import Problem
+from flows.server.automations.schedule_parameters import StoredSchedule
+from flows.server.automations.training_rules import as_rule, is_rule
+from flows.server.schedules import as_schedule
 from infra.readable import counted
 
 if TYPE_CHECKING:
@@ -15,6 +18,30 @@ if TYPE_CHECKING:
 
 # A worker takes a run up within seconds; a run that waits for a slot of its deployment is not late.
 _LATE = timedelta(minutes=3)
+
+
+def problem_of(schedule: StoredSchedule) -> Problem:
+    """The problem of a schedule whose parameters nobody knows, with the command that mends it."""
+    if schedule.flow == "train":
+        rule = as_rule(schedule) if is_rule(schedule) else None
+        dataset = rule.dataset if rule else str(schedule.stored.id)
+        command = f"shardmill schedule add --dataset {dataset} --train --train-when CONDITIONS"
+        return _lost(f"the training rule of {dataset}", command)
+    found = as_schedule(schedule)
+    words = ["shardmill schedule add", "--maintain" if found.flow == "maintain" else "SOURCE"]
+    words += ["--dataset", found.dataset or "NAME"]
+    words += ["--train"] if found.flow == "pipeline" else []
+    words += ["--name", found.name] if found.name else []
+    if found.every is not None:
+        words += ["--every", f"{found.every.total_seconds():g}s"]
+    elif found.cron is not None:
+        words += ["--cron", f'"{found.cron}"', "--timezone", found.timezone or "UTC"]
+    name = f" {found.name}" if found.name else ""
+    return _lost(f"the schedule{name} of {found.dataset}", " ".join(words))
+
+
+def _lost(what: str, command: str) -> Problem:
+    return Problem("schedule", what, f"{what} has lost its parameters", f"set it again: {command}")
 
 
 def late_runs(client: SyncPrefectClient, now: datetime) -> list[Problem]:
