@@ -19,7 +19,7 @@ from beam_jobs.sources.files.walking import SourceFault
 from infra.errors import ObjectRefused, StorageError
 from tests.samples.images.photos import jpeg, write
 from tests.samples.sources.archives import make_tar
-from tests.samples.stores.object_store import Fault, ObjectStore, serve_with_credentials
+from tests.samples.stores.object_store import KEY, SECRET, Fault, ObjectStore, serve_with_credentials
 from tests.samples.stores.odd_keys import check_odd_keys
 
 
@@ -99,7 +99,7 @@ def test_a_store_that_refuses_everything_ends_the_run(monkeypatch: pytest.Monkey
     server = ThreadingHTTPServer(("127.0.0.1", 0), Refusing)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
-        place = f"s3://A:B@keys/in?endpoint_override=http://127.0.0.1:{server.server_port}&region=us-east-1"
+        place = f"s3://{KEY}:{SECRET}@keys/in?endpoint_override=http://127.0.0.1:{server.server_port}&region=us-east-1"
         with pytest.raises(StorageError, match="ACCESS_DENIED") as caught:
             SourceFolder(place).read(FileRef("dog/1.jpg", 5, 0))
         assert not isinstance(caught.value, ObjectRefused)
