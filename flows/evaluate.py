@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from prefect import flow, get_run_logger
 from prefect.client.schemas.objects import State
 from prefect.states import Completed
+from pydantic import Field
 
 from flows.flow_runs.artifacts.keys import Keys
 from flows.flow_runs.artifacts.verdicts import evaluated_in_words, publish_evaluated
 from flows.flow_runs.jobs import children
 from flows.flow_runs.jobs.job_commands import evaluate_command
 from flows.flow_runs.run_states import cancelled_state, failures_shown, job_task, shardmill_run
-from flows.parameters import DatasetRef, RunRef, root_or_default, runs_or_default
+from flows.parameters import DatasetRef, OptionalFolder, RunRef, Unset, root_or_default, runs_or_default
 from infra.dataset.views.references import reference_of
 from infra.errors import Cancelled
 
@@ -23,9 +24,9 @@ from infra.errors import Cancelled
 def evaluate(
     run: RunRef,
     split: Literal["train", "validation", "test"] = "test",
-    dataset: DatasetRef | None = None,
-    root: str | None = None,
-    runs: str | None = None,
+    dataset: Annotated[DatasetRef, Field(title="text")] | Unset = None,
+    root: OptionalFolder = None,
+    runs: OptionalFolder = None,
 ) -> State[Any]:
     """Evaluate the best model of a finished run again, on any split.
 

@@ -21,7 +21,7 @@ from flows.flow_runs.run_states import (
     shardmill_run,
 )
 from flows.flow_runs.showing.markdown import escaped
-from flows.parameters import DatasetName, root_or_default, runs_or_default
+from flows.parameters import DatasetName, OptionalFolder, root_or_default, runs_or_default
 from flows.scheduling.attempts import attempted
 from infra.dataset.views.references import parse_reference
 from infra.errors import Cancelled
@@ -37,8 +37,8 @@ NOTHING_TO_DO = "Nothing to do"
 @attempted
 def maintain(
     dataset: DatasetName,
-    root: str | None = None,
-    runs: str | None = None,
+    root: OptionalFolder = None,
+    runs: OptionalFolder = None,
     config: MaintainConfig = DEFAULTS,
 ) -> State[Any]:
     """Compact a dataset, drop versions that no rule keeps, and remove files that no version needs.

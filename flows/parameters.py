@@ -61,6 +61,9 @@ AliasWord = Annotated[
     ),
     WholeText(),
 ]
+# Forms show the kinds of a value by these titles, and by names of Python's types without them.
+Unset = Annotated[None, Field(title="not set")]
+OptionalFolder = Annotated[str, Field(title="text")] | Unset
 Reason = Annotated[str, Field(max_length=500, examples=["asked for by the shop"])]
 
 

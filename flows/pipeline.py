@@ -17,7 +17,15 @@ from flows.flow_runs.artifacts.page import RunPage
 from flows.flow_runs.artifacts.pipeline import show_pipeline
 from flows.flow_runs.run_states import cancelled_state, completed_state, failures_shown, shardmill_run
 from flows.flow_runs.showing.headline import headline
-from flows.parameters import AliasWord, DatasetName, Source, root_or_default, runs_or_default
+from flows.parameters import (
+    AliasWord,
+    DatasetName,
+    OptionalFolder,
+    Source,
+    Unset,
+    root_or_default,
+    runs_or_default,
+)
 from flows.scheduling.attempts import attempted
 from flows.train_when import TrainWhen
 from infra.errors import Cancelled
@@ -32,12 +40,12 @@ from training.promotion.rules import PromotionRules
 def pipeline(  # noqa: PLR0913  the fields of the form
     source: Source,
     dataset: DatasetName,
-    root: str | None = None,
-    runs: str | None = None,
-    prepare_config: PrepareConfig | None = None,
-    train_config: TrainConfig | None = None,
+    root: OptionalFolder = None,
+    runs: OptionalFolder = None,
+    prepare_config: PrepareConfig | Unset = None,
+    train_config: TrainConfig | Unset = None,
     only_when_changed: bool = False,
-    train_when: TrainWhen | None = None,
+    train_when: TrainWhen | Unset = None,
     promote: bool = False,
     alias: AliasWord = PRODUCTION,
     promotion: PromotionRules = promotion_flow.RULES,

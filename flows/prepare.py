@@ -23,7 +23,7 @@ from flows.flow_runs.run_states import (
     shardmill_run,
 )
 from flows.flow_runs.showing.headline import sentence
-from flows.parameters import DatasetName, Source, root_or_default
+from flows.parameters import DatasetName, OptionalFolder, Source, Unset, root_or_default
 from flows.scheduling.attempts import attempted
 from infra.dataset.catalog import Catalog
 from infra.errors import Cancelled
@@ -34,7 +34,7 @@ from infra.format.contract import SPLITS
 @shardmill_run
 @attempted
 def prepare(
-    source: Source, dataset: DatasetName, root: str | None = None, config: PrepareConfig | None = None
+    source: Source, dataset: DatasetName, root: OptionalFolder = None, config: PrepareConfig | Unset = None
 ) -> State[Any]:
     """Turn a folder of images into a new version of a dataset, unless nothing has changed since the last.
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 from prefect import flow, get_run_logger
 from prefect.client.schemas.objects import State
+from pydantic import Field
 
 from flows.flow_runs.artifacts.keys import Keys
 from flows.flow_runs.artifacts.verdicts import decision_in_words, publish_verdict
@@ -19,7 +20,15 @@ from flows.flow_runs.run_states import (
     job_task,
     shardmill_run,
 )
-from flows.parameters import AliasWord, Reason, RunRef, root_or_default, runs_or_default
+from flows.parameters import (
+    AliasWord,
+    OptionalFolder,
+    Reason,
+    RunRef,
+    Unset,
+    root_or_default,
+    runs_or_default,
+)
 from infra.errors import Cancelled
 from training.aliases.names import PRODUCTION
 from training.promotion.rules import PromotionRules
@@ -32,10 +41,10 @@ RULES = PromotionRules()
 def promote(
     run: RunRef,
     alias: AliasWord = PRODUCTION,
-    reason: Reason | None = None,
+    reason: Annotated[Reason, Field(title="text")] | Unset = None,
     rules: PromotionRules = RULES,
-    root: str | None = None,
-    runs: str | None = None,
+    root: OptionalFolder = None,
+    runs: OptionalFolder = None,
 ) -> State[Any]:
     """Give an alias to a run, if it is better beyond the noise than the run that has it.
 

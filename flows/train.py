@@ -25,7 +25,7 @@ from flows.flow_runs.run_states import (
     shardmill_run,
 )
 from flows.flow_runs.showing.headline import sentence
-from flows.parameters import AliasWord, DatasetRef, root_or_default, runs_or_default
+from flows.parameters import AliasWord, DatasetRef, OptionalFolder, Unset, root_or_default, runs_or_default
 from flows.scheduling.attempts import attempted
 from flows.train_when import TrainWhen, due
 from infra.dataset.views.references import parse_reference
@@ -41,10 +41,10 @@ from training.ranks.launchers.registry import is_rendering
 @attempted
 def train(
     dataset: DatasetRef,
-    root: str | None = None,
-    runs: str | None = None,
-    config: TrainConfig | None = None,
-    when: TrainWhen | None = None,
+    root: OptionalFolder = None,
+    runs: OptionalFolder = None,
+    config: TrainConfig | Unset = None,
+    when: TrainWhen | Unset = None,
     promote: bool = False,
     alias: AliasWord = PRODUCTION,
     promotion: PromotionRules = promotion_flow.RULES,

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from flows import promote as promotion_flow
 from flows.flow_runs.run_states import shardmill_run
-from flows.parameters import AliasWord, DatasetRef
+from flows.parameters import AliasWord, DatasetRef, OptionalFolder, Unset
 from flows.scheduling.attempts import attempted
 from flows.train import Promoting, run_training
 from flows.train_when import TrainWhen
@@ -38,10 +38,10 @@ class TorchTrainConfig(TrainConfig):
 @attempted
 def train_torch(
     dataset: DatasetRef,
-    root: str | None = None,
-    runs: str | None = None,
-    config: TorchTrainConfig | None = None,
-    when: TrainWhen | None = None,
+    root: OptionalFolder = None,
+    runs: OptionalFolder = None,
+    config: TorchTrainConfig | Unset = None,
+    when: TrainWhen | Unset = None,
     promote: bool = False,
     alias: AliasWord = PRODUCTION,
     promotion: PromotionRules = promotion_flow.RULES,

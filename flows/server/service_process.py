@@ -76,6 +76,7 @@ def serve(host: str, port: int, *, api_only: bool = False) -> None:
 
     from flows.page.same_origin import SameOriginOnly
     from flows.server.again_while_locked import AgainWhileLocked
+    from flows.server.form_errors import FormErrors
     from flows.server.without_second_ui import WithoutSecondUi
 
     prefect = create_app(final=True, webserver_only=api_only)
@@ -83,7 +84,7 @@ def serve(host: str, port: int, *, api_only: bool = False) -> None:
         from flows.server.production.redis_away import try_again_without_redis
 
         try_again_without_redis(prefect)
-    app = WithoutSecondUi(AgainWhileLocked(prefect))
+    app = WithoutSecondUi(FormErrors(AgainWhileLocked(prefect)))
     has_password = bool(os.environ.get("PREFECT_SERVER_API_AUTH_STRING"))
     uvicorn.run(
         # With a password no guard is needed: a browser never adds it to requests of pages of other origins.

@@ -13,8 +13,25 @@ from pydantic_core import CoreSchema
 SECTIONS = ("prepare", "train")
 
 
-def _close_groups(schema: dict[str, Any], model: type[BaseModel]) -> None:
-    """Let the JSON schema say that a group of settings may be null, so that forms show it closed."""
+# How forms name the kinds of value that a setting may have.
+_KINDS = {
+    "string": "text",
+    "integer": "number",
+    "number": "number",
+    "boolean": "yes or no",
+    "array": "list",
+    "object": "table",
+    "null": "not set",
+}
+
+
+def _word_form(schema: dict[str, Any], model: type[BaseModel]) -> None:
+    """Let the JSON schema say what a form shows: groups of settings closed, and kinds of values in words."""
+    for setting in schema["properties"].values():
+        for choice in setting.get("anyOf", ()):
+            if "title" not in choice and "$ref" not in choice:
+                is_named = "enum" in choice or "const" in choice
+                choice["title"] = "choice" if is_named else _KINDS.get(choice.get("type"), "value")
     for name in _groups(model):
         group = schema["properties"][name]
         reference = {"$ref": group.pop("$ref")} if "$ref" in group else {"allOf": group.pop("allOf")}
@@ -25,7 +42,7 @@ class Settings(BaseModel):
     """Base of all configuration models: frozen, no unknown keys; a group that is null has its defaults."""
 
     model_config = ConfigDict(
-        frozen=True, extra="forbid", validate_default=True, json_schema_extra=_close_groups
+        frozen=True, extra="forbid", validate_default=True, json_schema_extra=_word_form
     )
 
     @model_validator(mode="before")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -14,6 +15,7 @@ from flows.maintain import maintain
 from flows.pipeline import pipeline
 from flows.prepare import prepare
 from flows.promote import promote
+from flows.server.form_errors import wrong_parameters
 from flows.train import train
 from flows.train_torch import train_torch
 
@@ -92,3 +94,29 @@ def test_the_flow_of_pytorch_refuses_tensorflow() -> None:
     given = {"dataset": "x", "config": {"run": {"framework": "tensorflow"}}}
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate(given, schema_of("train-torch"))
+
+
+@pytest.mark.parametrize("flow", FLOWS)
+def test_a_form_names_no_types_of_python(flow: str) -> None:
+    """Prefect's form shows the title of each kind of value, and "str", "int" or "None" without one."""
+    schema = schema_of(flow)
+    untitled = [
+        name
+        for name, field in fields(schema, schema["definitions"])
+        for choice in field.get("anyOf", ())
+        if "title" not in choice and "$ref" not in choice
+    ]
+    assert untitled == []
+
+
+def test_every_wrong_parameter_is_named_with_what_is_right() -> None:
+    config = {"image": {"size": 1}, "shrad": 1}
+    body = json.dumps({"parameters": {"source": "rel/x", "dataset": "not a name", "config": config}}).encode()
+    said = list(wrong_parameters(schema_of("prepare"), body))
+    assert "source: 'rel/x' does not match what is asked for, such as /data/photos" in said
+    assert "dataset: 'not a name' does not match what is asked for, such as photos" in said
+    assert any(each.startswith("config") for each in said), said
+    assert "^" not in "".join(said)
+    assert list(wrong_parameters(schema_of("train"), b"{}")) == ["'dataset' is a required property"]
+    assert list(wrong_parameters(schema_of("train"), b"no json")) == []
+    assert list(wrong_parameters(schema_of("train"), b'{"parameters": {"dataset": "x"}}')) == []
