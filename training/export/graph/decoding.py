@@ -6,7 +6,7 @@ is refused. Colour profiles (ICC) are the exception: a graph cannot convert them
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
@@ -27,38 +27,63 @@ _REMEDY = "make the pixels with model-input.json, and call the signature 'pixels
 _CMYK = 4
 
 
-def decode_in_graph(image: Any, how: Preparation) -> tuple[Any, Any]:
+class Decoded(NamedTuple):
+    """A decoded image file.
+
+    Attributes:
+        pixels: uint8 [h, w, 3], upright; grey in three equal channels.
+        has_planes: whether it is to be scaled in YCbCr, as a JPEG that becomes a JPEG is: bool. Then each
+            stored sample of chroma stands in all pixels that it covers.
+        may_be_copied: whether it is a JPEG that was not turned: bool.
+    """
+
+    pixels: Any
+    has_planes: Any
+    may_be_copied: Any
+
+
+def decode_in_graph(image: Any, how: Preparation) -> Decoded:
     """Decode an image file.
 
     Args:
         image: string, a JPEG, PNG, WebP, BMP or GIF (its first frame). Others are an error of TensorFlow, and
             so are files that its decoders read otherwise: see ``_other``.
         how: the preparation of the records.
-
-    Returns:
-        uint8 [h, w, 3], upright; grey in three equal channels. And whether it is a JPEG that was not turned:
-        bool.
     """
     is_jpeg = tf.io.is_jpeg(image)
-    pixels, orientation = tf.cond(is_jpeg, lambda: _jpeg(image, how), lambda: _other(image, how))
-    return turn_upright(pixels, orientation), is_jpeg & (orientation == 1)
+    pixels, orientation, has_planes = tf.cond(
+        is_jpeg, lambda: _jpeg(image, how), lambda: (*_other(image, how), tf.constant(False))
+    )
+    return Decoded(turn_upright(pixels, orientation), has_planes, is_jpeg & (orientation == 1))
 
 
-def _jpeg(image: Any, how: Preparation) -> tuple[Any, Any]:
-    shape = tf.io.extract_jpeg_shape(image)
-    _check_pixels(shape, how)
-
-    def decoded(channels: int) -> Any:
-        # The default cosine transform is up to four grey levels off what every other reader decodes.
-        return tf.io.decode_jpeg(image, channels=channels, dct_method="INTEGER_ACCURATE")
-
-    def in_grey() -> Any:
+def _jpeg(image: Any, how: Preparation) -> tuple[Any, Any, Any]:
+    shape, orientation = tf.io.extract_jpeg_shape(image), jpeg_orientation(image)
+    image = _of_few_pixels(image, shape, how)
+    is_cmyk = shape[2] == _CMYK
+    # Planes with halved chroma are turned only if no sample sticks out at a side.
+    has_planes = ~is_cmyk & ((orientation == 1) | tf.reduce_all(shape[:2] % 2 == 0))
+    if how.channels == 1:
         # The stored luminance; CMYK images have none.
-        return tf.cond(
-            shape[2] == _CMYK, lambda: _luminance(decoded(3)), lambda: tf.tile(decoded(1), [1, 1, 3])
+        grey = tf.cond(
+            is_cmyk,
+            lambda: _luminance(_jpeg_pixels(image, 3)),
+            lambda: tf.tile(_jpeg_pixels(image, 1), [1, 1, 3]),
         )
+        return grey, orientation, tf.constant(False)
+    if how.encoding != "jpeg" or how.resample != "area":
+        return _jpeg_pixels(image, 3), orientation, tf.constant(False)
+    pixels = tf.cond(
+        has_planes, lambda: _jpeg_pixels(image, 3, smooth_chroma=False), lambda: _jpeg_pixels(image, 3)
+    )
+    return pixels, orientation, has_planes
 
-    return in_grey() if how.channels == 1 else decoded(3), jpeg_orientation(image)
+
+def _jpeg_pixels(image: Any, channels: int, *, smooth_chroma: bool = True) -> Any:
+    # The default cosine transform is up to four grey levels off what every other reader decodes.
+    return tf.io.decode_jpeg(
+        image, channels=channels, fancy_upscaling=smooth_chroma, dct_method="INTEGER_ACCURATE"
+    )
 
 
 def _other(image: Any, how: Preparation) -> tuple[Any, Any]:
@@ -76,7 +101,7 @@ def _other(image: Any, how: Preparation) -> tuple[Any, Any]:
         ],
         default=lambda: (_gif(image, begins(0, b"GIF8")), upright),
     )
-    _check_pixels(tf.shape(pixels), how)
+    pixels = _of_few_pixels(pixels, tf.shape(pixels), how)
     return _luminance(pixels) if how.channels == 1 else pixels, orientation
 
 
@@ -86,8 +111,10 @@ def _png(image: Any, start: Any, how: Preparation) -> Any:
     is_deep = depth == b"\x10"
     few_bits = (depth == b"\x01") | (depth == b"\x02") | (depth == b"\x04")
     has_key = png_has_chunk(image, b"tRNS")
-    _check(~(has_key & (few_bits | is_deep)), "a PNG with a transparent colour and not 8 bits a sample")
-    _check(~(is_deep & (kind == b"\x00") & png_has_chunk(image, b"sBIT")), "a grey PNG of 16 bits with sBIT")
+    has_odd_key = has_key & (few_bits | is_deep)
+    image = _checked(image, ~has_odd_key, "a PNG with a transparent colour and not 8 bits a sample")
+    has_odd_white = is_deep & (kind == b"\x00") & png_has_chunk(image, b"sBIT")
+    image = _checked(image, ~has_odd_white, "a grey PNG of 16 bits with sBIT")
     return tf.cond(
         few_bits,
         lambda: tf.io.decode_png(image, channels=3),
@@ -105,7 +132,7 @@ def _bmp(image: Any, start: Any) -> Any:
     bits, packing = _number(start, 28, tf.uint16), _number(start, 30, tf.int32)
     header = _number(start, 14, tf.int32)
     is_plain = (header >= 40) & (packing == 0) & ((bits == 8) | (bits == 24) | (bits == 32))
-    _check(is_plain, "a BMP that is packed, or not of 8, 24 or 32 bits a pixel")
+    image = _checked(image, is_plain, "a BMP that is packed, or not of 8, 24 or 32 bits a pixel")
     pixels = tf.io.decode_bmp(image)
 
     def colours() -> Any:
@@ -117,8 +144,9 @@ def _bmp(image: Any, start: Any) -> Any:
 
 
 def _gif(image: Any, is_gif: Any) -> Any:
-    _check(is_gif, "a file that is none of JPEG, PNG, WebP, BMP and GIF")
-    _check(gif_is_opaque(image), "a GIF with transparent pixels, or whose first frame does not fill it")
+    image = _checked(image, is_gif, "a file that is none of JPEG, PNG, WebP, BMP and GIF")
+    told = "a GIF with transparent pixels, or whose first frame does not fill it"
+    image = _checked(image, gif_is_opaque(image), told)
     return tf.io.decode_gif(image)[0]
 
 
@@ -126,14 +154,16 @@ def _number(text: Any, at: int, kind: Any) -> Any:
     return tf.cast(tf.io.decode_raw(tf.strings.substr(text, at, kind.size), kind)[0], tf.int32)
 
 
-def _check_pixels(shape: Any, how: Preparation) -> None:
+def _of_few_pixels(checked: Any, shape: Any, how: Preparation) -> Any:
     pixels = tf.reduce_prod(tf.cast(shape[:2], tf.int64))
-    _check(pixels <= how.max_pixels, f"an image of more than {how.max_pixels:,} pixels")
+    return _checked(checked, pixels <= how.max_pixels, f"an image of more than {how.max_pixels:,} pixels")
 
 
-def _check(holds: Any, found: str) -> None:
-    """Refuse the image at run time unless a condition holds."""
-    tf.debugging.Assert(holds, [f"{found} is not decoded here as it was for training: {_REMEDY}"])
+def _checked(checked: Any, holds: Any, found: str) -> Any:
+    """Return a tensor, but refuse the image at run time unless a condition holds."""
+    told = f"{found} is not decoded here as it was for training: {_REMEDY}"
+    with tf.control_dependencies([tf.debugging.Assert(holds, [told])]):
+        return tf.identity(checked)
 
 
 def _opaque(pixels: Any, how: Preparation) -> Any:

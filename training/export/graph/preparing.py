@@ -1,8 +1,9 @@
 """Prepare images inside the exported graph, and show of them what evaluation shows of records.
 
 The steps are those of ``training.export.model_input``: decode, cut, scale, lay on the canvas, store, look.
-Three of them are not the same to the bit. A JPEG that becomes a JPEG is scaled in YCbCr by the preparation,
-and in RGB here. Lanczos rounds otherwise. A lossy WebP is not encoded here, so its loss is missing.
+Three of them are not the same to the bit. Of a JPEG that becomes a JPEG the preparation scales the stored
+chroma, which is known here only as decoded. Scaling and encoding round otherwise. A lossy WebP is not encoded
+here, so its loss is missing.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from infra.preparation import Preparation, Sizing
@@ -31,18 +33,31 @@ def see_in_graph(image: Any, given: ModelInput) -> tuple[Any, Any]:
         top, left, bottom, right. Where records are padded they lie outside of 0 to 1.
     """
     how, size = given.preparation, given.image_size
-    upright, may_be_copied = decode_in_graph(image, how)
-    to = _geometry(tf.shape(upright)[:2], how.sizing)
-    prepared = _fitted(upright, to, how)
+    decoded = decode_in_graph(image, how)
+    to = _geometry(tf.shape(decoded.pixels)[:2], how.sizing)
+    if how.encoding == "jpeg" and how.resample == "area" and how.channels == 3:
+        prepared = tf.cond(
+            decoded.has_planes,
+            lambda: _fitted_planes(decoded.pixels, to, how),
+            lambda: _fitted(decoded.pixels, to, how),
+        )
+    else:
+        prepared = _fitted(decoded.pixels, to, how)
     start, sides = _window(to.canvas, given)
     if how.encoding == "jpeg":
-        is_copied = may_be_copied & to.changes_nothing() if how.passthrough else tf.constant(False)
+        is_copied = decoded.may_be_copied & to.changes_nothing() if how.passthrough else tf.constant(False)
         file = tf.cond(is_copied, lambda: image, lambda: _encoded(prepared, how))
         seen = _decoded_window(file, to.canvas, start, sides, size)
     else:
         seen = _cut(prepared, start, start + sides)
     pixels = resize(seen, size)
     return to_grey(pixels) if given.image_channels == 1 else pixels, to.edges(start, sides)
+
+
+# Full-range YCbCr of JFIF, with chroma around 0 instead of 128.
+_TO_YCBCR = np.array(
+    [[0.299, 0.587, 0.114], [-0.168736, -0.331264, 0.5], [0.5, -0.418688, -0.081312]], np.float32
+)
 
 
 @dataclass(frozen=True)
@@ -115,16 +130,43 @@ def _fitted(pixels: Any, to: _GraphGeometry, how: Preparation) -> Any:
     behind = tf.constant([[how.color_behind]], tf.uint8)
     if how.channels == 1:
         behind = tf.tile(to_grey(behind), [1, 1, 3])
-    behind = tf.cast(behind, tf.int32)
-    room = tf.stack([to.offset, to.canvas - to.scaled - to.offset], axis=1)  # [2, before and after]
+    return tf.cast(_on_canvas(tf.cast(scaled, tf.int32), to.canvas, to.offset, behind), tf.uint8)
+
+
+def _fitted_planes(pixels: Any, to: _GraphGeometry, how: Preparation) -> Any:
+    """Do the same with luma and chroma, as ``infra.codecs.jpeg.planes`` does: chroma has half the size."""
+    cut = tf.cast(_cut(pixels, to.start, to.start + to.sides), tf.float32)
+    planes = tf.tensordot(cut, _TO_YCBCR, [[2], [1]])
+    behind = tf.tensordot(tf.constant([[how.color_behind]], tf.float32), _TO_YCBCR, [[2], [1]])
+    luma = _on_canvas(_rounded_levels(planes[..., :1], to.scaled), to.canvas, to.offset, behind[..., :1])
+    # A last sample of chroma that sticks out covers a part of the source that does so too.
+    covered = _within(_float((to.scaled + to.scaled % 2) * to.sides) / _float(to.scaled))
+    rows, columns = (tf.minimum(tf.range(covered[axis]), to.sides[axis] - 1) for axis in (0, 1))
+    chroma = tf.gather(tf.gather(planes[..., 1:], rows), columns, axis=1)
+    chroma = _rounded_levels(chroma, (to.scaled + 1) // 2)
+    chroma = _on_canvas(chroma, (to.canvas + 1) // 2, to.offset // 2, tf.round(behind[..., 1:]))
+    chroma = _cut(tf.repeat(tf.repeat(chroma, 2, 0), 2, 1), tf.zeros([2], tf.int32), to.canvas)
+    together = tf.concat([luma, chroma], axis=2)
+    return _rounded(tf.tensordot(together, np.linalg.inv(_TO_YCBCR).astype(np.float32), [[2], [1]]))
+
+
+def _on_canvas(picture: Any, canvas: Any, offset: Any, behind: Any) -> Any:
+    """Lay a picture on a canvas of a colour, [1, 1, C]."""
+    room = tf.stack([offset, canvas - tf.shape(picture)[:2] - offset], axis=1)  # [2, before and after]
     around = tf.concat([room, tf.zeros([1, 2], tf.int32)], axis=0)
-    return tf.cast(tf.pad(tf.cast(scaled, tf.int32) - behind, around) + behind, tf.uint8)
+    behind = tf.cast(behind, picture.dtype)
+    return tf.pad(picture - behind, around) + behind
 
 
 def _averaged(pixels: Any, size: Any) -> Any:
-    shrunk = tf.minimum(tf.shape(pixels)[:2], size)
-    averaged = _rounded(tf.image.resize(pixels, shrunk, method="area"))
-    return _rounded(tf.image.resize(averaged, size, method="bilinear"))
+    return tf.saturate_cast(_rounded_levels(pixels, size), tf.uint8)
+
+
+def _rounded_levels(values: Any, size: Any) -> Any:
+    """Average the sides that shrink, and interpolate those that grow: whole numbers, float32 [*size, C]."""
+    shrunk = tf.minimum(tf.shape(values)[:2], size)
+    averaged = tf.round(tf.image.resize(values, shrunk, method="area"))
+    return tf.round(tf.image.resize(averaged, size, method="bilinear"))
 
 
 def _lanczos(pixels: Any, size: Any) -> Any:

@@ -46,6 +46,12 @@ MORE_PREPARATIONS: dict[str, dict[str, Any]] = {
 }
 KINDS = [*PREPARATIONS, *(pytest.param(name, marks=pytest.mark.slow) for name in MORE_PREPARATIONS)]
 FITS: list[Fit] = ["crop", "stretch"]
+# Fit, size and channels of the graph's input, where not both are tried: building a graph takes seconds.
+VIEWS: dict[str, list[tuple[Fit, int, int]]] = {
+    "pad": [("crop", 24, 3)],
+    "crop": [("stretch", 24, 3)],
+    "grey": [("crop", 40, 1)],
+}
 
 
 def photo(height: int, width: int) -> Image.Image:
@@ -149,8 +155,8 @@ def in_graph(model_input: ModelInput) -> Any:
 @pytest.mark.parametrize("name", KINDS)
 def test_the_graph_sees_what_the_model_was_trained_on(name: str) -> None:
     encoding = given(name, "crop").preparation.encoding
-    for fit, size, channels in (("stretch", 24, 3), ("crop", 40, 1)):
-        model_input = given(name, fit, size, channels)  # type: ignore[arg-type]
+    for fit, size, channels in VIEWS.get(name, [("stretch", 24, 3), ("crop", 40, 1)]):
+        model_input = given(name, fit, size, channels)
         graph = in_graph(model_input)
         wrong = []
         for file, data in files().items():
@@ -158,13 +164,14 @@ def test_the_graph_sees_what_the_model_was_trained_on(name: str) -> None:
             pixels, edges = (found.numpy() for found in graph(data))
             off = np.abs(pixels.astype(float) - wanted.pixels)
             most = off.max() if encoding in ("png", "raw") else off.mean()
-            if most > {"jpeg": JPEG, "webp": WEBP}.get(encoding, EXACT):
+            allowed = {"jpeg": JPEG, "webp": WEBP}.get(encoding, EXACT)
+            if most > (
+                4 * allowed if file.startswith("7x11") else allowed
+            ):  # 4 × 6 samples of chroma, enlarged
                 wrong.append(f"{file}: {off.mean():.2f} on average, {off.max():.0f} at most")
             height, width = wanted.view.upright
             relative = wanted.view.edges() / [height, width, height, width]
             assert edges == pytest.approx(relative, abs=1e-5), file
-        if encoding == "jpeg":  # enlarged chroma of tiny JPEGs lies elsewhere: see the graph's docstring
-            wrong = [line for line in wrong if not line.startswith("7x11")]
         assert not wrong, "\n".join([f"{name} {fit}", *wrong])
 
 
@@ -224,19 +231,21 @@ def test_boxes_and_masks_refer_to_the_upright_picture() -> None:
         height, width = picture.shape
         rows, columns = np.flatnonzero(found.any(1)), np.flatnonzero(found.any(0))
         box = np.array([[rows[0], columns[0], rows[-1] + 1, columns[-1] + 1]]) / 64
-        pixel = (
-            np.abs(np.diff(view.edges().reshape(2, 2), axis=0)).max() / 64
-        )  # of the model's, in the picture's
-        wanted = [height // 4, width // 3, height // 2, width // 2]
+        top, left, bottom, right = view.edges()
+        pixel = max(bottom - top, right - left) / 64  # of the model's, in those of the picture
+        wanted = [
+            max(height // 4, top),
+            max(width // 3, left),
+            min(height // 2, bottom),
+            min(width // 2, right),
+        ]
         assert view.boxes(box)[0] == pytest.approx(wanted, abs=1.5 * pixel + 1)
         mask = view.mask(found.astype(np.uint8), 255)
         assert mask.shape == picture.shape
         is_seen = mask != 255
-        right = (mask == (picture > 127))[is_seen].mean()
-        assert right > 0.95
-        top, left, bottom, right_edge = view.edges()
-        centres = np.arange(height) + 0.5, np.arange(width) + 0.5
-        inside = (centres[0] > top) & (centres[0] < bottom), (centres[1] > left) & (centres[1] < right_edge)
+        assert (mask == (picture > 127))[is_seen].mean() > 0.95
+        y, x = np.arange(height) + 0.5, np.arange(width) + 0.5
+        inside = (y > top) & (y < bottom), (x > left) & (x < right)
         assert is_seen.sum() == pytest.approx(inside[0].sum() * inside[1].sum(), abs=height + width)
 
 
