@@ -12,7 +12,7 @@ from beam_jobs.sources.files.walking import SPLIT_OF_FOLDER
 from beam_jobs.sources.kinds.table.recognising import TABLE_ENDINGS
 from beam_jobs.sources.recognition.glance import Glance, Recognised, said
 
-_YOLO = re.compile(rb"\s*[0-9]+( +[0-9.eE+-]+){4,}\s*(\n|\Z)")  # a class, and a box or corners
+_YOLO = re.compile(rb"\s*[0-9]+([ \t]+[0-9.eE+-]+){4,}\s*(\n|\Z)")  # a class, and a box or corners
 _YOLO_FILES = 8  # that are looked into
 _HEAD_BYTES = 256
 _SHOWN = 2  # tables

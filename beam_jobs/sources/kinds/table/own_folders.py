@@ -50,7 +50,7 @@ def own_folders(
         return None
     for number, folder in enumerate(folders):
         if folder:
-            paths = raw["path"].filter(pc.equal(raw["table"], number))
+            paths = raw["path"].filter(pc.equal(raw["table"], number)).drop_null()
             own, of_source = (_files(paths, source, prefix, files) for prefix in (folder, ""))
             if ((own >= 0) & (of_source >= 0) & (own != of_source)).any():
                 raise ConfigError(
@@ -64,7 +64,7 @@ def own_folders(
 
 def _files(paths: pa.ChunkedArray, source: str, prefix: str, files: pa.Table) -> np.ndarray:
     """Return the row of the file that each path names: int64, -1 if there is none."""
-    return locate(pc.fill_null(paths_within(paths, source, prefix), "").combine_chunks(), files)[0]
+    return locate(paths_within(paths, source, prefix).combine_chunks(), files)[0]
 
 
 def with_splits_of_folders(

@@ -12,6 +12,7 @@ from beam_jobs.sources.classes.names import look_alikes, no_classes
     [
         (["Not sure", "Skip", "hat"], "'Not sure', 'Skip' sound like no class"),
         (["N/A", "hat"], "'N/A' sounds like no class"),
+        (["-1", "0", "1", "-10"], "'-1' sounds like no class"),
         (["not-sure", "don't know"], "'not-sure', \"don't know\" sound like no class"),
         (["hat", "other", "3", "skipper", ""], None),
     ],
