@@ -228,6 +228,18 @@ def test_opencv_sees_the_same_ycbcr(compression: int, sampling: tuple[int, int])
         assert np.abs(codecs.decode(data).pixels.astype(int) - seen).max() <= 1
 
 
+BT709 = {529: (5, [2126, 10_000, 7152, 10_000, 722, 10_000])}
+STUDIO_RANGE = {532: (5, [16, 1, 235, 1, 128, 1, 240, 1, 128, 1, 240, 1])}
+
+
+@pytest.mark.parametrize("tags", [BT709, STUDIO_RANGE, BT709 | STUDIO_RANGE], ids=["709", "studio", "both"])
+def test_ycbcr_has_the_weights_and_ranges_of_its_tags(tags: dict[int, tuple[int, list[int]]]) -> None:
+    kind = Kind(YCBCR, (8,), UINT, 3, (), kinds.LZW)
+    data = tiff(kind, samples_of(kind), Layout(tags=tags))
+    seen = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR_RGB)
+    assert np.abs(codecs.decode(data).pixels.astype(int) - seen).max() <= 3  # libtiff rounds twice
+
+
 def test_lab_is_converted_from_its_white_to_that_of_srgb() -> None:
     """Against the formulas of CIE 15 and IEC 61966-2-1: white is D50, adapted by Bradford's method."""
     colors = np.random.default_rng(0).integers(40, 216, (HEIGHT, WIDTH, 3))
