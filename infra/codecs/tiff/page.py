@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -27,7 +28,8 @@ from infra.codecs.tiff.kinds import (
 logging.getLogger("tifffile").setLevel(logging.CRITICAL)
 
 _REDUCED, _MASK = 1, 4  # bits of NewSubfileType
-_DNG_VERSION, _CR2_MARK = 50706, b"CR"
+_DNG_VERSION = 50706
+_CR2_START = b"\x10\x00\x00\x00CR\x02\x00"  # offset of the first directory, and a mark of Canon's
 _ORIENTATION, _ICC, _SUBSAMPLING, _INK_SET = 274, 34675, 530, 332
 _MAX_SAMPLE, _S_MIN_SAMPLE, _S_MAX_SAMPLE = 281, 340, 341
 _COEFFICIENTS, _REFERENCE = 529, 532
@@ -151,11 +153,12 @@ def directory_ends_early(data: bytes) -> bool:
 def _picture(file: Any, data: bytes) -> Any:
     """Return the page that holds the picture."""
     first = file.pages[0]
-    if _DNG_VERSION in first.tags or data[8:10] == _CR2_MARK:
+    if _DNG_VERSION in first.tags or data[4:12] == _CR2_START:
         raise camera_raw("its first page is a preview or what a sensor measured")
     for page in _pages(file):
         if not page.subfiletype & (_REDUCED | _MASK):
-            _check_inner_pages(file, page)
+            _check_inner_pages(first, page)
+            _check_inner_pages(page, page)
             return page
     if first.subifds:
         raise camera_raw("its page is a preview, and the picture lies in an inner directory")
@@ -171,12 +174,12 @@ def _pages(file: Any) -> Iterator[Any]:
             return
 
 
-def _check_inner_pages(file: Any, page: Any) -> None:
-    """Refuse a page that has a larger picture in an inner directory, as previews of cameras have."""
-    for inner in page.pages or () if page.subifds else ():
+def _check_inner_pages(outer: Any, page: Any) -> None:
+    """Refuse a page if an inner directory of ``outer`` has a larger picture, as in raw files of cameras."""
+    for inner in itertools.islice(outer.pages or () if outer.subifds else (), _MOST_PAGES):
         larger = inner.imagewidth * inner.imagelength > page.imagewidth * page.imagelength
         if larger and not inner.subfiletype & (_REDUCED | _MASK):
-            raise camera_raw("its first page is smaller than the picture in an inner directory")
+            raise camera_raw("a picture in an inner directory is larger than its pages")
 
 
 def _read(page: Any, big_endian: bool, max_pixels: int) -> Page:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import struct
 
 import numpy as np
 import pytest
@@ -78,6 +79,25 @@ def test_a_digital_negative_is_camera_raw() -> None:
     with pytest.raises(ImageRejected, match=r"camera raw.*export it") as caught:
         codecs.decode(tiff(KIND, LARGE, layout))
     assert caught.value.reason == "unsupported"
+
+
+def test_a_raw_file_of_canon_is_told_by_its_mark() -> None:
+    data = tiff(KIND, LARGE, Layout(rows=64, directory_first=True))
+    directory = bytearray(data[8:])
+    count = int.from_bytes(directory[:2], "little")
+    for entry in range(2, 2 + 12 * count, 12):  # of which those that do not fit point 8 bytes further
+        tag, kind, number, value = struct.unpack_from("<HHII", directory, entry)
+        if tag == 273 or number * {3: 2, 4: 4}[kind] > 4:
+            struct.pack_into("<I", directory, entry + 8, value + 8)
+    moved = data[:4] + (16).to_bytes(4, "little") + b"\0" * 8 + bytes(directory)
+    assert np.array_equal(codecs.decode(moved).pixels, LARGE)
+    with pytest.raises(ImageRejected, match="camera raw"):
+        codecs.decode(moved[:8] + b"CR\x02\0" + moved[12:])
+
+
+def test_pixels_that_look_like_the_mark_are_no_raw_file() -> None:
+    pixels = np.frombuffer(b"CR\x02\0" * 12, np.uint8).reshape(4, 4, 3)
+    assert np.array_equal(codecs.decode(tiff(KIND, pixels)).pixels, pixels)
 
 
 def test_a_directory_that_points_to_itself_ends_the_search() -> None:
