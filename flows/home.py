@@ -32,7 +32,7 @@ from infra.progress import log
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 PRIVATE_FOLDER, PRIVATE_FILE = 0o700, 0o600
 # What is ours in the home, beside the files of turns.
-_OWN = frozenset({"prefect", "logs", "running", "records", "problems", "up.json", "up.lock"})
+_OWN = frozenset({"prefect", "logs", "running", "records", "problems", "alarm", "up.json", "up.lock"})
 _NOT_BY_PROXY = ("127.0.0.1", "localhost")
 
 

@@ -75,8 +75,8 @@ def serve(host: str, port: int, *, api_only: bool = False) -> None:
     from prefect.server.api.server import create_app
 
     from flows.page.same_origin import SameOriginOnly
-    from flows.server.again_while_locked import AgainWhileLocked
-    from flows.server.form_errors import FormErrors
+    from flows.server.answers.again_while_locked import AgainWhileLocked
+    from flows.server.answers.form_errors import FormErrors
     from flows.server.without_second_ui import WithoutSecondUi
 
     prefect = create_app(final=True, webserver_only=api_only)

@@ -54,8 +54,9 @@ def runs(runs: options.Runs = None, json_output: options.Json = False) -> None:
 
     folder = runs_folder(runs)
     with shown_to_people():
-        listed = list_runs(folder)
-    found = [{**_described(run), "settings": settings} for run, settings in _with_settings(listed)]
+        found = [
+            {**_described(run), "settings": settings} for run, settings in _with_settings(list_runs(folder))
+        ]
     if json_output:
         output.print_json({"runs_dir": str(folder), "runs": found})
     elif not found:
@@ -84,6 +85,18 @@ def whole_settings(run: RunFolder) -> dict[str, Any]:
         return found
 
 
+def _settings_if_sound(run: RunFolder) -> dict[str, Any] | None:
+    """The settings of a run; None, with a warning, if their file is damaged."""
+    from infra import progress
+    from infra.errors import CorruptDataError
+
+    try:
+        return whole_settings(run)
+    except CorruptDataError as error:
+        progress.log(f"the settings of {run.name} are left out: {error}", level="warning")
+        return None
+
+
 def _with_settings(runs: Sequence[RunFolder]) -> Iterator[tuple[RunFolder, dict[str, str]]]:
     """Yield each run with those of its settings in which the runs of its dataset differ."""
     from infra.html.formatting import differing_settings
@@ -93,10 +106,13 @@ def _with_settings(runs: Sequence[RunFolder]) -> Iterator[tuple[RunFolder, dict[
         places.setdefault(run.dataset_name, []).append(place)
     settings: dict[int, dict[str, str]] = {}
     for of_dataset in places.values():
-        differing = differing_settings(*(whole_settings(runs[place]) for place in of_dataset))
-        for at, place in enumerate(of_dataset):
+        known = {
+            place: found for place in of_dataset if (found := _settings_if_sound(runs[place])) is not None
+        }
+        differing = differing_settings(*known.values())
+        for at, place in enumerate(known):
             settings[place] = {name: it[at] for name, it in differing.items() if name not in _COLUMNS}
-    yield from ((run, settings[place]) for place, run in enumerate(runs))
+    yield from ((run, settings.get(place, {})) for place, run in enumerate(runs))
 
 
 def _row(run: dict[str, Any]) -> dict[str, object]:

@@ -19,6 +19,7 @@ from flows.flow_runs.run_records import RunRecord, ended_records
 from flows.maintain import trained_versions
 from flows.page.app import create_app
 from flows.page.options import PageOptions
+from flows.problems import open_problems
 from flows.train_when import TrainWhen, due
 from infra.dataset.catalog import Catalog
 from infra.dataset.maintenance.purged import add_purged, purged_contents
@@ -86,6 +87,10 @@ class Platform:
         record = RunRecord("prepare", "prepare-set", {}).as_json() | {"state": "Completed"}
         (self.home / "records" / f"{uuid4()}.json").write_text(json.dumps(record))
 
+        (self.home / "problems").mkdir()
+        problem = {"kind": "source", "subject": "/data/x", "text": "/data/x cannot be listed", "since": 1.0}
+        (self.home / "problems" / "0123.json").write_text(json.dumps(problem))
+
     def copied(self, to: Path) -> Platform:
         """A copy of the platform that a test may damage."""
         shutil.copytree(self.folder, to)
@@ -146,6 +151,7 @@ OF_MANY: dict[str, Callable[[Platform], object]] = {
     "a new training": lengthen,
     "lost commands": lambda platform: lost_commands(),
     "records of runs": lambda platform: ended_records(),
+    "problems": lambda platform: open_problems(),
     **{
         address: page(address)
         for address in ("/", "/live", "/runs", "/datasets", "/aliases", "/metrics", "/lineage")
@@ -206,6 +212,7 @@ FILES = {
     "datasets/set/purged.json": ("datasets", "purged", "purge"),
     "datasets/set/data/*/test-*.parquet": ("datasets", "diff", "purge", "train when"),
     "home/records/*.json": ("lost commands", "records of runs"),
+    "home/problems/*.json": ("problems", "/", "/metrics"),
 }
 
 

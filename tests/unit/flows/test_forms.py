@@ -15,7 +15,7 @@ from flows.maintain import maintain
 from flows.pipeline import pipeline
 from flows.prepare import prepare
 from flows.promote import promote
-from flows.server.form_errors import wrong_parameters
+from flows.server.answers.form_errors import wrong_parameters
 from flows.train import train
 from flows.train_torch import train_torch
 

@@ -10,7 +10,7 @@ import pytest
 from starlette.types import Receive, Scope, Send
 
 from flows.page.same_origin import own_hosts_only
-from flows.server.again_while_locked import AgainWhileLocked
+from flows.server.answers.again_while_locked import AgainWhileLocked
 from flows.server.services import rotate
 
 

@@ -1,0 +1,1 @@
+"""Wrappers of Prefect's server (ASGI) that change what it answers to people."""
