@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from beam_jobs.config import AnnotationFile, ObjectsConfig, PrepareConfig, SourceConfig
 from beam_jobs.schemas import BAD_PATH, BROKEN_ROW, MISSING_FILE
 from beam_jobs.sources.annotations.collecting import DROPPED, NO_AREA, OUTSIDE, AnnotatedImage, Annotations
-from beam_jobs.sources.classes.names import look_alikes
+from beam_jobs.sources.classes.names import look_alikes, no_classes
 from beam_jobs.sources.files.folder import SourceFolder
 from beam_jobs.sources.files.ignore import IgnorePatterns
 from beam_jobs.sources.kinds.table import listed_files
@@ -122,6 +122,7 @@ def list_annotated(
     log(f"{counted(rows.num_rows, 'annotated image')} with {counted(num_objects, 'object')}")
     classes = sorted({name for names in rows[PREFIX + LABELS].to_pylist() for name in names})
     warnings = [*walk.warnings(), *found.warnings, *_warnings(left_out, found, num_objects)]
+    warnings += no_classes(classes, "name it in source.objects.drop_labels")
     return Listing(listed, [*warnings, *look_alikes(classes, "name one in source.objects.merge_labels")])
 
 

@@ -25,7 +25,7 @@ from beam_jobs.sources.classes.folders import (
     layout_warnings,
     split_by_folder,
 )
-from beam_jobs.sources.classes.names import look_alikes, quoted, wanted_classes
+from beam_jobs.sources.classes.names import look_alikes, no_classes, quoted, wanted_classes
 from beam_jobs.sources.classes.numbers import ClassNumbers, is_number, name_labels
 from beam_jobs.sources.kinds.archive.layouts import Layout, shape_of
 from beam_jobs.sources.kinds.archive.listing import ListedArchive
@@ -109,7 +109,8 @@ def _by_sidecars(
         samples = _Samples.of(archive, split, own, wanted)
         rows += [_label_by_key(batch, archive, samples) for batch in archive.batches]
     single = [f"the sidecars name a single class, {classes[0]!r}"] if len(classes) == 1 else []
-    return rows, single + look_alikes(classes, "name one in source.archive.merge_labels")
+    odd = no_classes(classes, "name it in source.archive.drop_labels")
+    return rows, single + odd + look_alikes(classes, "name one in source.archive.merge_labels")
 
 
 @dataclass(frozen=True)

@@ -138,6 +138,13 @@ def test_ids_of_coco_files_may_be_written_as_other_numbers(tmp_path: Path) -> No
     ]
 
 
+def test_names_of_no_class_are_told_in_annotations(tmp_path: Path) -> None:
+    source = with_images(tmp_path, "1.jpg")
+    (tmp_path / "1.xml").write_text(voc_file("1.jpg", voc_object("nan", 1, 1, 9, 9)))
+    (warning,) = voc.list_inputs(source, configured("voc", "*.xml")).warnings
+    assert warning == "'nan' sounds like no class: name it in source.objects.drop_labels if so"
+
+
 def test_several_coco_files_give_splits(tmp_path: Path) -> None:
     source = with_images(tmp_path, "a.jpg", "b.jpg")
     for name in ("a", "b"):
