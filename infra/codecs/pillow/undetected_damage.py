@@ -1,4 +1,4 @@
-"""Refuse pictures whose missing rows or damage Pillow does not report."""
+"""Refuse pictures whose missing rows or damage Pillow does not report, or which it shows in other colours."""
 
 from __future__ import annotations
 

@@ -1,10 +1,13 @@
-"""GIF, WebP and AVIF in their forms against what was written. GIFs are written here, byte by byte."""
+"""GIF, WebP, AVIF and HEIF in their forms against what was written. GIFs are written here, byte by byte."""
 
 from __future__ import annotations
 
 import io
 import itertools
 import struct
+import subprocess
+from pathlib import Path
+from shutil import which
 from typing import Any
 
 import cv2
@@ -157,3 +160,24 @@ def test_an_avif_is_turned_as_its_container_says(orientation: int) -> None:
     decoded = codecs.decode(sink.getvalue())
     assert decoded.pixels.shape == upright.shape
     assert np.abs(decoded.pixels.astype(int) - upright).mean() < 3
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(which("vips") is None, reason="libvips is missing: HEIF is NOT compared")
+@pytest.mark.parametrize("bits", [8, 10, 12])
+@pytest.mark.parametrize("sampled", ["on", "off"])
+@pytest.mark.parametrize("clear", [False, True])
+def test_heif(bits: int, sampled: str, clear: bool, tmp_path: Path) -> None:
+    pytest.importorskip("pi_heif")
+    ramp = np.add.outer(np.arange(32), np.arange(48) * 2)
+    smooth = np.dstack([ramp, ramp + 30, ramp + 60])
+    stored = np.dstack([smooth, OPACITY]) if clear else smooth
+    (tmp_path / "a.png").write_bytes(saved(Image.fromarray(stored.astype(np.uint8)), "PNG"))
+    options = ["--compression", "hevc", "--bitdepth", str(bits), "--subsample-mode", sampled, "--Q", "95"]
+    command = ["vips", "heifsave", str(tmp_path / "a.png"), str(tmp_path / "a.heic"), *options]
+    subprocess.run(command, check=True, capture_output=True)
+    alpha = stored[:, :, 3:] / 255 if clear else np.ones((32, 48, 1))
+    expected = smooth * alpha + 255 * (1 - alpha)
+    off = np.abs(codecs.decode((tmp_path / "a.heic").read_bytes()).pixels - expected)
+    assert off.mean() < 3
+    assert off.max() <= 16
