@@ -24,11 +24,11 @@ def test_the_page_runs(
     names: dict[str, Any] = {}
     for block in blocks:
         exec(block, names)
-    assert names["images"].shape == (32, 96, 96, 3)
+    assert names["images"].shape == (16, 96, 96, 3)
+    assert names["weights"].sum() == pytest.approx(1)
     assert names["batch"].images.dtype == np.uint8
     printed = capsys.readouterr().out.splitlines()
-    assert printed[0] == "['cat', 'dog'] ['train'] 110"
-    assert printed[-2] == "6 steps"
+    assert printed[0] == "<Dataset photos@1: train 110; 2 classes>"
     assert printed[-1].endswith("bytes of jpeg")
 
 
