@@ -166,12 +166,14 @@ def purge(
     from flows.cli import output
     from flows.cli.training_runs.folder import runs_folder, runs_location
     from infra.dataset.signatures import signed_versions
+    from infra.progress import shown_to_people
     from training.promotion.purged import affected_runs, mark_runs
     from training.runs.stored import opened_run
 
     catalog, folder = catalog_at(root), runs_folder(runs)
     found = find_to_purge(catalog, dataset, source or [])
-    models = affected_runs(catalog, folder, dataset, found.ids, found.rows)
+    with shown_to_people():
+        models = affected_runs(catalog, folder, dataset, found.ids, found.rows)
     signed = signed_versions(catalog.dataset_storage(dataset))
     if apply:
         # First: a purge that is killed has removed some of it.

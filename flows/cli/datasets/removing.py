@@ -157,14 +157,16 @@ def _one_dataset(refs: list[str]) -> tuple[str, list[int] | None]:
 def _users(name: str, runs: str | None) -> dict[int, list[str]]:
     """Number of a version -> the runs that were trained on it, with the aliases that they have."""
     from flows.cli.training_runs.folder import runs_folder
+    from infra.progress import shown_to_people
     from infra.storage.filesystem import Storage
     from training.aliases.history import aliases_by_run
     from training.results.run_files.run_folder import list_runs
 
     folder = runs_folder(runs)
-    aliases = aliases_by_run(Storage.at(folder), name)
+    with shown_to_people():  # what a damaged run was trained on is unknown, and a warning says so
+        aliases, listed = aliases_by_run(Storage.at(folder), name), list_runs(folder)
     found: dict[int, list[str]] = {}
-    for run in list_runs(folder):
+    for run in listed:
         if run.dataset_name == name:
             held = aliases.get(run.name, ())
             shown = f"{run.name} ({', '.join(held)})" if held else run.name

@@ -144,6 +144,7 @@ OF_MANY: dict[str, Callable[[Platform], object]] = {
     "runs": command("runs", "--runs", "RUNS"),
     "runs --json": command("runs", "--json", "--runs", "RUNS"),
     "aliases": command("aliases", "--runs", "RUNS"),
+    "rm sound": command("rm", "sound", "--root", "ROOT", "--runs", "RUNS"),
     "datasets": command("datasets", "--root", "ROOT"),
     "show sound": command("show", "sound", "--root", "ROOT"),
     "gc sound": command("gc", "sound", "--root", "ROOT"),
@@ -188,8 +189,27 @@ OF_ONE: dict[str, Callable[[Platform], object]] = {
 READERS = OF_MANY | OF_ONE
 
 # File -> the readers that open it, the most different ones; a slow test tries all of them.
-_RUN = ("runs", "maintenance", "a new training", "/", "/runs", "train when", "open", "settled", "finished")
-_RUN += ("purge", "compare", "promote", "the page of a run", "the page of two runs", "the lineage")
+_RUN = (
+    "runs",
+    "rm sound",
+    "maintenance",
+    "a new training",
+    "/",
+    "/runs",
+    "train when",
+    "open",
+    "settled",
+    "finished",
+)
+_RUN += (
+    "finished",
+    "purge",
+    "compare",
+    "promote",
+    "the page of a run",
+    "the page of two runs",
+    "the lineage",
+)
 _ALIAS = ("aliases", "history", "promote to production", "roll back", "purge", "/aliases", "the lineage")
 _DATASET = ("datasets", "show sound", "/", "train when", "show", "diff", "gc", "purge", "purged")
 FILES = {
