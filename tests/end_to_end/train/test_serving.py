@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +11,13 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from infra.preparation import Preparation
 from tests.samples.images.photos import make_photos
 from tests.samples.preparing.prepared import run as prepare
 from tests.samples.training.trainer import settings, train_here
-from training.export.model_input import read_model_input
+from training.export.model_input import ModelInput, read_model_input
 from training.predict import predict
+from training.predicting.inputs import input_of_run
 from training.results.run_files.run_folder import open_run
 
 IMAGE = {"resize": "pad", "height": 24, "width": 60, "background": "#ff8000"}
@@ -83,3 +86,31 @@ def test_the_result_says_how_the_export_does_on_source_files(result: dict[str, A
     assert (found["not_read"], found["refused"]) == ({}, {})
     assert found["agreement"] > 0.9, "pictures of noise, and a model that hardly knows them"
     assert found["max_difference"] < CLOSE
+
+
+def test_an_export_that_takes_files_alone_predicts_too(
+    folder: Path, result: dict[str, Any], tmp_path: Path
+) -> None:
+    """As earlier releases wrote them: without a signature for pixels, and without a file beside them."""
+    tf = pytest.importorskip("tensorflow")
+    old = tmp_path / Path(result["run_dir"]).name
+    shutil.copytree(result["run_dir"], old, ignore=shutil.ignore_patterns("export", "model*", "check*"))
+
+    def mean(data: Any) -> Any:
+        return tf.reduce_mean(tf.cast(tf.io.decode_png(data, channels=3), tf.float32), [0, 1])[:2] / 255
+
+    module = tf.Module()
+    module.served = tf.function(
+        lambda image_bytes: {"probabilities": tf.map_fn(mean, image_bytes, fn_output_signature=tf.float32)},
+        input_signature=[tf.TensorSpec([None], tf.string, name="image_bytes")],
+        autograph=False,
+    )
+    tf.saved_model.save(module, str(old / "export"), signatures={"serving_default": module.served})
+    run, picture = open_run(str(old), tmp_path), folder / "photos" / next(iter(of_records(result)))
+    for root, how in ((folder / "datasets", Preparation.of(IMAGE)), (tmp_path, Preparation())):
+        given = input_of_run(run, root)
+        assert given == ModelInput(preparation=how, image_size=16)
+        predict(run, [picture], tmp_path / "found.json", "json", root=root)
+        (row,) = map(json.loads, (tmp_path / "found.json").read_text().splitlines())
+        wanted = given.see(picture.read_bytes()).pixels.mean((0, 1))[:2] / 255
+        assert list(row["probabilities"].values()) == pytest.approx(wanted, abs=1e-5)

@@ -120,16 +120,19 @@ def notes_on(found: dict[str, Any]) -> list[str]:
 def _readable(records: RecordReader, run_dir: Path) -> tuple[dict[int, Path], dict[str, int]]:
     """Return ordinal -> source file of some records, and why the files of others cannot be read."""
     table, source = records.table, records.split.version.manifest.source
-    of_id = {number: ordinal for ordinal, number in enumerate(table.id.tolist())}
-    files, not_read = {}, Counter[str]()
-    path, named = run_dir / predictions_file(table.split), list[tuple[str, str]]()
+    path, named = run_dir / predictions_file(table.split), dict[int, tuple[str, str]]()
+    every, row = max(1, len(table) // _MOST_FILES), 0
     for rows in read_predictions(path, ["id", "source_uri"]) if path.is_file() else ():
-        named += zip(rows["id"].to_pylist(), rows["source_uri"].to_pylist(), strict=True)
-    for name, uri in named[:: max(1, len(named) // _MOST_FILES)][:_MOST_FILES]:
+        chosen = rows.take(list(range(-row % every, rows.num_rows, every))).to_pylist()
+        named |= {id_number(one["id"]): (one["id"], one["source_uri"]) for one in chosen}
+        row += rows.num_rows
+    files, not_read = {}, Counter[str]()
+    for ordinal in np.flatnonzero(np.isin(table.id, np.array(list(named), np.uint64)))[:_MOST_FILES].tolist():
+        name, uri = named[int(table.id[ordinal])]
         file = source_path(source, uri)
         reason = _why_not(file, uri, name)
         if reason is None and file is not None:
-            files[of_id[id_number(name)]] = file
+            files[ordinal] = file
         else:
             not_read[str(reason)] += 1
     return files, dict(not_read)
