@@ -82,6 +82,7 @@ def predict(
     format_name: Format = "csv",
     out: Out = None,
     overlays: Overlays = False,
+    root: options.Root = None,
     runs: options.Runs = None,
     json_output: options.Json = False,
 ) -> None:
@@ -110,7 +111,7 @@ def predict(
             "name the table: --out predictions.csv",
         )
     if out is not None:
-        result = _predicted(found.path, paths, format_name, out, overlays=overlays)
+        result = _predicted(found.path, paths, format_name, out, root, overlays=overlays)
         if json_output:
             output.print_json(result)
         else:
@@ -119,7 +120,7 @@ def predict(
         return
     with tempfile.TemporaryDirectory() as place:
         made = Path(place) / "predictions"
-        result = _predicted(found.path, paths, format_name, made, overlays=overlays)
+        result = _predicted(found.path, paths, format_name, made, root, overlays=overlays)
         with made.open(encoding="utf-8", newline="") as lines:
             for line in lines:
                 sys.stdout.write(line)
@@ -155,11 +156,13 @@ def _check(format_name: str, out: Path | None, json_output: bool) -> None:
 
 
 def _predicted(
-    run: Path, paths: list[Path], format_name: str, out: Path, *, overlays: bool
+    run: Path, paths: list[Path], format_name: str, out: Path, root: str | None, *, overlays: bool
 ) -> dict[str, Any]:
     from flows.cli.jobs.job_process import result_of
+    from flows.parameters import root_or_default
 
     command = [*PREDICT, str(run), "--format", format_name, "--out", str(out.absolute())]
+    command += ["--root", root_or_default(root)]
     return result_of([*command, *(["--overlays"] if overlays else []), "--", *map(str, paths)])
 
 
