@@ -192,7 +192,8 @@ def _setting_meant(option: str, options: dict[str, Any]) -> str | None:
     if best is None or best[0] < _NEAR + 0.1:
         return None
     _, section, key = best
-    if section != own and not {"--epochs", "--source-kind"} <= options.keys():
+    takes_both = {"--epochs", "--source-kind"} <= options.keys() or "--train" in options
+    if section != own and not takes_both:
         return f"{key} is a setting of {section}"
     return f"write --set {key}=VALUE"
 

@@ -20,6 +20,7 @@ from infra.errors import ConfigError, ShardmillError
 from infra.settings import Settings, load_settings, split_overrides, validate
 from tests.documentation.blocks import ROOT
 from training.config import TrainConfig
+from training.promotion.rules import PromotionRules
 from training.recipes import recipe_path
 from training.train import _parser as train_parser
 
@@ -60,6 +61,7 @@ def problem_of_settings(settings: Sequence[str]) -> str | None:
         (PrepareConfig, "prepare"),
         (TrainConfig, "train"),
         (MaintainConfig, "maintain"),
+        (PromotionRules, "promote"),
     ]
     known = _known(settings)
     problems = []

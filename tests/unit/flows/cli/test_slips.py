@@ -38,6 +38,7 @@ SLIPS = [
     ("train photos --batchsize 3", "--batchsize", "did you mean --batch-size?"),
     ("train photos --gpus 2", "--gpus", "did you mean --devices?"),
     ("train photos --optimizer sgd", "--optimizer", "write --set optimizer.name=VALUE"),
+    ("schedule add images --dataset x --epochs 3", "--epochs", "write --set run.epochs=VALUE"),
     ("train --dataset photos", "--dataset", "the dataset needs no option: shardmill train NAME"),
     ("train photos --epochs 3 --set run.epochs=4", "a setting is given twice", "leave out --epochs"),
     # keys
