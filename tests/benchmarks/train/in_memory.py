@@ -35,6 +35,9 @@ class InMemory:
         self.rows = slice(0, self.global_batch_size)
         self.image_size = self.batch["images"].shape[1]
 
+    def prepare(self, start: int, stop: int) -> None:
+        """Nothing: the batch is in memory."""
+
     def dataset(self, start: int, stop: int, batch_size: int | None = None) -> Any:
         """The steps ``start`` to ``stop``."""
         import tensorflow as tf
