@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -108,11 +107,6 @@ class MaskConverter:
         if may_be_stored and (self._are_stored or not may_be_upright):
             return apply_orientation(samples, source.orientation)
         return samples
-
-
-def mask_digest(data: bytes) -> bytes:
-    """Return the SHA-256 of the source of a mask."""
-    return hashlib.sha256(data).digest()
 
 
 def with_mask_features(listing: pa.Table, classes: Sequence[str]) -> pa.Table:

@@ -44,9 +44,8 @@ _PILLOW_NAMES = {
     "avif": "AVIF",
 }
 _COLORS = {
-    "1": "grey 1-bit", "L": "grey", "LA": "grey+alpha", "P": "palette", "PA": "palette+alpha",
-    "RGB": "RGB", "RGBA": "RGBA", "RGBX": "RGB", "RGBa": "RGBA", "CMYK": "CMYK", "LAB": "Lab",
-    "YCbCr": "YCbCr", "I": "grey 32-bit", "F": "grey float",
+    "1": "grey 1-bit", "L": "grey", "I;16": "grey 16-bit", "LA": "grey+alpha",
+    "P": "palette", "RGBX": "RGB", "RGBa": "RGBA",
 }  # fmt: skip
 # From files of these formats that end early Pillow can decode a part. The others give all or nothing.
 _SALVAGEABLE = frozenset({"png", "gif", "bmp"})
@@ -231,19 +230,12 @@ def _completed(source: Source, image: Image.Image, found: str) -> Source:
         return source
     width, height = image.size
     orientation, upright = 1, False
-    icc, bits = image.info.get("icc_profile"), 8
+    icc = image.info.get("icc_profile")
     if found == "avif":
         orientation = orientation_in(image.info.get("exif") or b"")
     elif found == "heif":
         upright = True  # by the container's own transformations, which replace EXIF's orientation
-    if image.mode.startswith("I;16"):
-        bits = 16
     return replace(
-        source, height=height, width=width, color=_color(image, bits), orientation=orientation,
-        icc=icc if isinstance(icc, bytes) else None, bits=bits, upright=upright,
+        source, height=height, width=width, color=_COLORS.get(image.mode, image.mode),
+        orientation=orientation, icc=icc if isinstance(icc, bytes) else None, upright=upright,
     )  # fmt: skip
-
-
-def _color(image: Image.Image, bits: int) -> str:
-    name = "grey" if image.mode.startswith("I;16") else _COLORS.get(image.mode, image.mode)
-    return f"{name} {bits}-bit" if 8 < bits <= 16 else name

@@ -13,7 +13,7 @@ from infra.codecs.color import conversion_to_srgb, lab_to_srgb
 from infra.codecs.formats import Color, Pixels
 from infra.codecs.structure.png_chunks import PngFile
 
-DEEP_MODES = ("I;16", "I;16B", "I;16L", "I;16N", "I")
+DEEP = "I;16"  # the mode of grey of 16 bits
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +84,10 @@ def composited(
 
 
 def _color(image: Image.Image, png_bits: int | None) -> Image.Image:
-    """Return the image without its transparency, as mode "L", "RGB", "CMYK" or "LAB"."""
-    if image.mode in DEEP_MODES:
-        return deep_to_grey(image, png_bits)
-    if image.mode in ("L", "RGB", "CMYK", "LAB"):
+    """Return the image without its transparency, as mode "L" or "RGB"."""
+    if image.mode == DEEP:
+        return _deep_to_grey(image, png_bits)
+    if image.mode in ("L", "RGB"):
         return image
     if image.mode in ("1", "LA", "La"):
         return image.convert("L")
@@ -96,8 +96,8 @@ def _color(image: Image.Image, png_bits: int | None) -> Image.Image:
     return image.convert("RGBA").convert("RGB")  # this way transparent pixels keep their colours
 
 
-def deep_to_grey(image: Image.Image, significant_bits: int | None) -> Image.Image:
-    """Convert a grey PNG of 16 bits (a mode of DEEP_MODES) to mode "L", by its high bytes.
+def _deep_to_grey(image: Image.Image, significant_bits: int | None) -> Image.Image:
+    """Convert grey of 16 bits to mode "L", by its high bytes.
 
     Some files hold fewer bits and say so by sBIT, without the scaling to 16 bits that the specification asks
     for: no sample reaches 2^sBIT, and the low bits are in use. Then white is the largest sample of sBIT.
@@ -114,7 +114,7 @@ def _alpha(image: Image.Image, bits: int, png: PngFile | None) -> Image.Image | 
     clear = image.info.get("transparency")
     if isinstance(clear, int) and image.mode == "1":
         return _opaque_but(np.asarray(image) == bool(clear))
-    if isinstance(clear, int) and (image.mode == "L" or image.mode in DEEP_MODES):
+    if isinstance(clear, int) and (image.mode == "L" or image.mode == DEEP):
         # ``clear`` is a sample of the file. Pillow has scaled samples of fewer than 8 bits to 8.
         scale = 255 // ((1 << bits) - 1) if image.mode == "L" and bits < 8 else 1
         return _opaque_but(np.asarray(image) == clear * scale)

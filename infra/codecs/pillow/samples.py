@@ -9,7 +9,7 @@ import numpy.typing as npt
 from PIL import Image
 
 from infra.codecs.formats import ImageRejected
-from infra.codecs.pillow.raster import DEEP_MODES
+from infra.codecs.pillow.raster import DEEP
 
 AnyPixels = npt.NDArray[Any]
 
@@ -34,7 +34,7 @@ def samples_of(image: Image.Image, bits: int, in_color: bool) -> AnyPixels:
         image, bits = image.convert("RGB"), 8
     if image.mode in ("RGB", "RGBA", "RGBX"):
         return _colors(image, bits)
-    if image.mode in ("LA", "PA"):
+    if image.mode == "LA":
         _check_opaque(image)
         return np.asarray(image)[:, :, :1]
     return _numbers(image, bits)[:, :, np.newaxis]
@@ -47,9 +47,7 @@ def _numbers(image: Image.Image, bits: int) -> AnyPixels:
     if image.mode == "L":
         # Pillow scales samples of 2 and 4 bits to 8.
         return samples // np.uint8(255 // ((1 << bits) - 1)) if bits in (2, 4) else samples
-    if image.mode in DEEP_MODES:
-        if samples.size and not 0 <= samples.min() <= samples.max() <= 0xFFFF:
-            raise ImageRejected("unsupported", "its values are not all between 0 and 65,535")
+    if image.mode == DEEP:
         return samples.astype(np.uint16)
     raise ImageRejected("unsupported", f"its pixels are neither whole numbers nor RGB (mode {image.mode})")
 

@@ -21,8 +21,6 @@ from training.export.graph.orientation import (
 )
 from training.tf_data.preprocess import to_grey
 
-# In the words of ``SourceFacts.format``; those that a graph decodes.
-GRAPH_FORMATS = ("jpeg", "png", "webp", "bmp", "gif")
 _REMEDY = "make the pixels with model-input.json, and call the signature 'pixels'"
 _CMYK = 4
 

@@ -11,7 +11,6 @@ import pyarrow.compute as pc
 from beam_jobs.config import FeatureColumn
 from beam_jobs.sources.kinds.table.formats.columns import trimmed
 from beam_jobs.sources.kinds.table.typed.conversion import (
-    ARROW_KINDS,
     DTYPES,
     Kind,
     convert,
@@ -24,15 +23,13 @@ from beam_jobs.tables.long_columns import one_chunk
 from infra.errors import ConfigError
 from infra.format.features import Feature
 
-_KIND_OF_ARROW = {arrow: kind for kind, arrow in ARROW_KINDS.items()}
-
 
 @dataclass(frozen=True)
 class TypedColumn:
     """A column of one table with its type.
 
     Attributes:
-        values: of a type in ARROW_KINDS, or a list of it.
+        values: of a type in ``conversion.ARROW_KINDS``, or a list of it.
         kind: of its values; None if it has none and the settings name none.
         faults: row -> why its value cannot be used.
         length: of each list, if it is fixed.
