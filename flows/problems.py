@@ -19,11 +19,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
-from pydantic import TypeAdapter, ValidationError
-
 from flows import home
 from infra.digests import digest_of
-from infra.errors import EnvironmentFault
+from infra.errors import CorruptDataError, EnvironmentFault
+from infra.json_files import read_json
+from infra.storage.local import file_writer
 from infra.strict_json import dump_json
 
 Kind = Literal["source", "schedule", "service", "notification"]
@@ -56,18 +56,14 @@ class Problem:
         return f"{self.text}; {self.remedy}" if self.remedy else self.text
 
 
-_PROBLEM = TypeAdapter(Problem)
-
-
 def open_problem(problem: Problem) -> None:
     """Say that there is a problem. One that is open already keeps its time."""
     before = _read(_path(problem.key))
     since = problem.since or (before.since if before is not None else time.time())
     values = asdict(problem) | {"since": since}
     if before is None or asdict(before) != values:
-        temporary = _path(problem.key).with_suffix(".tmp")
-        temporary.write_text(dump_json(values), encoding="utf-8")
-        temporary.replace(_path(problem.key))
+        with file_writer(_path(problem.key)) as file:  # several processes may open the same problem at once
+            file.write(dump_json(values).encode())
 
 
 def close_problem(kind: Kind, subject: str) -> None:
@@ -96,8 +92,8 @@ def open_problems() -> list[Problem]:
 
 
 def _read(path: Path) -> Problem | None:
-    with contextlib.suppress(OSError, ValidationError):
-        return _PROBLEM.validate_json(path.read_bytes())
+    with contextlib.suppress(CorruptDataError):
+        return read_json(path, Problem, "delete it")
     return None
 
 

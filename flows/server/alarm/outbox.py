@@ -19,14 +19,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from pydantic import TypeAdapter, ValidationError
-
 from flows import home
-from flows.problems import Problem, close_problem, open_problem
+from flows.problems import Problem, close_problem, open_problem, open_problems
 from flows.server.alarm.destinations import Destination
 from flows.server.alarm.sending import Message, NotSent, send
 from infra.digests import digest_of
+from infra.errors import CorruptDataError
+from infra.json_files import decode_json
 from infra.readable import counted
+from infra.storage.local import file_writer
+from infra.strict_json import dump_json
 
 LOG = logging.getLogger("shardmill.alarm")
 
@@ -51,9 +53,6 @@ class Waiting:
     since: float
 
 
-_WAITING = TypeAdapter(Waiting)
-
-
 def put(message: Message, to: Destination, key: str) -> None:
     """Have a message sent.
 
@@ -62,11 +61,9 @@ def put(message: Message, to: Destination, key: str) -> None:
         to: whom to send it.
         key: tells the happening from others: a message of the same key that still waits is replaced.
     """
-    path = _folder() / f"{digest_of([key, to.name])}.json"
-    since = time.time()
-    temporary = path.with_suffix(".tmp")
-    temporary.write_bytes(_WAITING.dump_json(Waiting(to.name, message, since)))
-    temporary.replace(path)
+    one = Waiting(to.name, message, time.time())
+    with file_writer(_folder() / f"{digest_of([key, to.name])}.json") as file:
+        file.write(dump_json(asdict(one)).encode())
 
 
 def waiting() -> dict[str, list[tuple[Path, Waiting]]]:
@@ -74,10 +71,10 @@ def waiting() -> dict[str, list[tuple[Path, Waiting]]]:
     found: dict[str, list[tuple[Path, Waiting]]] = defaultdict(list)
     for path in _folder().glob("*.json"):
         try:
-            one = _WAITING.validate_json(path.read_bytes())
+            one = decode_json(path.read_bytes(), Waiting, str(path), "it is put aside")
         except FileNotFoundError:
             continue
-        except (OSError, ValidationError) as error:
+        except (OSError, CorruptDataError) as error:
             LOG.warning("%s is not a message: %s", path, error)
             path.replace(path.with_suffix(".unreadable"))
             continue
@@ -115,12 +112,14 @@ class Sender:
 
     def look(self, destinations: Mapping[str, Destination]) -> None:
         """Begin to send what waits and is due. Messages to a destination that was removed are deleted."""
+        for problem in open_problems():  # a message that was on its way may have failed after the removal
+            if problem.kind == "notification" and problem.subject not in destinations:
+                close_problem("notification", problem.subject)
         for to, messages in waiting().items():
             tries = self._tries[to]
             if to not in destinations:
                 for path, _ in messages:
                     path.unlink(missing_ok=True)
-                close_problem("notification", to)
             elif self.clock() >= tries.not_before and (tries.thread is None or not tries.thread.is_alive()):
                 work = (destinations[to], messages, tries)
                 tries.thread = threading.Thread(

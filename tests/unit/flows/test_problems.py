@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,15 @@ def test_a_problem_is_open_until_it_is_closed_and_keeps_its_first_time() -> None
     close_problem("source", "/data/photos")
     close_problem("source", "/data/photos")
     assert open_problems() == [worker]
+
+
+def test_several_may_open_the_same_problem_at_once() -> None:
+    def open_again(number: int) -> None:
+        open_problem(Problem("source", "/data/photos", f"it cannot be listed: {number}"))
+
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(open_again, range(200)))  # raises what any of them raised
+    assert [one.subject for one in open_problems()] == ["/data/photos"]
 
 
 def test_the_problems_of_a_kind_are_replaced_together() -> None:

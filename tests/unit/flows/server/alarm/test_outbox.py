@@ -109,3 +109,18 @@ def test_messages_to_somebody_who_was_removed_are_deleted_and_damaged_files_put_
     receiver.sender.look({})
     assert outbox.waiting() == {}
     assert [path.name for path in (home.alarm_folder() / "outbox").iterdir()] == ["bad.unreadable"]
+
+
+def test_a_message_that_fails_after_its_destination_was_removed_leaves_no_problem(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    receiver = Receiver()
+    receiver.away = {HOOK.url}
+    monkeypatch.setattr("time.time", lambda: 1000.0)
+    outbox.put(message("first"), HOOK, "1")
+    (on_its_way,) = outbox.waiting().values()
+    receiver.sender.look({})
+    monkeypatch.setattr("time.time", lambda: 1031.0)
+    receiver.sender.deliver(HOOK, on_its_way)
+    receiver.sender.look({})
+    assert open_problems() == []
