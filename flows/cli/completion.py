@@ -30,12 +30,11 @@ def references(incomplete: str) -> list[str]:
 
 def settings(incomplete: str) -> list[str]:
     """The keys of the settings of prepare and train with this beginning, up to the ``=``."""
-    from beam_jobs.config import PrepareConfig
+    from flows.cli.jobs.settings import models_of_runs
     from infra.settings import settings_of
-    from training.config import TrainConfig
 
     found = set()
-    for section, model in (("prepare", PrepareConfig), ("train", TrainConfig)):
+    for section, model in models_of_runs().items():
         for setting in settings_of(model):
             found |= {f"{setting.key}=", f"{section}.{setting.key}="}
     return sorted(key for key in found if key.startswith(incomplete))

@@ -6,12 +6,10 @@ import difflib
 import itertools
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from flows.cli.help import explained, is_argument, typed, usage
-
-if TYPE_CHECKING:
-    from pydantic import BaseModel
+from flows.cli.jobs.settings import models_of_runs
 
 # Words for commands that other programs have, or that are parts of ours.
 _ALSO_CALLED = {
@@ -184,7 +182,7 @@ def _setting_meant(option: str, options: dict[str, Any]) -> str | None:
         return None
     found = [
         (near.likeness, section, near.setting.key)
-        for section, model in _models().items()
+        for section, model in models_of_runs().items()
         for near in near_settings(option, model)[:1]
     ]
     own = "train" if "--epochs" in options else "prepare"
@@ -196,13 +194,6 @@ def _setting_meant(option: str, options: dict[str, Any]) -> str | None:
     if section != own and not takes_both:
         return f"{key} is a setting of {section}"
     return f"write --set {key}=VALUE"
-
-
-def _models() -> dict[str, type[BaseModel]]:
-    from beam_jobs.config import PrepareConfig
-    from training.config import TrainConfig
-
-    return {"prepare": PrepareConfig, "train": TrainConfig}
 
 
 def _value_of_set(words: Sequence[str]) -> str | None:

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from flows.cli import options
+from flows.cli.help import cut
 from flows.cli.jobs.flags import flag_of
+from flows.cli.jobs.settings import models_of_runs
 
 if TYPE_CHECKING:
-    from infra.settings import Setting, Settings
+    from infra.settings import Setting
 
 _FEW = 12  # as many are shown with all that is known of them
 _CUT = 60  # of the description in a list of many
@@ -115,7 +117,12 @@ def settings(word: Word = None, json_output: options.Json = False) -> None:
             output.say(*_lines(entry), "")
     else:
         rows = [
-            [entry.setting.key, entry.section, _text(entry.setting.default), _cut(entry.setting.description)]
+            [
+                entry.setting.key,
+                entry.section,
+                _text(entry.setting.default),
+                cut(entry.setting.description, _CUT),
+            ]
             for entry in found
         ]
         output.print_table("", ["key", "of", "default", ""], rows)
@@ -123,18 +130,11 @@ def settings(word: Word = None, json_output: options.Json = False) -> None:
 
 def all_entries() -> list[Entry]:
     """Every setting of every section."""
-    from beam_jobs.config import PrepareConfig
     from beam_jobs.config.maintain import MaintainConfig
     from infra.settings import settings_of
-    from training.config import TrainConfig
     from training.promotion.rules import PromotionRules
 
-    models: dict[str, type[Settings]] = {
-        "prepare": PrepareConfig,
-        "train": TrainConfig,
-        "maintain": MaintainConfig,
-        "promote": PromotionRules,
-    }
+    models = models_of_runs() | {"maintain": MaintainConfig, "promote": PromotionRules}
     return [
         Entry(setting, section, flag_of(section, setting.key))
         for section, model in models.items()
@@ -170,11 +170,9 @@ def _kinds() -> list[dict[str, Any]]:
 
 
 def _near(word: str) -> str:
-    from beam_jobs.config import PrepareConfig
     from infra.settings import near_settings
-    from training.config import TrainConfig
 
-    near = [each for model in (PrepareConfig, TrainConfig) for each in near_settings(word, model)]
+    near = [each for model in models_of_runs().values() for each in near_settings(word, model)]
     near.sort(key=lambda each: -each.likeness)
     return f"did you mean {near[0].setting.key!r}?" if near else "without a word it lists them all"
 
@@ -182,10 +180,6 @@ def _near(word: str) -> str:
 def _text(value: str) -> str:
     """Words of the reference without the marks of code."""
     return value.replace("`", "")
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _CUT else f"{text[: _CUT - 1].rstrip()}…"
 
 
 def _plain(name: str) -> str:

@@ -11,7 +11,16 @@ from infra.errors import NotFoundError, UsageError
 if TYPE_CHECKING:
     from beam_jobs.config import PrepareConfig
     from beam_jobs.request import JobRequest
+    from infra.settings import Settings
     from training.config import TrainConfig
+
+
+def models_of_runs() -> dict[str, type[Settings]]:
+    """The settings that a run takes, by their section: prepare and train."""
+    from beam_jobs.config import PrepareConfig
+    from training.config import TrainConfig
+
+    return {"prepare": PrepareConfig, "train": TrainConfig}
 
 
 def prepare_settings(
@@ -64,11 +73,9 @@ def settings_by_section(overrides: list[str]) -> dict[str, list[str]]:
     Raises:
         ConfigError: several sections have a key, or none has.
     """
-    from beam_jobs.config import PrepareConfig
     from infra.settings import split_overrides
-    from training.config import TrainConfig
 
-    return split_overrides(overrides, {"prepare": PrepareConfig, "train": TrainConfig})
+    return split_overrides(overrides, models_of_runs())
 
 
 def _file_of(recipe: str | None) -> Path | None:
