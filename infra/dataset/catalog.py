@@ -50,6 +50,12 @@ def load_version(storage: Storage, name: str, version: int) -> DatasetVersion:
     return DatasetVersion(storage, manifest)
 
 
+def removed_numbers(storage: Storage) -> list[int]:
+    """Return the numbers of the removed versions in a dataset's folder, in ascending order."""
+    names = (entry.path.rpartition("/")[2] for entry in storage.list_files(REMOVED, recursive=False))
+    return sorted(number for name in names if (number := version_of_manifest(name)) is not None)
+
+
 @checked
 class Catalog:
     """The datasets under one root.
@@ -96,9 +102,7 @@ class Catalog:
 
     def last_removed(self, name: str) -> int:
         """The highest number of a version that was removed; 0: none was."""
-        entries = self.storage.list_files(f"{name}/{REMOVED}", recursive=False)
-        found = (version_of_manifest(entry.path.rsplit("/", 1)[-1]) for entry in entries)
-        return max((version for version in found if version is not None), default=0)
+        return max(removed_numbers(self.dataset_storage(name)), default=0)
 
     def open_view(self, ref: str) -> DatasetVersion:
         """Open a version as ``open`` does, or a view of it: ``name@3?width > 800``.

@@ -100,6 +100,7 @@ def settings(word: Word = None, json_output: options.Json = False) -> None:
       shardmill settings optimizer
       shardmill settings --json
     """
+    from beam_jobs.sources.recognition.description import described_kinds
     from flows.cli import output
     from infra.errors import NotFoundError
 
@@ -109,7 +110,7 @@ def settings(word: Word = None, json_output: options.Json = False) -> None:
         raise NotFoundError(f"no setting has {word!r} in its key or description", _near(str(word)))
     if word is not None:
         found.sort(key=lambda entry: (not entry.has(word, name_only=True), not entry.setting.also_called))
-    kinds = _kinds() if any(entry.setting.key == "source.kind" for entry in found) else []
+    kinds = described_kinds() if any(entry.setting.key == "source.kind" for entry in found) else []
     if json_output:
         output.print_json({"settings": [_as_json(entry) for entry in found], "kinds": kinds})
     elif len(found) <= _FEW:
@@ -161,12 +162,6 @@ def _lines(entry: Entry) -> list[str]:
 
 def _as_json(entry: Entry) -> dict[str, Any]:
     return {**asdict(entry.setting), "section": entry.section, "flag": entry.flag, "page": entry.page}
-
-
-def _kinds() -> list[dict[str, Any]]:
-    from beam_jobs.sources.recognition.description import described_kinds
-
-    return described_kinds()
 
 
 def _near(word: str) -> str:

@@ -10,21 +10,16 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Annotated
 
+from pydantic import AfterValidator
 from typing_extensions import TypedDict
 
-from infra.dataset.catalog import Catalog
+from infra.dataset.catalog import Catalog, removed_numbers
 from infra.dataset.lock import lock_for_adding, lock_for_removing
 from infra.errors import CorruptDataError, NotFoundError, PublishConflict, UsageError
 from infra.format.contract import Manifest
-from infra.format.layout import (
-    REMOVED,
-    croissant_file,
-    manifest_file,
-    removed_file,
-    signature_file,
-    version_of_manifest,
-)
+from infra.format.layout import croissant_file, manifest_file, removed_file, signature_file
 from infra.format.stored_manifest import decode_manifest
 from infra.json_files import decode_json
 from infra.storage.filesystem import Storage
@@ -33,12 +28,21 @@ from infra.strict_json import dump_json
 GRACE_DAYS = 7.0
 
 
+def _checked_time(text: str) -> str:
+    if datetime.fromisoformat(text).tzinfo is None:
+        raise ValueError("a time without its zone")
+    return text
+
+
+_Time = Annotated[str, AfterValidator(_checked_time)]
+
+
 class _Record(TypedDict):
     """What a file in ``removed/`` has; without a manifest, the version is deleted for good."""
 
     version: int
-    removed_at: str
-    until: str
+    removed_at: _Time
+    until: _Time
     manifest: str | None
     signature: str | None
 
@@ -78,12 +82,6 @@ def removed_versions(storage: Storage) -> list[RemovedVersion]:
         removed_at, until = (datetime.fromisoformat(record[name]) for name in ("removed_at", "until"))
         found.append(RemovedVersion(number, removed_at, until, manifest))
     return found
-
-
-def removed_numbers(storage: Storage) -> list[int]:
-    """Return the numbers of the removed versions, in ascending order."""
-    names = (entry.path.rpartition("/")[2] for entry in storage.list_files(REMOVED, recursive=False))
-    return sorted(number for name in names if (number := version_of_manifest(name)) is not None)
 
 
 def files_of_removed(storage: Storage, now: datetime | None = None) -> set[str]:

@@ -12,7 +12,7 @@ from flows import cli
 from infra.dataset.catalog import Catalog
 from infra.dataset.maintenance.garbage import collect_garbage, find_garbage
 from infra.dataset.maintenance.removed import bring_back, delete_for_good, remove_versions, removed_versions
-from infra.errors import NotFoundError
+from infra.errors import CorruptDataError, NotFoundError
 from tests.samples.training.finished_runs import FinishedRuns
 
 
@@ -128,3 +128,13 @@ def test_a_removal_that_was_killed_is_finished_or_taken_back(made: FinishedRuns)
     remove_versions(catalog, "set", [1])
     delete_for_good(storage)
     assert catalog.versions("set") == [2]
+
+
+@pytest.mark.parametrize("until", ["soon", "2026-11-27T00:00:00"])
+def test_a_record_whose_time_is_damaged_is_named(made: FinishedRuns, until: str) -> None:
+    catalog = Catalog(made.root)
+    remove_versions(catalog, "set", [1])
+    path = made.root / "set/removed/000001.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"until": until}))
+    with pytest.raises(CorruptDataError, match=r"000001\.json cannot be read: .* \(until\)"):
+        removed_versions(catalog.dataset_storage("set"))
