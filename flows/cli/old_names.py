@@ -61,7 +61,8 @@ def _rollback_of_alias(words: Words) -> Words | None:
     if not any(word.startswith("--alias") or names_an_alias(word) for word in words[1:]):
         return None
     # The options of a version, which were taken here too.
-    left_out = {at + more for at, word in enumerate(words) if word in ("--root", "--key") for more in (0, 1)}
+    of_version = [at for at, word in enumerate(words) if word.partition("=")[0] in ("--root", "--key")]
+    left_out = {*of_version, *(at + 1 for at in of_version if "=" not in words[at])}
     return ["model", *(word for at, word in enumerate(words) if at not in left_out)]
 
 
@@ -70,13 +71,7 @@ _CHANGES = ("remove", "pause", "resume")
 
 def _schedule(words: Words) -> Words | None:
     command, rest = words[:1], words[1:]
-    if command != ["schedule"] or rest[:1] in (
-        ["add"],
-        ["list"],
-        *([name] for name in _CHANGES),
-        ["--help"],
-        ["-h"],
-    ):
+    if command != ["schedule"] or (rest and rest[0] in ("add", "list", *_CHANGES, "--help", "-h")):
         return None
     if rest and not rest[0].startswith("-") and not any(word.startswith("--dataset") for word in rest):
         return None  # a command that is written wrongly

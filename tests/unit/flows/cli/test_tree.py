@@ -42,6 +42,7 @@ OLD_LINES = [
     ("promote one --alias staging", "model promote one --alias staging"),
     ("aliases photos", "model aliases photos"),
     ("rollback photos@production --root d", "model rollback photos@production"),
+    ("rollback photos@production --root=d --key k", "model rollback photos@production"),
     ("rollback photos --alias staging", "model rollback photos --alias staging"),
     ("page --port 8080", "platform page --port 8080"),
     ("reap --every 30s", "platform reap --every 30s"),
