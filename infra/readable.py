@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 
 _BYTE_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 # C0 and C1 controls, the marks that turn the direction of text or break lines, and halves of surrogate pairs.
@@ -13,6 +14,12 @@ _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2
 def counted(count: int, noun: str, plural: str | None = None) -> str:
     """Return ``1 input`` or ``2,000 inputs``; ``plural`` for nouns whose plural does not just take an s."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {plural or f'{noun}s'}"
+
+
+def first_of(names: Sequence[str], most: int) -> str:
+    """Return the first names, and the number of the others: ``a, b, c and 2 more``."""
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return f"{', '.join(names[:most])}{more}"
 
 
 def readable_bytes(num_bytes: float) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import unicodedata
 
 from infra.errors import ConfigError
 
@@ -31,6 +32,11 @@ def name_of(uri: str) -> str:
         return uri
     raw = re.sub(rb"\\x([0-9a-f]{2})", lambda found: bytes([int(found[1], 16)]), os.fsencode(uri))
     return os.fsdecode(raw)
+
+
+def composed(name: str) -> str:
+    """Return a name in the composed form of Unicode: a Mac writes é as e and an accent."""
+    return unicodedata.normalize("NFC", name)
 
 
 def fault_of_key(key: str) -> str | None:

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from infra.errors import ConfigError
-from infra.readable import counted
+from infra.readable import counted, first_of
 from training.models.layers import layers_of
 from training.models.spec import ModelSpec
 
@@ -60,7 +60,7 @@ class TakenWeights:
             layers = counted(len(self.taken) + len(self.missing), "layer")
             raise ConfigError(
                 f"model.weights = {self.path!r}: {len(others)} of {layers} of the model are not in it, or "
-                f"have other shapes there: {_in_words(others)}",
+                f"have other shapes there: {first_of(others, _NAMED)}",
                 "give the weights of a model of the same layers and data.image_channels"
                 + (
                     ", or set model.partial_weights = true: these layers then begin with random weights"
@@ -86,19 +86,14 @@ class TakenWeights:
         kept = [name for name in self.missing if name in frozen]
         if kept:
             raise ConfigError(
-                f"model.freeze would keep random weights: {self.path} has none for {_in_words(kept)}",
+                f"model.freeze would keep random weights: {self.path} has none for {first_of(kept, _NAMED)}",
                 "freeze fewer layers, or give the weights of a model that has them",
             )
 
     def __str__(self) -> str:
         num_layers = len(self.taken) + len(self.missing)
-        kept = f"; random: {_in_words(self.missing)}" if self.missing else ""
+        kept = f"; random: {first_of(self.missing, _NAMED)}" if self.missing else ""
         return f"weights: {len(self.taken)} of {counted(num_layers, 'layer')} come from {self.path}{kept}"
-
-
-def _in_words(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return f"{', '.join(names[:_NAMED])}{more}"
 
 
 def is_of_classifier(weights: str | None) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
@@ -10,6 +9,7 @@ from beam_jobs.sources.files.folder import SourceFolder
 from beam_jobs.sources.kinds.table.tables import Table, find_files_named
 from infra.errors import ConfigError, NotFoundError
 from infra.readable import counted
+from infra.storage.names import composed
 
 FILES = {"train.txt": "train", "val.txt": "validation", "test.txt": "test"}
 
@@ -32,11 +32,11 @@ class ImageSets:
 
     def split_of(self, name: str, otherwise: str | None) -> str | None:
         """Return the split of an image; ``otherwise`` if it is in no list."""
-        return self.splits.get(_composed(name), otherwise)
+        return self.splits.get(composed(name), otherwise)
 
     def contradiction_of(self, name: str) -> str | None:
         """Return why an image has no split, if it is in several lists."""
-        return self.contradictions.get(_composed(name))
+        return self.contradictions.get(composed(name))
 
     def warnings(self, annotated: Collection[str]) -> list[str]:
         """Return warnings about images that are in no list, and about names without annotation.
@@ -47,18 +47,13 @@ class ImageSets:
         if not self.files:
             return []
         found = []
-        annotated = set(map(_composed, annotated))
+        annotated = set(map(composed, annotated))
         listed = {*self.splits, *self.contradictions}
         if free := sum(1 for name in annotated if name not in listed):
             found.append(f"{counted(free, 'annotated image')} in none of the lists of {self.setting}")
         if lost := len(listed.difference(annotated)):
             found.append(f"{counted(lost, 'name')} in the lists of {self.setting} without an annotation")
         return found
-
-
-def _composed(name: str) -> str:
-    """Return a name as lists have it, whichever form of é a Mac wrote."""
-    return unicodedata.normalize("NFC", name)
 
 
 def read_image_sets(
@@ -91,7 +86,7 @@ def read_image_sets(
         except UnicodeDecodeError as error:
             raise ConfigError(f"{table.name} is no list of images: {error}", f"look at {setting}") from error
         for line in text.splitlines():
-            for image in map(_composed, line.split()[:1]):
+            for image in map(composed, line.split()[:1]):
                 if seen.setdefault(image, name) != name:
                     sets.contradictions[image] = f"it is in {seen[image]} and in {name}"
                 sets.splits.setdefault(image, split)

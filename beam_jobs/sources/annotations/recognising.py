@@ -46,7 +46,8 @@ def recognise_coco(glance: Glance) -> Recognised | None:
     """
     found = _beginning_with(_COCO, glance, ".json")
     if len(found) > 1:
-        found = {uri: head for uri, head in found.items() if _name(uri).startswith("instances")} or found
+        objects = [uri for uri in found if uri.rpartition("/")[2].startswith("instances")]
+        found = {uri: found[uri] for uri in objects or found}
     if not found or not glance.images:
         return None
     parts: list[dict[str, str | None]] = [
@@ -194,10 +195,6 @@ def _folder_of_row(glance: Glance, uri: str, column: str) -> str:
 def _split_of(uri: str) -> str | None:
     """Return the split that the name of a file or of its folder gives, also with a year: ``train2017``."""
     return split_of_name(_YEAR.sub("", uri))
-
-
-def _name(uri: str) -> str:
-    return uri.rpartition("/")[2]
 
 
 def _beginning_with(pattern: re.Pattern[bytes], glance: Glance, ending: str) -> dict[str, bytes]:

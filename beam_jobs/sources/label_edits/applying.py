@@ -16,7 +16,7 @@ from beam_jobs.sources.label_edits.reading import SETTING, LabelEdits
 from beam_jobs.tables.lists import mask_of
 from infra.digests import digest_of
 from infra.format.contract import LabelEditsSummary
-from infra.readable import counted
+from infra.readable import counted, first_of
 
 _SHOWN = 3
 # A label is what these inputs lack, or have one that is not wanted: an edit can give them another.
@@ -133,5 +133,4 @@ def _new_classes(given: Collection[str], classes: Collection[str]) -> list[str]:
 
 
 def _first(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else ""
-    return ", ".join(map(repr, names[:_SHOWN])) + more
+    return first_of([repr(name) for name in names], _SHOWN)

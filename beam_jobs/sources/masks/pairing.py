@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
@@ -16,6 +15,7 @@ from beam_jobs.config import MasksConfig
 from beam_jobs.schemas import LISTING_SCHEMA, MASK_WITHOUT_IMAGE, SEVERAL_MASKS, Status
 from beam_jobs.sources.files.walking import SPLIT_OF_FOLDER
 from beam_jobs.sources.masks.attaching import attach_masks, with_reason
+from infra.storage.names import composed
 
 Int64 = npt.NDArray[np.int64]
 
@@ -44,11 +44,6 @@ class Key:
             if (split := SPLIT_OF_FOLDER.get(name.lower())) is not None:
                 return split
         return None
-
-
-def _composed(path: str) -> str:
-    """Return a path in the composed form of Unicode: a Mac writes é as e and an accent."""
-    return unicodedata.normalize("NFC", path)
 
 
 class Pairing(Protocol):
@@ -106,7 +101,7 @@ class SamplePairs:
 
     def add(self, row: int, path: str) -> None:
         """Add a file of the source that may be an image."""
-        *folders, name = _composed(path).split("/")
+        *folders, name = composed(path).split("/")
         stem = _ENDING.sub("", name)
         ends = [(self.masks, suffix) for suffix in self._suffixes]
         for found, suffix in [*ends, (self.images, self._image_suffix)]:
@@ -126,7 +121,7 @@ class Place:
 
     def key_of(self, uri: str) -> Key | None:
         """Return the part of the path that an image and its mask share; None for other files."""
-        *folders, name = _composed(uri).split("/")
+        *folders, name = composed(uri).split("/")
         stem = _ENDING.sub("", name)
         if not stem.endswith(self.suffix) or stem == self.suffix:
             return None

@@ -32,6 +32,7 @@ import numpy.typing as npt
 
 from infra import progress as events
 from infra.errors import CorruptDataError, Diverged
+from infra.readable import first_of
 from infra.storage.filesystem import Storage
 from infra.storage.local import TEMPORARY_PREFIX
 from infra.strict_json import dump_json
@@ -258,8 +259,7 @@ def _not_finite(arrays: Iterable[tuple[Any, npt.NDArray[Any]]]) -> list[str]:
 
 
 def _in_words(names: list[str]) -> str:
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return f"{', '.join(names[:_NAMED])}{more} became infinite or not a number"
+    return f"{first_of(names, _NAMED)} became infinite or not a number"
 
 
 def _key(index: int, variable: Any) -> str:
