@@ -52,7 +52,7 @@ class PreviousRecords:
         return known + sorted(set(found).difference(known))
 
     def numbered_as(self, classes: Sequence[str]) -> PreviousRecords:
-        """Return what a version with these classes builds on: no shards if a class has another number."""
+        """Return these records for a version of other classes: no shards if a class has another number."""
         if tuple(classes[: len(self.classes)]) == self.classes:
             return self
         return replace(self, held=None)

@@ -139,7 +139,7 @@ def set_inbox(inbox: Inbox) -> bool:
 
 
 def _is_active(schedules: Sequence[StoredSchedule], inboxes: Sequence[Inbox]) -> bool:
-    """Tell whether what stands in the place of these is active: unless all of them are paused."""
+    """Tell whether their successor is active: it is, unless all of them are paused."""
     active = [bool(one.stored.active) for one in schedules] + [one.is_active for one in inboxes]
     return any(active) or not active
 

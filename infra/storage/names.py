@@ -39,6 +39,12 @@ def composed(name: str) -> str:
     return unicodedata.normalize("NFC", name)
 
 
+def stem_of(path: str) -> str:
+    """Return a path without the last ending of its name. A name that begins with its only dot stays whole."""
+    folder, slash, name = path.rpartition("/")
+    return f"{folder}{slash}{name.rpartition('.')[0] or name}"
+
+
 def fault_of_key(key: str) -> str | None:
     """Return why the key of an object is not opened, in words; None if it is.
 

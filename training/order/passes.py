@@ -22,7 +22,7 @@ class Passes:
     """
 
     def __init__(self, first: range, length: int | None = None) -> None:
-        """Make passes of which none has begun.
+        """Begin no pass yet.
 
         Args:
             first: the steps of the first pass.

@@ -21,7 +21,7 @@ SIZE = "image_size"
 def as_pairs(
     pipeline: Pipeline, passes: Passes, asked: ExampleSpec, features: FeatureColumns = NO_FEATURES
 ) -> Any:
-    """Return a dataset each of whose iterations is the next pass, however it is started.
+    """Return a dataset. Each iteration of it is the next pass, whoever starts it.
 
     If images are whole, or features stand beside them, the first part of an element is a dict: "image",
     ``SIZE`` int32 [b, 2] of whole images (height and width in pixels), and the features by name. With padding

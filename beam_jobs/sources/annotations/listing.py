@@ -40,6 +40,7 @@ from infra.format.objects import (
 )
 from infra.progress import log
 from infra.readable import counted
+from infra.storage.names import stem_of
 
 SETTING = "source.objects.annotations"
 
@@ -139,7 +140,7 @@ def _prefer_namesakes(found: Annotations, files: pa.Table) -> None:
     for number, image, file, count, named in zip(at, images, by_namesake, counts, by_name, strict=True):
         # Of several of this name the annotation may tell which one.
         if not count or (
-            named >= 0 and (named == file or _stem(files["uri"][named].as_py()) == image.namesake)
+            named >= 0 and (named == file or stem_of(files["uri"][named].as_py()) == image.namesake)
         ):
             continue
         path = files["uri"][file].as_py() if count == 1 else image.namesake
@@ -150,11 +151,6 @@ def _prefer_namesakes(found: Annotations, files: pa.Table) -> None:
             f"{counted(num_others, 'annotation file')} name another image than the one that is named like "
             "the file itself, which is taken"
         )
-
-
-def _stem(path: str) -> str:
-    folder, slash, name = path.rpartition("/")
-    return f"{folder}{slash}{name.rpartition('.')[0] or name}"
 
 
 def _understood(found: Annotations, source: SourceConfig) -> tuple[pa.Table, Counter[str]]:

@@ -21,7 +21,7 @@ _SHOWN = 2  # tables
 def with_doubts(
     by_folders: Recognised, kinds: Collection[str], glance: Glance, settings: SourceConfig
 ) -> Recognised:
-    """Return folders of classes with what else they may be, if they are hardly classes.
+    """Add to folders of classes what else they may be, if they are hardly classes.
 
     Args:
         by_folders: they were recognised.
@@ -89,7 +89,7 @@ def _classes_below(folder: str, glance: Glance) -> tuple[str, list[str]]:
 
 
 def _of_others(glance: Glance, strange: list[str], known: Collection[str]) -> list[str]:
-    """Return how to name what lies beside the images and is of no known kind: tables, annotations, masks."""
+    """Return the settings for tables, annotations and masks beside the images that no kind recognised."""
     readings = []
     for uri in glance.ending_in(*TABLE_ENDINGS)[: _SHOWN if "table" not in known else 0]:
         settings = {"file": uri, "path_column": "COLUMN", "label_column": "COLUMN"}

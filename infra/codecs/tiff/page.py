@@ -135,7 +135,7 @@ def read_page(data: bytes, max_pixels: int) -> Page:
 
 
 def damaged(part: str, error: object) -> ImageRejected:
-    """Return the rejection of a file of which a part is damaged."""
+    """Return the rejection of a file with a damaged part."""
     return ImageRejected("corrupt", f"not a sound TIFF file: {part} is damaged ({error})")
 
 

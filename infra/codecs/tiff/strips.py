@@ -251,7 +251,7 @@ def _inflate(strip: bytes, size: int) -> bytes:
 
 
 def _unpack_bits(strip: bytes, size: int) -> bytes:
-    """Decompress PackBits (TIFF 6.0, section 9), of which more may follow than the rows need."""
+    """Decompress PackBits (TIFF 6.0, section 9). The strip may hold more than its rows."""
     position = length = 0
     while length < size and position < len(strip):
         count = strip[position]

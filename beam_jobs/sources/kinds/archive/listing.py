@@ -27,8 +27,8 @@ from beam_jobs.sources.files.ignore import IgnorePatterns
 from beam_jobs.sources.files.walking import FoundFile, SourceFault
 from beam_jobs.sources.kinds.archive.members import LABEL_SIDECARS, ArchiveDamaged, Member, is_sidecar
 from beam_jobs.sources.kinds.archive.opening import is_archive, members_of
-from beam_jobs.sources.kinds.archive.samples import stem_of
 from beam_jobs.sources.listing import rows_of_files
+from infra.storage.names import stem_of
 
 _CHUNK_ROWS = 2048  # members that are Python values at a time
 

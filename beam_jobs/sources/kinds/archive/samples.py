@@ -12,17 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from infra.storage.names import stem_of
+
 
 def sample_key(name: str) -> str:
     """Return the key of the sample that a member belongs to: its name up to the first dot."""
     folder, slash, last = name.rpartition("/")
     return f"{folder}{slash}{last.partition('.')[0]}"
-
-
-def stem_of(name: str) -> str:
-    """Return the name of a member without its last ending."""
-    folder, slash, last = name.rpartition("/")
-    return f"{folder}{slash}{last.rpartition('.')[0] or last}"
 
 
 class Sidecars:
