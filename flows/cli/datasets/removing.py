@@ -123,17 +123,16 @@ def rm(
 
 def _restore(catalog: Catalog, name: str, numbers: list[int] | None, apply: bool, json_output: bool) -> None:
     from flows.cli import output
-    from infra.dataset.maintenance.removed import bring_back, removed_versions
+    from infra.dataset.maintenance.removed import bring_back, check_restorable
 
     if apply:
         done = bring_back(catalog, name, numbers)
     else:
-        kept = [each.version for each in removed_versions(catalog.dataset_storage(name)) if each.manifest]
-        done = [number for number in kept if numbers is None or number in numbers]
+        done = [each.version for each in check_restorable(catalog, name, numbers)]
     if json_output:
         output.print_json({"dataset": name, "versions": done, "applied": apply, "restored": apply})
     else:
-        what = ", ".join(f"{name}@{number}" for number in done) or "nothing"
+        what = ", ".join(f"{name}@{number}" for number in done)
         output.say(f"{'Restored' if apply else 'Would restore'} {what}")
 
 

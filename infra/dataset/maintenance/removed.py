@@ -147,28 +147,41 @@ def check_removable(catalog: Catalog, name: str, versions: Collection[int] | Non
     return wanted
 
 
-def bring_back(catalog: Catalog, name: str, versions: Collection[int] | None = None) -> list[int]:
-    """Publish removed versions again under their numbers; return these.
+def check_restorable(
+    catalog: Catalog, name: str, versions: Collection[int] | None = None
+) -> list[RemovedVersion]:
+    """Return the removed versions that a restoration concerns, in ascending order; None: all of them.
 
     Raises:
-        NotFoundError: no such version can be brought back. CorruptDataError: a file of it is gone.
-        LockedError: parts of the dataset are being removed.
+        NotFoundError: there is no such version, or its days are over.
     """
-    storage, now = catalog.dataset_storage(name), datetime.now(UTC)
-    there = {each.version: each for each in removed_versions(storage) if each.is_kept(now)}
+    now = datetime.now(UTC)
+    removed = removed_versions(catalog.dataset_storage(name))
+    there = {each.version: each for each in removed if each.is_kept(now)}
     wanted = sorted(there if versions is None else set(versions))
     if not wanted or any(number not in there for number in wanted):
         listed = ", ".join(f"{name}@{number}" for number in there) or "none"
         raise NotFoundError(f"{name} has no such version to bring back", f"removed and still kept: {listed}")
+    return [there[number] for number in wanted]
+
+
+def bring_back(catalog: Catalog, name: str, versions: Collection[int] | None = None) -> list[int]:
+    """Publish removed versions again under their numbers; return these.
+
+    Raises:
+        NotFoundError: as ``check_restorable``. CorruptDataError: a file of it is gone.
+        LockedError: parts of the dataset are being removed.
+    """
+    storage, wanted = catalog.dataset_storage(name), check_restorable(catalog, name, versions)
     with lock_for_adding(storage, name):
-        for number in wanted:
-            manifest, record = there[number].manifest, _read(storage, number)
+        for each in wanted:
+            number, manifest, record = each.version, each.manifest, _read(storage, each.version)
             gone = [path for path in manifest.files() if not storage.exists(path)] if manifest else []
             if gone:
                 raise CorruptDataError(f"{name}@{number} is not whole: {gone[0]} is gone", "prepare it again")
             _publish(storage, record)
             storage.delete(removed_file(number))
-    return wanted
+    return [each.version for each in wanted]
 
 
 def _publish(storage: Storage, record: _Record) -> None:

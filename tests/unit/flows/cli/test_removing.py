@@ -78,6 +78,7 @@ def test_rm_shows_then_removes_then_restores(made: FinishedRuns, capsys: pytest.
         (["set@1", "other@1"], "one dataset at a time", "shardmill rm"),
         (["sett"], "no dataset 'sett'", "did you mean 'set'?"),
         (["set@1", "--restore", "--apply"], "no such version to bring back", "removed and still kept: none"),
+        (["set@1", "--restore"], "no such version to bring back", "removed and still kept: none"),
     ],
 )
 def test_what_cannot_be_removed_is_refused(
