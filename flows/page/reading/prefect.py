@@ -174,9 +174,9 @@ class PrefectApi:
                     for state in interval["states"]:
                         key = (str(flow["name"]), str(state["state_type"]).lower())
                         found[key] = found.get(key, 0) + int(state["count_runs"])
+            return Counts(found, await self._waiting())
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise PrefectAway(f"Prefect's API answered in an unknown way: {error!r}") from error
-        return Counts(found, await self._waiting())
 
     async def _waiting(self) -> int:
         due = {"before_": datetime.now(UTC).isoformat()}

@@ -14,6 +14,7 @@ from flows.page.app import create_app
 from flows.page.options import PageOptions
 from flows.problems import Problem, open_problem
 from tests.samples.pages.catalogues import HOSTILE, make_run, publish
+from tests.samples.pages.prefect_answers import answering
 from tests.samples.pages.served import get
 
 DOCUMENTED = Path(__file__).parents[4] / "docs" / "platform.md"
@@ -72,6 +73,12 @@ def test_a_prefect_that_is_away_is_told_and_hides_nothing_else(places: Path) -> 
     assert found["shardmill_prefect_up",] == 0
     assert found["shardmill_dataset_versions", "photos"] == 3
     assert "does not answer" in get(app, "/").text
+
+
+def test_a_server_that_is_not_understood_is_not_up(places: Path) -> None:
+    with answering({"/flow_runs/count": []}) as url:
+        found = values(create_app(PageOptions(str(places / "datasets"), str(places / "runs"), api_url=url)))
+    assert found["shardmill_prefect_up",] == 0
 
 
 def test_open_problems_are_told_with_their_time(
