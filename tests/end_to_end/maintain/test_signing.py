@@ -136,7 +136,7 @@ def test_a_run_signs_its_exports(keys: Keys, tmp_path: Path) -> None:
     config = settings(run={"epochs": 1}, export={"signing_key": str(keys.private)})
     run_dir = Path(train(tmp_path, "set", config)["run_dir"])
     signatures = {path.name for path in run_dir.glob("*.sig")}
-    assert signatures == {"export.sig", "model.weights.h5.sig"}
+    assert signatures == {"export.sig", "model-input.json.sig", "model.weights.h5.sig"}
     words = ["--public-key", str(keys.public), "--runs", str(run_dir.parent)]
     assert cli.run(["verify", "--run", run_dir.name, *words]) == 0
 
