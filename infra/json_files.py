@@ -6,6 +6,7 @@ A shape is a dataclass, a Pydantic model, or a ``TypedDict`` of ``typing_extensi
 from __future__ import annotations
 
 import functools
+import json
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -59,13 +60,27 @@ def decode_json(data: bytes | str, shape: type[T], named: str, remedy: str) -> T
         CorruptDataError: it is no JSON, or has another shape.
     """
     try:
-        value: T = _adapter(cast("Any", shape)).validate_json(data, strict=True)
+        value: T = _validated(data, _adapter(cast("Any", shape)))
     except ValidationError as error:
         problem = error.errors(include_url=False, include_context=False)[0]
         key = ".".join(map(str, problem["loc"]))
         at = f" ({key})" if key else ""
         raise CorruptDataError(f"{named} cannot be read: {problem['msg']}{at}", remedy) from error
     return value
+
+
+def _validated(data: bytes | str, adapter: TypeAdapter[Any]) -> Any:
+    try:
+        return adapter.validate_json(data, strict=True)
+    except ValidationError as error:
+        if error.errors()[0]["type"] != "json_invalid":
+            raise
+        # The parser of Pydantic refuses lone surrogates, which stand for the bytes of names that are not UTF-8.
+        try:
+            value = json.loads(data)
+        except ValueError:
+            raise error from None
+        return adapter.validate_python(value, strict=True)
 
 
 @functools.cache

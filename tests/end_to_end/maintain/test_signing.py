@@ -24,6 +24,7 @@ from tests.samples.datasets.published import coloured, publish
 from tests.samples.images.photos import jpeg, make_photos, write
 from tests.samples.preparing.runs import Stopped, run, stopped
 from tests.samples.stores.object_store import ObjectStore, serve_with_credentials
+from tests.samples.training.finished_runs import RUN_JSON
 from tests.samples.training.trainer import settings, train
 
 
@@ -146,7 +147,7 @@ def test_a_run_in_a_store_is_signed_and_checked(
 ) -> None:
     runs, machine = store.location("runs"), "SHARDMILL_RUNS_COPY"
     exports = {"export/saved_model.pb": b"graph", "model.weights.h5": b"weights"}
-    about = {"run.json": b'{"dataset": "set@1", "config": {}}', "result.json": b'{"run_dir": "/runs/r"}'}
+    about = {"run.json": RUN_JSON, "result.json": b'{"history": [], "run_dir": "/runs/r"}'}
     for name, data in (exports | about).items():
         Storage.at(runs).write_atomic(f"r/{name}", data)
     words = ["--run", "r", "--runs", runs]

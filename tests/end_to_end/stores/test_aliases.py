@@ -19,7 +19,7 @@ from infra.storage.filesystem import Storage
 from tests.samples.datasets.published import coloured, publish
 from tests.samples.stores.object_store import ObjectStore, serve_with_credentials
 from tests.samples.training.finished_runs import FinishedRuns
-from training.aliases.history import AliasHistory
+from training.aliases.history import AliasHistory, AliasRecords
 from training.aliases.names import AliasName
 from training.aliases.record import AliasRecord
 from training.config import TrainConfig
@@ -140,8 +140,8 @@ def test_of_two_decisions_at_once_the_second_sees_the_first(store: ObjectStore) 
     def add(run: str) -> None:
         first = threading.Event()
 
-        def decide(earlier: list[AliasRecord]) -> AliasRecord:
-            seen.append((run, [record.run for record in earlier]))
+        def decide(earlier: AliasRecords) -> AliasRecord:
+            seen.append((run, [record.run for record in earlier.sound]))
             if not first.is_set():
                 first.set()
                 together.wait(60)  # both decide before either record is there

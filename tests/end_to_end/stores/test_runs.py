@@ -28,6 +28,7 @@ from tests.samples.images.photos import make_photos
 from tests.samples.preparing.prepared import run as prepare
 from tests.samples.ranks.outer_ranks import tf_config
 from tests.samples.stores.object_store import ObjectStore, serve_with_credentials
+from tests.samples.training.finished_runs import RESULT_JSON, RUN_JSON
 from tests.samples.training.trainer import settings
 from training.config import TrainConfig
 from training.promotion.purged import PURGED_FILE
@@ -121,8 +122,8 @@ def test_results_of_runs_are_read_without_their_checkpoints(
     monkeypatch.setenv("SHARDMILL_RUNS_COPY", str(tmp_path))
     runs = Storage.at(store.location("listed"))
     for name in ("one", "two"):
-        runs.write_atomic(f"{name}/run.json", b'{"dataset": "set@1", "config": {}}')
-        runs.write_atomic(f"{name}/result.json", b'{"history": []}')
+        runs.write_atomic(f"{name}/run.json", RUN_JSON)
+        runs.write_atomic(f"{name}/result.json", RESULT_JSON)
         runs.write_atomic(f"{name}/checkpoints/1.npz", b"large")
     copies = fetch_runs(store.location("listed"))
     found = sorted(str(path.relative_to(copies)) for path in copies.glob("[!.]*/*"))
@@ -164,7 +165,7 @@ def test_an_evaluation_uploads_no_checkpoint_of_a_training_that_died_here(
     runs = Storage.at(location)
     with kept_in_store(location, "one") as copies:
         copy = Storage.at(copies / "one")
-        copy.write_atomic("run.json", b"{}")
+        copy.write_atomic("run.json", RUN_JSON)
         copy.write_atomic("checkpoints/1.npz", b"first")
     copy.delete("checkpoints/1.npz")
     copy.write_atomic("checkpoints/2.npz", b"never uploaded")

@@ -123,7 +123,7 @@ def test_runs_are_listed_and_compared(
     assert same.count("no clear difference") == 3
     assert f"{listed[0]['test_accuracy']:.2%}" in same
     assert "+0.00 points" in same
-    error = command(capsys, "compare", "colours-v1-one", "colours-v1-on", *places, status=2)
+    error = command(capsys, "compare", "colours-v1-one", "colours-v1-onn", *places, status=2)
     assert "did you mean 'colours-v1-one'" in error
 
 

@@ -19,6 +19,10 @@ from training.reading import load_table
 from training.results.predictions.file import PredictionsWriter
 from training.results.run_files.run_folder import RunFolder, open_run
 
+# The least that run.json and result.json of a run hold.
+RUN_JSON = b'{"dataset": "set@1", "config": {"model": {"name": "m"}, "run": {}, "optimizer": {}}}'
+RESULT_JSON = b'{"history": []}'
+
 
 class FinishedRuns:
     """Runs on two versions of the dataset "set". In version 2, a shard of train is in validation."""

@@ -13,6 +13,7 @@ from infra.errors import ConfigError
 from infra.signing import SigningKey
 from tests.samples.datasets.keys import Keys, make_keys
 from tests.samples.datasets.published import coloured, publish
+from tests.samples.training.finished_runs import RUN_JSON
 from training.config import TrainConfig
 from training.export.signatures import remove_signatures, sign_exports
 from training.runs.identity import run_name
@@ -33,13 +34,15 @@ def run_dir(tmp_path: Path) -> Path:
     (run_dir / "export" / "variables" / "variables.index").write_bytes(b"weights")
     (run_dir / "model.weights.h5").write_bytes(b"weights")
     (run_dir / "model.onnx").write_bytes(b"onnx")
-    (run_dir / "run.json").write_text(json.dumps({"dataset": "set@1", "config": {}}))
+    (run_dir / "run.json").write_bytes(RUN_JSON)
     exports = {
         "onnx": {"path": "/machine/runs/r/model.onnx"},
         "litert": {"problem": "no such operation"},
         "torch": {"file": "/machine/runs/r/export/model.pt2"},
     }
-    (run_dir / "result.json").write_text(json.dumps({"run_dir": "/machine/runs/r", "exports": exports}))
+    (run_dir / "result.json").write_text(
+        json.dumps({"history": [], "run_dir": "/machine/runs/r", "exports": exports})
+    )
     return run_dir
 
 
