@@ -75,7 +75,7 @@ def _validated(data: bytes | str, adapter: TypeAdapter[Any]) -> Any:
     except ValidationError as error:
         if error.errors()[0]["type"] != "json_invalid":
             raise
-        # The parser of Pydantic refuses lone surrogates, which stand for the bytes of names that are not UTF-8.
+        # Pydantic's parser refuses lone surrogates, which stand for the bytes of names that are not UTF-8.
         try:
             value = json.loads(data)
         except ValueError:

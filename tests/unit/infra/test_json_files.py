@@ -34,6 +34,6 @@ def test_names_of_any_bytes_are_read(names: list[str]) -> None:
     ],
 )
 def test_another_shape_is_refused_by_the_name_of_the_file_and_the_key(text: str, key: str) -> None:
-    with pytest.raises(CorruptDataError, match="^here cannot be read") as refused:
+    with pytest.raises(CorruptDataError, match=r"^here cannot be read") as refused:
         decode_json(text, Shape, "here", "remedy")
     assert refused.value.message.endswith(key)
