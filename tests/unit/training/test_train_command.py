@@ -58,9 +58,10 @@ def test_a_run_is_locked_while_it_is_trained(tmp_path: Path) -> None:
 def test_a_finished_run_answers_with_its_result(tmp_path: Path) -> None:
     version = publish(tmp_path, coloured(TRAINABLE), name="set")
     folder = Storage.at(tmp_path / "runs").child(run_name(TrainConfig(), version))
-    folder.write_atomic("result.json", json.dumps({"run_dir": "there", "unchanged": False}).encode())
+    kept = {"history": [], "run_dir": "there", "unchanged": False}
+    folder.write_atomic("result.json", json.dumps(kept).encode())
     result = train_dataset("set@1", TrainConfig(), root=tmp_path, runs=tmp_path / "runs")
-    assert result == {"run_dir": "there", "unchanged": True}
+    assert result == {**kept, "unchanged": True}
 
 
 def test_a_refused_run_leaves_no_folder_and_a_begun_one_stays(tmp_path: Path) -> None:

@@ -101,7 +101,9 @@ def test_ranks_take_steps_in_more_parts(
         TrainConfig, section="train", overrides=["data.global_batch_size=auto", f"augment.mixup={mixup}"]
     )
     (tmp_path / "run.json").write_bytes(
-        run_record({"config": config.model_dump(mode="json")}, config, settled_by(config, size))
+        run_record(
+            {"dataset": "set@1", "config": config.model_dump(mode="json")}, config, settled_by(config, size)
+        )
     )
     assert [settle_parts_of_ranks(config, tmp_path, num_ranks) for _ in expected] == expected
     settled = read_settled(tmp_path)
