@@ -14,7 +14,7 @@ One row of a table stands for one file of the source, until planning makes recor
     plan       PLAN_SCHEMA: the records to be written       assemble
     (spool)    SPOOLED_PLAN_SCHEMA: the same, in the spool  assemble (record batches a shard)
 
-What is published belongs to the data set on disk and is described in ``infra.format.contract``:
+What is published belongs to the dataset on disk and is described in ``infra.format.contract``:
 ``INPUTS_SCHEMA`` (one row per file), ``INDEX_SCHEMA`` (one row per record of a shard),
 ``NEAR_DUPLICATES_SCHEMA``, and ``IMAGE_COLUMNS``, which the tables below share with the index.
 
@@ -190,7 +190,7 @@ UNMASKED: Final = "unmasked"  # list or read: it has no mask, and source.masks.u
 TOO_SMALL: Final = "too_small"  # filter
 ASPECT: Final = "aspect"  # filter
 AI_MADE: Final = "ai_made"  # filter: it declares that a generative model made it
-PURGED: Final = "purged"  # filter: its content was purged from the data set
+PURGED: Final = "purged"  # filter: its content was purged from the dataset
 LEAK: Final = "leak"  # plan: its group is in another split too
 FILTER_REASONS: Final = frozenset({
     IGNORED, OTHER_CLASS, SPECIAL_FILE, SOURCE_TABLE, NOT_IN_TABLE, DROPPED_LABEL, LABEL_EDIT, REPEATED_ROW,

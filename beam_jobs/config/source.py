@@ -149,7 +149,7 @@ class SourceConfig(Settings):
         if self.kind != "archive" and self.archive != ArchiveConfig():
             raise ValueError(f"kind {self.kind} reads no archives: say --set source.kind=archive")
         if self.kind != "tfds" and self.tfds != TfdsConfig():
-            raise ValueError(f"kind {self.kind} is no data set of TFDS: say --set source.kind=tfds")
+            raise ValueError(f"kind {self.kind} is no dataset of TFDS: say --set source.kind=tfds")
         if self.kind != "voc" and self.objects.image_sets is not None:
             raise ValueError(
                 "source.objects.image_sets is for kind voc: give the annotation files a split each"

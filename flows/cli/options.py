@@ -175,7 +175,7 @@ AsIs = Annotated[
     bool,
     typer.Option(
         "--as-is",
-        help="Take over a data set of TensorFlow Datasets or WebDataset: recognise it, and copy its images "
+        help="Take over a dataset of TensorFlow Datasets or WebDataset: recognise it, and copy its images "
         "instead of encoding them again",
     ),
 ]

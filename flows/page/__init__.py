@@ -1,1 +1,1 @@
-"""The platform's own web page: data sets, versions, training runs, what happens now. It changes nothing."""
+"""The platform's own web page: datasets, versions, training runs, what happens now. It changes nothing."""

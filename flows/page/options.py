@@ -18,7 +18,7 @@ class PageOptions:
     """The places that a page shows.
 
     Attributes:
-        root: folder or URI of the data sets.
+        root: folder or URI of the datasets.
         runs: folder of the training runs, absolute, or its URI.
         auth: the password as ``user:password``; None: everybody on this machine may look.
         api_url, api_auth: address of Prefect's API and its password; None: the page shows folders alone.

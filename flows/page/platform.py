@@ -66,11 +66,11 @@ class Platform:
         return None if self.prefect is None else await self._counts.get()
 
     def disks(self) -> list[Disk]:
-        """Return the local disks of data sets and runs; disks that cannot be read are left out."""
+        """Return the local disks of datasets and runs; disks that cannot be read are left out."""
         datasets = self.datasets.catalog.storage.local_path()
         runs = self.runs.folder if self.runs.copy is None else None
         found = []
-        for holds, folder in (("data sets", datasets), ("runs", runs)):
+        for holds, folder in (("datasets", datasets), ("runs", runs)):
             there = None if folder is None else _nearest(folder)
             if there is None:
                 continue

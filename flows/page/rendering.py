@@ -19,7 +19,7 @@ from infra.html.page import environment, style_sheet
 
 _LINKS = (
     ("Overview", "/"),
-    ("Data sets", "/datasets"),
+    ("Datasets", "/datasets"),
     ("Runs", "/runs"),
     ("Lineage", "/lineage"),
     ("Aliases", "/aliases"),

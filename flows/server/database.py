@@ -19,7 +19,7 @@ DATABASE_SETTING = "PREFECT_SERVER_DATABASE_CONNECTION_URL"
 
 RESTORE = (
     "restore a backup: shardmill platform restore DIR --replace. Without one, move the file away: the "
-    "history of runs and the schedules begin anew, data sets and models stay"
+    "history of runs and the schedules begin anew, datasets and models stay"
 )
 
 _EXAMPLE = "for example postgresql+asyncpg://user:password@localhost:5432/prefect"

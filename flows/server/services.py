@@ -228,7 +228,7 @@ class TensorBoard(Service):
 class Worker(Service):
     """The process worker of `shardmill up`."""
 
-    _UMASK = -1  # unchanged: data sets and models are for whom the user lets read them
+    _UMASK = -1  # unchanged: datasets and models are for whom the user lets read them
 
     def __init__(self, pool: str, *, log_path: Path, env: Mapping[str, str]) -> None:
         super().__init__(["worker", pool], log_path=log_path, env=env)

@@ -341,7 +341,7 @@ class Manifest(Stored):
 
 
 def format_version_of(kind: LabelKind) -> Literal[2, 3]:
-    """Return the format version of a data set with labels of a kind."""
+    """Return the format version of a dataset with labels of a kind."""
     return FORMAT_VERSION if kind == "class" else FORMAT_VERSION_WITHOUT_CLASS
 
 

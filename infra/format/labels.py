@@ -1,4 +1,4 @@
-"""Kinds of labels: what the records of a data set say beside the image.
+"""Kinds of labels: what the records of a dataset say beside the image.
 
 ==========  =====================================================================================
 class       one class a record: the features ``label`` and ``label_name``

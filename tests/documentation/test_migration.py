@@ -79,7 +79,7 @@ def test_tensorflow_has_the_old_name_as_the_page_says(
 
 @pytest.fixture(scope="module")
 def reader(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """The names that the page's first block defines, over a small published data set."""
+    """The names that the page's first block defines, over a small published dataset."""
     folder = tmp_path_factory.mktemp("migration")
     publish(folder / "datasets", coloured({"train": {"cat": 70, "dog": 40}}), name="photos")
     names: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""Data sets of other libraries become version 1 with the bytes of their images, and grow."""
+"""Datasets of other libraries become version 1 with the bytes of their images, and grow."""
 
 from __future__ import annotations
 

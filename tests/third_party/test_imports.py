@@ -1,4 +1,4 @@
-"""Data sets that other libraries wrote become ours, with the bytes and labels that these libraries read."""
+"""Datasets that other libraries wrote become ours, with the bytes and labels that these libraries read."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow
 
 
 def written(python: Path, program: str, *arguments: str) -> list[Any]:
-    """Run a program that writes a data set below the folder of its first argument; what it read of it."""
+    """Run a program that writes a dataset below the folder of its first argument; what it read of it."""
     done = subprocess.run(
         [python, Path(__file__).with_name(program), *arguments],
         env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2", "CUDA_VISIBLE_DEVICES": ""},

@@ -1,4 +1,4 @@
-"""Writes a data set with TensorFlow Datasets itself; run in its environment.
+"""Writes a dataset with TensorFlow Datasets itself; run in its environment.
 
 python write_tfds.py FOLDER tfrecord|array_record: writes FOLDER/animals/1.0.0, and pickles what the library
 reads of it to FOLDER/read.pickle: (split, class, image bytes, caption, tags, score, height, boxes).

@@ -1,4 +1,4 @@
-"""Writes a data set with WebDataset itself; run in its environment.
+"""Writes a dataset with WebDataset itself; run in its environment.
 
 python write_webdataset.py FOLDER: writes FOLDER/shards, and pickles what the library reads of it to
 FOLDER/read.pickle: (split, number of the class, image bytes).

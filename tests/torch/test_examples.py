@@ -1,4 +1,4 @@
-"""The map-style data set: the same examples one by one, and images of their own sizes in padded batches."""
+"""The map-style dataset: the same examples one by one, and images of their own sizes in padded batches."""
 
 from __future__ import annotations
 

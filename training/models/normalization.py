@@ -48,7 +48,7 @@ def _of_luma(mean: Sequence[float], std: Sequence[float]) -> PixelStatistics | N
 def normalized(images: Any, spec: ModelSpec) -> Any:
     """Normalise images to mean 0 and deviation 1 over the train split; without statistics, to -1 to 1.
 
-    A layer without weights: a weights file fits models of any data set.
+    A layer without weights: a weights file fits models of any dataset.
 
     Args:
         images: Keras tensor [B, S, S, C].

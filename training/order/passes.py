@@ -1,4 +1,4 @@
-"""The passes over a split: which steps each iteration of a data set goes through."""
+"""The passes over a split: which steps each iteration of a dataset goes through."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _BEGINNING = threading.Lock()
 
 
 class Passes:
-    """Gives every iteration of a data set its steps: those of the next epoch, or the same each time.
+    """Gives every iteration of a dataset its steps: those of the next epoch, or the same each time.
 
     Steps are counted over the whole run: epoch * steps_per_epoch + step. Safe for many threads; a copy in
     another process counts by itself.

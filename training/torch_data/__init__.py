@@ -1,6 +1,6 @@
 """Records for PyTorch, with the order and reader of every other framework (extra ``torch``).
 
-Two data sets, and the classes that drive them:
+Two datasets, and the classes that drive them:
 
 - ``StepBatches``: iterable, whole batches of one rank, for ``DataLoader(..., batch_size=None)``. Worker w of
   W makes steps w, w + W, ...; a ``DataLoader`` takes from its workers in turn, so the order is exact.

@@ -1,4 +1,4 @@
-"""Single examples as a map-style data set, and the order as its batch sampler."""
+"""Single examples as a map-style dataset, and the order as its batch sampler."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Examples(Dataset):  # type: ignore[misc]
         image_channels: int = 3,
         features: FeatureColumns = NO_FEATURES,
     ) -> None:
-        """Make a data set of all records of a split.
+        """Make a dataset of all records of a split.
 
         Args:
             records: the records of the split.

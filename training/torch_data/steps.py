@@ -1,4 +1,4 @@
-"""Whole batches of one rank as an iterable data set. Worker w of W makes steps w, w + W, and so on."""
+"""Whole batches of one rank as an iterable dataset. Worker w of W makes steps w, w + W, and so on."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class StepBatches(IterableDataset):  # type: ignore[misc]
     """
 
     def __init__(self, maker: BatchMaker, order: RankOrder, start: int = 0, stop: int | None = None) -> None:
-        """Make a data set of the steps ``start`` to ``stop``.
+        """Make a dataset of the steps ``start`` to ``stop``.
 
         Args:
             maker: makes the batches. Each worker has a copy with one thread.

@@ -1,4 +1,4 @@
-"""Settings that take over a data set as it is: its kind, and images that are copied instead of encoded."""
+"""Settings that take over a dataset as it is: its kind, and images that are copied instead of encoded."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ Load = Callable[[Mapping[str, Any]], PrepareConfig]
 
 
 def import_request(source: str, dataset: str, root: str, load: Load) -> JobRequest:
-    """Return the request that takes over a data set of another library.
+    """Return the request that takes over a dataset of another library.
 
     Args:
         source: folder, file or pattern, as in ``JobRequest``.
-        dataset: name of the data set to make.
-        root: folder of the data sets.
+        dataset: name of the dataset to make.
+        root: folder of the datasets.
         load: loads the configuration; takes nested values that stand in for defaults.
 
     Raises:
         UsageError: the source is not recognised, or its kind cannot be taken over.
-        ConfigError: a setting is wrong, or the data set is not as its format says.
+        ConfigError: a setting is wrong, or the dataset is not as its format says.
     """
     asked = JobRequest(source=source, dataset=dataset, root=root, config=load({"source": {"kind": AUTO}}))
     found = settled(asked)
@@ -47,7 +47,7 @@ def import_request(source: str, dataset: str, root: str, load: Load) -> JobReque
     if first is None:
         raise UsageError(
             f"{found.source} is of the kind {found.config.source.kind}, which cannot be taken over as it is",
-            "--as-is takes over data sets of TensorFlow Datasets and WebDataset: leave it out for others",
+            "--as-is takes over datasets of TensorFlow Datasets and WebDataset: leave it out for others",
         )
     source_folder = open_source(found)
     images = cast(FirstImages, first)(source_folder, found.config)

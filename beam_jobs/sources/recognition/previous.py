@@ -1,4 +1,4 @@
-"""Settings of the source that the previous version of the data set settled, which ``auto`` keeps."""
+"""Settings of the source that the previous version of the dataset settled, which ``auto`` keeps."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ def previous_settings(
     """Return the settings of the newest version, if they are for this source and agree with the given ones.
 
     Args:
-        root: folder of the data sets.
-        dataset: name of the data set.
+        root: folder of the datasets.
+        dataset: name of the dataset.
         source_uri: the source as manifests name it.
         given: settings of the source that are not the usual ones, without the kind.
     """

@@ -40,7 +40,7 @@ _OF_TABLES = ("table", "urls")
 def settled(request: JobRequest) -> JobRequest:
     """Return a request whose source is a folder, and whose kind is known.
 
-    A file or a pattern as source becomes its folder with ``source.files``. If the data set has a version of
+    A file or a pattern as source becomes its folder with ``source.files``. If the dataset has a version of
     the same source, its settings are kept.
 
     Raises:

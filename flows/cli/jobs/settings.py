@@ -119,7 +119,7 @@ def job_request(
         dataset: name of the dataset.
         root: folder of the datasets.
         load: loads the settings; takes nested values that stand in for defaults as ``base``.
-        as_is: take a data set of another library over; what is recognised is said on standard error.
+        as_is: take a dataset of another library over; what is recognised is said on standard error.
 
     Raises:
         UsageError: the source is not there or not recognised. ConfigError: a setting is wrong.

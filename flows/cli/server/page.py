@@ -25,7 +25,7 @@ def page(
     auth: Auth = None,
     json_output: options.Json = False,
 ) -> None:
-    """Serve the page of data sets, versions and training runs. `shardmill up` starts it too.
+    """Serve the page of datasets, versions and training runs. `shardmill up` starts it too.
 
     Without a Prefect server it shows the folders alone; runs that train still move.
 

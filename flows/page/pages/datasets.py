@@ -1,4 +1,4 @@
-"""The pages of data sets and their versions."""
+"""The pages of datasets and their versions."""
 
 from __future__ import annotations
 
@@ -31,22 +31,22 @@ class ClassRow:
 
 
 def list_all(request: Request) -> Response:
-    """Return the page of all data sets."""
+    """Return the page of all datasets."""
     platform: Platform = request.app.state.platform
     page = list_page(request, platform.datasets.names())
     rows = [platform.datasets.row(name) for name in page.items]
     return render(
-        request, "datasets.html.j2", title="Data sets", rows=rows, page=page, root=platform.datasets.uri
+        request, "datasets.html.j2", title="Datasets", rows=rows, page=page, root=platform.datasets.uri
     )
 
 
 def show(request: Request) -> Response:
-    """Return the page of one data set: its versions."""
+    """Return the page of one dataset: its versions."""
     platform: Platform = request.app.state.platform
     name = request.path_params["name"]
     page = list_page(request, platform.datasets.versions(name))
     if not page.items:
-        raise NotFoundError(f"no data set {name!r} under {platform.datasets.uri}", "see the list of all")
+        raise NotFoundError(f"no dataset {name!r} under {platform.datasets.uri}", "see the list of all")
     rows = platform.datasets.version_rows(name, page.items)
     return render(request, "dataset.html.j2", title=name, name=name, rows=rows, page=page)
 

@@ -1,4 +1,4 @@
-"""The lineage of a data set: source, versions, runs, models and aliases."""
+"""The lineage of a dataset: source, versions, runs, models and aliases."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Descent:
 
 
 def show(request: Request) -> Response:
-    """Return the page: of the data set that ``?dataset=`` names, or a list of all."""
+    """Return the page: of the dataset that ``?dataset=`` names, or a list of all."""
     platform: Platform = request.app.state.platform
     name = request.query_params.get("dataset")
     if name is None:

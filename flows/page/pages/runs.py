@@ -48,7 +48,7 @@ def list_all(request: Request) -> Response:
         page=list_page(request, _sorted(rows, column, falls)),
         column=column,
         falls=falls,
-        columns=[("name", "run"), ("dataset", "data set"), ("model", "model"), ("state", "state")],
+        columns=[("name", "run"), ("dataset", "dataset"), ("model", "model"), ("state", "state")],
         figures=[(name, FIGURES[name]) for name in figures],
         best_first=lambda name: name if is_smaller_better(name) else f"-{name}",
         folder=platform.runs.uri,

@@ -1,1 +1,1 @@
-"""Read the page's data from data sets, run folders, disks and Prefect's API."""
+"""Read the page's data from datasets, run folders, disks and Prefect's API."""

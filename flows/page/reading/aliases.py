@@ -17,7 +17,7 @@ class AliasRow:
 
     Attributes:
         name: as ``dataset@alias``.
-        dataset: name of the data set.
+        dataset: name of the dataset.
         holder: the run that has it; None: no run has it.
         records: every decision, the newest first.
         problem: what of its history cannot be read, and why.
@@ -31,7 +31,7 @@ class AliasRow:
 
 
 def alias_rows(runs: Storage, dataset: str | None = None) -> list[AliasRow]:
-    """Return all aliases, or those of one data set; a damaged record becomes the problem of its row."""
+    """Return all aliases, or those of one dataset; a damaged record becomes the problem of its row."""
     rows = []
     try:
         for history in list_aliases(runs, dataset):

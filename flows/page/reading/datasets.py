@@ -1,4 +1,4 @@
-"""Read the data sets under the root. A damaged manifest becomes a row with the error."""
+"""Read the datasets under the root. A damaged manifest becomes a row with the error."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class VersionRow:
 
 @dataclass(frozen=True, slots=True)
 class DatasetRow:
-    """One data set: its newest version, and how many there are.
+    """One dataset: its newest version, and how many there are.
 
     Attributes:
         name: of the folder.
@@ -68,7 +68,7 @@ class DatasetRow:
 
 
 class Datasets:
-    """Reads the data sets for the page; remembers rows as long as their manifests stay the same."""
+    """Reads the datasets for the page; remembers rows as long as their manifests stay the same."""
 
     def __init__(self, root: str) -> None:
         self.catalog = Catalog(root)
@@ -81,7 +81,7 @@ class Datasets:
         return self.catalog.storage.uri
 
     def names(self) -> list[str]:
-        """Return the names of all folders that may be data sets, sorted.
+        """Return the names of all folders that may be datasets, sorted.
 
         Raises:
             StorageError: the root cannot be listed.
@@ -92,7 +92,7 @@ class Datasets:
         return [name for name in self.catalog.storage.list_folders() if not name.startswith(".")]
 
     def row(self, name: str) -> DatasetRow:
-        """Return the row of a data set; for a damaged one, a row with the error."""
+        """Return the row of a dataset; for a damaged one, a row with the error."""
         try:
             check_dataset_name(name)
             published = self._published(name)
@@ -107,7 +107,7 @@ class Datasets:
         """Return the numbers of the published versions, the newest first.
 
         Raises:
-            ConfigError: no data set can have this name. StorageError: the folder cannot be listed.
+            ConfigError: no dataset can have this name. StorageError: the folder cannot be listed.
         """
         return sorted(self._published(check_dataset_name(name)), reverse=True)
 
@@ -117,13 +117,13 @@ class Datasets:
         return [self._version_row(name, number, published.get(number, 0)) for number in numbers]
 
     def newest_rows(self, most: int) -> list[VersionRow]:
-        """Return the versions of all data sets that were published last, the newest first."""
+        """Return the versions of all datasets that were published last, the newest first."""
         found: list[tuple[int, str, int]] = []
         for name in self.names():
             try:
                 published = self._published(check_dataset_name(name))
             except ShardmillError:
-                continue  # the list of data sets names the problem
+                continue  # the list of datasets names the problem
             found += [(changed, name, number) for number, changed in published.items()]
         found.sort(reverse=True)
         return [self._version_row(name, number, changed) for changed, name, number in found[:most]]
@@ -133,7 +133,7 @@ class Datasets:
 
         Raises:
             NotFoundError, FormatVersionError, CorruptDataError, StorageError: as ``Catalog.open``.
-            ConfigError: no data set can have this name.
+            ConfigError: no dataset can have this name.
         """
         return self.catalog.open(f"{check_dataset_name(name)}@{number}")
 

@@ -1,4 +1,4 @@
-"""Measure the time and memory of the training order of a large data set.
+"""Measure the time and memory of the training order of a large dataset.
 
     python -m tests.benchmarks.order.scale [--records 100000000] [--only natural block ...]
 

@@ -1,4 +1,4 @@
-"""Imports of small data sets, as the command makes them."""
+"""Imports of small datasets, as the command makes them."""
 
 from __future__ import annotations
 

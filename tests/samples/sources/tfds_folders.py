@@ -65,7 +65,7 @@ def make_tfds(
     names: Mapping[str, Sequence[str]] | None = None,
     info: Mapping[str, Any] | None = None,
 ) -> Path:
-    """Write a version of a data set called beans.
+    """Write a version of a dataset called beans.
 
     Args:
         folder: to write to.

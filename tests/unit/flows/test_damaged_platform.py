@@ -68,7 +68,7 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
 
 
 class Platform:
-    """Two data sets with runs and aliases: files of "set" will be damaged, "sound" stays whole."""
+    """Two datasets with runs and aliases: files of "set" will be damaged, "sound" stays whole."""
 
     def __init__(self, folder: Path) -> None:
         made = FinishedRuns(folder, num_judged=8)

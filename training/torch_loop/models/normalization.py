@@ -17,7 +17,7 @@ _LEAST_STD = 1.0
 class Normalization(nn.Module):  # type: ignore[misc]
     """Subtracts a mean from each channel and divides it by a deviation.
 
-    It has no state: weights of a model fit any data set.
+    It has no state: weights of a model fit any dataset.
     """
 
     def __init__(self, mean: Sequence[float], std: Sequence[float]) -> None:

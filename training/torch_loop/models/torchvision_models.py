@@ -1,4 +1,4 @@
-"""Build any classification model of torchvision, with a classifier of the classes of the data set."""
+"""Build any classification model of torchvision, with a classifier of the classes of the dataset."""
 
 from __future__ import annotations
 

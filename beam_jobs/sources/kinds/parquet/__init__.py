@@ -1,4 +1,4 @@
-"""Images that lie in the rows of Parquet files, as Hugging Face publishes data sets.
+"""Images that lie in the rows of Parquet files, as Hugging Face publishes datasets.
 
 Each row of each file is an input, ``data/train-00000-of-00002.parquet#row=0000017``; rows are counted from 0.
 Class names come from the file's own metadata, splits from a column or from the names of the files.

@@ -67,7 +67,7 @@ class _Dataset:
 
 
 def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
-    """List every record of a data set, with its label, split and further features.
+    """List every record of a dataset, with its label, split and further features.
 
     Every file is read once for that, since labels stand beside the images.
 
@@ -143,7 +143,7 @@ def recognise(glance: Glance, settings: SourceConfig) -> Recognised | None:
         described = [folder for folder in folders if f"{folder}/{FEATURES_FILE}" in glance.files]
         if described and not glance.images:
             raise UsageError(
-                f"{glance.folder.uri} has data sets of TensorFlow Datasets in folders below: "
+                f"{glance.folder.uri} has datasets of TensorFlow Datasets in folders below: "
                 f"{', '.join(described[:8])}",
                 f"give the folder of one of them: {glance.folder.uri}/{described[-1]}",
             )
@@ -187,7 +187,7 @@ def _check_labels(dataset: _Dataset, settings: SourceConfig) -> None:
 
 
 def _places_of_splits(info: DatasetInfo, settings: SourceConfig) -> Mapping[str, str]:
-    """Return split of the data set -> train, validation, test, chosen or none.
+    """Return split of the dataset -> train, validation, test, chosen or none.
 
     Raises:
         ConfigError: a name does not tell it.

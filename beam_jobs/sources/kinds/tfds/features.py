@@ -67,7 +67,7 @@ def leaves_of(document: Mapping[str, Any]) -> list[Leaf]:
     if "featuresDict" not in document:
         raise ConfigError(
             f"{FEATURES_FILE} is not of the format of TensorFlow Datasets since 4.4",
-            "let it write the data set again, or read the files alone: --source-kind tfrecord",
+            "let it write the dataset again, or read the files alone: --source-kind tfrecord",
         )
     try:
         leaves = list(_leaves("", document, None))

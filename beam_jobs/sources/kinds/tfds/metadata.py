@@ -25,11 +25,11 @@ _MAX_SHARDS = 1 << 20
 
 @dataclass(frozen=True)
 class Shard:
-    """A file of a data set.
+    """A file of a dataset.
 
     Attributes:
         uri: relative to the source.
-        split: its name in the data set.
+        split: its name in the dataset.
         num_records: that it should have.
     """
 
@@ -114,7 +114,7 @@ def read_text(folder: SourceFolder, name: str) -> str:
         if fault.reason == VANISHED:
             raise NotFoundError(
                 f"the source {folder.uri} has no {name}",
-                "give the folder of one version of a data set of TensorFlow Datasets: mnist/3.0.1",
+                "give the folder of one version of a dataset of TensorFlow Datasets: mnist/3.0.1",
             ) from fault
         raise ConfigError(f"{name} cannot be read: {fault.message}") from fault
     except UnicodeDecodeError as error:

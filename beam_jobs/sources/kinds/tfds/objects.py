@@ -78,7 +78,7 @@ def find_objects(leaves: Sequence[Leaf]) -> ObjectKeys | None:
             found.append(ObjectKeys(prefix, boxes, named[0], crowds[0] if crowds else None))
     if len(found) > 1:
         raise ConfigError(
-            f"the data set has several lists of objects: {', '.join(one.boxes.key for one in found)}",
+            f"the dataset has several lists of objects: {', '.join(one.boxes.key for one in found)}",
             "take none of them for objects: --set source.labels=none",
         )
     return found[0] if found else None

@@ -1,4 +1,4 @@
-"""Choose the features of a data set that are the image, the label, and further features."""
+"""Choose the features of a dataset that are the image, the label, and further features."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Column:
 
     Attributes:
         key: in the records of the source.
-        feature: as the records of the data set have it.
+        feature: as the records of the dataset have it.
     """
 
     key: str
@@ -100,7 +100,7 @@ def roles_of(
     for name, key in (("group", group), ("split", split)):
         if key is not None and key not in keys:
             raise ConfigError(
-                f"source.rows.{name} = {key!r} is no feature of the data set", _there_are(leaves)
+                f"source.rows.{name} = {key!r} is no feature of the dataset", _there_are(leaves)
             )
     taken = {image.key, label.key if label else None}
     free = [leaf for leaf in leaves if leaf.key not in taken]
@@ -136,18 +136,18 @@ def _image(leaves: Sequence[Leaf], asked: str | None) -> Leaf:
         for leaf in (*images, *encoded):
             if leaf.key == asked:
                 return leaf
-        raise ConfigError(f"source.rows.image = {asked!r} is no image of the data set", _there_are(images))
+        raise ConfigError(f"source.rows.image = {asked!r} is no image of the dataset", _there_are(images))
     images = images or [leaf for leaf in encoded if leaf.key == "image"]
     named = [leaf for leaf in images if leaf.key == "image"] or images
     if len(named) == 1:
         return named[0]
     if not named:
         raise ConfigError(
-            "the data set has no feature of the type Image",
+            "the dataset has no feature of the type Image",
             "if a text or a tensor of bytes holds encoded images, name it: --set source.rows.image=NAME",
         )
     raise ConfigError(
-        f"the data set has several images: {', '.join(leaf.key for leaf in named)}",
+        f"the dataset has several images: {', '.join(leaf.key for leaf in named)}",
         "say which one: --set source.rows.image=NAME",
     )
 
@@ -160,7 +160,7 @@ def _label(leaves: Sequence[Leaf], supervised: str | None, settings: SourceConfi
             if leaf.key == settings.rows.label and leaf.role == "class":
                 return leaf
         raise ConfigError(
-            f"source.rows.label = {settings.rows.label!r} is no class label of the data set",
+            f"source.rows.label = {settings.rows.label!r} is no class label of the dataset",
             _there_are([leaf for leaf in leaves if leaf.role == "class"]),
         )
     for name in (supervised, "label", "labels"):
@@ -169,7 +169,7 @@ def _label(leaves: Sequence[Leaf], supervised: str | None, settings: SourceConfi
                 return leaf
     if len(usable) > 1:
         raise ConfigError(
-            f"the data set has several class labels: {', '.join(leaf.key for leaf in usable)}",
+            f"the dataset has several class labels: {', '.join(leaf.key for leaf in usable)}",
             "say which one: --set source.rows.label=NAME; the others become features",
         )
     return usable[0] if usable else None
@@ -207,7 +207,7 @@ def _columns(
     if asked is not None:
         if unknown := sorted(set(asked) - {leaf.key for leaf in leaves}):
             raise ConfigError(
-                f"source.tfds.features names {unknown[0]!r}, which is no further feature of the data set",
+                f"source.tfds.features names {unknown[0]!r}, which is no further feature of the dataset",
                 _there_are(leaves),
             )
         leaves = [leaf for leaf in leaves if leaf.key in asked]

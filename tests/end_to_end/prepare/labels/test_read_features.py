@@ -42,7 +42,7 @@ def row(number: int) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The data sets "multi", "targets" and "none" of the same photographs, all in train."""
+    """The datasets "multi", "targets" and "none" of the same photographs, all in train."""
     place = tmp_path_factory.mktemp("read")
     source = write(place / "photos", {f"{n:02}.jpg": jpeg(n + 1) for n in range(COUNT)})
     rows = [row(number) | {"split": "train"} for number in range(COUNT)]

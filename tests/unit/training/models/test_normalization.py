@@ -1,4 +1,4 @@
-"""Pixels are normalised by the statistics of the data set, inside the model and inside what is exported."""
+"""Pixels are normalised by the statistics of the dataset, inside the model and inside what is exported."""
 
 from __future__ import annotations
 

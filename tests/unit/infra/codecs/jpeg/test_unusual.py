@@ -146,7 +146,7 @@ STRAY = {
 @pytest.mark.parametrize("stray", STRAY.values(), ids=STRAY)
 @pytest.mark.parametrize("options", [{}, {"restart_marker_blocks": 4}, {"progressive": True}], ids=str)
 def test_stray_bytes_before_the_end_are_no_damage(options: dict[str, int], stray: bytes) -> None:
-    """Photographs of the data set "cats and dogs" have 99 to 2,230 such bytes."""
+    """Photographs of the dataset "cats and dogs" have 99 to 2,230 such bytes."""
     data = saved(gradient_image(), "JPEG", quality=95, **options)
     assert np.array_equal(codecs.decode(data[:-2] + stray + data[-2:]).pixels, codecs.decode(data).pixels)
 
