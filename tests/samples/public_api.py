@@ -6,9 +6,13 @@ import functools
 import importlib
 import inspect
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Unpack, get_args, get_origin, get_type_hints
+
+import pytest
+
+from infra.errors import UsageError
 
 _PAGE = Path(__file__).parents[2] / "docs" / "python-api.md"
 
@@ -84,3 +88,15 @@ def _functions(name: str, value: Any) -> Iterator[tuple[str, Any]]:
                 yield f"{name}.{member}", getattr(value, member)
             elif inspect.isfunction(function) and (member == "__init__" or not member.startswith("_")):
                 yield f"{name}.{member}", function
+
+
+def check_refusals(function: Callable[..., Any]) -> None:
+    """Check that a function refuses a wrong value of each argument, and an argument that does not exist."""
+    own = [object()] if "self" in inspect.signature(function).parameters else []
+    for parameter in parameters_of(function):
+        if parameter in TAKES_ANYTHING:
+            continue
+        with pytest.raises(UsageError, match=f"{parameter} = WRONG"):
+            function(*own, **{parameter: Wrong()})
+    with pytest.raises(UsageError, match="unknown argument 'nonsense'"):
+        function(*own, nonsense=1)

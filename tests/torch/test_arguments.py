@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
 from typing import get_type_hints
 
 import pytest
 
 from infra.errors import UsageError
-from tests.samples.public_api import TAKES_ANYTHING, Wrong, parameters_of, public_functions
+from tests.samples.public_api import Wrong, check_refusals, public_functions
 from training.dataset import Dataset
 from training.torch_data import TorchOptions
 
@@ -17,15 +16,7 @@ FUNCTIONS = dict(public_functions(of_torch=True))
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_public_functions_refuse_wrong_arguments(name: str) -> None:
-    function = FUNCTIONS[name]
-    own = [object()] if "self" in inspect.signature(function).parameters else []
-    for parameter in parameters_of(function):
-        if parameter in TAKES_ANYTHING:
-            continue
-        with pytest.raises(UsageError, match=f"{parameter} = WRONG"):
-            function(*own, **{parameter: Wrong()})
-    with pytest.raises(UsageError, match="unknown argument 'nonsense'"):
-        function(*own, nonsense=1)
+    check_refusals(FUNCTIONS[name])
 
 
 def test_the_loader_of_a_dataset_refuses_them_too(dataset: Dataset) -> None:

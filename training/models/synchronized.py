@@ -88,7 +88,7 @@ class BatchNormalization(keras.layers.BatchNormalization):  # type: ignore[misc]
         if self.synchronized:
             moments = _of_all_replicas(moments)
         mean, variance = _mean_and_variance(moments)
-        # Nothing but padding says nothing of the images.
+        # A batch of padding alone leaves the moving statistics as they are.
         kept = tf.where(tf.reduce_any(moments[:, 0] > 0), self.momentum, 1.0)
         for moving, found in ((self.moving_mean, mean), (self.moving_variance, variance)):
             moving.assign(moving * kept + found * (1.0 - kept))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
@@ -13,7 +12,7 @@ import pytest
 
 from infra.arguments import at_least, checked
 from infra.errors import UsageError
-from tests.samples.public_api import TAKES_ANYTHING, Wrong, parameters_of, public_functions
+from tests.samples.public_api import check_refusals, public_functions
 
 if TYPE_CHECKING:
     from nowhere import Missing
@@ -100,12 +99,4 @@ FUNCTIONS = dict(public_functions(of_torch=False))
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_public_functions_refuse_wrong_arguments(name: str) -> None:
     """Each argument by name, whatever the others are, and a name that does not exist."""
-    function = FUNCTIONS[name]
-    own = [object()] if "self" in inspect.signature(function).parameters else []
-    for parameter in parameters_of(function):
-        if parameter in TAKES_ANYTHING:
-            continue
-        with pytest.raises(UsageError, match=f"{parameter} = WRONG"):
-            function(*own, **{parameter: Wrong()})
-    with pytest.raises(UsageError, match="unknown argument 'nonsense'"):
-        function(*own, nonsense=1)
+    check_refusals(FUNCTIONS[name])

@@ -38,7 +38,7 @@ def plot_area(left: float, top: float, side: float) -> str:
 
 
 def exact_line(path: str) -> str:
-    """Draw the dashed line on which exact predictions lie, along the path."""
+    """Draw a dashed line along a path: exact predictions lie on it."""
     return f'<path class="exact" d="{path}" stroke="#5a6675" stroke-dasharray="4 4"/>'
 
 
