@@ -79,7 +79,7 @@ $(VENV)/.stamp: pyproject.toml constraints.txt $(wildcard infra/native/*.c)
 
 .PHONY: demo
 demo: $(VENV)/.stamp ## Prepare and train on a small folder of images; SOURCE=folder takes your own, OUT=folder the place
-	@$(PY) -m flows.demo --out "$(OUT)" $(if $(SOURCE),--source "$(SOURCE)")
+	@$(PY) -m shardmill.flows.demo --out "$(OUT)" $(if $(SOURCE),--source "$(SOURCE)")
 
 # -- checks ----------------------------------------------------------------------------------------------
 
@@ -190,7 +190,7 @@ dist: $(VENV)/.stamp ## Build sdist and wheel into dist/, install the wheel into
 	@$(FIND_PYTHON); "$$found" -m venv $(TRIAL)/venv
 	$(TRIAL)/venv/bin/python -m pip install --quiet --constraint constraints.txt "$$(ls dist/*.whl)[demo]"
 	$(TRIAL)/venv/bin/python -m pip check
-	cd $(TRIAL) && venv/bin/shardmill --help >/dev/null && venv/bin/python -m flows.demo --out demo
+	cd $(TRIAL) && venv/bin/shardmill --help >/dev/null && venv/bin/python -m shardmill.flows.demo --out demo
 
 .PHONY: clean
 clean: ## Remove what the targets made (.venv and the demo too)

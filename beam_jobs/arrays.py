@@ -2,13 +2,13 @@
 
 ::
 
-    from beam_jobs import prepare_arrays
+    from shardmill.beam_jobs import prepare_arrays
 
     (x_train, y_train), (x_test, y_test) = keras.datasets.cifar10.load_data()
     prepare_arrays({"train": x_train, "test": x_test}, {"train": y_train, "test": y_test}, dataset="cifar10")
 
-The arrays are written beside the datasets, prepared by ``python -m beam_jobs.prepare`` in a process of its
-own with ``source.kind = "arrays"``, and removed again.
+The arrays are written beside the datasets, prepared by ``python -m shardmill.beam_jobs.prepare`` in a process
+of its own with ``source.kind = "arrays"``, and removed again.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from typing import Any, TypedDict, Unpack, cast
 import numpy as np
 import numpy.typing as npt
 
-from beam_jobs.config import PrepareConfig
-from beam_jobs.sources.files.folder import SourceFolder
-from beam_jobs.sources.kinds.arrays.found import FoundArray
-from beam_jobs.sources.kinds.arrays.roles import pair_arrays
-from beam_jobs.sources.rows.row_files import RowFile
-from infra.arguments import checked
-from infra.errors import ConfigError, UsageError
-from infra.format.contract import SPLITS
-from infra.format.labels import LabelKind
-from infra.processes.children import run_child
-from infra.progress import TerminalProgress
-from infra.settings import validate
-from infra.storage.filesystem import Storage
-from infra.storage.locations import below, default_root
-from infra.storage.names import check_dataset_name, uri_of
+from shardmill.beam_jobs.config import PrepareConfig
+from shardmill.beam_jobs.sources.files.folder import SourceFolder
+from shardmill.beam_jobs.sources.kinds.arrays.found import FoundArray
+from shardmill.beam_jobs.sources.kinds.arrays.roles import pair_arrays
+from shardmill.beam_jobs.sources.rows.row_files import RowFile
+from shardmill.infra.arguments import checked
+from shardmill.infra.errors import ConfigError, UsageError
+from shardmill.infra.format.contract import SPLITS
+from shardmill.infra.format.labels import LabelKind
+from shardmill.infra.processes.children import run_child
+from shardmill.infra.progress import TerminalProgress
+from shardmill.infra.settings import validate
+from shardmill.infra.storage.filesystem import Storage
+from shardmill.infra.storage.locations import below, default_root
+from shardmill.infra.storage.names import check_dataset_name, uri_of
 
 _FOLDER = ".arrays"  # below the root; a name that no dataset can have
 _FEATURE = "feature-"  # begins the roles of further features
@@ -98,7 +98,7 @@ def prepare_arrays(
         What ``shardmill prepare --json`` prints: ``version``, ``num_records`` and so on.
 
     Raises:
-        ConfigError: a shape, a type or a setting is wrong. ShardmillError: see infra.errors.
+        ConfigError: a shape, a type or a setting is wrong. ShardmillError: see shardmill.infra.errors.
     """
     check_dataset_name(dataset)
     kind = options.get("label_kind", "class" if labels is not None else "none")
@@ -223,7 +223,12 @@ def _prepare(source: str, dataset: str, root: str, config: PrepareConfig) -> dic
     Raises:
         ShardmillError: the job's error.
     """
-    command = [sys.executable, "-m", "beam_jobs.prepare", source if "://" in source else uri_of(source)]
+    command = [
+        sys.executable,
+        "-m",
+        "shardmill.beam_jobs.prepare",
+        source if "://" in source else uri_of(source),
+    ]
     command += ["--dataset", dataset, "--root", root, "--config-json", config.model_dump_json()]
     with TerminalProgress() as show:
         return run_child(command, on_event=show).reported()

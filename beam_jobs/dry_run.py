@@ -20,38 +20,38 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from beam_jobs.config import PrepareConfig
-from beam_jobs.encode.block_task import EncodeBlocks
-from beam_jobs.encode.blocks import Block, block_digest, read_facts, write_references
-from beam_jobs.encode.first_inputs import FIRST_INPUTS, understood
-from beam_jobs.encode.known_digests import DigestList, KnownContents
-from beam_jobs.execution.errors import recover_fault
-from beam_jobs.execution.pool import Pool
-from beam_jobs.execution.pool.supervision import NumberFailed
-from beam_jobs.execution.runners import check_runner, num_processes
-from beam_jobs.plan import RECORD_OVERHEAD_BYTES, num_shards
-from beam_jobs.plan.similarity.memory import too_little_memory
-from beam_jobs.plan.splits.assignment import divide_by_fractions
-from beam_jobs.publish.digests import Digests
-from beam_jobs.publish.result import class_counts, label_counts
-from beam_jobs.request import JobRequest
-from beam_jobs.reuse.known_files import find_known_files
-from beam_jobs.reuse.policy import reuse_of
-from beam_jobs.reuse.previous import PreviousVersion
-from beam_jobs.schemas import Status, has_masks, reference_schema
-from beam_jobs.sources import fetches, list_inputs, make_readable, open_reader, open_source
-from beam_jobs.sources.embeddings import EmbeddingFiles
-from beam_jobs.sources.files.folder import SourceFolder
-from beam_jobs.sources.recognition.recognising import settled
-from beam_jobs.tables.features import PREFIX, features_of
-from infra.dataset.catalog import Catalog
-from infra.dataset.maintenance.purged import purged_contents
-from infra.dataset.version import DatasetVersion
-from infra.format.contract import SPLITS
-from infra.format.masks import MASK_BYTES
-from infra.processes.memory import free_memory_bytes
-from infra.progress import log
-from infra.storage.filesystem import Storage
+from shardmill.beam_jobs.config import PrepareConfig
+from shardmill.beam_jobs.encode.block_task import EncodeBlocks
+from shardmill.beam_jobs.encode.blocks import Block, block_digest, read_facts, write_references
+from shardmill.beam_jobs.encode.first_inputs import FIRST_INPUTS, understood
+from shardmill.beam_jobs.encode.known_digests import DigestList, KnownContents
+from shardmill.beam_jobs.execution.errors import recover_fault
+from shardmill.beam_jobs.execution.pool import Pool
+from shardmill.beam_jobs.execution.pool.supervision import NumberFailed
+from shardmill.beam_jobs.execution.runners import check_runner, num_processes
+from shardmill.beam_jobs.plan import RECORD_OVERHEAD_BYTES, num_shards
+from shardmill.beam_jobs.plan.similarity.memory import too_little_memory
+from shardmill.beam_jobs.plan.splits.assignment import divide_by_fractions
+from shardmill.beam_jobs.publish.digests import Digests
+from shardmill.beam_jobs.publish.result import class_counts, label_counts
+from shardmill.beam_jobs.request import JobRequest
+from shardmill.beam_jobs.reuse.known_files import find_known_files
+from shardmill.beam_jobs.reuse.policy import reuse_of
+from shardmill.beam_jobs.reuse.previous import PreviousVersion
+from shardmill.beam_jobs.schemas import Status, has_masks, reference_schema
+from shardmill.beam_jobs.sources import fetches, list_inputs, make_readable, open_reader, open_source
+from shardmill.beam_jobs.sources.embeddings import EmbeddingFiles
+from shardmill.beam_jobs.sources.files.folder import SourceFolder
+from shardmill.beam_jobs.sources.recognition.recognising import settled
+from shardmill.beam_jobs.tables.features import PREFIX, features_of
+from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.dataset.maintenance.purged import purged_contents
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.format.contract import SPLITS
+from shardmill.infra.format.masks import MASK_BYTES
+from shardmill.infra.processes.memory import free_memory_bytes
+from shardmill.infra.progress import log
+from shardmill.infra.storage.filesystem import Storage
 
 SAMPLE_IMAGES = 48
 SAMPLE_SECONDS = 5.0  # of processor time

@@ -19,15 +19,22 @@ from typing import Any
 
 import pyarrow as pa
 
-from beam_jobs.assemble.container import ContainerChoice, choose_container
-from beam_jobs.assemble.stage import AssembledShards, Copying, Layout, all_shards, assemble_shards, lay_out
-from beam_jobs.encode.known_digests import DigestList
-from beam_jobs.encode.stage import EncodedFiles, encode_files
-from beam_jobs.execution.runners import check_runner, load_beam
-from beam_jobs.images.into_listing import complete_listing
-from beam_jobs.plan import AnyPlan, Plan, plan_version
-from beam_jobs.plan.similarity.memory import too_little_memory
-from beam_jobs.plan_by_ranges import (
+from shardmill.beam_jobs.assemble.container import ContainerChoice, choose_container
+from shardmill.beam_jobs.assemble.stage import (
+    AssembledShards,
+    Copying,
+    Layout,
+    all_shards,
+    assemble_shards,
+    lay_out,
+)
+from shardmill.beam_jobs.encode.known_digests import DigestList
+from shardmill.beam_jobs.encode.stage import EncodedFiles, encode_files
+from shardmill.beam_jobs.execution.runners import check_runner, load_beam
+from shardmill.beam_jobs.images.into_listing import complete_listing
+from shardmill.beam_jobs.plan import AnyPlan, Plan, plan_version
+from shardmill.beam_jobs.plan.similarity.memory import too_little_memory
+from shardmill.beam_jobs.plan_by_ranges import (
     gather_by_ranges,
     gathering_digest,
     num_ranges,
@@ -35,45 +42,51 @@ from beam_jobs.plan_by_ranges import (
     plan_tables,
     read_stored_before,
 )
-from beam_jobs.publish.accounting import Counts, account_and_write, check_budget, check_shards, is_refused
-from beam_jobs.publish.digests import Digests, builds_of, plan_digest, run_digest, work_digest
-from beam_jobs.publish.outline import Outline, inherited_shards, store_plan
-from beam_jobs.publish.result import SavedWork, label_counts, outcome_of
-from beam_jobs.publish.unchanged import unchanged_version
-from beam_jobs.publish.versions import INPUTS_FILE, publish, shards_of_plan
-from beam_jobs.publish.warning import warn_about, without_label_edits
-from beam_jobs.release_memory import release_memory
-from beam_jobs.request import JobRequest
-from beam_jobs.reuse.facts import gather_facts
-from beam_jobs.reuse.known_files import KnownFiles, find_known_files, write_known_contents
-from beam_jobs.reuse.policy import reuse_of
-from beam_jobs.reuse.previous import PreviousVersion
-from beam_jobs.schemas import Status
-from beam_jobs.sources import fetches, list_inputs, make_readable, open_reader, open_source
-from beam_jobs.sources.embeddings import EmbeddingFiles
-from beam_jobs.sources.listing import Listing, read_listing, write_listing
-from beam_jobs.sources.recognition.recognising import settled
-from beam_jobs.sources.workplace import Workplace
-from beam_jobs.spool.builds import check_builds, note_builds
-from beam_jobs.spool.claims import RunClaim, damaged_shards
-from beam_jobs.tables.text_columns import code_texts
-from infra.dataset.catalog import Catalog
-from infra.dataset.drift.figures import Drift
-from infra.dataset.maintenance.purged import purged_contents
-from infra.dataset.publishing import publish_on_newest
-from infra.dataset.version import DatasetVersion
-from infra.errors import CorruptDataError
-from infra.format.contract import LabelEditsSummary
-from infra.format.layout import spool_dir
-from infra.processes.memory import free_memory_bytes
-from infra.processes.turns import Turn
-from infra.progress import job as announce
-from infra.progress import log, progress, stage
-from infra.progress.stage_times import StageTimes
-from infra.readable import counted
-from infra.storage.filesystem import Storage
+from shardmill.beam_jobs.publish.accounting import (
+    Counts,
+    account_and_write,
+    check_budget,
+    check_shards,
+    is_refused,
+)
+from shardmill.beam_jobs.publish.digests import Digests, builds_of, plan_digest, run_digest, work_digest
+from shardmill.beam_jobs.publish.outline import Outline, inherited_shards, store_plan
+from shardmill.beam_jobs.publish.result import SavedWork, label_counts, outcome_of
+from shardmill.beam_jobs.publish.unchanged import unchanged_version
+from shardmill.beam_jobs.publish.versions import INPUTS_FILE, publish, shards_of_plan
+from shardmill.beam_jobs.publish.warning import warn_about, without_label_edits
+from shardmill.beam_jobs.release_memory import release_memory
+from shardmill.beam_jobs.request import JobRequest
+from shardmill.beam_jobs.reuse.facts import gather_facts
+from shardmill.beam_jobs.reuse.known_files import KnownFiles, find_known_files, write_known_contents
+from shardmill.beam_jobs.reuse.policy import reuse_of
+from shardmill.beam_jobs.reuse.previous import PreviousVersion
+from shardmill.beam_jobs.schemas import Status
+from shardmill.beam_jobs.sources import fetches, list_inputs, make_readable, open_reader, open_source
+from shardmill.beam_jobs.sources.embeddings import EmbeddingFiles
+from shardmill.beam_jobs.sources.listing import Listing, read_listing, write_listing
+from shardmill.beam_jobs.sources.recognition.recognising import settled
+from shardmill.beam_jobs.sources.workplace import Workplace
+from shardmill.beam_jobs.spool.builds import check_builds, note_builds
+from shardmill.beam_jobs.spool.claims import RunClaim, damaged_shards
+from shardmill.beam_jobs.tables.text_columns import code_texts
+from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.dataset.drift.figures import Drift
+from shardmill.infra.dataset.maintenance.purged import purged_contents
+from shardmill.infra.dataset.publishing import publish_on_newest
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.errors import CorruptDataError
+from shardmill.infra.format.contract import LabelEditsSummary
+from shardmill.infra.format.layout import spool_dir
+from shardmill.infra.processes.memory import free_memory_bytes
+from shardmill.infra.processes.turns import Turn
+from shardmill.infra.progress import job as announce
+from shardmill.infra.progress import log, progress, stage
+from shardmill.infra.progress.stage_times import StageTimes
+from shardmill.infra.readable import counted
+from shardmill.infra.storage.filesystem import Storage
 
-# So few images take seconds: such a run need not wait for a long one (infra.processes.turns).
+# So few images take seconds: such a run need not wait for a long one (shardmill.infra.processes.turns).
 _SHORT_IMAGES = 1_000
 # The part of the time that each stage takes at a guess, for the progress of the whole job.
 _SHARES = {"list": 2, "fetch": 60, "encode": 75, "plan": 3, "assemble": 14, "publish": 6}
@@ -86,7 +99,8 @@ def prepare_version(request: JobRequest) -> dict[str, Any]:
         The result that ``--json`` prints, except for the memory of the process tree.
 
     Raises:
-        ShardmillError: see infra.errors; nothing was published, and the same call continues the work.
+        ShardmillError: see shardmill.infra.errors; nothing was published, and the same call continues the
+            work.
     """
     request = settled(request)
     check_runner(request.config.runner, (request.source, request.root))
@@ -293,12 +307,12 @@ class _Job:
         with spool.atomic_writer(INPUTS_FILE) as stream:
             counts = account_and_write(plan.input_rows.batches(), stream)
         if counts.reasons:
-            from beam_jobs.report.lost import tell_lost  # with the pictures of the report
+            from shardmill.beam_jobs.report.lost import tell_lost  # with the pictures of the report
 
             tell_lost(plan.input_rows.batches(), open_reader(self.source, self.config, spool))
         where = f"{spool.uri}/{INPUTS_FILE}"
         if is_refused(counts, self.config.failure_budget):
-            from beam_jobs.report.refused import write_refused  # with the templates of the report
+            from shardmill.beam_jobs.report.refused import write_refused  # with the templates of the report
 
             reader = open_reader(self.source, self.config, spool)
             batches = plan.input_rows.batches

@@ -1,4 +1,4 @@
-"""The command ``python -m beam_jobs.prepare``: turn a folder of images into a published dataset version.
+"""``python -m shardmill.beam_jobs.prepare``: turn a folder of images into a published dataset version.
 
 Reads the configuration, runs the job in this process, shows its progress, and prints its result. Needs no
 Prefect.
@@ -12,22 +12,23 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from infra.lineage import LineageDataset, reported_job
-from infra.processes.job_command import JobParser, settings_of
-from infra.processes.process import exit_at_once, run_main
-from infra.progress import result, shown_to_people, work_clock
-from infra.storage.locations import absolute_path, below
-from infra.storage.names import uri_of
-from infra.strict_json import dump_json
+from shardmill.infra.lineage import LineageDataset, reported_job
+from shardmill.infra.processes.job_command import JobParser, settings_of
+from shardmill.infra.processes.process import exit_at_once, run_main
+from shardmill.infra.progress import result, shown_to_people, work_clock
+from shardmill.infra.storage.locations import absolute_path, below
+from shardmill.infra.storage.names import uri_of
+from shardmill.infra.strict_json import dump_json
 
 if TYPE_CHECKING:  # --help is quick
-    from beam_jobs.request import JobRequest
+    from shardmill.beam_jobs.request import JobRequest
 
 _EXAMPLES = """\
 examples:
-  python -m beam_jobs.prepare photos --dataset photos
-  python -m beam_jobs.prepare photos --dataset photos --dry-run
-  python -m beam_jobs.prepare photos --dataset small --set image.size=128 --set shards.container=none
+  python -m shardmill.beam_jobs.prepare photos --dataset photos
+  python -m shardmill.beam_jobs.prepare photos --dataset photos --dry-run
+  python -m shardmill.beam_jobs.prepare photos --dataset small --set image.size=128 --set
+  shards.container=none
 """
 
 
@@ -39,12 +40,12 @@ def run_prepare(arguments: argparse.Namespace) -> dict[str, Any]:
         jobs) and ``peak_memory_bytes`` of the process tree.
 
     Raises:
-        ConfigError: a setting is wrong. ShardmillError: see beam_jobs.job.
+        ConfigError: a setting is wrong. ShardmillError: see shardmill.beam_jobs.job.
     """
     started = work_clock()
     request = parse_request(arguments)
     _choose_allocator()
-    from infra.processes.trees import sampled_memory
+    from shardmill.infra.processes.trees import sampled_memory
 
     with shown_to_people(), sampled_memory() as memory:
         outcome = _prepared(request)
@@ -57,7 +58,7 @@ def run_prepare(arguments: argparse.Namespace) -> dict[str, Any]:
 
 def _prepared(request: JobRequest) -> dict[str, Any]:
     """Run the job, and report its inputs and outputs to OpenLineage."""
-    from beam_jobs.job import prepare_version
+    from shardmill.beam_jobs.job import prepare_version
 
     with reported_job(f"prepare.{request.dataset}", [LineageDataset(request.source)]) as lineage:
         outcome = prepare_version(request)
@@ -69,14 +70,14 @@ def _prepared(request: JobRequest) -> dict[str, Any]:
 
 
 def foresee(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Return the result that a run would have, JSON-able; see beam_jobs.dry_run.
+    """Return the result that a run would have, JSON-able; see shardmill.beam_jobs.dry_run.
 
     Raises:
-        ConfigError: a setting is wrong. ShardmillError: see beam_jobs.dry_run.
+        ConfigError: a setting is wrong. ShardmillError: see shardmill.beam_jobs.dry_run.
     """
     request = parse_request(arguments)
     _choose_allocator()
-    from beam_jobs.dry_run import dry_run
+    from shardmill.beam_jobs.dry_run import dry_run
 
     with shown_to_people():
         return dry_run(request)
@@ -90,7 +91,7 @@ def _choose_allocator() -> None:
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     parser = JobParser(
-        "python -m beam_jobs.prepare",
+        "python -m shardmill.beam_jobs.prepare",
         "Turn a folder of images into a published, balanced, sharded TFRecord dataset.",
         _EXAMPLES,
     )
@@ -137,10 +138,10 @@ def parse_request(arguments: argparse.Namespace) -> JobRequest:
     Raises:
         ConfigError: a setting is wrong.
     """
-    from beam_jobs.config import PrepareConfig
-    from beam_jobs.config.runner import runner_overrides
-    from beam_jobs.request import JobRequest
-    from infra.settings import validate
+    from shardmill.beam_jobs.config import PrepareConfig
+    from shardmill.beam_jobs.config.runner import runner_overrides
+    from shardmill.beam_jobs.request import JobRequest
+    from shardmill.infra.settings import validate
 
     if arguments.source_kind is not None:
         arguments.overrides.append(f"source.kind={arguments.source_kind}")
@@ -164,12 +165,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = build_parser().parse_args(argv)
     logging.basicConfig(level=logging.ERROR)  # Beam warns of every optional library that is not there
     if arguments.dry_run:
-        from beam_jobs.summaries import forecast_lines
+        from shardmill.beam_jobs.summaries import forecast_lines
 
         outcome = foresee(arguments)
         lines = forecast_lines(outcome)
     else:
-        from beam_jobs.summaries import version_lines
+        from shardmill.beam_jobs.summaries import version_lines
 
         outcome = run_prepare(arguments)
         lines = version_lines(outcome)

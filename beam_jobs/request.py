@@ -8,10 +8,10 @@ from typing import Self
 from pydantic import Field, field_validator, model_validator
 from pydantic_core import PydanticSerializationError
 
-from beam_jobs.config import PrepareConfig
-from infra.errors import UsageError
-from infra.settings import Settings
-from infra.storage.names import check_dataset_name, is_text, uri_of
+from shardmill.beam_jobs.config import PrepareConfig
+from shardmill.infra.errors import UsageError
+from shardmill.infra.settings import Settings
+from shardmill.infra.storage.names import check_dataset_name, is_text, uri_of
 
 
 class JobRequest(Settings):

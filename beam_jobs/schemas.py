@@ -14,14 +14,15 @@ One row of a table stands for one file of the source, until planning makes recor
     plan       PLAN_SCHEMA: the records to be written       assemble
     (spool)    SPOOLED_PLAN_SCHEMA: the same, in the spool  assemble (record batches a shard)
 
-What is published belongs to the dataset on disk and is described in ``infra.format.contract``:
+What is published belongs to the dataset on disk and is described in ``shardmill.infra.format.contract``:
 ``INPUTS_SCHEMA`` (one row per file), ``INDEX_SCHEMA`` (one row per record of a shard),
 ``NEAR_DUPLICATES_SCHEMA``, and ``IMAGE_COLUMNS``, which the tables below share with the index.
 
 A source may give its images further features. Each is a column behind those of LISTING_SCHEMA, PLAN_SCHEMA,
-SPOOLED_PLAN_SCHEMA and PREVIOUS_RECORDS_SCHEMA, named and described as ``beam_jobs.tables.features`` says.
-The metadata of files (``image.metadata``) and what is known of masks are such columns of FACTS_SCHEMA and
-PLACED_FACTS_SCHEMA too; they become columns of the listing before planning.
+SPOOLED_PLAN_SCHEMA and PREVIOUS_RECORDS_SCHEMA, named and described as
+``shardmill.beam_jobs.tables.features`` says. The metadata of files (``image.metadata``) and what is known of
+masks are such columns of FACTS_SCHEMA and PLACED_FACTS_SCHEMA too; they become columns of the listing before
+planning.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from typing import Final, Literal
 
 import pyarrow as pa
 
-from infra.format.contract import FILTERED, IMAGE_COLUMNS, INDEX_SCHEMA, QUARANTINED
+from shardmill.infra.format.contract import FILTERED, IMAGE_COLUMNS, INDEX_SCHEMA, QUARANTINED
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,8 @@ class FileRef:
     A container is a file that holds many images: an archive, or a table or record file whose rows are images.
 
     Attributes:
-        uri: relative to the source; see infra.storage.names. Of a member: ``<container>#<name in it>``.
+        uri: relative to the source; see shardmill.infra.storage.names. Of a member: ``<container>#<name in
+            it>``.
         size_bytes: length of the image; of a member 0 if that is not known before it is read.
         mtime_ns: time of the last change of the file or of the container (nanoseconds since 1970); 0 if the
             source does not tell.
@@ -256,13 +258,13 @@ TOO_LARGE: Final = "too_large"
 READ_REASONS: Final = (
     VANISHED, CHANGED, TOO_LARGE, UNREADABLE, BROKEN_CONTAINER, NO_IMAGE, DAMAGED_MEMBER, NO_MASK,
 )  # fmt: skip
-# Raised by infra.codecs, apart from the last.
+# Raised by shardmill.infra.codecs, apart from the last.
 UNPROCESSABLE: Final = "unprocessable"  # a library failed in a way that no rule foresees
 DECODE_REASONS: Final = (
     "empty", "unknown_format", "unsupported", "truncated", "corrupt", "too_many_pixels", "bomb", "too_long",
     UNPROCESSABLE,
 )  # fmt: skip
-# Of the masks of images that are fine; the last two are raised by infra.codecs.
+# Of the masks of images that are fine; the last two are raised by shardmill.infra.codecs.
 BROKEN_MASK: Final = "broken_mask"
 OTHER_MASK_SIZE: Final = "other_mask_size"
 LOSSY_MASK: Final = "lossy_mask"

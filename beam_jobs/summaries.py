@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from infra.readable import counted, readable_bytes
+from shardmill.infra.readable import counted, readable_bytes
 
 _CLASSES_SHOWN = 20
 _SETTINGS_SHOWN = 12
@@ -15,7 +15,7 @@ def version_lines(outcome: Mapping[str, Any]) -> Iterator[str]:
     """Yield lines about the result of a run.
 
     Args:
-        outcome: as ``beam_jobs.publish.result.outcome_of`` returns it.
+        outcome: as ``shardmill.beam_jobs.publish.result.outcome_of`` returns it.
     """
     ref = f"{outcome['dataset']}@{outcome['version']}"
     if outcome["unchanged"]:
@@ -122,7 +122,7 @@ def forecast_lines(outcome: Mapping[str, Any]) -> Iterator[str]:
     """Yield lines about the estimated result of a run.
 
     Args:
-        outcome: as ``beam_jobs.dry_run.dry_run`` returns it.
+        outcome: as ``shardmill.beam_jobs.dry_run.dry_run`` returns it.
     """
     ref = f"{outcome['dataset']}@{outcome['next_version']}"
     yield f"Dry run: {outcome['source']} would become {ref}; nothing was written"

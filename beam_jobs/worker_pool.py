@@ -1,4 +1,4 @@
-"""The command ``python -m beam_jobs.worker_pool``: Python workers for the TaskManager beside it.
+"""The command ``python -m shardmill.beam_jobs.worker_pool``: Python workers for the TaskManager beside it.
 
 Runs until SIGTERM or Ctrl-C; its workers end with it, also when it is killed.
 """
@@ -11,8 +11,8 @@ import sys
 import time
 from collections.abc import Sequence
 
-from infra.errors import Cancelled
-from infra.processes.process import exit_at_once, run_main
+from shardmill.infra.errors import Cancelled
+from shardmill.infra.processes.process import exit_at_once, run_main
 
 DEFAULT_ADDRESS = "localhost:50000"
 
@@ -20,7 +20,7 @@ DEFAULT_ADDRESS = "localhost:50000"
 def build_parser() -> argparse.ArgumentParser:
     """The command line."""
     parser = argparse.ArgumentParser(
-        "python -m beam_jobs.worker_pool",
+        "python -m shardmill.beam_jobs.worker_pool",
         description="Start Python workers for the Flink TaskManager on this machine or in this pod.",
         allow_abbrev=False,
     )
@@ -34,7 +34,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; returns its exit status."""
     arguments = build_parser().parse_args(argv)
     logging.basicConfig(level=logging.ERROR)
-    from beam_jobs.execution.workers.pool import serve_workers
+    from shardmill.beam_jobs.execution.workers.pool import serve_workers
 
     try:
         serve_workers(arguments.listen, _say)

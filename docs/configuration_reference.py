@@ -10,11 +10,11 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from beam_jobs.config import PrepareConfig
-from beam_jobs.config.maintain import MaintainConfig
-from infra.settings.keys import group_of, settings_of
-from training.config import TrainConfig
-from training.promotion.rules import PromotionRules
+from shardmill.beam_jobs.config import PrepareConfig
+from shardmill.beam_jobs.config.maintain import MaintainConfig
+from shardmill.infra.settings.keys import group_of, settings_of
+from shardmill.training.config import TrainConfig
+from shardmill.training.promotion.rules import PromotionRules
 
 PAGE = Path(__file__).with_name("configuration.md")
 

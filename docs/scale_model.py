@@ -26,7 +26,7 @@ class Constants:
 
     source_image: int = 110_000
     stored_image: int = 30_000
-    record_overhead: int = 176  # beside the image: beam_jobs.plan.shards.RECORD_OVERHEAD_BYTES
+    record_overhead: int = 176  # beside the image: shardmill.beam_jobs.plan.shards.RECORD_OVERHEAD_BYTES
     index_row: int = 281
     inputs_row: int = 63
     listing_row: int = 88

@@ -9,14 +9,21 @@ from prefect.client.schemas.objects import State
 from prefect.states import Completed
 from pydantic import Field
 
-from flows.flow_runs.artifacts.keys import Keys
-from flows.flow_runs.artifacts.verdicts import evaluated_in_words, publish_evaluated
-from flows.flow_runs.jobs import children
-from flows.flow_runs.jobs.job_commands import evaluate_command
-from flows.flow_runs.run_states import cancelled_state, failures_shown, job_task, shardmill_run
-from flows.parameters import DatasetRef, OptionalFolder, RunRef, Unset, root_or_default, runs_or_default
-from infra.dataset.views.references import reference_of
-from infra.errors import Cancelled
+from shardmill.flows.flow_runs.artifacts.keys import Keys
+from shardmill.flows.flow_runs.artifacts.verdicts import evaluated_in_words, publish_evaluated
+from shardmill.flows.flow_runs.jobs import children
+from shardmill.flows.flow_runs.jobs.job_commands import evaluate_command
+from shardmill.flows.flow_runs.run_states import cancelled_state, failures_shown, job_task, shardmill_run
+from shardmill.flows.parameters import (
+    DatasetRef,
+    OptionalFolder,
+    RunRef,
+    Unset,
+    root_or_default,
+    runs_or_default,
+)
+from shardmill.infra.dataset.views.references import reference_of
+from shardmill.infra.errors import Cancelled
 
 
 @flow(name="evaluate", flow_run_name="evaluate-{run}")

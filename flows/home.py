@@ -7,11 +7,12 @@
                                   and the user's own Prefect profile is left alone
       logs/                       server.log, worker.log, up.log
       running/                    a locked file for each command that runs a flow
-      turns-HOST.lock             locked by the job that works on this machine (infra.processes.turns)
-      records/                    a file for each run without a server, until `shardmill up` takes it over
-      problems/                   a file for each open problem of the platform (flows.problems)
-      alarm/                      what the alarm has seen, and messages that wait (flows.server.alarm)
-      up.json, up.lock            of the `shardmill up` that runs (flows.server.running_up)
+      turns-HOST.lock             locked by the job that works on this machine
+      (shardmill.infra.processes.turns) records/                    a file for each run without a server,
+      until `shardmill up` takes it over problems/                   a file for each open problem of the
+      platform (shardmill.flows.problems) alarm/                      what the alarm has seen, and messages
+      that wait (shardmill.flows.server.alarm) up.json, up.lock            of the `shardmill up` that runs
+      (shardmill.flows.server.running_up)
 
 Only its user can read it, folders 0700 and files 0600 (``make_private``).
 """
@@ -24,9 +25,9 @@ import socket
 import stat
 from pathlib import Path
 
-from infra.errors import EnvironmentFault
-from infra.processes.turns import TURNS_VARIABLE
-from infra.progress import log
+from shardmill.infra.errors import EnvironmentFault
+from shardmill.infra.processes.turns import TURNS_VARIABLE
+from shardmill.infra.progress import log
 
 # Names of this machine for itself.
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
@@ -55,7 +56,7 @@ def logs_folder() -> Path:
 
 
 def running_folder() -> Path:
-    """The folder that holds a file for each command that runs a flow (flows.flow_runs.lost_runs)."""
+    """The folder of a file for each command that runs a flow (shardmill.flows.flow_runs.lost_runs)."""
     return _made(home() / "running")
 
 
@@ -106,12 +107,12 @@ def take_turns() -> None:
 
 
 def records_folder() -> Path:
-    """The folder that holds a file for each run without a server (flows.flow_runs.run_records)."""
+    """The folder that holds a file for each run without a server (shardmill.flows.flow_runs.run_records)."""
     return _made(home() / "records")
 
 
 def problems_folder() -> Path:
-    """The folder that holds a file for each open problem of the platform (flows.problems)."""
+    """The folder that holds a file for each open problem of the platform (shardmill.flows.problems)."""
     return _made(home() / "problems")
 
 

@@ -9,25 +9,25 @@ from prefect import flow, get_run_logger, task
 from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State
 
-from beam_jobs.config.maintain import MaintainConfig
-from flows.flow_runs.artifacts.keys import Keys
-from flows.flow_runs.artifacts.page import RunPage
-from flows.flow_runs.jobs import children
-from flows.flow_runs.run_states import (
+from shardmill.beam_jobs.config.maintain import MaintainConfig
+from shardmill.flows.flow_runs.artifacts.keys import Keys
+from shardmill.flows.flow_runs.artifacts.page import RunPage
+from shardmill.flows.flow_runs.jobs import children
+from shardmill.flows.flow_runs.run_states import (
     cancelled_state,
     completed_state,
     failures_shown,
     job_task,
     shardmill_run,
 )
-from flows.flow_runs.showing.markdown import escaped
-from flows.parameters import DatasetName, OptionalFolder, root_or_default, runs_or_default
-from flows.scheduling.attempts import attempted
-from infra.dataset.views.references import parse_reference
-from infra.errors import Cancelled
-from infra.readable import counted, readable_bytes
+from shardmill.flows.flow_runs.showing.markdown import escaped
+from shardmill.flows.parameters import DatasetName, OptionalFolder, root_or_default, runs_or_default
+from shardmill.flows.scheduling.attempts import attempted
+from shardmill.infra.dataset.views.references import parse_reference
+from shardmill.infra.errors import Cancelled
+from shardmill.infra.readable import counted, readable_bytes
 
-MAINTAIN: tuple[str, ...] = (sys.executable, "-m", "beam_jobs.maintain.upkeep")
+MAINTAIN: tuple[str, ...] = (sys.executable, "-m", "shardmill.beam_jobs.maintain.upkeep")
 DEFAULTS = MaintainConfig()
 NOTHING_TO_DO = "Nothing to do"
 
@@ -88,8 +88,8 @@ def trained_versions(dataset: str, runs: str) -> list[int]:
     Raises:
         StorageError: the folder is in a store that cannot be read.
     """
-    from training.results.run_files.run_folder import list_runs
-    from training.runs.stored import local_runs
+    from shardmill.training.results.run_files.run_folder import list_runs
+    from shardmill.training.runs.stored import local_runs
 
     used = (parse_reference(run.dataset) for run in list_runs(local_runs(runs)))
     return sorted({int(ref.version) for ref in used if ref.name == dataset and ref.version.isdigit()})

@@ -10,10 +10,10 @@ from typing import Annotated
 
 from pydantic import Field
 
-from infra.errors import UsageError
-from infra.settings import WholeText
-from infra.storage.locations import absolute_path, default_root, default_runs
-from infra.storage.names import is_text, uri_of
+from shardmill.infra.errors import UsageError
+from shardmill.infra.settings import WholeText
+from shardmill.infra.storage.locations import absolute_path, default_root, default_runs
+from shardmill.infra.storage.names import is_text, uri_of
 
 Source = Annotated[
     str,

@@ -8,16 +8,21 @@ from prefect import flow
 from prefect.client.schemas.objects import State
 from prefect.exceptions import CancelledRun
 
-from beam_jobs.config import PrepareConfig
-from flows import prepare as preparing
-from flows import promote as promotion_flow
-from flows import train as training_flow
-from flows.flow_runs.artifacts.keys import Keys
-from flows.flow_runs.artifacts.page import RunPage
-from flows.flow_runs.artifacts.pipeline import show_pipeline
-from flows.flow_runs.run_states import cancelled_state, completed_state, failures_shown, shardmill_run
-from flows.flow_runs.showing.headline import headline
-from flows.parameters import (
+from shardmill.beam_jobs.config import PrepareConfig
+from shardmill.flows import prepare as preparing
+from shardmill.flows import promote as promotion_flow
+from shardmill.flows import train as training_flow
+from shardmill.flows.flow_runs.artifacts.keys import Keys
+from shardmill.flows.flow_runs.artifacts.page import RunPage
+from shardmill.flows.flow_runs.artifacts.pipeline import show_pipeline
+from shardmill.flows.flow_runs.run_states import (
+    cancelled_state,
+    completed_state,
+    failures_shown,
+    shardmill_run,
+)
+from shardmill.flows.flow_runs.showing.headline import headline
+from shardmill.flows.parameters import (
     AliasWord,
     DatasetName,
     OptionalFolder,
@@ -26,12 +31,12 @@ from flows.parameters import (
     root_or_default,
     runs_or_default,
 )
-from flows.scheduling.attempts import attempted
-from flows.train_when import TrainWhen
-from infra.errors import Cancelled
-from training.aliases.names import PRODUCTION
-from training.config import TrainConfig
-from training.promotion.rules import PromotionRules
+from shardmill.flows.scheduling.attempts import attempted
+from shardmill.flows.train_when import TrainWhen
+from shardmill.infra.errors import Cancelled
+from shardmill.training.aliases.names import PRODUCTION
+from shardmill.training.config import TrainConfig
+from shardmill.training.promotion.rules import PromotionRules
 
 
 @flow(name="pipeline", flow_run_name="pipeline-{dataset}")

@@ -8,26 +8,26 @@ from prefect import flow, get_run_logger, task
 from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State
 
-from beam_jobs.config import PrepareConfig
-from flows.flow_runs.artifacts.keys import Keys
-from flows.flow_runs.artifacts.page import RunPage
-from flows.flow_runs.artifacts.prepared import shard_rows, show_prepared
-from flows.flow_runs.events import emit_published
-from flows.flow_runs.jobs import children
-from flows.flow_runs.jobs.job_commands import prepare_command
-from flows.flow_runs.run_states import (
+from shardmill.beam_jobs.config import PrepareConfig
+from shardmill.flows.flow_runs.artifacts.keys import Keys
+from shardmill.flows.flow_runs.artifacts.page import RunPage
+from shardmill.flows.flow_runs.artifacts.prepared import shard_rows, show_prepared
+from shardmill.flows.flow_runs.events import emit_published
+from shardmill.flows.flow_runs.jobs import children
+from shardmill.flows.flow_runs.jobs.job_commands import prepare_command
+from shardmill.flows.flow_runs.run_states import (
     cancelled_state,
     completed_state,
     failures_shown,
     job_task,
     shardmill_run,
 )
-from flows.flow_runs.showing.headline import sentence
-from flows.parameters import DatasetName, OptionalFolder, Source, Unset, root_or_default
-from flows.scheduling.attempts import attempted
-from infra.dataset.catalog import Catalog
-from infra.errors import Cancelled
-from infra.format.contract import SPLITS
+from shardmill.flows.flow_runs.showing.headline import sentence
+from shardmill.flows.parameters import DatasetName, OptionalFolder, Source, Unset, root_or_default
+from shardmill.flows.scheduling.attempts import attempted
+from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.errors import Cancelled
+from shardmill.infra.format.contract import SPLITS
 
 
 @flow(name="prepare", flow_run_name="prepare-{dataset}")

@@ -19,12 +19,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
-from flows import home
-from infra.digests import digest_of
-from infra.errors import CorruptDataError, EnvironmentFault
-from infra.json_files import read_json
-from infra.storage.local import file_writer
-from infra.strict_json import dump_json
+from shardmill.flows import home
+from shardmill.infra.digests import digest_of
+from shardmill.infra.errors import CorruptDataError, EnvironmentFault
+from shardmill.infra.json_files import read_json
+from shardmill.infra.storage.local import file_writer
+from shardmill.infra.strict_json import dump_json
 
 Kind = Literal["source", "schedule", "service", "notification"]
 

@@ -8,19 +8,19 @@ from prefect import flow, get_run_logger
 from prefect.client.schemas.objects import State
 from pydantic import Field
 
-from flows.flow_runs.artifacts.keys import Keys
-from flows.flow_runs.artifacts.verdicts import decision_in_words, publish_verdict
-from flows.flow_runs.events import emit_decided
-from flows.flow_runs.jobs import children
-from flows.flow_runs.jobs.job_commands import promote_command
-from flows.flow_runs.run_states import (
+from shardmill.flows.flow_runs.artifacts.keys import Keys
+from shardmill.flows.flow_runs.artifacts.verdicts import decision_in_words, publish_verdict
+from shardmill.flows.flow_runs.events import emit_decided
+from shardmill.flows.flow_runs.jobs import children
+from shardmill.flows.flow_runs.jobs.job_commands import promote_command
+from shardmill.flows.flow_runs.run_states import (
     cancelled_state,
     completed_state,
     failures_shown,
     job_task,
     shardmill_run,
 )
-from flows.parameters import (
+from shardmill.flows.parameters import (
     AliasWord,
     OptionalFolder,
     Reason,
@@ -29,9 +29,9 @@ from flows.parameters import (
     root_or_default,
     runs_or_default,
 )
-from infra.errors import Cancelled
-from training.aliases.names import PRODUCTION
-from training.promotion.rules import PromotionRules
+from shardmill.infra.errors import Cancelled
+from shardmill.training.aliases.names import PRODUCTION
+from shardmill.training.promotion.rules import PromotionRules
 
 RULES = PromotionRules()
 

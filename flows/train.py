@@ -11,29 +11,36 @@ from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State
 from prefect.exceptions import CancelledRun
 
-from flows import promote as promotion_flow
-from flows.flow_runs.artifacts.keys import Keys
-from flows.flow_runs.artifacts.page import RunPage
-from flows.flow_runs.artifacts.trained import show_trained
-from flows.flow_runs.jobs import children
-from flows.flow_runs.jobs.job_commands import train_command
-from flows.flow_runs.run_states import (
+from shardmill.flows import promote as promotion_flow
+from shardmill.flows.flow_runs.artifacts.keys import Keys
+from shardmill.flows.flow_runs.artifacts.page import RunPage
+from shardmill.flows.flow_runs.artifacts.trained import show_trained
+from shardmill.flows.flow_runs.jobs import children
+from shardmill.flows.flow_runs.jobs.job_commands import train_command
+from shardmill.flows.flow_runs.run_states import (
     cancelled_state,
     completed_state,
     failures_shown,
     job_task,
     shardmill_run,
 )
-from flows.flow_runs.showing.headline import sentence
-from flows.parameters import AliasWord, DatasetRef, OptionalFolder, Unset, root_or_default, runs_or_default
-from flows.scheduling.attempts import attempted
-from flows.train_when import TrainWhen, due
-from infra.dataset.views.references import parse_reference
-from infra.errors import Cancelled, ConfigError
-from training.aliases.names import PRODUCTION
-from training.config import TrainConfig
-from training.promotion.rules import PromotionRules
-from training.ranks.launchers.registry import is_rendering
+from shardmill.flows.flow_runs.showing.headline import sentence
+from shardmill.flows.parameters import (
+    AliasWord,
+    DatasetRef,
+    OptionalFolder,
+    Unset,
+    root_or_default,
+    runs_or_default,
+)
+from shardmill.flows.scheduling.attempts import attempted
+from shardmill.flows.train_when import TrainWhen, due
+from shardmill.infra.dataset.views.references import parse_reference
+from shardmill.infra.errors import Cancelled, ConfigError
+from shardmill.training.aliases.names import PRODUCTION
+from shardmill.training.config import TrainConfig
+from shardmill.training.promotion.rules import PromotionRules
+from shardmill.training.ranks.launchers.registry import is_rendering
 
 
 @flow(name="train", flow_run_name="train-{dataset}")
@@ -80,7 +87,7 @@ class Promoting:
 
     def decide_if_undecided(self, run: str, root: str | None, runs: str | None) -> None:
         """Decide about a run that has no decision yet, because the flow run that trained it died."""
-        from training.promotion.deciding import is_decided  # with the libraries of images
+        from shardmill.training.promotion.deciding import is_decided  # with the libraries of images
 
         if not is_decided(run, self.alias, runs_or_default(runs)):
             self.decide(run, root, runs)

@@ -8,15 +8,15 @@ from prefect import flow
 from prefect.client.schemas.objects import State
 from pydantic import Field
 
-from flows import promote as promotion_flow
-from flows.flow_runs.run_states import shardmill_run
-from flows.parameters import AliasWord, DatasetRef, OptionalFolder, Unset
-from flows.scheduling.attempts import attempted
-from flows.train import Promoting, run_training
-from flows.train_when import TrainWhen
-from training.aliases.names import PRODUCTION
-from training.config import RunSettings, TrainConfig
-from training.promotion.rules import PromotionRules
+from shardmill.flows import promote as promotion_flow
+from shardmill.flows.flow_runs.run_states import shardmill_run
+from shardmill.flows.parameters import AliasWord, DatasetRef, OptionalFolder, Unset
+from shardmill.flows.scheduling.attempts import attempted
+from shardmill.flows.train import Promoting, run_training
+from shardmill.flows.train_when import TrainWhen
+from shardmill.training.aliases.names import PRODUCTION
+from shardmill.training.config import RunSettings, TrainConfig
+from shardmill.training.promotion.rules import PromotionRules
 
 
 class TorchRunSettings(RunSettings):

@@ -16,17 +16,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field
 
-from infra.dataset.catalog import Catalog
-from infra.dataset.drift.limits import DriftLimits
-from infra.dataset.drift.measuring import measure
-from infra.dataset.version import DatasetVersion
-from infra.errors import NotFoundError, UsageError
-from infra.readable import counted
-from infra.settings import Settings
-from training.config import TrainConfig
+from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.dataset.drift.limits import DriftLimits
+from shardmill.infra.dataset.drift.measuring import measure
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.errors import NotFoundError, UsageError
+from shardmill.infra.readable import counted
+from shardmill.infra.settings import Settings
+from shardmill.training.config import TrainConfig
 
 if TYPE_CHECKING:  # they load the libraries of images: not for a flow without conditions
-    from training.results.run_files.run_folder import RunFolder
+    from shardmill.training.results.run_files.run_folder import RunFolder
 
 _TRAIN = "train"
 _DAY_SECONDS = 86400.0
@@ -114,9 +114,9 @@ def due(ref: str, config: TrainConfig, when: TrainWhen, root: str, runs: str) ->
     Raises:
         NotFoundError: there is no such dataset.
     """
-    from training.runs.identity import run_name
-    from training.runs.stored import local_runs
-    from training.train import has_finished
+    from shardmill.training.runs.identity import run_name
+    from shardmill.training.runs.stored import local_runs
+    from shardmill.training.train import has_finished
 
     version = Catalog(root).open_view(ref)
     if has_finished(version.ref, config, root=root, runs=runs):
@@ -158,8 +158,8 @@ def _drift(trained_on: DatasetVersion, version: DatasetVersion) -> str | None:
 
 def _last_trained(version: DatasetVersion, config: TrainConfig, runs: Path) -> RunFolder | None:
     """Return the finished run on the newest of the earlier versions, with the same settings."""
-    from training.results.run_files.run_folder import list_runs
-    from training.runs.identity import run_identity
+    from shardmill.training.results.run_files.run_folder import list_runs
+    from shardmill.training.runs.identity import run_identity
 
     wanted = _settings(run_identity(config, version)["config"])
     same = [

@@ -30,7 +30,7 @@ from typing import (
 
 import numpy as np
 
-from infra.errors import ConfigError, UsageError, near_miss
+from shardmill.infra.errors import ConfigError, UsageError, near_miss
 
 T = TypeVar("T")
 _SHOWN_CHARACTERS = 60

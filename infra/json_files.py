@@ -12,7 +12,7 @@ from typing import Any, TypeVar, cast
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 
-from infra.errors import CorruptDataError
+from shardmill.infra.errors import CorruptDataError
 
 # A TypedDict under it keeps the keys that it does not name.
 open_shape = with_config(ConfigDict(extra="allow", strict=True))

@@ -18,9 +18,9 @@ from importlib.metadata import version as release_of
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from infra.errors import Cancelled
-from infra.progress import log
-from infra.storage.locations import absolute_path, public_location
+from shardmill.infra.errors import Cancelled
+from shardmill.infra.progress import log
+from shardmill.infra.storage.locations import absolute_path, public_location
 
 _URL, _NAMESPACE = "OPENLINEAGE_URL", "OPENLINEAGE_NAMESPACE"
 

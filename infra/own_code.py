@@ -9,10 +9,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from infra.errors import ConfigError, ShardmillError, UnusableInput
-from infra.progress import log
+from shardmill.infra.errors import ConfigError, ShardmillError, UnusableInput
+from shardmill.infra.progress import log
 
-_OURS = ("beam_jobs", "infra", "flows", "training")
+_OURS = ("shardmill",)
 # A library says so of its device or network; the same code may succeed the next time.
 _OF_THE_MACHINE = re.compile(r"cuda|cudnn|cublas|nccl|gloo|hip error|out of memory", re.IGNORECASE)
 # TensorFlow raises these for an operation of a graph, and says in the text where the operation was made.

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field
 
-from infra.settings import AlsoCalled, Settings, WholeText
+from shardmill.infra.settings import AlsoCalled, Settings, WholeText
 
 Resize = Literal["short", "long", "pad", "crop", "none"]
 Resample = Literal["area", "lanczos"]
@@ -34,7 +34,7 @@ class Sizing:
 
 
 class Preparation(Settings):
-    """Which stored image the file of an image becomes. ``infra.codecs.prepare`` makes it."""
+    """Which stored image the file of an image becomes. ``shardmill.infra.codecs.prepare`` makes it."""
 
     resize: Annotated[Resize, AlsoCalled("crop", "pad")] = Field(
         "short",

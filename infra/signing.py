@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from infra.errors import ConfigError, EnvironmentFault, SignatureError, StorageError, UsageError
+from shardmill.infra.errors import ConfigError, EnvironmentFault, SignatureError, StorageError, UsageError
 
 SUFFIX = ".sig"
 _CURVES = "a key on the curve P-256, P-384 or P-521 in PEM"

@@ -17,11 +17,11 @@ HEAVY = ("apache_beam", "tensorflow", "keras", "prefect", "torch", "cv2", "pyarr
 
 # module -> heavy packages that importing it may bring along
 LIGHT = {
-    "flows.cli": (),
-    "beam_jobs.config": ("pyarrow", "numpy"),
-    "training.config": ("pyarrow", "numpy"),
-    "beam_jobs.prepare": ("pyarrow", "numpy", "cv2"),
-    "infra.dataset.catalog": ("pyarrow", "numpy"),
+    "shardmill.flows.cli": (),
+    "shardmill.beam_jobs.config": ("pyarrow", "numpy"),
+    "shardmill.training.config": ("pyarrow", "numpy"),
+    "shardmill.beam_jobs.prepare": ("pyarrow", "numpy", "cv2"),
+    "shardmill.infra.dataset.catalog": ("pyarrow", "numpy"),
 }
 
 

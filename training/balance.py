@@ -1,16 +1,16 @@
-"""``python -m training.balance RUN``: how evenly the ranks of a training run work. Loads no TensorFlow."""
+"""``python -m shardmill.training.balance RUN``: how evenly the ranks of a run work. Loads no TensorFlow."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
 
-from infra.processes.job_command import JobParser
-from infra.processes.process import run_main
-from infra.storage.locations import default_runs
-from infra.strict_json import dump_json
-from training.results.run_files.rank_balance import RankBalance, read_balance
-from training.results.run_files.run_folder import run_dir
+from shardmill.infra.processes.job_command import JobParser
+from shardmill.infra.processes.process import run_main
+from shardmill.infra.storage.locations import default_runs
+from shardmill.infra.strict_json import dump_json
+from shardmill.training.results.run_files.rank_balance import RankBalance, read_balance
+from shardmill.training.results.run_files.run_folder import run_dir
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -20,9 +20,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(argv: Sequence[str] | None) -> int:
     parser = JobParser(
-        "python -m training.balance",
+        "python -m shardmill.training.balance",
         "Show how evenly the ranks of a training run work, from its last epoch.",
-        "example: python -m training.balance clothing-v1-0123456789",
+        "example: python -m shardmill.training.balance clothing-v1-0123456789",
     )
     parser.add_argument("run", metavar="RUN", help="folder of the run, or its name under --runs")
     parser.add_argument("--runs", default=default_runs(), metavar="DIR", help="folder of the training runs")

@@ -8,33 +8,33 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
-from infra.arguments import checked
-from infra.dataset.catalog import Catalog
-from infra.dataset.version import DatasetVersion
-from infra.errors import NotFoundError
-from infra.format.examples import ImageRecord
-from infra.format.features import Feature
-from infra.format.labels import LABEL_FEATURES, LabelKind, check_has_classes
-from infra.readable import counted
-from infra.storage.locations import default_root
-from training.config.reading import CacheForm, ReadingSettings
-from training.order import Order, rank_slice
-from training.reading import BatchMaker, RecordReader, SplitTable, load_table, open_records
-from training.reading.batches.iterate import NumpyBatches
-from training.reading.blocks.stored import by_block
-from training.reading.budget import check_whole_images
-from training.reading.cache import CacheMemory
-from training.reading.example_options import ExampleOptions, ExampleSpec, example_spec
-from training.reading.opening import open_for_order
-from training.reading.options import ReadingOptions, reading_settings_from
-from training.reading.records.columns import NO_FEATURES, FeatureColumns
-from training.reading.records.damage import BadRecords
-from training.reading.records.objects import FOLLOWING, SplitObjects, load_objects
-from training.reading.records.split_table import load_features
-from training.reading.staging.staging import staging_for
+from shardmill.infra.arguments import checked
+from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.errors import NotFoundError
+from shardmill.infra.format.examples import ImageRecord
+from shardmill.infra.format.features import Feature
+from shardmill.infra.format.labels import LABEL_FEATURES, LabelKind, check_has_classes
+from shardmill.infra.readable import counted
+from shardmill.infra.storage.locations import default_root
+from shardmill.training.config.reading import CacheForm, ReadingSettings
+from shardmill.training.order import Order, rank_slice
+from shardmill.training.reading import BatchMaker, RecordReader, SplitTable, load_table, open_records
+from shardmill.training.reading.batches.iterate import NumpyBatches
+from shardmill.training.reading.blocks.stored import by_block
+from shardmill.training.reading.budget import check_whole_images
+from shardmill.training.reading.cache import CacheMemory
+from shardmill.training.reading.example_options import ExampleOptions, ExampleSpec, example_spec
+from shardmill.training.reading.opening import open_for_order
+from shardmill.training.reading.options import ReadingOptions, reading_settings_from
+from shardmill.training.reading.records.columns import NO_FEATURES, FeatureColumns
+from shardmill.training.reading.records.damage import BadRecords
+from shardmill.training.reading.records.objects import FOLLOWING, SplitObjects, load_objects
+from shardmill.training.reading.records.split_table import load_features
+from shardmill.training.reading.staging.staging import staging_for
 
 if TYPE_CHECKING:
-    from training.torch_data import TorchLoader, TorchOptions
+    from shardmill.training.torch_data import TorchLoader, TorchOptions
 
 
 @checked
@@ -236,9 +236,9 @@ class Dataset:
             UsageError: an argument is wrong.
             ConfigError: an option of the order is unknown or wrong, or whole images need too much memory.
         """
-        from training.ranks import tensorflow_runtime  # noqa: F401  (before anything else imports TensorFlow)
-        from training.tf_data.opening import open_examples
-        from training.tf_data.pairs import as_pairs
+        from shardmill.training.ranks import tensorflow_runtime  # noqa: F401  (before anything else imports TensorFlow)
+        from shardmill.training.tf_data.opening import open_examples
+        from shardmill.training.tf_data.pairs import as_pairs
 
         split = self._named(split)
         asked = example_spec(split, self.table(split), self.classes, options)
@@ -264,7 +264,7 @@ class Dataset:
         threads: int | None = None,
         **options: Unpack[ExampleOptions],
     ) -> NumpyBatches:
-        """Return batches as numpy arrays (``training.reading.Batch``), for JAX and anything else.
+        """Return batches as numpy arrays (``shardmill.training.reading.Batch``), for JAX and anything else.
 
         The batches are those of ``tf`` and ``torch``, step by step. Each iteration is the next epoch. To go
         on after batch b of an earlier process, pass ``first_epoch=b.epoch, step=b.step + 1``.
@@ -336,7 +336,8 @@ class Dataset:
             preload: read all records into memory first, as they are stored (True or "encoded") or
                 "decoded"; workers share that memory. It takes the place of a cache.
             **options: batch and image size, seed, augmentation and order (see ``ExampleOptions``), and how
-                the loader works (see ``training.torch_data.LoaderOptions``). Whole images are not augmented.
+                the loader works (see ``shardmill.training.torch_data.LoaderOptions``). Whole images are not
+                augmented.
 
         Raises:
             NotFoundError: the version has no such split.
@@ -344,9 +345,9 @@ class Dataset:
             ConfigError: an option of the order is wrong.
             EnvironmentFault: PyTorch is not installed.
         """
-        from training.torch_data.opening import open_loader
-        from training.torch_data.options import divided
-        from training.torch_data.ranks import rank_order
+        from shardmill.training.torch_data.opening import open_loader
+        from shardmill.training.torch_data.options import divided
+        from shardmill.training.torch_data.ranks import rank_order
 
         examples, loading = divided(options)
         split = self._named(split)

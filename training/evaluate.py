@@ -1,4 +1,4 @@
-"""``python -m training.evaluate RUN``: evaluate the best model of a finished run again, on any split.
+"""``python -m shardmill.training.evaluate RUN``: evaluate the best model of a run again, on any split.
 
 On the dataset version of the run, the predictions and pictures in the run's folder are written again, with
 equal content, and its report is drawn with all splits that were evaluated. On another version they go to
@@ -11,30 +11,30 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from infra import progress as events
-from infra.dataset.catalog import Catalog
-from infra.dataset.version import DatasetVersion
-from infra.dataset.views.references import reference_of
-from infra.errors import ConfigError, NotFoundError
-from infra.format.labels import WORDS
-from infra.processes.job_command import JobParser, deliver
-from infra.processes.process import exit_at_once, run_main
-from infra.storage.locations import default_root, default_runs
-from training.config import TrainConfig, faults_of_users
-from training.dataset import Dataset
-from training.loop.evaluating.interface import SplitEvaluator
-from training.results.metrics.figures import FIGURES
-from training.results.report.drawing import draw_run_report
-from training.results.run_files.run_folder import RunFolder
-from training.runs.stored import opened_run
-from training.tasks.traits import traits_of
+from shardmill.infra import progress as events
+from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.dataset.views.references import reference_of
+from shardmill.infra.errors import ConfigError, NotFoundError
+from shardmill.infra.format.labels import WORDS
+from shardmill.infra.processes.job_command import JobParser, deliver
+from shardmill.infra.processes.process import exit_at_once, run_main
+from shardmill.infra.storage.locations import default_root, default_runs
+from shardmill.training.config import TrainConfig, faults_of_users
+from shardmill.training.dataset import Dataset
+from shardmill.training.loop.evaluating.interface import SplitEvaluator
+from shardmill.training.results.metrics.figures import FIGURES
+from shardmill.training.results.report.drawing import draw_run_report
+from shardmill.training.results.run_files.run_folder import RunFolder
+from shardmill.training.runs.stored import opened_run
+from shardmill.training.tasks.traits import traits_of
 
 
 def _parser() -> JobParser:
     parser = JobParser(
-        "python -m training.evaluate",
+        "python -m shardmill.training.evaluate",
         "Evaluate the best model of a finished training run.",
-        "example: python -m training.evaluate clothing-v1-0123456789 --split test",
+        "example: python -m shardmill.training.evaluate clothing-v1-0123456789 --split test",
     )
     parser.add_argument("run", metavar="RUN", help="folder of the run, or its name under --runs")
     parser.add_argument("--split", default="test", help="train, validation or test (default: test)")
@@ -119,7 +119,7 @@ def _evaluated(
     config: TrainConfig, trained_on: DatasetVersion, run: RunFolder, reader: Any, folder: Path
 ) -> dict[str, Any]:
     # The framework loads only now, so that mistakes fail at once.
-    from training.loop.evaluating.final_evaluation import evaluate_splits
+    from shardmill.training.loop.evaluating.final_evaluation import evaluate_splits
 
     evaluator = _evaluator(config, trained_on, run)
     results = evaluate_splits(evaluator, [reader], folder, lambda: None)
@@ -130,15 +130,15 @@ def _evaluated(
 def _evaluator(config: TrainConfig, trained_on: DatasetVersion, run: RunFolder) -> SplitEvaluator:
     """Return what evaluates the best model of a run, with the framework that trained it."""
     if config.run.framework == "torch":
-        from training.torch_loop.evaluating.trained_model import open_evaluator
+        from shardmill.training.torch_loop.evaluating.trained_model import open_evaluator
 
         return open_evaluator(config, trained_on, run.path)
-    from training.ranks import tensorflow_runtime
+    from shardmill.training.ranks import tensorflow_runtime
 
     with tensorflow_runtime.quiet_start():
         tensorflow_runtime.start(seed=config.data.seed, deterministic=config.run.deterministic)
-        from training.loop.evaluating.trained_model import load_trained
-        from training.ranks.strategy import make_strategy
+        from shardmill.training.loop.evaluating.trained_model import load_trained
+        from shardmill.training.ranks.strategy import make_strategy
 
         return load_trained(config, trained_on, run.path, make_strategy("one")).evaluator
 

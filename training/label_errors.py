@@ -1,4 +1,4 @@
-"""``python -m training.label_errors NAME[@V]``: likely label errors of the train split, over K folds.
+"""``python -m shardmill.training.label_errors NAME[@V]``: likely label errors of train, over K folds.
 
 K models are trained, each without one fold of the train split, and predict the examples that they have not
 seen. Each is an ordinary run (``data.left_out_fold``) in a process of its own. The same command again goes on
@@ -18,40 +18,40 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from infra import progress as events
-from infra.dataset.catalog import Catalog
-from infra.dataset.version import DatasetVersion
-from infra.dataset.views.references import reference_of
-from infra.digests import digest_of
-from infra.errors import DataError, UsageError
-from infra.format.labels import check_has_classes
-from infra.processes.children import run_child
-from infra.processes.job_command import JobParser, deliver, settings_of
-from infra.processes.process import run_main
-from infra.readable import counted
-from infra.settings import validate
-from infra.storage.filesystem import Storage
-from infra.storage.locations import below, default_runs, public_location
-from infra.strict_json import dump_json
-from training.config import ExportSettings, TrainConfig, with_devices
-from training.reading import load_table, open_records
-from training.recipes import recipe_names, recipe_path
-from training.results.predictions.figures import figures_of
-from training.results.predictions.file import LEFT_OUT_FILE, join_predictions, predictions_file
-from training.results.predictions.label_errors import LABEL_ERRORS_FILE, find_label_errors
-from training.results.report.label_errors_page import Fold, LabelErrorsPage, write_label_errors_page
-from training.runs.stored import is_in_store, kept_in_store
+from shardmill.infra import progress as events
+from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.dataset.views.references import reference_of
+from shardmill.infra.digests import digest_of
+from shardmill.infra.errors import DataError, UsageError
+from shardmill.infra.format.labels import check_has_classes
+from shardmill.infra.processes.children import run_child
+from shardmill.infra.processes.job_command import JobParser, deliver, settings_of
+from shardmill.infra.processes.process import run_main
+from shardmill.infra.readable import counted
+from shardmill.infra.settings import validate
+from shardmill.infra.storage.filesystem import Storage
+from shardmill.infra.storage.locations import below, default_runs, public_location
+from shardmill.infra.strict_json import dump_json
+from shardmill.training.config import ExportSettings, TrainConfig, with_devices
+from shardmill.training.reading import load_table, open_records
+from shardmill.training.recipes import recipe_names, recipe_path
+from shardmill.training.results.predictions.figures import figures_of
+from shardmill.training.results.predictions.file import LEFT_OUT_FILE, join_predictions, predictions_file
+from shardmill.training.results.predictions.label_errors import LABEL_ERRORS_FILE, find_label_errors
+from shardmill.training.results.report.label_errors_page import Fold, LabelErrorsPage, write_label_errors_page
+from shardmill.training.runs.stored import is_in_store, kept_in_store
 
 DEFAULT_FOLDS = 5
-_TRAIN = (sys.executable, "-m", "training.train")
+_TRAIN = (sys.executable, "-m", "shardmill.training.train")
 _SPLIT = "train"
 
 
 def _parser() -> JobParser:
     parser = JobParser(
-        "python -m training.label_errors",
+        "python -m shardmill.training.label_errors",
         "Find likely label errors of the train split with K models, each trained without one fold.",
-        "example: python -m training.label_errors clothing --folds 5 --set run.epochs=20",
+        "example: python -m shardmill.training.label_errors clothing --folds 5 --set run.epochs=20",
     )
     parser.add_argument(
         "dataset", metavar="NAME[@VERSION][?QUERY]", help="dataset; the newest version by default"

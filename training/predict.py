@@ -1,4 +1,4 @@
-"""``python -m training.predict RUN PATHS…``: predict image files with the exported model of a run."""
+"""``python -m shardmill.training.predict RUN PATHS…``: predict image files with the model of a run."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from infra import progress as events
-from infra.codecs import Pixels
-from infra.errors import CorruptDataError, UsageError
-from infra.processes.job_command import JobParser, deliver
-from infra.processes.process import exit_at_once, num_cpus, run_main
-from infra.storage.filesystem import Storage
-from infra.storage.locations import default_root, default_runs
-from training.predicting.decisions import DECISIONS
-from training.predicting.detected import DETECTED_FILES, detected
-from training.predicting.inputs import Input, input_of_run, is_folder, list_files, read_input
-from training.predicting.outputs import FORMATS, Format, Prediction, open_output
-from training.predicting.segmented import OVERLAY_SIDE, MaskDecisions, MaskFiles, MaskNames
-from training.results.run_files.run_folder import RunFolder
-from training.runs.stored import opened_run
+from shardmill.infra import progress as events
+from shardmill.infra.codecs import Pixels
+from shardmill.infra.errors import CorruptDataError, UsageError
+from shardmill.infra.processes.job_command import JobParser, deliver
+from shardmill.infra.processes.process import exit_at_once, num_cpus, run_main
+from shardmill.infra.storage.filesystem import Storage
+from shardmill.infra.storage.locations import default_root, default_runs
+from shardmill.training.predicting.decisions import DECISIONS
+from shardmill.training.predicting.detected import DETECTED_FILES, detected
+from shardmill.training.predicting.inputs import Input, input_of_run, is_folder, list_files, read_input
+from shardmill.training.predicting.outputs import FORMATS, Format, Prediction, open_output
+from shardmill.training.predicting.segmented import OVERLAY_SIDE, MaskDecisions, MaskFiles, MaskNames
+from shardmill.training.results.run_files.run_folder import RunFolder
+from shardmill.training.runs.stored import opened_run
 
 _TOGETHER = 64  # files that are decoded and predicted at a time
 _MASKS_TOGETHER = 8  # the model gives a probability for each class and pixel
@@ -68,9 +68,9 @@ class _Table:
 
 def _parser() -> JobParser:
     parser = JobParser(
-        "python -m training.predict",
+        "python -m shardmill.training.predict",
         "Predict image files with the exported model of a finished run.",
-        "example: python -m training.predict clothing-v1-0123456789 photos/ --out predictions.csv",
+        "example: python -m shardmill.training.predict clothing-v1-0123456789 photos/ --out predictions.csv",
     )
     parser.add_argument("run", metavar="RUN", help="folder of the run, or its name under --runs")
     parser.add_argument("paths", nargs="+", type=Path, metavar="PATH", help="image files, or folders of them")
@@ -202,11 +202,11 @@ def _load(run: RunFolder, outputs: Sequence[str]) -> Model:
     # The framework loads only now, so that mistakes fail at once.
     folder = run.path / "export"
     if run.finished().get("framework") == "torch":
-        from training.torch_loop.outputs.export import open_predictor
+        from shardmill.training.torch_loop.outputs.export import open_predictor
 
         predictor = open_predictor(folder)
         return lambda images: dict.fromkeys(outputs, predictor(images))  # it has one output
-    from training.ranks import tensorflow_runtime
+    from shardmill.training.ranks import tensorflow_runtime
 
     with tensorflow_runtime.quiet_start():
         tensorflow_runtime.start()

@@ -1,4 +1,4 @@
-"""``python -m training.profile NAME[@V]``: measure the stages of reading and find the bottleneck.
+"""``python -m shardmill.training.profile NAME[@V]``: measure the stages of reading and find the bottleneck.
 
 Each stage is measured alone on one thread, over the records of the train split in the order of training; then
 the batches, the pipeline, and with ``--model`` the training steps of the configuration. Only the
@@ -14,32 +14,32 @@ from typing import Any
 
 import numpy as np
 
-from infra import progress as events
-from infra.dataset.catalog import Catalog
-from infra.dataset.version import DatasetVersion
-from infra.dataset.views.references import reference_of
-from infra.errors import UsageError
-from infra.processes.job_command import JobParser, deliver, settings_of
-from infra.processes.process import exit_at_once, num_cpus, own_peak_rss_bytes, run_main
-from infra.storage.output_file import writes
-from training.config import TrainConfig, image_size_of
-from training.dataset import Dataset
-from training.order import TrainingOrder, order_from_settings
-from training.profiling.bottleneck import Rates, find_bottleneck
-from training.profiling.picture import profile_svg
-from training.profiling.stages import Stage, Subject, measure_stages
-from training.profiling.workers import image_size, measure_workers, propose
-from training.ranks import tensorflow_runtime
-from training.reading import open_records
-from training.reading.records.objects import load_objects
-from training.tasks.traits import TRAITS, learned, settings_for
+from shardmill.infra import progress as events
+from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.dataset.views.references import reference_of
+from shardmill.infra.errors import UsageError
+from shardmill.infra.processes.job_command import JobParser, deliver, settings_of
+from shardmill.infra.processes.process import exit_at_once, num_cpus, own_peak_rss_bytes, run_main
+from shardmill.infra.storage.output_file import writes
+from shardmill.training.config import TrainConfig, image_size_of
+from shardmill.training.dataset import Dataset
+from shardmill.training.order import TrainingOrder, order_from_settings
+from shardmill.training.profiling.bottleneck import Rates, find_bottleneck
+from shardmill.training.profiling.picture import profile_svg
+from shardmill.training.profiling.stages import Stage, Subject, measure_stages
+from shardmill.training.profiling.workers import image_size, measure_workers, propose
+from shardmill.training.ranks import tensorflow_runtime
+from shardmill.training.reading import open_records
+from shardmill.training.reading.records.objects import load_objects
+from shardmill.training.tasks.traits import TRAITS, learned, settings_for
 
 
 def _parser() -> JobParser:
     parser = JobParser(
-        "python -m training.profile",
+        "python -m shardmill.training.profile",
         "Measure each stage of reading alone, and all of them together.",
-        "example: python -m training.profile clothing --set model.name=ResNet50 --model",
+        "example: python -m shardmill.training.profile clothing --set model.name=ResNet50 --model",
     )
     parser.add_argument(
         "dataset", metavar="NAME[@VERSION][?QUERY]", help="dataset; the newest version by default"
@@ -178,7 +178,7 @@ def _together(
     # TensorFlow loads only now, so that wrong arguments fail at once.
     with tensorflow_runtime.quiet_start():
         tensorflow_runtime.start(devices=config.run.devices, seed=config.data.seed)
-        from training.profiling import throughput
+        from shardmill.training.profiling import throughput
 
     def on_stage(name: str) -> None:
         events.log(f"measuring {name}")

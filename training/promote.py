@@ -1,4 +1,4 @@
-"""``python -m training.promote RUN``: give an alias to a run, if it is better than the run that has it.
+"""``python -m shardmill.training.promote RUN``: give an alias to a run that is better than its holder.
 
 Both runs are compared on the validation split of the newest version of their dataset, or on the test split
 with ``--set split=test``, by a paired bootstrap. A model without predictions of it is evaluated first, in a
@@ -10,22 +10,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from infra import progress as events
-from infra.processes.job_command import JobParser, deliver, settings_of
-from infra.processes.process import exit_at_once, run_main
-from infra.storage.locations import default_root, default_runs
-from training.aliases.history import Decision
-from training.aliases.names import PRODUCTION
-from training.promotion.deciding import promote_by_figures, promote_by_hand
-from training.promotion.rules import PromotionRules
-from training.runs.stored import opened_run
+from shardmill.infra import progress as events
+from shardmill.infra.processes.job_command import JobParser, deliver, settings_of
+from shardmill.infra.processes.process import exit_at_once, run_main
+from shardmill.infra.storage.locations import default_root, default_runs
+from shardmill.training.aliases.history import Decision
+from shardmill.training.aliases.names import PRODUCTION
+from shardmill.training.promotion.deciding import promote_by_figures, promote_by_hand
+from shardmill.training.promotion.rules import PromotionRules
+from shardmill.training.runs.stored import opened_run
 
 
 def _parser() -> JobParser:
     parser = JobParser(
-        "python -m training.promote",
+        "python -m shardmill.training.promote",
         "Give an alias to a run, if it is better than the run that has it.",
-        "example: python -m training.promote clothing-v2-0123456789 --set minimum_gain=0.005",
+        "example: python -m shardmill.training.promote clothing-v2-0123456789 --set minimum_gain=0.005",
     )
     parser.add_argument("run", metavar="RUN", help="folder of the run, or its name under --runs")
     parser.add_argument("--alias", default=PRODUCTION, help=f"default: {PRODUCTION}")

@@ -1,4 +1,4 @@
-"""``python -m training.show_augmented NAME[@V] --out FILE``: draw augmented training examples.
+"""``python -m shardmill.training.show_augmented NAME[@V] --out FILE``: draw augmented training examples.
 
 The examples are the first ones of the run's first step. They go through the code of training: the draws of
 (seed, epoch, position), the window and ``vary``; and if they are set, RandAugment, MixUp and CutMix.
@@ -16,22 +16,27 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from infra.dataset.catalog import Catalog
-from infra.errors import UsageError
-from infra.format.labels import class_name
-from infra.processes.job_command import JobParser, deliver, settings_of
-from infra.processes.process import run_main
-from infra.readable import counted
-from infra.storage.output_file import writes
-from infra.strict_json import dump_json
-from training.augment.batch_parameters import OPS, BatchParameters, check_pairs, draw_batch_parameters
-from training.config import AugmentSettings, TrainConfig, image_size_of
-from training.dataset import Dataset
-from training.order import StepPlan
-from training.order.from_settings import order_from_settings
-from training.ranks import tensorflow_runtime
-from training.reading import BatchMaker, RecordReader
-from training.results.pictures.grid import Cell, grid_picture
+from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.errors import UsageError
+from shardmill.infra.format.labels import class_name
+from shardmill.infra.processes.job_command import JobParser, deliver, settings_of
+from shardmill.infra.processes.process import run_main
+from shardmill.infra.readable import counted
+from shardmill.infra.storage.output_file import writes
+from shardmill.infra.strict_json import dump_json
+from shardmill.training.augment.batch_parameters import (
+    OPS,
+    BatchParameters,
+    check_pairs,
+    draw_batch_parameters,
+)
+from shardmill.training.config import AugmentSettings, TrainConfig, image_size_of
+from shardmill.training.dataset import Dataset
+from shardmill.training.order import StepPlan
+from shardmill.training.order.from_settings import order_from_settings
+from shardmill.training.ranks import tensorflow_runtime
+from shardmill.training.reading import BatchMaker, RecordReader
+from shardmill.training.results.pictures.grid import Cell, grid_picture
 
 _EXAMPLES, _EPOCHS = 6, 6  # an even number of examples, for they may be mixed in pairs
 SUFFIXES = (".png", ".jpg", ".jpeg", ".webp")
@@ -46,9 +51,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _parser() -> JobParser:
     parser = JobParser(
-        "python -m training.show_augmented",
+        "python -m shardmill.training.show_augmented",
         "A picture of a few training examples, as they are stored and as training sees them.",
-        "example: python -m training.show_augmented clothing --out out.png --set augment.mixup=0.2",
+        "example: python -m shardmill.training.show_augmented clothing --out out.png --set augment.mixup=0.2",
     )
     parser.add_argument(
         "dataset", metavar="NAME[@VERSION][?QUERY]", help="dataset; the newest version by default"
@@ -177,7 +182,7 @@ def _batch_augment(config: TrainConfig) -> Any:
         tensorflow_runtime.start()
         import tensorflow as tf
 
-        from training.augment.batched import BatchAugment
+        from shardmill.training.augment.batched import BatchAugment
     augment = BatchAugment(mixes=config.augment.mixes)
 
     def augmented(images: Images, draws: BatchParameters) -> Images:

@@ -1,8 +1,8 @@
 """An example of distributed training in PyTorch: exact order, exact resume, any number of ranks.
 
-    python -m training.torch_example photos --out run                     this process alone
-    python -m training.torch_example photos --out run --spawn 2           two processes, by mp.spawn
-    torchrun --standalone --nproc-per-node 2 -m training.torch_example photos --out run
+    python -m shardmill.training.torch_example photos --out run                     this process alone
+    python -m shardmill.training.torch_example photos --out run --spawn 2           two processes, by mp.spawn
+    torchrun --standalone --nproc-per-node 2 -m shardmill.training.torch_example photos --out run
 
 Run again, it goes on from its checkpoint, with as many ranks as there are then: the global batches stay the
 same, and so does the gradient of each.
@@ -23,9 +23,9 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from infra.strict_json import dump_json
-from training.dataset import Dataset, open_dataset
-from training.torch_data import TorchBatch, TorchLoader, this_rank
+from shardmill.infra.strict_json import dump_json
+from shardmill.training.dataset import Dataset, open_dataset
+from shardmill.training.torch_data import TorchBatch, TorchLoader, this_rank
 
 # How long ranks wait for each other before they give up; the default of gloo is half an hour.
 _PATIENCE = timedelta(minutes=5)

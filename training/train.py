@@ -1,4 +1,4 @@
-"""``python -m training.train NAME[@V]``: train on a published dataset. The same command again resumes.
+"""``python -m shardmill.training.train NAME[@V]``: train on a dataset. The same command again resumes.
 
 A run lives in ``<runs>/<dataset>-v<version>-<digest of the configuration>/``:
 
@@ -26,43 +26,43 @@ from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 
-from infra import progress as events
-from infra.arguments import checked
-from infra.dataset.catalog import Catalog
-from infra.dataset.version import DatasetVersion
-from infra.errors import DataError, UsageError
-from infra.lineage import LineageDataset, reported_job
-from infra.processes.job_command import JobParser, deliver, settings_of
-from infra.processes.process import exit_at_once, own_peak_rss_bytes, run_main
-from infra.processes.turns import Resource, Turn
-from infra.readable import counted
-from infra.storage.filesystem import Storage
-from infra.storage.locations import below, default_runs, public_location
-from training.config import TrainConfig, faults_of_users, with_devices
-from training.loop.memory.fallback import settle_parts_of_ranks
-from training.loop.memory.largest_batch import find_largest_batch
-from training.loop.start import train_in_process
-from training.loop.stopping.interruption import raise_when_preempted
-from training.ranks.cluster import Cluster, Meeting, cluster_from_environment
-from training.ranks.devices import DeviceRequest, visible_gpus
-from training.ranks.launchers.registry import LauncherName, is_rendering
-from training.ranks.rendezvous import meet
-from training.recipes import recipe_names, recipe_path
-from training.results.run_files.curve import recorded_curve
-from training.results.run_files.run_folder import RUN_FILE
-from training.runs.identity import run_identity, run_name
-from training.runs.job_files import write_job
-from training.runs.lengthening import why_not_continued
-from training.runs.once import finished_result, train_once
-from training.runs.outer_rank import train_as_outer_rank
-from training.runs.settled import read_settled, run_record, settled_by
-from training.runs.stored import is_in_store, kept_in_store
-from training.runs.summary import summary
-from training.runs.supervised_ranks import preemption_signals, train_with_supervised_ranks
-from training.tasks.traits import settings_for
-from training.torch_loop.ranks.processes import with_a_rank_for_each_device
-from training.torch_loop.start import check_installed
-from training.torch_loop.start import train_in_process as train_with_torch
+from shardmill.infra import progress as events
+from shardmill.infra.arguments import checked
+from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.errors import DataError, UsageError
+from shardmill.infra.lineage import LineageDataset, reported_job
+from shardmill.infra.processes.job_command import JobParser, deliver, settings_of
+from shardmill.infra.processes.process import exit_at_once, own_peak_rss_bytes, run_main
+from shardmill.infra.processes.turns import Resource, Turn
+from shardmill.infra.readable import counted
+from shardmill.infra.storage.filesystem import Storage
+from shardmill.infra.storage.locations import below, default_runs, public_location
+from shardmill.training.config import TrainConfig, faults_of_users, with_devices
+from shardmill.training.loop.memory.fallback import settle_parts_of_ranks
+from shardmill.training.loop.memory.largest_batch import find_largest_batch
+from shardmill.training.loop.start import train_in_process
+from shardmill.training.loop.stopping.interruption import raise_when_preempted
+from shardmill.training.ranks.cluster import Cluster, Meeting, cluster_from_environment
+from shardmill.training.ranks.devices import DeviceRequest, visible_gpus
+from shardmill.training.ranks.launchers.registry import LauncherName, is_rendering
+from shardmill.training.ranks.rendezvous import meet
+from shardmill.training.recipes import recipe_names, recipe_path
+from shardmill.training.results.run_files.curve import recorded_curve
+from shardmill.training.results.run_files.run_folder import RUN_FILE
+from shardmill.training.runs.identity import run_identity, run_name
+from shardmill.training.runs.job_files import write_job
+from shardmill.training.runs.lengthening import why_not_continued
+from shardmill.training.runs.once import finished_result, train_once
+from shardmill.training.runs.outer_rank import train_as_outer_rank
+from shardmill.training.runs.settled import read_settled, run_record, settled_by
+from shardmill.training.runs.stored import is_in_store, kept_in_store
+from shardmill.training.runs.summary import summary
+from shardmill.training.runs.supervised_ranks import preemption_signals, train_with_supervised_ranks
+from shardmill.training.tasks.traits import settings_for
+from shardmill.training.torch_loop.ranks.processes import with_a_rank_for_each_device
+from shardmill.training.torch_loop.start import check_installed
+from shardmill.training.torch_loop.start import train_in_process as train_with_torch
 
 # Lock files stay after a run. They are beside the runs, since a refused run must leave no folder.
 _LOCKS = ".locks"
@@ -77,9 +77,9 @@ _unfinished: list[BaseException] = []
 
 def _parser() -> JobParser:
     parser = JobParser(
-        "python -m training.train",
+        "python -m shardmill.training.train",
         "Train on a published dataset. The same command again resumes an interrupted run.",
-        "example: python -m training.train clothing --set model.name=ResNet50 --set run.epochs=20",
+        "example: python -m shardmill.training.train clothing --set model.name=ResNet50 --set run.epochs=20",
     )
     parser.add_argument(
         "dataset", metavar="NAME[@VERSION][?QUERY]", help="dataset; the newest version by default"
@@ -140,12 +140,12 @@ def train_dataset(
         config: the configuration of the run.
         root: the folder of the datasets.
         runs: folder under which the run's folder is made; one of an object store keeps a copy here
-            (``training.runs.stored``).
+            (``shardmill.training.runs.stored``).
 
     Returns:
         The result, JSON-able; None in a process that is a rank other than the first
-        (``training.ranks.cluster``). If ``ranks.launcher`` only writes a job, the names of its files
-        (``training.runs.job_files``).
+        (``shardmill.training.ranks.cluster``). If ``ranks.launcher`` only writes a job, the names of its
+        files (``shardmill.training.runs.job_files``).
 
     Raises:
         UsageError, ConfigError: the settings contradict each other, the environment or the dataset.

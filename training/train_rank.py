@@ -1,7 +1,7 @@
-"""``python -m training.train_rank``: one rank of ``python -m training.train``, which starts it.
+"""``python -m shardmill.training.train_rank``: one rank of ``shardmill.training.train``, which starts it.
 
 The parent of rank 0 holds the lock of the run, and has written ``run.json``. Environment variables say where
-the other ranks are (``training.ranks.cluster``). Not for people.
+the other ranks are (``shardmill.training.ranks.cluster``). Not for people.
 """
 
 from __future__ import annotations
@@ -12,27 +12,27 @@ import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
-from infra import progress as events
-from infra.dataset.catalog import Catalog
-from infra.errors import ChildDied
-from infra.processes.job_command import JobParser, settings_of
-from infra.processes.process import (
+from shardmill.infra import progress as events
+from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.errors import ChildDied
+from shardmill.infra.processes.job_command import JobParser, settings_of
+from shardmill.infra.processes.process import (
     REPORT_DEFECT,
     die_at_once_with_parent,
     exit_at_once,
     own_peak_rss_bytes,
     run_main,
 )
-from training.config import TrainConfig, faults_of_users
-from training.loop.start import train_in_process
-from training.ranks.cluster import Cluster, cluster_from_environment
-from training.ranks.heartbeat import heart_of_this_process
-from training.torch_loop.start import train_in_process as train_with_torch
+from shardmill.training.config import TrainConfig, faults_of_users
+from shardmill.training.loop.start import train_in_process
+from shardmill.training.ranks.cluster import Cluster, cluster_from_environment
+from shardmill.training.ranks.heartbeat import heart_of_this_process
+from shardmill.training.torch_loop.start import train_in_process as train_with_torch
 
 # Errors of Python that come from the code alone: to start the ranks again does not help.
 _OF_THE_CODE = (ImportError, NameError, AttributeError, TypeError, LookupError, NotImplementedError)
 
-# As in training.train: the frames of an error hold what must not be destroyed.
+# As in shardmill.training.train: the frames of an error hold what must not be destroyed.
 _unfinished: list[BaseException] = []
 
 
@@ -45,7 +45,7 @@ def _run(argv: Sequence[str] | None) -> int:
     die_at_once_with_parent()
     # The parent asks a rank that hangs, also in foreign code, where it is: the answer is in its log.
     faulthandler.register(signal.SIGQUIT)
-    parser = JobParser("python -m training.train_rank", "One rank of a training.", "")
+    parser = JobParser("python -m shardmill.training.train_rank", "One rank of a training.", "")
     parser.add_argument("dataset", metavar="NAME@VERSION")
     parser.add_argument("--run-dir", required=True, metavar="DIR")
     parser.add_job_arguments("train")

@@ -11,19 +11,19 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
-from beam_jobs.assemble.copying import image_and_mask
-from beam_jobs.config import PrepareConfig
-from beam_jobs.encode.blocks import spool_file
-from beam_jobs.plan import AnyPlan
-from beam_jobs.reuse.previous import PreviousVersion
-from beam_jobs.tables.features import PREFIX
-from infra.format.examples import ImageRecord, build_example
-from infra.format.features import feature_values
-from infra.format.labels import class_name
-from infra.format.masks import MASK_BYTES
-from infra.format.records import Container, pack_record
-from infra.storage.filesystem import Storage
-from infra.storage.range_reader import RangeReader
+from shardmill.beam_jobs.assemble.copying import image_and_mask
+from shardmill.beam_jobs.config import PrepareConfig
+from shardmill.beam_jobs.encode.blocks import spool_file
+from shardmill.beam_jobs.plan import AnyPlan
+from shardmill.beam_jobs.reuse.previous import PreviousVersion
+from shardmill.beam_jobs.tables.features import PREFIX
+from shardmill.infra.format.examples import ImageRecord, build_example
+from shardmill.infra.format.features import feature_values
+from shardmill.infra.format.labels import class_name
+from shardmill.infra.format.masks import MASK_BYTES
+from shardmill.infra.format.records import Container, pack_record
+from shardmill.infra.storage.filesystem import Storage
+from shardmill.infra.storage.range_reader import RangeReader
 
 SAMPLE_RECORDS = 256
 

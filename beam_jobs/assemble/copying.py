@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from beam_jobs.assemble.shards_to_write import ShardsToWrite
-from beam_jobs.encode.blocks import spool_file
-from beam_jobs.spool.claims import note_damage
-from infra.errors import CorruptDataError, NotFoundError, StorageError
-from infra.format.examples import ImageRecord, build_example, parse_whole_example
-from infra.format.features import FeatureValues, are_same
-from infra.format.labels import class_name
-from infra.format.masks import MASK_BYTES
-from infra.format.records import pack_record, unpack_record
-from infra.storage.range_reader import RangeReader
+from shardmill.beam_jobs.assemble.shards_to_write import ShardsToWrite
+from shardmill.beam_jobs.encode.blocks import spool_file
+from shardmill.beam_jobs.spool.claims import note_damage
+from shardmill.infra.errors import CorruptDataError, NotFoundError, StorageError
+from shardmill.infra.format.examples import ImageRecord, build_example, parse_whole_example
+from shardmill.infra.format.features import FeatureValues, are_same
+from shardmill.infra.format.labels import class_name
+from shardmill.infra.format.masks import MASK_BYTES
+from shardmill.infra.format.records import pack_record, unpack_record
+from shardmill.infra.storage.range_reader import RangeReader
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,10 +18,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from beam_jobs.tables.features import PREFIX
-from beam_jobs.tables.ids import digest_bytes, hex_text
-from infra.format.contract import INDEX_SCHEMA, class_counts_of
-from infra.format.features import Feature
+from shardmill.beam_jobs.tables.features import PREFIX
+from shardmill.beam_jobs.tables.ids import digest_bytes, hex_text
+from shardmill.infra.format.contract import INDEX_SCHEMA, class_counts_of
+from shardmill.infra.format.features import Feature
 
 
 class HashedWriter:

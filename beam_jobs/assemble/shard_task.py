@@ -5,8 +5,8 @@ previous version is checked and, if unchanged, appended as it is. Nothing is dec
 at a time, and the index of its shard.
 
 The index is renamed into place after the shard. Once both files are in place, a note with their sizes and
-hashes (``infra.format.contract.Shard``) is written to the spool. A shard with a note is complete. A later run
-does not write it again, unless the bytes of its files differ from the note.
+hashes (``shardmill.infra.format.contract.Shard``) is written to the spool. A shard with a note is complete. A
+later run does not write it again, unless the bytes of its files differ from the note.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from beam_jobs.assemble.copying import RecordCopier, RecordToCopy
-from beam_jobs.assemble.shard_index import HashedWriter, ShardIndex
-from beam_jobs.assemble.shards_to_write import NOTES_FOLDER, ShardsToWrite
-from beam_jobs.execution.task import Task
-from beam_jobs.plan import PlannedShard
-from beam_jobs.plan.columns import PLAN_ROWS
-from beam_jobs.plan.shards import Assembly
-from beam_jobs.release_memory import release_memory
-from beam_jobs.schemas import SPOOLED_PLAN_SCHEMA
-from beam_jobs.spool.claims import plan_file
-from beam_jobs.tables.features import PREFIX, features_of, with_features
-from infra.digests import stream_sha256
-from infra.errors import NotFoundError, StorageError
-from infra.format.contract import Shard
-from infra.format.features import Feature, FeatureValues, feature_values, features_in
-from infra.format.layout import data_dir
-from infra.storage.filesystem import Storage
+from shardmill.beam_jobs.assemble.copying import RecordCopier, RecordToCopy
+from shardmill.beam_jobs.assemble.shard_index import HashedWriter, ShardIndex
+from shardmill.beam_jobs.assemble.shards_to_write import NOTES_FOLDER, ShardsToWrite
+from shardmill.beam_jobs.execution.task import Task
+from shardmill.beam_jobs.plan import PlannedShard
+from shardmill.beam_jobs.plan.columns import PLAN_ROWS
+from shardmill.beam_jobs.plan.shards import Assembly
+from shardmill.beam_jobs.release_memory import release_memory
+from shardmill.beam_jobs.schemas import SPOOLED_PLAN_SCHEMA
+from shardmill.beam_jobs.spool.claims import plan_file
+from shardmill.beam_jobs.tables.features import PREFIX, features_of, with_features
+from shardmill.infra.digests import stream_sha256
+from shardmill.infra.errors import NotFoundError, StorageError
+from shardmill.infra.format.contract import Shard
+from shardmill.infra.format.features import Feature, FeatureValues, feature_values, features_in
+from shardmill.infra.format.layout import data_dir
+from shardmill.infra.storage.filesystem import Storage
 
 _ROWS_AT_A_TIME = 1024
 

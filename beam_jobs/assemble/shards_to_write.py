@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from beam_jobs.plan import PlannedShard
-from infra.format.layout import data_dir, index_file, shard_file, shard_stem
-from infra.format.records import Container
-from infra.storage.filesystem import Storage
+from shardmill.beam_jobs.plan import PlannedShard
+from shardmill.infra.format.layout import data_dir, index_file, shard_file, shard_stem
+from shardmill.infra.format.records import Container
+from shardmill.infra.storage.filesystem import Storage
 
 NOTES_FOLDER = "shards"
 

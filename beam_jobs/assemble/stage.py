@@ -11,22 +11,22 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from beam_jobs.assemble.shard_task import AssembleShards, finished_shards, reuse_shards, write_plan
-from beam_jobs.assemble.shards_to_write import ShardsToCopyFrom, ShardsToWrite
-from beam_jobs.config import PrepareConfig
-from beam_jobs.execution.progress import report_progress
-from beam_jobs.execution.runners import run_task
-from beam_jobs.plan import PlannedShard
-from beam_jobs.plan.shards import Assembly
-from beam_jobs.reuse.previous import PreviousVersion
-from beam_jobs.tables.features import PREFIX
-from beam_jobs.tables.ids import digest_bytes, record_ids
-from infra.dataset.version import DatasetVersion
-from infra.format.contract import SPLITS, Shard
-from infra.format.masks import MASK_BYTES
-from infra.format.records import Container
-from infra.progress import log
-from infra.storage.filesystem import Storage
+from shardmill.beam_jobs.assemble.shard_task import AssembleShards, finished_shards, reuse_shards, write_plan
+from shardmill.beam_jobs.assemble.shards_to_write import ShardsToCopyFrom, ShardsToWrite
+from shardmill.beam_jobs.config import PrepareConfig
+from shardmill.beam_jobs.execution.progress import report_progress
+from shardmill.beam_jobs.execution.runners import run_task
+from shardmill.beam_jobs.plan import PlannedShard
+from shardmill.beam_jobs.plan.shards import Assembly
+from shardmill.beam_jobs.reuse.previous import PreviousVersion
+from shardmill.beam_jobs.tables.features import PREFIX
+from shardmill.beam_jobs.tables.ids import digest_bytes, record_ids
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.format.contract import SPLITS, Shard
+from shardmill.infra.format.masks import MASK_BYTES
+from shardmill.infra.format.records import Container
+from shardmill.infra.progress import log
+from shardmill.infra.storage.filesystem import Storage
 
 
 @dataclass(frozen=True)

@@ -13,23 +13,23 @@ Imports neither Beam nor an image library, since the flows make their forms from
     maintain     the maintenance of a dataset, a configuration of its own
 """
 
-from beam_jobs.config.dataflow import DataflowConfig
-from beam_jobs.config.filter import DEFAULT_IGNORE, FilterConfig
-from beam_jobs.config.flink import FlinkConfig
-from beam_jobs.config.image import ImageConfig
-from beam_jobs.config.planning.embeddings import EmbeddingsConfig
-from beam_jobs.config.planning.groups import GroupsConfig, Leakage
-from beam_jobs.config.planning.shards import ShardsConfig
-from beam_jobs.config.planning.splits import SplitsConfig
-from beam_jobs.config.prepare import PrepareConfig
-from beam_jobs.config.runner import RunnerConfig
-from beam_jobs.config.source import SourceConfig
-from beam_jobs.config.sources.containers import ArchiveConfig, RowCompression, RowsConfig
-from beam_jobs.config.sources.masks import MasksConfig
-from beam_jobs.config.sources.objects import AnnotationFile, BoxTableConfig, ObjectsConfig
-from beam_jobs.config.sources.table import FeatureColumn, TableConfig
-from beam_jobs.config.sources.tfds import TfdsConfig
-from beam_jobs.config.sources.urls import DEFAULT_OPT_OUT, UrlsConfig
+from shardmill.beam_jobs.config.dataflow import DataflowConfig
+from shardmill.beam_jobs.config.filter import DEFAULT_IGNORE, FilterConfig
+from shardmill.beam_jobs.config.flink import FlinkConfig
+from shardmill.beam_jobs.config.image import ImageConfig
+from shardmill.beam_jobs.config.planning.embeddings import EmbeddingsConfig
+from shardmill.beam_jobs.config.planning.groups import GroupsConfig, Leakage
+from shardmill.beam_jobs.config.planning.shards import ShardsConfig
+from shardmill.beam_jobs.config.planning.splits import SplitsConfig
+from shardmill.beam_jobs.config.prepare import PrepareConfig
+from shardmill.beam_jobs.config.runner import RunnerConfig
+from shardmill.beam_jobs.config.source import SourceConfig
+from shardmill.beam_jobs.config.sources.containers import ArchiveConfig, RowCompression, RowsConfig
+from shardmill.beam_jobs.config.sources.masks import MasksConfig
+from shardmill.beam_jobs.config.sources.objects import AnnotationFile, BoxTableConfig, ObjectsConfig
+from shardmill.beam_jobs.config.sources.table import FeatureColumn, TableConfig
+from shardmill.beam_jobs.config.sources.tfds import TfdsConfig
+from shardmill.beam_jobs.config.sources.urls import DEFAULT_OPT_OUT, UrlsConfig
 
 __all__ = [
     "DEFAULT_IGNORE",

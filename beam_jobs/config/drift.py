@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from infra.dataset.drift.limits import DriftLimits
+from shardmill.infra.dataset.drift.limits import DriftLimits
 
 
 class DriftConfig(DriftLimits):

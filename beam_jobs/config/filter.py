@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator
 
-from infra.settings import Settings
+from shardmill.infra.settings import Settings
 
 # Patterns of files that often lie beside images; case does not matter.
 DEFAULT_IGNORE = (

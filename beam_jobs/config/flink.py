@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from infra.settings import Settings
+from shardmill.infra.settings import Settings
 
 
 class FlinkConfig(Settings):

@@ -6,8 +6,8 @@ from typing import Annotated
 
 from pydantic import Field, field_validator
 
-from infra.format.metadata import METADATA_NAMES, MetadataName
-from infra.preparation import Preparation
+from shardmill.infra.format.metadata import METADATA_NAMES, MetadataName
+from shardmill.infra.preparation import Preparation
 
 _MIB = 1 << 20
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from infra.settings import Settings
+from shardmill.infra.settings import Settings
 
 
 class MaintainConfig(Settings):

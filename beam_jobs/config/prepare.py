@@ -7,17 +7,17 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field, ValidationError, model_validator
 
-from beam_jobs.config.drift import DriftConfig
-from beam_jobs.config.filter import FilterConfig
-from beam_jobs.config.image import ImageConfig
-from beam_jobs.config.planning.groups import GroupsConfig
-from beam_jobs.config.planning.shards import ShardsConfig
-from beam_jobs.config.planning.splits import SplitsConfig
-from beam_jobs.config.runner import RunnerConfig
-from beam_jobs.config.source import SourceConfig
-from infra.errors import ShardmillError
-from infra.html.formatting import differing_settings
-from infra.settings import AlsoCalled, Settings
+from shardmill.beam_jobs.config.drift import DriftConfig
+from shardmill.beam_jobs.config.filter import FilterConfig
+from shardmill.beam_jobs.config.image import ImageConfig
+from shardmill.beam_jobs.config.planning.groups import GroupsConfig
+from shardmill.beam_jobs.config.planning.shards import ShardsConfig
+from shardmill.beam_jobs.config.planning.splits import SplitsConfig
+from shardmill.beam_jobs.config.runner import RunnerConfig
+from shardmill.beam_jobs.config.source import SourceConfig
+from shardmill.infra.errors import ShardmillError
+from shardmill.infra.html.formatting import differing_settings
+from shardmill.infra.settings import AlsoCalled, Settings
 
 
 class PrepareConfig(Settings):

@@ -6,9 +6,9 @@ from typing import Annotated
 
 from pydantic import Field
 
-from beam_jobs.config.dataflow import DataflowConfig
-from beam_jobs.config.flink import FlinkConfig
-from infra.settings import AlsoCalled, Settings
+from shardmill.beam_jobs.config.dataflow import DataflowConfig
+from shardmill.beam_jobs.config.flink import FlinkConfig
+from shardmill.infra.settings import AlsoCalled, Settings
 
 _MIB = 1 << 20
 

@@ -6,14 +6,14 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from beam_jobs.config.sources.containers import ArchiveConfig, RowsConfig
-from beam_jobs.config.sources.masks import MasksConfig
-from beam_jobs.config.sources.objects import BoxTableConfig, ObjectsConfig
-from beam_jobs.config.sources.table import TableConfig
-from beam_jobs.config.sources.tfds import TfdsConfig
-from beam_jobs.config.sources.urls import UrlsConfig
-from infra.format.labels import LabelKind
-from infra.settings import AlsoCalled, Settings
+from shardmill.beam_jobs.config.sources.containers import ArchiveConfig, RowsConfig
+from shardmill.beam_jobs.config.sources.masks import MasksConfig
+from shardmill.beam_jobs.config.sources.objects import BoxTableConfig, ObjectsConfig
+from shardmill.beam_jobs.config.sources.table import TableConfig
+from shardmill.beam_jobs.config.sources.tfds import TfdsConfig
+from shardmill.beam_jobs.config.sources.urls import UrlsConfig
+from shardmill.infra.format.labels import LabelKind
+from shardmill.infra.settings import AlsoCalled, Settings
 
 Layout = Literal["auto", "classes", "splits"]
 _OF_OBJECTS = ("coco", "voc", "box_table")

@@ -15,18 +15,30 @@ from functools import partial
 
 import pyarrow as pa
 
-from beam_jobs.config import PrepareConfig
-from beam_jobs.encode.blocks import REFERENCES_FILE, block_digest, is_finished, spool_file, write_facts
-from beam_jobs.encode.facts import FactsOfBlock, stable_message
-from beam_jobs.encode.known_digests import NOTHING_KNOWN, KnownContents
-from beam_jobs.execution.pool.limits import MemoryRanOut, is_out_of_memory
-from beam_jobs.execution.pool.notes import being_processed, counting_files
-from beam_jobs.execution.task import Limits, Task
-from beam_jobs.execution.trial import try_alone
-from beam_jobs.execution.verdicts import NO_VERDICTS, Verdict, Verdicts, keep_verdict, known_verdicts
-from beam_jobs.images.convert import ImageFiltered, convert
-from beam_jobs.images.masks import MaskConverter, StoredMask
-from beam_jobs.schemas import (
+from shardmill.beam_jobs.config import PrepareConfig
+from shardmill.beam_jobs.encode.blocks import (
+    REFERENCES_FILE,
+    block_digest,
+    is_finished,
+    spool_file,
+    write_facts,
+)
+from shardmill.beam_jobs.encode.facts import FactsOfBlock, stable_message
+from shardmill.beam_jobs.encode.known_digests import NOTHING_KNOWN, KnownContents
+from shardmill.beam_jobs.execution.pool.limits import MemoryRanOut, is_out_of_memory
+from shardmill.beam_jobs.execution.pool.notes import being_processed, counting_files
+from shardmill.beam_jobs.execution.task import Limits, Task
+from shardmill.beam_jobs.execution.trial import try_alone
+from shardmill.beam_jobs.execution.verdicts import (
+    NO_VERDICTS,
+    Verdict,
+    Verdicts,
+    keep_verdict,
+    known_verdicts,
+)
+from shardmill.beam_jobs.images.convert import ImageFiltered, convert
+from shardmill.beam_jobs.images.masks import MaskConverter, StoredMask
+from shardmill.beam_jobs.schemas import (
     DECODE,
     FILTER,
     FILTER_REASONS,
@@ -37,14 +49,14 @@ from beam_jobs.schemas import (
     Status,
     file_refs,
 )
-from beam_jobs.sources.files.walking import SourceFault
-from beam_jobs.sources.reading import Reader
-from beam_jobs.tables.contents import content_of
-from infra.codecs import ImageRejected
-from infra.codecs.prepare import LIBRARY_FAULTS, StoredImage
-from infra.errors import UnusableInput
-from infra.progress import log
-from infra.storage.filesystem import Storage
+from shardmill.beam_jobs.sources.files.walking import SourceFault
+from shardmill.beam_jobs.sources.reading import Reader
+from shardmill.beam_jobs.tables.contents import content_of
+from shardmill.infra.codecs import ImageRejected
+from shardmill.infra.codecs.prepare import LIBRARY_FAULTS, StoredImage
+from shardmill.infra.errors import UnusableInput
+from shardmill.infra.progress import log
+from shardmill.infra.storage.filesystem import Storage
 
 
 class EncodeBlocks(Task):
@@ -142,7 +154,7 @@ class _SourceBytes:
 
     @property
     def content(self) -> bytes:
-        """The content: see beam_jobs.tables.contents."""
+        """The content: see shardmill.beam_jobs.tables.contents."""
         return content_of(self.sha256, self.mask_sha256)
 
 

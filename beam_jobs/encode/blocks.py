@@ -1,8 +1,8 @@
 """Blocks: neighbouring files that are encoded together, and their files in the spool.
 
-*Cutting.* The files, in the order of their URIs, are cut by the hash of each URI (beam_jobs.tables.cutting),
-so an interrupted job finds its finished blocks again after files were added or removed. The mean length is
-about ``block_images``.
+*Cutting.* The files, in the order of their URIs, are cut by the hash of each URI
+(shardmill.beam_jobs.tables.cutting), so an interrupted job finds its finished blocks again after files were
+added or removed. The mean length is about ``block_images``.
 
 *Storing.* A block's digest names two files in the spool::
 
@@ -18,16 +18,16 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from beam_jobs.encode.known_digests import DigestList, KnownContents
-from beam_jobs.execution.verdicts import NO_VERDICTS, Verdicts, holds_old_verdicts
-from beam_jobs.schemas import FACTS_SCHEMA, PASSING_REASONS, Status, reference_schema
-from beam_jobs.tables.contents import contents_of
-from beam_jobs.tables.cutting import part_lengths
-from beam_jobs.tables.features import PREFIX, features_of, with_features
-from infra.digests import digest_of
-from infra.errors import CorruptDataError, NotFoundError
-from infra.format.masks import MASK_BYTES
-from infra.storage.filesystem import Storage
+from shardmill.beam_jobs.encode.known_digests import DigestList, KnownContents
+from shardmill.beam_jobs.execution.verdicts import NO_VERDICTS, Verdicts, holds_old_verdicts
+from shardmill.beam_jobs.schemas import FACTS_SCHEMA, PASSING_REASONS, Status, reference_schema
+from shardmill.beam_jobs.tables.contents import contents_of
+from shardmill.beam_jobs.tables.cutting import part_lengths
+from shardmill.beam_jobs.tables.features import PREFIX, features_of, with_features
+from shardmill.infra.digests import digest_of
+from shardmill.infra.errors import CorruptDataError, NotFoundError
+from shardmill.infra.format.masks import MASK_BYTES
+from shardmill.infra.storage.filesystem import Storage
 
 BLOCKS_FOLDER = "blocks"
 REFERENCES_FILE = "references.arrow"

@@ -8,15 +8,15 @@ from itertools import accumulate
 import numpy as np
 import pyarrow as pa
 
-from beam_jobs.config import PrepareConfig
-from beam_jobs.images.features import facts_schema
-from beam_jobs.images.masks import StoredMask
-from beam_jobs.images.metadata import values_of
-from beam_jobs.schemas import FACTS_SCHEMA, Status
-from infra.codecs import Pixels
-from infra.codecs.measures.look import looks
-from infra.codecs.measures.perceptual import perceptual_hashes
-from infra.codecs.prepare import StoredImage
+from shardmill.beam_jobs.config import PrepareConfig
+from shardmill.beam_jobs.images.features import facts_schema
+from shardmill.beam_jobs.images.masks import StoredMask
+from shardmill.beam_jobs.images.metadata import values_of
+from shardmill.beam_jobs.schemas import FACTS_SCHEMA, Status
+from shardmill.infra.codecs import Pixels
+from shardmill.infra.codecs.measures.look import looks
+from shardmill.infra.codecs.measures.perceptual import perceptual_hashes
+from shardmill.infra.codecs.prepare import StoredImage
 
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 _MESSAGE_CHARACTERS = 300

@@ -7,10 +7,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from beam_jobs.schemas import MASK_COLUMNS, has_masks
-from beam_jobs.tables.features import PREFIX
-from infra.format.labels import LABELS
-from infra.format.masks import MASK_PIXELS
+from shardmill.beam_jobs.schemas import MASK_COLUMNS, has_masks
+from shardmill.beam_jobs.tables.features import PREFIX
+from shardmill.infra.format.labels import LABELS
+from shardmill.infra.format.masks import MASK_PIXELS
 
 FIRST_INPUTS = 3
 _SAID = ["uri", "label", "split", "group"]

@@ -9,8 +9,8 @@ import mmap
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from infra.errors import NotFoundError
-from infra.storage.filesystem import Storage
+from shardmill.infra.errors import NotFoundError
+from shardmill.infra.storage.filesystem import Storage
 
 _STORED_FILE, _PURGED_FILE = "contents/stored.sha256", "contents/purged.sha256"
 _DIGEST_BYTES = 32

@@ -6,8 +6,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from beam_jobs.schemas import PLACED_FACTS_SCHEMA, Status
-from beam_jobs.tables.features import features_of, with_features
+from shardmill.beam_jobs.schemas import PLACED_FACTS_SCHEMA, Status
+from shardmill.beam_jobs.tables.features import features_of, with_features
 
 
 def place_facts(facts: pa.Table, blocks: npt.NDArray[np.int32]) -> pa.Table:

@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from beam_jobs.config import PrepareConfig
-from beam_jobs.encode.block_task import EncodeBlocks
-from beam_jobs.encode.blocks import (
+from shardmill.beam_jobs.config import PrepareConfig
+from shardmill.beam_jobs.encode.block_task import EncodeBlocks
+from shardmill.beam_jobs.encode.blocks import (
     Block,
     cut_blocks,
     finished_blocks,
@@ -19,17 +19,17 @@ from beam_jobs.encode.blocks import (
     reuse_blocks,
     write_references,
 )
-from beam_jobs.encode.placing import place_facts
-from beam_jobs.execution.pool import files_in_progress
-from beam_jobs.execution.progress import report_progress
-from beam_jobs.execution.runners import run_task
-from beam_jobs.execution.verdicts import known_verdicts
-from beam_jobs.images.features import facts_schema
-from beam_jobs.sources.reading import Reader
-from beam_jobs.tables.text_columns import share_empty_texts
-from infra.native.area import is_compiled
-from infra.progress import log
-from infra.storage.filesystem import Storage
+from shardmill.beam_jobs.encode.placing import place_facts
+from shardmill.beam_jobs.execution.pool import files_in_progress
+from shardmill.beam_jobs.execution.progress import report_progress
+from shardmill.beam_jobs.execution.runners import run_task
+from shardmill.beam_jobs.execution.verdicts import known_verdicts
+from shardmill.beam_jobs.images.features import facts_schema
+from shardmill.beam_jobs.sources.reading import Reader
+from shardmill.beam_jobs.tables.text_columns import share_empty_texts
+from shardmill.infra.native.area import is_compiled
+from shardmill.infra.progress import log
+from shardmill.infra.storage.filesystem import Storage
 
 _BLOCKS_AT_A_TIME = 64  # whose tables are joined to one
 

@@ -9,10 +9,10 @@ import contextlib
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
-from beam_jobs.config import DataflowConfig
-from beam_jobs.execution.errors import recover_fault
-from infra.errors import GO_ON, ConfigError, EnvironmentFault
-from infra.storage.locations import object_location, public_location
+from shardmill.beam_jobs.config import DataflowConfig
+from shardmill.beam_jobs.execution.errors import recover_fault
+from shardmill.infra.errors import GO_ON, ConfigError, EnvironmentFault
+from shardmill.infra.storage.locations import object_location, public_location
 
 _SAID_CHARACTERS = 600
 _EXAMPLES = {

@@ -12,8 +12,8 @@ import json
 import re
 from collections.abc import Iterator
 
-from infra.errors import ShardmillError, StorageError, from_event
-from infra.strict_json import dump_json
+from shardmill.infra.errors import ShardmillError, StorageError, from_event
+from shardmill.infra.strict_json import dump_json
 
 _PACKED = re.compile(r"shardmill-fault<([A-Za-z0-9+/=]+)>")
 

@@ -15,10 +15,10 @@ import urllib.request
 from collections.abc import Collection, Iterator
 from typing import Any
 
-from beam_jobs.config import FlinkConfig
-from infra.errors import ConfigError, EnvironmentFault
-from infra.http import open_url
-from infra.progress import log
+from shardmill.beam_jobs.config import FlinkConfig
+from shardmill.infra.errors import ConfigError, EnvironmentFault
+from shardmill.infra.http import open_url
+from shardmill.infra.progress import log
 
 DEFAULT_JOB_PORT = 8099
 

@@ -7,8 +7,8 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-from beam_jobs.execution.errors import recover_fault
-from infra.errors import GO_ON, EnvironmentFault
+from shardmill.beam_jobs.execution.errors import recover_fault
+from shardmill.infra.errors import GO_ON, EnvironmentFault
 
 _SAID_CHARACTERS = 600
 _CANCEL_SECONDS = 3.0

@@ -13,9 +13,9 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from infra.errors import GO_ON, ConfigError, EnvironmentFault
-from infra.processes.ports import free_port
-from infra.processes.process import die_at_once_with_parent
+from shardmill.infra.errors import GO_ON, ConfigError, EnvironmentFault
+from shardmill.infra.processes.ports import free_port
+from shardmill.infra.processes.process import die_at_once_with_parent
 
 _START_SECONDS = 60.0
 _END_SECONDS = 10.0

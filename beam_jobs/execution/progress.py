@@ -12,8 +12,8 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 
-from infra.errors import ShardmillError
-from infra.progress import progress, stage
+from shardmill.infra.errors import ShardmillError
+from shardmill.infra.progress import progress, stage
 
 _BUSY_SHARE = 20  # looking takes at most one part in so many of the time
 

@@ -16,21 +16,21 @@ from concurrent.futures import Future
 from importlib import import_module
 from typing import Any, TypeVar
 
-from beam_jobs.config import RunnerConfig
-from beam_jobs.execution.dataflow import (
+from shardmill.beam_jobs.config import RunnerConfig
+from shardmill.beam_jobs.execution.dataflow import (
     check_dataflow,
     dataflow_faults,
     dataflow_options,
     dataflow_pipeline,
 )
-from beam_jobs.execution.errors import recover_fault
-from beam_jobs.execution.flink import FlinkCluster, check_flink, flink_options, only_job
-from beam_jobs.execution.job_server import cancel, job_server_faults
-from beam_jobs.execution.pool.starting import start_server
-from beam_jobs.execution.prism import check_prism, running_prism
-from beam_jobs.execution.task import Task, job_name, work_name
-from infra.errors import Cancelled, ConfigError, EnvironmentFault
-from infra.processes.process import num_cpus
+from shardmill.beam_jobs.execution.errors import recover_fault
+from shardmill.beam_jobs.execution.flink import FlinkCluster, check_flink, flink_options, only_job
+from shardmill.beam_jobs.execution.job_server import cancel, job_server_faults
+from shardmill.beam_jobs.execution.pool.starting import start_server
+from shardmill.beam_jobs.execution.prism import check_prism, running_prism
+from shardmill.beam_jobs.execution.task import Task, job_name, work_name
+from shardmill.infra.errors import Cancelled, ConfigError, EnvironmentFault
+from shardmill.infra.processes.process import num_cpus
 
 T = TypeVar("T")
 
@@ -131,7 +131,7 @@ def load_beam(runner: RunnerConfig) -> None:
     if runner.name in (EMBEDDED, PRISM):
         start_server()
     # On its own thread, as a library that catches every error while it loads would lose a stop.
-    _on_own_thread(lambda: import_module("beam_jobs.execution.pipeline"))
+    _on_own_thread(lambda: import_module("shardmill.beam_jobs.execution.pipeline"))
 
 
 def run_task(task: Task, numbers: Sequence[int], runner: RunnerConfig) -> float:
@@ -152,7 +152,7 @@ def run_task(task: Task, numbers: Sequence[int], runner: RunnerConfig) -> float:
     check_runner(runner)
     from apache_beam.runners.runner import PipelineState
 
-    from beam_jobs.execution.pipeline import RunTask
+    from shardmill.beam_jobs.execution.pipeline import RunTask
 
     # Beam logs a failing DoFn at length, several times over; the error holds all that matters.
     logging.getLogger("apache_beam").setLevel(logging.CRITICAL)
@@ -253,7 +253,7 @@ def _pipeline(runner: RunnerConfig, options: Sequence[str]) -> Any:
 
 
 def _cpu_seconds(result: Any) -> float:
-    from beam_jobs.execution.pipeline import CPU_MILLISECONDS
+    from shardmill.beam_jobs.execution.pipeline import CPU_MILLISECONDS
 
     counters = result.metrics().query()["counters"]
     milliseconds: int = sum(one.result for one in counters if one.key.metric.name == CPU_MILLISECONDS)

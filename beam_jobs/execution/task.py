@@ -10,8 +10,8 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar
 
-from beam_jobs.schemas import FileRef
-from infra.digests import digest_of
+from shardmill.beam_jobs.schemas import FileRef
+from shardmill.infra.digests import digest_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,9 +14,9 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable
 
-from beam_jobs.execution.pool.sandbox import Ending, SandboxResult, call_in_sandbox
-from beam_jobs.execution.task import Limits
-from beam_jobs.schemas import CRASHED, HUNG, OUT_OF_MEMORY, VerdictReason
+from shardmill.beam_jobs.execution.pool.sandbox import Ending, SandboxResult, call_in_sandbox
+from shardmill.beam_jobs.execution.task import Limits
+from shardmill.beam_jobs.schemas import CRASHED, HUNG, OUT_OF_MEMORY, VerdictReason
 
 _PROVES: dict[Ending, VerdictReason] = {
     "hung": HUNG,

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from beam_jobs.config import FilterConfig, ImageConfig
-from beam_jobs.images.metadata import needed_metadata
-from beam_jobs.schemas import AI_MADE, ASPECT, TOO_SMALL
-from infra.codecs.metadata.reading import NOTHING, Metadata
-from infra.codecs.prepare import StoredImage, prepare_image
-from infra.errors import UnusableInput
+from shardmill.beam_jobs.config import FilterConfig, ImageConfig
+from shardmill.beam_jobs.images.metadata import needed_metadata
+from shardmill.beam_jobs.schemas import AI_MADE, ASPECT, TOO_SMALL
+from shardmill.infra.codecs.metadata.reading import NOTHING, Metadata
+from shardmill.infra.codecs.prepare import StoredImage, prepare_image
+from shardmill.infra.errors import UnusableInput
 
 
 class ImageFiltered(UnusableInput):
@@ -26,7 +26,7 @@ def convert(data: bytes, image: ImageConfig, rules: FilterConfig) -> StoredImage
     """Convert source bytes to their stored form.
 
     Raises:
-        infra.codecs.ImageRejected: the bytes are not a complete image.
+        shardmill.infra.codecs.ImageRejected: the bytes are not a complete image.
         ImageFiltered: a filter excludes the image, by its metadata, size or aspect.
     """
     metadata = needed_metadata(data, image, rules)

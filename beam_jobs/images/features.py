@@ -9,12 +9,12 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from beam_jobs.config import PrepareConfig
-from beam_jobs.images.metadata import metadata_features
-from beam_jobs.schemas import FACTS_SCHEMA, Status
-from beam_jobs.tables.features import PREFIX, features_of, with_features
-from infra.format.features import Feature
-from infra.format.masks import READ_MASK_FEATURES
+from shardmill.beam_jobs.config import PrepareConfig
+from shardmill.beam_jobs.images.metadata import metadata_features
+from shardmill.beam_jobs.schemas import FACTS_SCHEMA, Status
+from shardmill.beam_jobs.tables.features import PREFIX, features_of, with_features
+from shardmill.infra.format.features import Feature
+from shardmill.infra.format.masks import READ_MASK_FEATURES
 
 
 def features_found(config: PrepareConfig) -> list[Feature]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from beam_jobs.config import PrepareConfig
-from beam_jobs.images.features import move_to_listing
-from beam_jobs.images.masks import with_mask_features
-from beam_jobs.images.objects import has_objects, place_objects
-from beam_jobs.schemas import has_masks
-from infra.progress import log
-from infra.readable import counted
+from shardmill.beam_jobs.config import PrepareConfig
+from shardmill.beam_jobs.images.features import move_to_listing
+from shardmill.beam_jobs.images.masks import with_mask_features
+from shardmill.beam_jobs.images.objects import has_objects, place_objects
+from shardmill.beam_jobs.schemas import has_masks
+from shardmill.infra.progress import log
+from shardmill.infra.readable import counted
 
 
 def complete_listing(listing: pa.Table, facts: pa.Table, config: PrepareConfig) -> tuple[pa.Table, pa.Table]:

@@ -10,22 +10,29 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from beam_jobs.config import ImageConfig, MasksConfig
-from beam_jobs.schemas import (
+from shardmill.beam_jobs.config import ImageConfig, MasksConfig
+from shardmill.beam_jobs.schemas import (
     BROKEN_MASK,
     MASK_COLUMNS,
     MASK_MEMBER_COLUMNS,
     MASK_REASONS,
     OTHER_MASK_SIZE,
 )
-from beam_jobs.tables.features import PREFIX
-from infra.codecs import ImageRejected, SourceFacts
-from infra.codecs.boxes import upright_sizes
-from infra.codecs.masks import ClassValues, class_numbers, classes_shown, decode_mask, encode_mask, fit_mask
-from infra.codecs.orientation import apply_orientation
-from infra.codecs.resize import geometry
-from infra.format.labels import LABELS
-from infra.format.masks import MASK_FEATURES, MASK_URI, mask_format
+from shardmill.beam_jobs.tables.features import PREFIX
+from shardmill.infra.codecs import ImageRejected, SourceFacts
+from shardmill.infra.codecs.boxes import upright_sizes
+from shardmill.infra.codecs.masks import (
+    ClassValues,
+    class_numbers,
+    classes_shown,
+    decode_mask,
+    encode_mask,
+    fit_mask,
+)
+from shardmill.infra.codecs.orientation import apply_orientation
+from shardmill.infra.codecs.resize import geometry
+from shardmill.infra.format.labels import LABELS
+from shardmill.infra.format.masks import MASK_FEATURES, MASK_URI, mask_format
 
 Size = tuple[int, int]
 

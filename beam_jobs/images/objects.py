@@ -9,14 +9,21 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from beam_jobs.config import ImageConfig
-from beam_jobs.schemas import OTHER_SIZE, PLAN, Status
-from beam_jobs.tables.features import PREFIX
-from beam_jobs.tables.lists import lengths_of, lists_of, values_of, with_column
-from infra.codecs.boxes import Boxes, Places, have_area, place_boxes, turn_boxes_upright, upright_sizes
-from infra.codecs.resize import geometry
-from infra.format.labels import LABELS
-from infra.format.objects import (
+from shardmill.beam_jobs.config import ImageConfig
+from shardmill.beam_jobs.schemas import OTHER_SIZE, PLAN, Status
+from shardmill.beam_jobs.tables.features import PREFIX
+from shardmill.beam_jobs.tables.lists import lengths_of, lists_of, values_of, with_column
+from shardmill.infra.codecs.boxes import (
+    Boxes,
+    Places,
+    have_area,
+    place_boxes,
+    turn_boxes_upright,
+    upright_sizes,
+)
+from shardmill.infra.codecs.resize import geometry
+from shardmill.infra.format.labels import LABELS
+from shardmill.infra.format.objects import (
     ANNOTATED_SIZE,
     BOX_NUMBERS,
     BOXES,
@@ -36,7 +43,8 @@ class PlacedObjects:
     """A listing whose boxes are those of the stored images.
 
     Attributes:
-        listing: LISTING_SCHEMA and columns of features (infra.format.objects), names in place of numbers.
+        listing: LISTING_SCHEMA and columns of features (shardmill.infra.format.objects), names in place of
+            numbers.
         facts: PLACED_FACTS_SCHEMA; images of another size than the annotated ones are quarantined.
         num_cut_off: objects that the stored images do not show.
     """

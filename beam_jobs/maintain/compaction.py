@@ -4,7 +4,7 @@ Many ingests leave many shards, each balanced only with those of its own ingest.
 again and copies them. It reads nothing from the source, decodes nothing, and keeps the content of the
 version.
 
-``python -m beam_jobs.maintain.compaction`` is what ``shardmill compact`` starts as a child.
+``python -m shardmill.beam_jobs.maintain.compaction`` is what ``shardmill compact`` starts as a child.
 """
 
 from __future__ import annotations
@@ -20,38 +20,38 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from beam_jobs.assemble.stage import Copying, assemble_shards, lay_out
-from beam_jobs.config import PrepareConfig, RunnerConfig
-from beam_jobs.plan import PlannedShard, num_shards
-from beam_jobs.plan.shards import RecordsToDeal, deal
-from beam_jobs.plan.splits.by_kind import dealing_strata
-from beam_jobs.publish.accounting import check_shards
-from beam_jobs.publish.versions import publish_manifest, shards_of_plan
-from beam_jobs.reuse.policy import config_of
-from beam_jobs.reuse.previous import PreviousVersion, Reuse
-from beam_jobs.spool.claims import RunClaim
-from beam_jobs.tables.digests import table_digest
-from beam_jobs.tables.ids import digest_bytes, record_ids
-from beam_jobs.tables.long_columns import take_rows
-from infra.dataset.catalog import Catalog
-from infra.dataset.publishing import publish_on_newest
-from infra.dataset.version import DatasetVersion
-from infra.digests import digest_of
-from infra.errors import ConfigError, CorruptDataError
-from infra.format.contract import Manifest, Shard, summarise_splits
-from infra.format.features import Feature
-from infra.format.layout import spool_dir
-from infra.processes.process import run_main
-from infra.processes.turns import Turn
-from infra.progress import result
-from infra.storage.names import check_dataset_name
+from shardmill.beam_jobs.assemble.stage import Copying, assemble_shards, lay_out
+from shardmill.beam_jobs.config import PrepareConfig, RunnerConfig
+from shardmill.beam_jobs.plan import PlannedShard, num_shards
+from shardmill.beam_jobs.plan.shards import RecordsToDeal, deal
+from shardmill.beam_jobs.plan.splits.by_kind import dealing_strata
+from shardmill.beam_jobs.publish.accounting import check_shards
+from shardmill.beam_jobs.publish.versions import publish_manifest, shards_of_plan
+from shardmill.beam_jobs.reuse.policy import config_of
+from shardmill.beam_jobs.reuse.previous import PreviousVersion, Reuse
+from shardmill.beam_jobs.spool.claims import RunClaim
+from shardmill.beam_jobs.tables.digests import table_digest
+from shardmill.beam_jobs.tables.ids import digest_bytes, record_ids
+from shardmill.beam_jobs.tables.long_columns import take_rows
+from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.dataset.publishing import publish_on_newest
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.digests import digest_of
+from shardmill.infra.errors import ConfigError, CorruptDataError
+from shardmill.infra.format.contract import Manifest, Shard, summarise_splits
+from shardmill.infra.format.features import Feature
+from shardmill.infra.format.layout import spool_dir
+from shardmill.infra.processes.process import run_main
+from shardmill.infra.processes.turns import Turn
+from shardmill.infra.progress import result
+from shardmill.infra.storage.names import check_dataset_name
 
 _HEAL = "delete that shard and prepare the same source again, which reads the missing images from the source"
 
 
 @dataclass(frozen=True)
 class _Assembly:
-    """All records of a version, dealt again. Implements beam_jobs.plan.shards.Assembly."""
+    """All records of a version, dealt again. Implements shardmill.beam_jobs.plan.shards.Assembly."""
 
     records: pa.Table
     shards: list[PlannedShard]
@@ -186,8 +186,10 @@ def _outcome(before: DatasetVersion, after: DatasetVersion, *, unchanged: bool) 
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Compact a dataset; the result is an event (infra.progress)."""
-    parser = argparse.ArgumentParser(prog="python -m beam_jobs.maintain.compaction", description=__doc__)
+    """Compact a dataset; the result is an event (shardmill.infra.progress)."""
+    parser = argparse.ArgumentParser(
+        prog="python -m shardmill.beam_jobs.maintain.compaction", description=__doc__
+    )
     parser.add_argument("--root", required=True, help="folder of the datasets")
     parser.add_argument("--dataset", required=True, help="its name")
     parser.add_argument("--signing-key", help="file with the private key that signs the new version")

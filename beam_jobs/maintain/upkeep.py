@@ -1,7 +1,7 @@
 """Upkeep of one dataset: compaction, retention, and removal of files that no version uses.
 
-``python -m beam_jobs.maintain.upkeep`` is what the flow ``maintain`` starts as a child. Each step may be
-killed, and the next upkeep finishes it.
+``python -m shardmill.beam_jobs.maintain.upkeep`` is what the flow ``maintain`` starts as a child. Each step
+may be killed, and the next upkeep finishes it.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from collections.abc import Callable, Collection, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from beam_jobs.config.maintain import MaintainConfig
-from beam_jobs.maintain.compaction import compact, is_compact
-from beam_jobs.spool.claims import clear_interrupted, interrupted_runs
-from infra.dataset.catalog import Catalog
-from infra.dataset.maintenance.garbage import Garbage, collect_garbage, find_garbage
-from infra.dataset.maintenance.retention import outdated_versions
-from infra.errors import ShardmillError
-from infra.processes.job_command import JobParser, settings_of
-from infra.processes.process import run_main
-from infra.progress import log, progress, result, stage
-from infra.readable import counted, readable_bytes
+from shardmill.beam_jobs.config.maintain import MaintainConfig
+from shardmill.beam_jobs.maintain.compaction import compact, is_compact
+from shardmill.beam_jobs.spool.claims import clear_interrupted, interrupted_runs
+from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.dataset.maintenance.garbage import Garbage, collect_garbage, find_garbage
+from shardmill.infra.dataset.maintenance.retention import outdated_versions
+from shardmill.infra.errors import ShardmillError
+from shardmill.infra.processes.job_command import JobParser, settings_of
+from shardmill.infra.processes.process import run_main
+from shardmill.infra.progress import log, progress, result, stage
+from shardmill.infra.readable import counted, readable_bytes
 
 _STEPS = 3
 
@@ -122,8 +122,8 @@ def _dropped(garbage: Garbage) -> dict[str, Any]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Maintain a dataset; the result is an event (infra.progress)."""
-    parser = JobParser("python -m beam_jobs.maintain.upkeep", str(__doc__), "")
+    """Maintain a dataset; the result is an event (shardmill.infra.progress)."""
+    parser = JobParser("python -m shardmill.beam_jobs.maintain.upkeep", str(__doc__), "")
     parser.add_argument("--dataset", required=True, metavar="NAME", help="name of the dataset")
     parser.add_argument(
         "--protect", action="append", type=int, default=[], metavar="VERSION", help="keep it; repeatable"

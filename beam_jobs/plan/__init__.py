@@ -15,11 +15,11 @@ Everything here is a pure, vectorised function over Arrow tables: no Beam, no fi
 rows alone, not on the order in which blocks were finished, nor on the number of workers.
 """
 
-from beam_jobs.plan.interface import AnyPlan, OutcomeRows, PlannedVersion, RecordRows
-from beam_jobs.plan.previous import PreviousRecords
-from beam_jobs.plan.shards import RECORD_OVERHEAD_BYTES, HeldShards, PlannedShard, num_shards
-from beam_jobs.plan.steps import Plan, plan_version
-from beam_jobs.plan.summary import PlanSummary
+from shardmill.beam_jobs.plan.interface import AnyPlan, OutcomeRows, PlannedVersion, RecordRows
+from shardmill.beam_jobs.plan.previous import PreviousRecords
+from shardmill.beam_jobs.plan.shards import RECORD_OVERHEAD_BYTES, HeldShards, PlannedShard, num_shards
+from shardmill.beam_jobs.plan.steps import Plan, plan_version
+from shardmill.beam_jobs.plan.summary import PlanSummary
 
 __all__ = [
     "RECORD_OVERHEAD_BYTES",

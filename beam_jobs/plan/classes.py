@@ -9,14 +9,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from beam_jobs.plan.columns import Rows
-from beam_jobs.plan.objects import number_objects
-from beam_jobs.plan.previous import PreviousRecords
-from beam_jobs.plan.splits.placement import Labels
-from beam_jobs.tables.features import PREFIX
-from beam_jobs.tables.long_columns import one_chunk
-from infra.format.features import features_in
-from infra.format.labels import LABELS, NO_CLASS, LabelKind, labels_feature
+from shardmill.beam_jobs.plan.columns import Rows
+from shardmill.beam_jobs.plan.objects import number_objects
+from shardmill.beam_jobs.plan.previous import PreviousRecords
+from shardmill.beam_jobs.plan.splits.placement import Labels
+from shardmill.beam_jobs.tables.features import PREFIX
+from shardmill.beam_jobs.tables.long_columns import one_chunk
+from shardmill.infra.format.features import features_in
+from shardmill.infra.format.labels import LABELS, NO_CLASS, LabelKind, labels_feature
 
 
 def number_classes(

@@ -7,7 +7,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from infra.format.contract import SPLITS
+from shardmill.infra.format.contract import SPLITS
 
 # Rows that are made, hashed and written at a time. Plan digests depend on this number.
 PLAN_ROWS = 4_096

@@ -15,12 +15,20 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from beam_jobs.plan.columns import PLAN_ROWS, Codes, Rows, insertion_points, places_of
-from beam_jobs.plan.similarity.duplicates import Duplicates, Files
-from beam_jobs.plan.splits.leaks import Dropped
-from beam_jobs.schemas import LEAK, LIST, PLAN, SAME_BYTES, SAME_BYTES_ACROSS_SPLITS, Status, outcomes_of
-from beam_jobs.tables.ids import hex_text
-from infra.format.contract import DUPLICATE, FILTERED, INPUTS_SCHEMA, RECORD, SPLITS
+from shardmill.beam_jobs.plan.columns import PLAN_ROWS, Codes, Rows, insertion_points, places_of
+from shardmill.beam_jobs.plan.similarity.duplicates import Duplicates, Files
+from shardmill.beam_jobs.plan.splits.leaks import Dropped
+from shardmill.beam_jobs.schemas import (
+    LEAK,
+    LIST,
+    PLAN,
+    SAME_BYTES,
+    SAME_BYTES_ACROSS_SPLITS,
+    Status,
+    outcomes_of,
+)
+from shardmill.beam_jobs.tables.ids import hex_text
+from shardmill.infra.format.contract import DUPLICATE, FILTERED, INPUTS_SCHEMA, RECORD, SPLITS
 
 Int64 = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]

@@ -8,9 +8,9 @@ from typing import Generic, Protocol, TypeVar
 
 import pyarrow as pa
 
-from beam_jobs.plan.shards import PlannedShard
-from beam_jobs.plan.summary import PlanSummary
-from infra.format.features import Feature
+from shardmill.beam_jobs.plan.shards import PlannedShard
+from shardmill.beam_jobs.plan.summary import PlanSummary
+from shardmill.infra.format.features import Feature
 
 
 class OutcomeRows(Protocol):

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from beam_jobs.tables.features import PREFIX
-from beam_jobs.tables.long_columns import one_chunk
-from infra.format.labels import NO_CLASS
-from infra.format.objects import OBJECT_FEATURES, OBJECT_LABELS
+from shardmill.beam_jobs.tables.features import PREFIX
+from shardmill.beam_jobs.tables.long_columns import one_chunk
+from shardmill.infra.format.labels import NO_CLASS
+from shardmill.infra.format.objects import OBJECT_FEATURES, OBJECT_LABELS
 
 
 def number_objects(listing: pa.Table, classes: Sequence[str]) -> pa.Table:

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from beam_jobs.plan.shards import HeldShards
-from beam_jobs.tables.lookup import find_ids
-from infra.format.labels import LabelKind
+from shardmill.beam_jobs.plan.shards import HeldShards
+from shardmill.beam_jobs.tables.lookup import find_ids
+from shardmill.infra.format.labels import LabelKind
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from beam_jobs.tables.ids import UInt64
-from infra.splitmix import splitmix64
+from shardmill.beam_jobs.tables.ids import UInt64
+from shardmill.infra.splitmix import splitmix64
 
 # Purposes of hash ranks: each has an order of its own.
 SPLIT, SHARD, PLACE, SAMPLE = range(4)

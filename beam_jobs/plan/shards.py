@@ -17,14 +17,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from beam_jobs.config import PrepareConfig, ShardsConfig
-from beam_jobs.plan.columns import Codes, rows_where
-from beam_jobs.plan.pseudo_random_order import PLACE, SHARD, hash_ranks
-from beam_jobs.tables.features import equal_rows, features_of, same_columns
-from beam_jobs.tables.ids import UInt64
-from beam_jobs.tables.lookup import find_ids
-from infra.format.contract import SPLITS
-from infra.format.features import Feature
+from shardmill.beam_jobs.config import PrepareConfig, ShardsConfig
+from shardmill.beam_jobs.plan.columns import Codes, rows_where
+from shardmill.beam_jobs.plan.pseudo_random_order import PLACE, SHARD, hash_ranks
+from shardmill.beam_jobs.tables.features import equal_rows, features_of, same_columns
+from shardmill.beam_jobs.tables.ids import UInt64
+from shardmill.beam_jobs.tables.lookup import find_ids
+from shardmill.infra.format.contract import SPLITS
+from shardmill.infra.format.features import Feature
 
 # Bytes of a stored record beside its image: the other features of the example, and the frame.
 RECORD_OVERHEAD_BYTES = 176

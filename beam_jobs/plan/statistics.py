@@ -9,9 +9,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from beam_jobs.plan.columns import Codes, Rows
-from beam_jobs.tables.long_columns import one_chunk
-from infra.format.contract import SPLITS, ChannelStatistics, SplitStatistics
+from shardmill.beam_jobs.plan.columns import Codes, Rows
+from shardmill.beam_jobs.tables.long_columns import one_chunk
+from shardmill.infra.format.contract import SPLITS, ChannelStatistics, SplitStatistics
 
 Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]

@@ -16,32 +16,41 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from beam_jobs.config import PrepareConfig
-from beam_jobs.plan.classes import number_classes
-from beam_jobs.plan.columns import Codes, Rows, rows_where, split_codes
-from beam_jobs.plan.inputs import FACTS_OF_INPUTS, InputRows
-from beam_jobs.plan.interface import PlannedVersion
-from beam_jobs.plan.previous import PreviousRecords
-from beam_jobs.plan.pseudo_random_order import SPLIT, hash_ranks
-from beam_jobs.plan.records import PlannedRecords
-from beam_jobs.plan.shards import Dealt, RecordsToDeal, deal
-from beam_jobs.plan.similarity.combined import FoundNear, RecordsToCompare, find_by_looks_and_vectors
-from beam_jobs.plan.similarity.duplicates import Duplicates, Files, find_duplicates, find_label_conflicts
-from beam_jobs.plan.similarity.groups import Groups, key_groups, units_of
-from beam_jobs.plan.similarity.near_duplicates import NearDuplicates, near_duplicates_table
-from beam_jobs.plan.splits.by_kind import LabelsToSplit, assign_by_kind, dealing_strata
-from beam_jobs.plan.splits.leaks import Dropped, GroupedRecords, settle_leaks
-from beam_jobs.plan.splits.placement import Labels
-from beam_jobs.plan.statistics import split_statistics
-from beam_jobs.plan.summary import PlanSummary
-from beam_jobs.schemas import Status
-from beam_jobs.tables.features import PREFIX, feature_columns, features_of
-from beam_jobs.tables.ids import UInt64, digest_bytes
-from beam_jobs.tables.long_columns import in_one_chunk, one_chunk
-from beam_jobs.tables.text_columns import code_texts
-from beam_jobs.tables.vectors import Vectors
-from infra.format.labels import LabelKind
-from infra.format.masks import MASK_BYTES, MASK_SHA256
+from shardmill.beam_jobs.config import PrepareConfig
+from shardmill.beam_jobs.plan.classes import number_classes
+from shardmill.beam_jobs.plan.columns import Codes, Rows, rows_where, split_codes
+from shardmill.beam_jobs.plan.inputs import FACTS_OF_INPUTS, InputRows
+from shardmill.beam_jobs.plan.interface import PlannedVersion
+from shardmill.beam_jobs.plan.previous import PreviousRecords
+from shardmill.beam_jobs.plan.pseudo_random_order import SPLIT, hash_ranks
+from shardmill.beam_jobs.plan.records import PlannedRecords
+from shardmill.beam_jobs.plan.shards import Dealt, RecordsToDeal, deal
+from shardmill.beam_jobs.plan.similarity.combined import (
+    FoundNear,
+    RecordsToCompare,
+    find_by_looks_and_vectors,
+)
+from shardmill.beam_jobs.plan.similarity.duplicates import (
+    Duplicates,
+    Files,
+    find_duplicates,
+    find_label_conflicts,
+)
+from shardmill.beam_jobs.plan.similarity.groups import Groups, key_groups, units_of
+from shardmill.beam_jobs.plan.similarity.near_duplicates import NearDuplicates, near_duplicates_table
+from shardmill.beam_jobs.plan.splits.by_kind import LabelsToSplit, assign_by_kind, dealing_strata
+from shardmill.beam_jobs.plan.splits.leaks import Dropped, GroupedRecords, settle_leaks
+from shardmill.beam_jobs.plan.splits.placement import Labels
+from shardmill.beam_jobs.plan.statistics import split_statistics
+from shardmill.beam_jobs.plan.summary import PlanSummary
+from shardmill.beam_jobs.schemas import Status
+from shardmill.beam_jobs.tables.features import PREFIX, feature_columns, features_of
+from shardmill.beam_jobs.tables.ids import UInt64, digest_bytes
+from shardmill.beam_jobs.tables.long_columns import in_one_chunk, one_chunk
+from shardmill.beam_jobs.tables.text_columns import code_texts
+from shardmill.beam_jobs.tables.vectors import Vectors
+from shardmill.infra.format.labels import LabelKind
+from shardmill.infra.format.masks import MASK_BYTES, MASK_SHA256
 
 
 @dataclass(frozen=True)
@@ -142,7 +151,7 @@ def plan_version(
 
     Args:
         listing: LISTING_SCHEMA and columns of features, sorted by URI; its labels may be dictionary-coded
-            (beam_jobs.tables.text_columns).
+            (shardmill.beam_jobs.tables.text_columns).
         facts: PLACED_FACTS_SCHEMA, a row for each row of the listing whose status is TO_READ, in order; text
             columns of IMAGE_COLUMNS may be coded too.
         config: groups, splits, shards and seed.

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from infra.format.contract import LabelConflict, Leaks, SplitStatistics
-from infra.format.features import Feature
-from infra.format.labels import LabelKind
+from shardmill.infra.format.contract import LabelConflict, Leaks, SplitStatistics
+from shardmill.infra.format.features import Feature
+from shardmill.infra.format.labels import LabelKind
 
 
 @dataclass(frozen=True)

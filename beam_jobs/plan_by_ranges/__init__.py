@@ -1,4 +1,4 @@
-"""Planning beyond memory: the same plan as ``beam_jobs.plan`` makes, by ranges, with tables in the spool.
+"""Planning beyond memory: the plan of ``shardmill.beam_jobs.plan``, by ranges, with tables in the spool.
 
 One process holds only small data: counts of classes, and the records that are in groups. Tasks do the rest,
 as numbers of a Beam job::
@@ -27,8 +27,8 @@ A table that is there is complete, so a plan that was interrupted continues. Row
 all ranges have received them.
 """
 
-from beam_jobs.plan_by_ranges.choice import num_ranges
-from beam_jobs.plan_by_ranges.gathering import (
+from shardmill.beam_jobs.plan_by_ranges.choice import num_ranges
+from shardmill.beam_jobs.plan_by_ranges.gathering import (
     GatherFacts,
     cut_files,
     gather_by_ranges,
@@ -36,7 +36,7 @@ from beam_jobs.plan_by_ranges.gathering import (
     plan_tables,
     read_stored_before,
 )
-from beam_jobs.plan_by_ranges.planning import PlanOnStorage, plan_on_storage
+from shardmill.beam_jobs.plan_by_ranges.planning import PlanOnStorage, plan_on_storage
 
 __all__ = [
     "GatherFacts",

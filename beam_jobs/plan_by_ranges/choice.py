@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from beam_jobs.config import PrepareConfig
-from infra.errors import ConfigError
+from shardmill.beam_jobs.config import PrepareConfig
+from shardmill.infra.errors import ConfigError
 
 FILES_IN_ONE_PROCESS = 5_000_000
 FILES_OF_A_RANGE = 1_000_000

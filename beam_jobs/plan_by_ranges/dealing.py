@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from beam_jobs.config import ShardsConfig
-from beam_jobs.plan.shards import RECORD_OVERHEAD_BYTES, PlannedShard, cut_split, num_new_shards
-from beam_jobs.plan_by_ranges.tables import Int64
-from infra.format.contract import SPLITS
+from shardmill.beam_jobs.config import ShardsConfig
+from shardmill.beam_jobs.plan.shards import RECORD_OVERHEAD_BYTES, PlannedShard, cut_split, num_new_shards
+from shardmill.beam_jobs.plan_by_ranges.tables import Int64
+from shardmill.infra.format.contract import SPLITS
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Dealing:
 
     @classmethod
     def of(cls, counts: list[RangeCounts], config: ShardsConfig) -> Self:
-        """Choose the shards, as ``beam_jobs.plan.shards.deal`` does."""
+        """Choose the shards, as ``shardmill.beam_jobs.plan.shards.deal`` does."""
         written = np.stack([one.written for one in counts])
         of_class = written.sum(axis=0)
         wanted = np.sum([one.wanted for one in counts], axis=0)

@@ -14,14 +14,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from beam_jobs.plan.columns import Rows, rows_where, split_codes
-from beam_jobs.plan.inputs import FACTS_OF_INPUTS, InputRows
-from beam_jobs.plan.pseudo_random_order import SPLIT, hash_ranks
-from beam_jobs.plan.records import PlannedRecords
-from beam_jobs.plan.similarity.duplicates import Duplicates, Files
-from beam_jobs.plan.splits.leaks import Dropped
-from beam_jobs.plan_by_ranges.dealing import Dealing
-from beam_jobs.plan_by_ranges.gathering import (
+from shardmill.beam_jobs.plan.columns import Rows, rows_where, split_codes
+from shardmill.beam_jobs.plan.inputs import FACTS_OF_INPUTS, InputRows
+from shardmill.beam_jobs.plan.pseudo_random_order import SPLIT, hash_ranks
+from shardmill.beam_jobs.plan.records import PlannedRecords
+from shardmill.beam_jobs.plan.similarity.duplicates import Duplicates, Files
+from shardmill.beam_jobs.plan.splits.leaks import Dropped
+from shardmill.beam_jobs.plan_by_ranges.dealing import Dealing
+from shardmill.beam_jobs.plan_by_ranges.gathering import (
     FACTS,
     LISTED,
     LISTING,
@@ -29,10 +29,10 @@ from beam_jobs.plan_by_ranges.gathering import (
     FileRange,
     GatherFacts,
 )
-from beam_jobs.plan_by_ranges.tables import PlanTables, RangeTask, range_of
-from beam_jobs.schemas import Status
-from beam_jobs.tables.features import feature_columns, features_of
-from beam_jobs.tables.ids import digest_bytes, record_ids
+from shardmill.beam_jobs.plan_by_ranges.tables import PlanTables, RangeTask, range_of
+from shardmill.beam_jobs.schemas import Status
+from shardmill.beam_jobs.tables.features import feature_columns, features_of
+from shardmill.beam_jobs.tables.ids import digest_bytes, record_ids
 
 INPUTS, FIGURES, PLANNED = "inputs", "figures", "planned"
 TO_HASHES, TO_SHARDS, FATES, PLACES = "to-hashes", "to-shards", "fates", "places"

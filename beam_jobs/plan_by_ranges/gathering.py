@@ -11,19 +11,19 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from beam_jobs.encode.blocks import Block, facts_digest, read_facts
-from beam_jobs.encode.placing import place_facts
-from beam_jobs.encode.stage import EncodedFiles
-from beam_jobs.images.features import move_to_listing
-from beam_jobs.plan_by_ranges.tables import PlanTables
-from beam_jobs.reuse.facts import fill_in_stored_before, merge_facts
-from beam_jobs.reuse.known_files import KnownFiles
-from beam_jobs.reuse.previous import PreviousVersion
-from beam_jobs.schemas import IMAGE_NAMES, Status
-from beam_jobs.spool.claims import damaged_shards
-from beam_jobs.tables.text_columns import code_texts
-from infra.digests import digest_of
-from infra.storage.filesystem import Storage
+from shardmill.beam_jobs.encode.blocks import Block, facts_digest, read_facts
+from shardmill.beam_jobs.encode.placing import place_facts
+from shardmill.beam_jobs.encode.stage import EncodedFiles
+from shardmill.beam_jobs.images.features import move_to_listing
+from shardmill.beam_jobs.plan_by_ranges.tables import PlanTables
+from shardmill.beam_jobs.reuse.facts import fill_in_stored_before, merge_facts
+from shardmill.beam_jobs.reuse.known_files import KnownFiles
+from shardmill.beam_jobs.reuse.previous import PreviousVersion
+from shardmill.beam_jobs.schemas import IMAGE_NAMES, Status
+from shardmill.beam_jobs.spool.claims import damaged_shards
+from shardmill.beam_jobs.tables.text_columns import code_texts
+from shardmill.infra.digests import digest_of
+from shardmill.infra.storage.filesystem import Storage
 
 LISTED, LISTING, FACTS = "listed", "listing", "facts"
 SEND_FILES: Final = "SendFiles"  # the task that gathers, after which LISTED is removed

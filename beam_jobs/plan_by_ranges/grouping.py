@@ -12,16 +12,16 @@ from typing import ClassVar, Self
 import numpy as np
 import pyarrow as pa
 
-from beam_jobs.plan.columns import Codes
-from beam_jobs.plan.pseudo_random_order import SPLIT, hash_ranks
-from beam_jobs.plan.similarity.groups import Groups, units_of
-from beam_jobs.plan.similarity.near_duplicates import NearDuplicates
-from beam_jobs.plan.splits.assignment import known_splits
-from beam_jobs.plan.splits.leaks import GroupedRecords
-from beam_jobs.plan.splits.placement import Units
-from beam_jobs.plan_by_ranges.tables import Int64, PlanTables, RangeTask, range_of
-from beam_jobs.tables.ids import UInt64
-from beam_jobs.tables.long_columns import one_chunk
+from shardmill.beam_jobs.plan.columns import Codes
+from shardmill.beam_jobs.plan.pseudo_random_order import SPLIT, hash_ranks
+from shardmill.beam_jobs.plan.similarity.groups import Groups, units_of
+from shardmill.beam_jobs.plan.similarity.near_duplicates import NearDuplicates
+from shardmill.beam_jobs.plan.splits.assignment import known_splits
+from shardmill.beam_jobs.plan.splits.leaks import GroupedRecords
+from shardmill.beam_jobs.plan.splits.placement import Units
+from shardmill.beam_jobs.plan_by_ranges.tables import Int64, PlanTables, RangeTask, range_of
+from shardmill.beam_jobs.tables.ids import UInt64
+from shardmill.beam_jobs.tables.long_columns import one_chunk
 
 GROUPS, TO_KEYS = "groups", "to-keys"
 

@@ -14,20 +14,25 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from beam_jobs.plan.columns import Codes, Rows, rows_where
-from beam_jobs.plan.previous import PreviousRecords
-from beam_jobs.plan.pseudo_random_order import SHARD, SPLIT, hash_ranks
-from beam_jobs.plan.shards import HeldShards, RecordsToDeal
-from beam_jobs.plan.similarity.duplicates import Duplicates, Files, find_duplicates, find_label_conflicts
-from beam_jobs.plan_by_ranges.files import FATES, TO_HASHES
-from beam_jobs.plan_by_ranges.grouping import TO_KEYS
-from beam_jobs.plan_by_ranges.splitting import Seats
-from beam_jobs.plan_by_ranges.tables import Int64, PlanTables, RangeTask, range_of
-from beam_jobs.tables.features import feature_columns, features_of
-from beam_jobs.tables.ids import UInt64, digest_bytes
-from beam_jobs.tables.long_columns import one_chunk
-from beam_jobs.tables.text_columns import code_texts
-from infra.format.contract import LabelConflict
+from shardmill.beam_jobs.plan.columns import Codes, Rows, rows_where
+from shardmill.beam_jobs.plan.previous import PreviousRecords
+from shardmill.beam_jobs.plan.pseudo_random_order import SHARD, SPLIT, hash_ranks
+from shardmill.beam_jobs.plan.shards import HeldShards, RecordsToDeal
+from shardmill.beam_jobs.plan.similarity.duplicates import (
+    Duplicates,
+    Files,
+    find_duplicates,
+    find_label_conflicts,
+)
+from shardmill.beam_jobs.plan_by_ranges.files import FATES, TO_HASHES
+from shardmill.beam_jobs.plan_by_ranges.grouping import TO_KEYS
+from shardmill.beam_jobs.plan_by_ranges.splitting import Seats
+from shardmill.beam_jobs.plan_by_ranges.tables import Int64, PlanTables, RangeTask, range_of
+from shardmill.beam_jobs.tables.features import feature_columns, features_of
+from shardmill.beam_jobs.tables.ids import UInt64, digest_bytes
+from shardmill.beam_jobs.tables.long_columns import one_chunk
+from shardmill.beam_jobs.tables.text_columns import code_texts
+from shardmill.infra.format.contract import LabelConflict
 
 RECORDS, REPEATS, COUNTS, CONFLICTS = "records", "repeats", "counts", "conflicts"
 TO_DEAL, HOMES, GROUPED = "to-deal", "homes", "grouped"

@@ -1,4 +1,4 @@
-"""A plan by ranges, step by step; it equals the plan that ``beam_jobs.plan.steps`` makes in one process."""
+"""A plan by ranges, step by step; ``shardmill.beam_jobs.plan.steps`` makes the same in one process."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from beam_jobs.config import PrepareConfig, RunnerConfig
-from beam_jobs.execution.runners import run_task
-from beam_jobs.plan import PlannedVersion, PlanSummary, PreviousRecords
-from beam_jobs.plan.columns import Codes
-from beam_jobs.plan.similarity.near_duplicates import (
+from shardmill.beam_jobs.config import PrepareConfig, RunnerConfig
+from shardmill.beam_jobs.execution.runners import run_task
+from shardmill.beam_jobs.plan import PlannedVersion, PlanSummary, PreviousRecords
+from shardmill.beam_jobs.plan.columns import Codes
+from shardmill.beam_jobs.plan.similarity.near_duplicates import (
     NearDuplicates,
     find_near_duplicates,
     near_duplicates_table,
 )
-from beam_jobs.plan.splits.leaks import Dropped, settle_leaks
-from beam_jobs.plan_by_ranges.dealing import Dealing
-from beam_jobs.plan_by_ranges.files import (
+from shardmill.beam_jobs.plan.splits.leaks import Dropped, settle_leaks
+from shardmill.beam_jobs.plan_by_ranges.dealing import Dealing
+from shardmill.beam_jobs.plan_by_ranges.files import (
     FIGURES,
     INPUTS,
     PLANNED,
@@ -29,9 +29,9 @@ from beam_jobs.plan_by_ranges.files import (
     StoredFiles,
     WriteInputs,
 )
-from beam_jobs.plan_by_ranges.gathering import GatherFacts
-from beam_jobs.plan_by_ranges.grouping import GroupByKey, GroupedInRanges
-from beam_jobs.plan_by_ranges.hashes import (
+from shardmill.beam_jobs.plan_by_ranges.gathering import GatherFacts
+from shardmill.beam_jobs.plan_by_ranges.grouping import GroupByKey, GroupedInRanges
+from shardmill.beam_jobs.plan_by_ranges.hashes import (
     COUNTS,
     GROUPED,
     HOMES,
@@ -41,15 +41,15 @@ from beam_jobs.plan_by_ranges.hashes import (
     read_conflicts,
     write_previous,
 )
-from beam_jobs.plan_by_ranges.shards import DealRecords, OrderShards, PlannedOnStorage, read_counts
-from beam_jobs.plan_by_ranges.splitting import KnownSplits, Seats, codes_of, divide
-from beam_jobs.plan_by_ranges.statistics import statistics_of
-from beam_jobs.plan_by_ranges.tables import Int64, RangeTask, RowsOnStorage
-from beam_jobs.tables.features import features_of
-from beam_jobs.tables.ids import digest_bytes, record_ids
-from beam_jobs.tables.long_columns import one_chunk
-from infra.format.contract import INPUTS_SCHEMA, SPLITS, Leaks
-from infra.format.labels import NO_CLASS
+from shardmill.beam_jobs.plan_by_ranges.shards import DealRecords, OrderShards, PlannedOnStorage, read_counts
+from shardmill.beam_jobs.plan_by_ranges.splitting import KnownSplits, Seats, codes_of, divide
+from shardmill.beam_jobs.plan_by_ranges.statistics import statistics_of
+from shardmill.beam_jobs.plan_by_ranges.tables import Int64, RangeTask, RowsOnStorage
+from shardmill.beam_jobs.tables.features import features_of
+from shardmill.beam_jobs.tables.ids import digest_bytes, record_ids
+from shardmill.beam_jobs.tables.long_columns import one_chunk
+from shardmill.infra.format.contract import INPUTS_SCHEMA, SPLITS, Leaks
+from shardmill.infra.format.labels import NO_CLASS
 
 
 @dataclass(frozen=True)

@@ -8,13 +8,13 @@ from typing import ClassVar
 import numpy as np
 import pyarrow as pa
 
-from beam_jobs.plan.pseudo_random_order import PLACE, SAMPLE, SHARD, hash_ranks
-from beam_jobs.plan_by_ranges.dealing import RangeCounts
-from beam_jobs.plan_by_ranges.files import PLACES, PLANNED, SHARD_COLUMN, TO_SHARDS
-from beam_jobs.plan_by_ranges.hashes import TO_DEAL
-from beam_jobs.plan_by_ranges.tables import Int64, PlanTables, RangeTask, RowsOnStorage
-from beam_jobs.tables.ids import digest_bytes, record_ids
-from infra.format.contract import SPLITS
+from shardmill.beam_jobs.plan.pseudo_random_order import PLACE, SAMPLE, SHARD, hash_ranks
+from shardmill.beam_jobs.plan_by_ranges.dealing import RangeCounts
+from shardmill.beam_jobs.plan_by_ranges.files import PLACES, PLANNED, SHARD_COLUMN, TO_SHARDS
+from shardmill.beam_jobs.plan_by_ranges.hashes import TO_DEAL
+from shardmill.beam_jobs.plan_by_ranges.tables import Int64, PlanTables, RangeTask, RowsOnStorage
+from shardmill.beam_jobs.tables.ids import digest_bytes, record_ids
+from shardmill.infra.format.contract import SPLITS
 
 WRITTEN, WANTED = "written", "wanted"
 

@@ -10,12 +10,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from beam_jobs.plan.columns import Codes
-from beam_jobs.plan.splits.assignment import TRAIN, fill_shortfalls, round_shares
-from beam_jobs.plan.splits.placement import Labels, place_units
-from beam_jobs.plan_by_ranges.grouping import GroupedInRanges
-from beam_jobs.plan_by_ranges.tables import Int64
-from beam_jobs.tables.ids import UInt64
+from shardmill.beam_jobs.plan.columns import Codes
+from shardmill.beam_jobs.plan.splits.assignment import TRAIN, fill_shortfalls, round_shares
+from shardmill.beam_jobs.plan.splits.placement import Labels, place_units
+from shardmill.beam_jobs.plan_by_ranges.grouping import GroupedInRanges
+from shardmill.beam_jobs.plan_by_ranges.tables import Int64
+from shardmill.beam_jobs.tables.ids import UInt64
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class Seats:
 def divide(
     known: KnownSplits, grouped: GroupedInRanges, fractions: Sequence[float]
 ) -> tuple[Codes, Int64, Int64]:
-    """Divide the records among the splits, as ``beam_jobs.plan.splits.assignment.assign_splits`` does.
+    """Divide the records among the splits as ``assign_splits`` (shardmill.beam_jobs.plan.splits) does.
 
     Args:
         known: counts of all records.

@@ -10,12 +10,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from beam_jobs.plan.statistics import DECIMALS, IMAGES_AT_A_TIME, Moments, moments_of
-from infra.format.contract import SPLITS, SplitStatistics
+from shardmill.beam_jobs.plan.statistics import DECIMALS, IMAGES_AT_A_TIME, Moments, moments_of
+from shardmill.infra.format.contract import SPLITS, SplitStatistics
 
 
 def statistics_of(figures: Iterable[pa.Table]) -> dict[str, SplitStatistics]:
-    """Return split -> figures of its images, as ``beam_jobs.plan.statistics.split_statistics`` does.
+    """Return split -> figures of its images, as ``split_statistics`` (shardmill.beam_jobs.plan) does.
 
     Args:
         figures: height, width, stored_bytes, pixel_mean, pixel_std and split of the records, in order.

@@ -16,10 +16,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from beam_jobs.execution.task import Task
-from beam_jobs.plan.columns import PLAN_ROWS
-from beam_jobs.tables.ids import UInt64
-from infra.storage.filesystem import Storage
+from shardmill.beam_jobs.execution.task import Task
+from shardmill.beam_jobs.plan.columns import PLAN_ROWS
+from shardmill.beam_jobs.tables.ids import UInt64
+from shardmill.infra.storage.filesystem import Storage
 
 Int64 = npt.NDArray[np.int64]
 

@@ -11,8 +11,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from infra.errors import AccountingError, DataError, FailureBudgetExceeded
-from infra.format.contract import DUPLICATE, FILTERED, INPUTS_SCHEMA, QUARANTINED, RECORD, Accounting, Shard
+from shardmill.infra.errors import AccountingError, DataError, FailureBudgetExceeded
+from shardmill.infra.format.contract import (
+    DUPLICATE,
+    FILTERED,
+    INPUTS_SCHEMA,
+    QUARANTINED,
+    RECORD,
+    Accounting,
+    Shard,
+)
 
 _REASONS_SHOWN = 5
 

@@ -9,15 +9,15 @@ from typing import Self
 
 import pyarrow as pa
 
-from beam_jobs.config import PrepareConfig
-from beam_jobs.plan import AnyPlan, RecordRows
-from beam_jobs.sources.embeddings import EmbeddingFiles
-from beam_jobs.sources.listing import Listing
-from beam_jobs.tables.digests import batches_digest, table_digest
-from infra.codecs import codec_builds
-from infra.digests import digest_of
-from infra.format.contract import FORMAT_VERSION, INPUTS_SCHEMA
-from infra.format.records import Container
+from shardmill.beam_jobs.config import PrepareConfig
+from shardmill.beam_jobs.plan import AnyPlan, RecordRows
+from shardmill.beam_jobs.sources.embeddings import EmbeddingFiles
+from shardmill.beam_jobs.sources.listing import Listing
+from shardmill.beam_jobs.tables.digests import batches_digest, table_digest
+from shardmill.infra.codecs import codec_builds
+from shardmill.infra.digests import digest_of
+from shardmill.infra.format.contract import FORMAT_VERSION, INPUTS_SCHEMA
+from shardmill.infra.format.records import Container
 
 # The place that an image is copied from does not change the written bytes.
 _PLACE_COLUMNS = ("block", "shard", "offset_bytes")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from beam_jobs.config.drift import DriftConfig
-from infra.dataset.drift.figures import Drift, DriftFigure
-from infra.dataset.drift.measuring import measure
-from infra.dataset.version import DatasetVersion
-from infra.errors import DataError, DriftExceeded, EnvironmentFault
-from infra.progress import log
+from shardmill.beam_jobs.config.drift import DriftConfig
+from shardmill.infra.dataset.drift.figures import Drift, DriftFigure
+from shardmill.infra.dataset.drift.measuring import measure
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.errors import DataError, DriftExceeded, EnvironmentFault
+from shardmill.infra.progress import log
 
 _SHOWN = 6
 

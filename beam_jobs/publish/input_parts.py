@@ -1,7 +1,7 @@
 """The rows of all inputs as files, in parts: a version writes the parts that changed and inherits the rest.
 
-The rows, in the order of their URIs, are cut by the hash of each URI (beam_jobs.tables.cutting). A part is
-named by the digest of its rows, so an equal part of the previous version has the same name.
+The rows, in the order of their URIs, are cut by the hash of each URI (shardmill.beam_jobs.tables.cutting). A
+part is named by the digest of its rows, so an equal part of the previous version has the same name.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from beam_jobs.plan import OutcomeRows
-from beam_jobs.tables.cutting import part_lengths
-from beam_jobs.tables.digests import table_digest
-from infra.dataset.version import DatasetVersion
-from infra.digests import sha256_hex
-from infra.format.contract import TableFile
-from infra.format.layout import inputs_file
-from infra.storage.filesystem import Storage
+from shardmill.beam_jobs.plan import OutcomeRows
+from shardmill.beam_jobs.tables.cutting import part_lengths
+from shardmill.beam_jobs.tables.digests import table_digest
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.digests import sha256_hex
+from shardmill.infra.format.contract import TableFile
+from shardmill.infra.format.layout import inputs_file
+from shardmill.infra.storage.filesystem import Storage
 
 ROWS_OF_A_PART = 8_192  # on average
 

@@ -6,15 +6,15 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from beam_jobs.assemble.container import ContainerChoice
-from beam_jobs.plan import AnyPlan, PlanSummary
-from beam_jobs.publish.accounting import Counts
-from beam_jobs.publish.input_parts import table_bytes, write_inputs
-from beam_jobs.reuse.previous import PreviousVersion
-from infra.digests import sha256_hex
-from infra.format.contract import Shard, TableFile
-from infra.format.layout import data_dir
-from infra.storage.filesystem import Storage
+from shardmill.beam_jobs.assemble.container import ContainerChoice
+from shardmill.beam_jobs.plan import AnyPlan, PlanSummary
+from shardmill.beam_jobs.publish.accounting import Counts
+from shardmill.beam_jobs.publish.input_parts import table_bytes, write_inputs
+from shardmill.beam_jobs.reuse.previous import PreviousVersion
+from shardmill.infra.digests import sha256_hex
+from shardmill.infra.format.contract import Shard, TableFile
+from shardmill.infra.format.layout import data_dir
+from shardmill.infra.storage.filesystem import Storage
 
 NEAR_DUPLICATES_FILE = "near_duplicates.parquet"
 

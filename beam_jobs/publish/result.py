@@ -10,13 +10,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from beam_jobs.encode.stage import EncodedFiles
-from beam_jobs.reuse.known_files import KnownFiles
-from beam_jobs.tables.features import PREFIX
-from infra.dataset.version import DatasetVersion
-from infra.format.contract import STORED_FROM
-from infra.format.labels import LABELS, TARGETS
-from infra.format.layout import manifest_file
+from shardmill.beam_jobs.encode.stage import EncodedFiles
+from shardmill.beam_jobs.reuse.known_files import KnownFiles
+from shardmill.beam_jobs.tables.features import PREFIX
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.format.contract import STORED_FROM
+from shardmill.infra.format.labels import LABELS, TARGETS
+from shardmill.infra.format.layout import manifest_file
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from beam_jobs.config import RunnerConfig
-from beam_jobs.execution.verdicts import reasons_to_retry
-from beam_jobs.publish.digests import Digests
-from beam_jobs.schemas import PASSING_REASONS, READ, file_refs
-from beam_jobs.sources.files.walking import SourceFault
-from beam_jobs.sources.listing import Listing
-from beam_jobs.sources.reading import Reader
-from infra.dataset.version import DatasetVersion
+from shardmill.beam_jobs.config import RunnerConfig
+from shardmill.beam_jobs.execution.verdicts import reasons_to_retry
+from shardmill.beam_jobs.publish.digests import Digests
+from shardmill.beam_jobs.schemas import PASSING_REASONS, READ, file_refs
+from shardmill.beam_jobs.sources.files.walking import SourceFault
+from shardmill.beam_jobs.sources.listing import Listing
+from shardmill.beam_jobs.sources.reading import Reader
+from shardmill.infra.dataset.version import DatasetVersion
 
 _PASSING = pa.array(PASSING_REASONS)
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
-from beam_jobs.publish.digests import Digests
-from beam_jobs.publish.drift import check_drift
-from beam_jobs.publish.outline import Outline
-from beam_jobs.request import JobRequest
-from beam_jobs.sources.files.folder import SourceFolder
-from infra.dataset.catalog import Catalog
-from infra.dataset.drift.figures import Drift
-from infra.dataset.maintenance.removed import files_of_removed
-from infra.dataset.reports import with_report
-from infra.dataset.version import DatasetVersion
-from infra.errors import DataError, EnvironmentFault
-from infra.format.contract import (
+from shardmill.beam_jobs.publish.digests import Digests
+from shardmill.beam_jobs.publish.drift import check_drift
+from shardmill.beam_jobs.publish.outline import Outline
+from shardmill.beam_jobs.request import JobRequest
+from shardmill.beam_jobs.sources.files.folder import SourceFolder
+from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.dataset.drift.figures import Drift
+from shardmill.infra.dataset.maintenance.removed import files_of_removed
+from shardmill.infra.dataset.reports import with_report
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.errors import DataError, EnvironmentFault
+from shardmill.infra.format.contract import (
     LabelEditsSummary,
     Manifest,
     Shard,
@@ -24,9 +24,9 @@ from infra.format.contract import (
     format_version_of,
     summarise_splits,
 )
-from infra.format.layout import data_dir, is_inputs_file
-from infra.format.masks import mask_format
-from infra.progress import log, progress, stage
+from shardmill.infra.format.layout import data_dir, is_inputs_file
+from shardmill.infra.format.masks import mask_format
+from shardmill.infra.progress import log, progress, stage
 
 INPUTS_FILE = "inputs.parquet"
 
@@ -128,7 +128,7 @@ def publish_manifest(
     Raises:
         PublishConflict: another writer took the version's number.
     """
-    from beam_jobs.report import write_report  # its template engine is needed here only
+    from shardmill.beam_jobs.report import write_report  # its template engine is needed here only
 
     stage("publish", unit="versions")
     storage = catalog.dataset_storage(manifest.dataset)
@@ -142,7 +142,7 @@ def publish_manifest(
 
 def _restore_report(catalog: Catalog, dataset: str, number: int | None) -> None:
     """Write the report of a version again if the file is missing."""
-    from beam_jobs.report import write_report
+    from shardmill.beam_jobs.report import write_report
 
     if number is None:
         return

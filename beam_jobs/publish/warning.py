@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from beam_jobs.config import PrepareConfig
-from beam_jobs.plan import num_shards
-from beam_jobs.reuse.policy import config_of
-from infra.format.contract import Manifest
-from infra.progress import log
+from shardmill.beam_jobs.config import PrepareConfig
+from shardmill.beam_jobs.plan import num_shards
+from shardmill.beam_jobs.reuse.policy import config_of
+from shardmill.infra.format.contract import Manifest
+from shardmill.infra.progress import log
 
 _MANY_SHARDS = 6
 
@@ -14,7 +14,7 @@ _MANY_SHARDS = 6
 def warn_about(manifest: Manifest) -> None:
     """Warn of crowded shards, of splits without an example, and of classes that train lacks."""
     # The report's template engine is loaded by now.
-    from beam_jobs.report.findings import empty_splits, untrained_classes
+    from shardmill.beam_jobs.report.findings import empty_splits, untrained_classes
 
     if crowding := crowded_shards(manifest):
         log(crowding, level="warning")

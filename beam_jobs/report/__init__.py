@@ -14,6 +14,6 @@ The size of the page is bounded (``PAGE_AT_MOST_BYTES``): pictures are a sample 
 count of the rest. Memory is bounded too: tables are read in batches and counted by Arrow.
 """
 
-from beam_jobs.report.writing import PAGE_AT_MOST_BYTES, make_report, report_path, write_report
+from shardmill.beam_jobs.report.writing import PAGE_AT_MOST_BYTES, make_report, report_path, write_report
 
 __all__ = ["PAGE_AT_MOST_BYTES", "make_report", "report_path", "write_report"]

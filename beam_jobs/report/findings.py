@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from beam_jobs.report.figures.inputs import ClassRow
-from beam_jobs.report.figures.near_duplicates import NearDuplicateGroups
-from infra.dataset.drift.figures import Drift
-from infra.format.contract import SPLITS, Manifest
-from infra.readable import counted
+from shardmill.beam_jobs.report.figures.inputs import ClassRow
+from shardmill.beam_jobs.report.figures.near_duplicates import NearDuplicateGroups
+from shardmill.infra.dataset.drift.figures import Drift
+from shardmill.infra.format.contract import SPLITS, Manifest
+from shardmill.infra.readable import counted
 
 # A class with fewer training examples than this can hardly be learned or measured.
 FEW_EXAMPLES = 20

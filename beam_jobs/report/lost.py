@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from beam_jobs.report.figures.inputs import ReasonRow, reason_rows
-from beam_jobs.report.pictures.gallery import exhibit
-from beam_jobs.report.reasons import REASONS
-from beam_jobs.sources.reading import Reader
-from infra.format.contract import QUARANTINED
-from infra.progress import emit, events_go_to_parent
+from shardmill.beam_jobs.report.figures.inputs import ReasonRow, reason_rows
+from shardmill.beam_jobs.report.pictures.gallery import exhibit
+from shardmill.beam_jobs.report.reasons import REASONS
+from shardmill.beam_jobs.sources.reading import Reader
+from shardmill.infra.format.contract import QUARANTINED
+from shardmill.infra.progress import emit, events_go_to_parent
 
 _NAMED, _PICTURES = 40, 12  # inputs
 

@@ -17,30 +17,36 @@ from jinja2 import Environment
 from markupsafe import Markup
 from pydantic import ValidationError
 
-from beam_jobs.config import SourceConfig
-from beam_jobs.report.figures.balance import shard_balance
-from beam_jobs.report.figures.changes import ChangesSince
-from beam_jobs.report.figures.divided_groups import DividedKey
-from beam_jobs.report.figures.drift import FIGURES_SHOWN
-from beam_jobs.report.figures.histogram import LogHistogram
-from beam_jobs.report.figures.inputs import REASONS_SHOWN, ClassRow, InputFigures, LostInput, ReasonRow
-from beam_jobs.report.figures.near_duplicates import NearDuplicateGroups
-from beam_jobs.report.figures.statistics import split_figures
-from beam_jobs.report.figures.survey import Survey
-from beam_jobs.report.figures.traits import traits
-from beam_jobs.report.findings import find
-from beam_jobs.report.pictures.gallery import Exhibit
-from beam_jobs.report.pictures.thumbnails import Pictures, Thumbnail
-from beam_jobs.report.reasons import explain
-from infra.codecs.mask_colors import legend
-from infra.dataset.drift.figures import Drift
-from infra.errors import ConfigError
-from infra.format.contract import OUTCOMES, Accounting, Manifest
-from infra.format.labels import NO_CLASS, LabelKind
-from infra.html import formatting
-from infra.html.formatting import setting_rows, settings_in_use
-from infra.html.page import environment, style_hash, style_sheet
-from infra.readable import readable_bytes
+from shardmill.beam_jobs.config import SourceConfig
+from shardmill.beam_jobs.report.figures.balance import shard_balance
+from shardmill.beam_jobs.report.figures.changes import ChangesSince
+from shardmill.beam_jobs.report.figures.divided_groups import DividedKey
+from shardmill.beam_jobs.report.figures.drift import FIGURES_SHOWN
+from shardmill.beam_jobs.report.figures.histogram import LogHistogram
+from shardmill.beam_jobs.report.figures.inputs import (
+    REASONS_SHOWN,
+    ClassRow,
+    InputFigures,
+    LostInput,
+    ReasonRow,
+)
+from shardmill.beam_jobs.report.figures.near_duplicates import NearDuplicateGroups
+from shardmill.beam_jobs.report.figures.statistics import split_figures
+from shardmill.beam_jobs.report.figures.survey import Survey
+from shardmill.beam_jobs.report.figures.traits import traits
+from shardmill.beam_jobs.report.findings import find
+from shardmill.beam_jobs.report.pictures.gallery import Exhibit
+from shardmill.beam_jobs.report.pictures.thumbnails import Pictures, Thumbnail
+from shardmill.beam_jobs.report.reasons import explain
+from shardmill.infra.codecs.mask_colors import legend
+from shardmill.infra.dataset.drift.figures import Drift
+from shardmill.infra.errors import ConfigError
+from shardmill.infra.format.contract import OUTCOMES, Accounting, Manifest
+from shardmill.infra.format.labels import NO_CLASS, LabelKind
+from shardmill.infra.html import formatting
+from shardmill.infra.html.formatting import setting_rows, settings_in_use
+from shardmill.infra.html.page import environment, style_hash, style_sheet
+from shardmill.infra.readable import readable_bytes
 
 # A sentence about the classes, by kind of labels.
 _LABEL_WORDS: dict[LabelKind, str] = {
@@ -262,7 +268,9 @@ def _rank_curve(by_size: Sequence[ClassRow], width: int = 1000, height: int = 18
 
 @cache
 def _resource(name: str) -> str:
-    return resources.files("beam_jobs.report").joinpath("templates", name).read_text(encoding="utf-8")
+    return (
+        resources.files("shardmill.beam_jobs.report").joinpath("templates", name).read_text(encoding="utf-8")
+    )
 
 
 @cache

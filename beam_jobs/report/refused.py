@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable
 
 import pyarrow as pa
 
-from beam_jobs.report.figures.inputs import reason_rows
-from beam_jobs.report.page import render_refused
-from beam_jobs.report.pictures.gallery import exhibit
-from beam_jobs.sources.reading import Reader
-from infra.format.contract import FILTERED, QUARANTINED, Accounting
-from infra.storage.filesystem import Storage
+from shardmill.beam_jobs.report.figures.inputs import reason_rows
+from shardmill.beam_jobs.report.page import render_refused
+from shardmill.beam_jobs.report.pictures.gallery import exhibit
+from shardmill.beam_jobs.sources.reading import Reader
+from shardmill.infra.format.contract import FILTERED, QUARANTINED, Accounting
+from shardmill.infra.storage.filesystem import Storage
 
 REFUSED_PAGE = "refused.html"
 

@@ -7,27 +7,27 @@ from collections.abc import Iterable, Iterator
 import pyarrow as pa
 from pydantic import ValidationError
 
-from beam_jobs.config import PrepareConfig
-from beam_jobs.report.figures.changes import ChangesSince, changes_since
-from beam_jobs.report.figures.divided_groups import DividedKey, divided_keys
-from beam_jobs.report.figures.drift import drift_since
-from beam_jobs.report.figures.inputs import InputFigures, StoredInputs, count_inputs
-from beam_jobs.report.figures.near_duplicates import NearDuplicateGroups, near_duplicates
-from beam_jobs.report.figures.survey import survey_indexes
-from beam_jobs.report.page import Contents, PagePictures, render_page
-from beam_jobs.report.pictures.gallery import exhibit, exhibit_inputs
-from beam_jobs.report.pictures.thumbnails import Thumbnail, choose_and_read, read_thumbnails
-from beam_jobs.schemas import FileRef
-from beam_jobs.sources import open_reader
-from beam_jobs.sources.files.folder import SourceFolder
-from beam_jobs.sources.reading import Reader
-from infra.dataset.catalog import load_version
-from infra.dataset.drift.figures import Drift
-from infra.dataset.version import DatasetVersion
-from infra.errors import ConfigError, CorruptDataError, StorageError
-from infra.format.contract import Manifest
-from infra.format.layout import data_dir, manifest_file
-from infra.storage.filesystem import Storage
+from shardmill.beam_jobs.config import PrepareConfig
+from shardmill.beam_jobs.report.figures.changes import ChangesSince, changes_since
+from shardmill.beam_jobs.report.figures.divided_groups import DividedKey, divided_keys
+from shardmill.beam_jobs.report.figures.drift import drift_since
+from shardmill.beam_jobs.report.figures.inputs import InputFigures, StoredInputs, count_inputs
+from shardmill.beam_jobs.report.figures.near_duplicates import NearDuplicateGroups, near_duplicates
+from shardmill.beam_jobs.report.figures.survey import survey_indexes
+from shardmill.beam_jobs.report.page import Contents, PagePictures, render_page
+from shardmill.beam_jobs.report.pictures.gallery import exhibit, exhibit_inputs
+from shardmill.beam_jobs.report.pictures.thumbnails import Thumbnail, choose_and_read, read_thumbnails
+from shardmill.beam_jobs.schemas import FileRef
+from shardmill.beam_jobs.sources import open_reader
+from shardmill.beam_jobs.sources.files.folder import SourceFolder
+from shardmill.beam_jobs.sources.reading import Reader
+from shardmill.infra.dataset.catalog import load_version
+from shardmill.infra.dataset.drift.figures import Drift
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.errors import ConfigError, CorruptDataError, StorageError
+from shardmill.infra.format.contract import Manifest
+from shardmill.infra.format.layout import data_dir, manifest_file
+from shardmill.infra.storage.filesystem import Storage
 
 PAGE_AT_MOST_BYTES = 8 << 20
 

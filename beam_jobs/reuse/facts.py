@@ -9,18 +9,18 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from beam_jobs.encode.stage import EncodedFiles
-from beam_jobs.release_memory import release_memory
-from beam_jobs.reuse.previous import PreviousVersion
-from beam_jobs.schemas import IMAGE_NAMES, Status
-from beam_jobs.tables.features import feature_columns, features_of
-from beam_jobs.tables.ids import digest_bytes, record_ids
-from beam_jobs.tables.long_columns import one_chunk, take_rows
-from beam_jobs.tables.lookup import find_ids
-from beam_jobs.tables.text_columns import code_texts
-from infra.errors import CorruptDataError
-from infra.format.features import Feature
-from infra.storage.filesystem import Storage
+from shardmill.beam_jobs.encode.stage import EncodedFiles
+from shardmill.beam_jobs.release_memory import release_memory
+from shardmill.beam_jobs.reuse.previous import PreviousVersion
+from shardmill.beam_jobs.schemas import IMAGE_NAMES, Status
+from shardmill.beam_jobs.tables.features import feature_columns, features_of
+from shardmill.beam_jobs.tables.ids import digest_bytes, record_ids
+from shardmill.beam_jobs.tables.long_columns import one_chunk, take_rows
+from shardmill.beam_jobs.tables.lookup import find_ids
+from shardmill.beam_jobs.tables.text_columns import code_texts
+from shardmill.infra.errors import CorruptDataError
+from shardmill.infra.format.features import Feature
+from shardmill.infra.storage.filesystem import Storage
 
 _ROWS_AT_A_TIME = 1 << 20
 

@@ -15,13 +15,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from beam_jobs.config import PrepareConfig
-from beam_jobs.encode.known_digests import DigestList, KnownContents
-from beam_jobs.images.features import features_found
-from beam_jobs.reuse.facts import image_columns, mask_of
-from beam_jobs.reuse.policy import retried_reasons
-from beam_jobs.reuse.previous import PreviousVersion
-from beam_jobs.schemas import (
+from shardmill.beam_jobs.config import PrepareConfig
+from shardmill.beam_jobs.encode.known_digests import DigestList, KnownContents
+from shardmill.beam_jobs.images.features import features_found
+from shardmill.beam_jobs.reuse.facts import image_columns, mask_of
+from shardmill.beam_jobs.reuse.policy import retried_reasons
+from shardmill.beam_jobs.reuse.previous import PreviousVersion
+from shardmill.beam_jobs.schemas import (
     DECODE,
     FILTER,
     MASK_COLUMNS,
@@ -30,15 +30,15 @@ from beam_jobs.schemas import (
     Status,
     has_masks,
 )
-from beam_jobs.tables.contents import contents_of
-from beam_jobs.tables.features import PREFIX, with_features
-from beam_jobs.tables.ids import digest_bytes, hex_bytes, record_ids
-from beam_jobs.tables.long_columns import one_chunk, places_in, take_rows
-from beam_jobs.tables.lookup import find_ids
-from infra.format.contract import FILTERED, QUARANTINED
-from infra.format.features import Feature
-from infra.format.masks import MASK_SHA256, MASK_URI
-from infra.storage.filesystem import Storage
+from shardmill.beam_jobs.tables.contents import contents_of
+from shardmill.beam_jobs.tables.features import PREFIX, with_features
+from shardmill.beam_jobs.tables.ids import digest_bytes, hex_bytes, record_ids
+from shardmill.beam_jobs.tables.long_columns import one_chunk, places_in, take_rows
+from shardmill.beam_jobs.tables.lookup import find_ids
+from shardmill.infra.format.contract import FILTERED, QUARANTINED
+from shardmill.infra.format.features import Feature
+from shardmill.infra.format.masks import MASK_SHA256, MASK_URI
+from shardmill.infra.storage.filesystem import Storage
 
 
 @dataclass(frozen=True)

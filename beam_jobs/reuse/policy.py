@@ -6,12 +6,12 @@ from collections.abc import Mapping
 
 from pydantic import ValidationError
 
-from beam_jobs.config import FilterConfig, PrepareConfig
-from beam_jobs.execution.verdicts import reasons_to_retry
-from beam_jobs.reuse.previous import Reuse
-from beam_jobs.schemas import MASK_REASONS, PASSING_REASONS, VERDICT_REASONS
-from infra.errors import ShardmillError
-from infra.format.contract import Manifest
+from shardmill.beam_jobs.config import FilterConfig, PrepareConfig
+from shardmill.beam_jobs.execution.verdicts import reasons_to_retry
+from shardmill.beam_jobs.reuse.previous import Reuse
+from shardmill.beam_jobs.schemas import MASK_REASONS, PASSING_REASONS, VERDICT_REASONS
+from shardmill.infra.errors import ShardmillError
+from shardmill.infra.format.contract import Manifest
 
 _NOTHING = Reuse(contents=False, uris=False, shards=False)
 

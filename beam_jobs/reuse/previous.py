@@ -11,17 +11,17 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from beam_jobs.plan import HeldShards, PreviousRecords
-from beam_jobs.plan.columns import Codes, split_codes
-from beam_jobs.schemas import IMAGE_NAMES, PLAN_SCHEMA, PREVIOUS_RECORDS_SCHEMA
-from beam_jobs.tables.features import PREFIX, feature_columns, with_features
-from beam_jobs.tables.ids import UInt64, digest_bytes, hex_bytes, hex_text, record_ids
-from beam_jobs.tables.long_columns import in_one_chunk, with_short_offsets
-from beam_jobs.tables.lookup import find_ids
-from infra.dataset.version import DatasetVersion
-from infra.errors import CorruptDataError, StorageError
-from infra.format.contract import INPUTS_SCHEMA, RECORD, SPLITS, Shard
-from infra.format.features import Feature
+from shardmill.beam_jobs.plan import HeldShards, PreviousRecords
+from shardmill.beam_jobs.plan.columns import Codes, split_codes
+from shardmill.beam_jobs.schemas import IMAGE_NAMES, PLAN_SCHEMA, PREVIOUS_RECORDS_SCHEMA
+from shardmill.beam_jobs.tables.features import PREFIX, feature_columns, with_features
+from shardmill.beam_jobs.tables.ids import UInt64, digest_bytes, hex_bytes, hex_text, record_ids
+from shardmill.beam_jobs.tables.long_columns import in_one_chunk, with_short_offsets
+from shardmill.beam_jobs.tables.lookup import find_ids
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.errors import CorruptDataError, StorageError
+from shardmill.infra.format.contract import INPUTS_SCHEMA, RECORD, SPLITS, Shard
+from shardmill.infra.format.features import Feature
 
 
 @dataclass(frozen=True)

@@ -11,25 +11,25 @@ from typing import cast
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from beam_jobs.config import PrepareConfig
-from beam_jobs.request import JobRequest
-from beam_jobs.schemas import IGNORED, has_masks
-from beam_jobs.sources.checking import check_listing
-from beam_jobs.sources.files.folder import SourceFolder
-from beam_jobs.sources.files.places import folders_of_ours, place_of
-from beam_jobs.sources.listing import Listing, group_by_pattern
-from beam_jobs.sources.own_kinds import OwnReader, faults_of
-from beam_jobs.sources.reading import Reader
-from beam_jobs.sources.recognition.kind_modules import kind_module
-from beam_jobs.sources.workplace import Workplace
-from beam_jobs.tables.features import PREFIX, features_of
-from infra.errors import ConfigError
-from infra.format.labels import LABELS, TARGETS, WORDS
-from infra.own_code import is_own
-from infra.progress import log
-from infra.readable import counted
-from infra.storage.filesystem import Storage
-from infra.storage.names import name_of
+from shardmill.beam_jobs.config import PrepareConfig
+from shardmill.beam_jobs.request import JobRequest
+from shardmill.beam_jobs.schemas import IGNORED, has_masks
+from shardmill.beam_jobs.sources.checking import check_listing
+from shardmill.beam_jobs.sources.files.folder import SourceFolder
+from shardmill.beam_jobs.sources.files.places import folders_of_ours, place_of
+from shardmill.beam_jobs.sources.listing import Listing, group_by_pattern
+from shardmill.beam_jobs.sources.own_kinds import OwnReader, faults_of
+from shardmill.beam_jobs.sources.reading import Reader
+from shardmill.beam_jobs.sources.recognition.kind_modules import kind_module
+from shardmill.beam_jobs.sources.workplace import Workplace
+from shardmill.beam_jobs.tables.features import PREFIX, features_of
+from shardmill.infra.errors import ConfigError
+from shardmill.infra.format.labels import LABELS, TARGETS, WORDS
+from shardmill.infra.own_code import is_own
+from shardmill.infra.progress import log
+from shardmill.infra.readable import counted
+from shardmill.infra.storage.filesystem import Storage
+from shardmill.infra.storage.names import name_of
 
 
 def open_source(request: JobRequest) -> SourceFolder:
@@ -106,8 +106,8 @@ def _with_label_edits(listing: Listing, source: SourceFolder, config: PrepareCon
     """
     if config.source.label_edits is None:
         return listing
-    from beam_jobs.sources.label_edits.applying import apply_edits
-    from beam_jobs.sources.label_edits.reading import read_label_edits
+    from shardmill.beam_jobs.sources.label_edits.applying import apply_edits
+    from shardmill.beam_jobs.sources.label_edits.reading import read_label_edits
 
     edits = read_label_edits(source, config.source.label_edits)
     if not edits.decided:
@@ -133,11 +133,11 @@ def files_of_settings(source: SourceFolder, config: PrepareConfig) -> dict[str, 
     """
     named: dict[str, str] = {}
     if config.groups.embeddings.file is not None:
-        from beam_jobs.sources.embeddings import files_within  # loads what reads Parquet
+        from shardmill.beam_jobs.sources.embeddings import files_within  # loads what reads Parquet
 
         named |= dict.fromkeys(files_within(source, config.groups.embeddings), "groups.embeddings.file")
     if config.source.label_edits is not None:
-        from beam_jobs.sources.label_edits.reading import SETTING, files_of_edits
+        from shardmill.beam_jobs.sources.label_edits.reading import SETTING, files_of_edits
 
         named |= dict.fromkeys(files_of_edits(source, config.source.label_edits), SETTING)
     return named

@@ -7,11 +7,11 @@ from typing import NoReturn
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from beam_jobs.config import PrepareConfig
-from beam_jobs.schemas import LISTING_SCHEMA, OUTCOME_OF_STATUS, Status
-from beam_jobs.sources.listing import Listing
-from infra.errors import ConfigError
-from infra.format.contract import SPLITS
+from shardmill.beam_jobs.config import PrepareConfig
+from shardmill.beam_jobs.schemas import LISTING_SCHEMA, OUTCOME_OF_STATUS, Status
+from shardmill.beam_jobs.sources.listing import Listing
+from shardmill.infra.errors import ConfigError
+from shardmill.infra.format.contract import SPLITS
 
 _NEVER_NULL = ("uri", "size_bytes", "mtime_ns", "status")
 _STATES = pa.array([Status.TO_READ, *OUTCOME_OF_STATUS], pa.int8())

@@ -19,13 +19,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pyarrow.types as types
 
-from beam_jobs.config import EmbeddingsConfig
-from beam_jobs.sources.files.folder import SourceFolder
-from beam_jobs.sources.kinds.arrays.found import ARRAY_DAMAGES
-from beam_jobs.sources.kinds.table.tables import Table, find_files_named
-from beam_jobs.tables.utf8 import without_broken_texts
-from beam_jobs.tables.vectors import MAX_DIMENSIONS, Float32, Vectors
-from infra.errors import DataError
+from shardmill.beam_jobs.config import EmbeddingsConfig
+from shardmill.beam_jobs.sources.files.folder import SourceFolder
+from shardmill.beam_jobs.sources.kinds.arrays.found import ARRAY_DAMAGES
+from shardmill.beam_jobs.sources.kinds.table.tables import Table, find_files_named
+from shardmill.beam_jobs.tables.utf8 import without_broken_texts
+from shardmill.beam_jobs.tables.vectors import MAX_DIMENSIONS, Float32, Vectors
+from shardmill.infra.errors import DataError
 
 Key = Literal["id", "uri"]
 _KEYS: Final[tuple[Key, ...]] = ("id", "uri")

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from beam_jobs.schemas import FILTER_REASONS, IGNORED, LISTING_SCHEMA, Status, outcomes_of
-from beam_jobs.sources.files.walking import FoundFile
-from beam_jobs.tables.digests import table_digest
-from beam_jobs.tables.text_columns import share_empty_texts
-from infra.arguments import checked
-from infra.format.contract import LabelEditsSummary
-from infra.storage.filesystem import Storage
+from shardmill.beam_jobs.schemas import FILTER_REASONS, IGNORED, LISTING_SCHEMA, Status, outcomes_of
+from shardmill.beam_jobs.sources.files.walking import FoundFile
+from shardmill.beam_jobs.tables.digests import table_digest
+from shardmill.beam_jobs.tables.text_columns import share_empty_texts
+from shardmill.infra.arguments import checked
+from shardmill.infra.format.contract import LabelEditsSummary
+from shardmill.infra.storage.filesystem import Storage
 
 _LISTING_FILE = "listing.arrow"
 _GROUP_ROWS = 8192  # as Python values at a time
@@ -27,8 +27,8 @@ class Listing:
     """All files of a source.
 
     Attributes:
-        table: LISTING_SCHEMA and columns of features (beam_jobs.tables.features), sorted by URI, which is
-            unique; with MEMBER_COLUMNS if images are members of containers.
+        table: LISTING_SCHEMA and columns of features (shardmill.beam_jobs.tables.features), sorted by URI,
+            which is unique; with MEMBER_COLUMNS if images are members of containers.
         warnings: about the folder, a sentence each.
         label_edits: what ``source.label_edits`` changed in the table; None without them.
     """

@@ -5,9 +5,9 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
-from beam_jobs.schemas import FileRef
-from beam_jobs.sources.reading import Reader
-from infra.own_code import faults_of_own_code, is_own
+from shardmill.beam_jobs.schemas import FileRef
+from shardmill.beam_jobs.sources.reading import Reader
+from shardmill.infra.own_code import faults_of_own_code, is_own
 
 # Workers quarantine the one image whose reading raises these.
 _OF_ONE_IMAGE = (ValueError, ArithmeticError, LookupError, TypeError, RuntimeError)

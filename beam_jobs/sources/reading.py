@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from beam_jobs.schemas import FileRef
+from shardmill.beam_jobs.schemas import FileRef
 
 
 class Reader(Protocol):

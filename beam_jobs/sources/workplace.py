@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from infra.storage.filesystem import Storage
+from shardmill.infra.storage.filesystem import Storage
 
 
 @dataclass(frozen=True)

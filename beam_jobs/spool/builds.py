@@ -10,10 +10,10 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from infra.errors import EnvironmentFault, NotFoundError
-from infra.format.layout import spool_dir
-from infra.storage.filesystem import Storage
-from infra.strict_json import dump_json
+from shardmill.infra.errors import EnvironmentFault, NotFoundError
+from shardmill.infra.format.layout import spool_dir
+from shardmill.infra.storage.filesystem import Storage
+from shardmill.infra.strict_json import dump_json
 
 BUILDS_FILE = "builds.json"
 

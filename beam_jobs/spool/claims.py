@@ -15,16 +15,16 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
-from infra.dataset.catalog import Catalog
-from infra.dataset.lock import lock_for_adding, lock_for_run
-from infra.dataset.maintenance.purged import warning_of_unfinished_purge
-from infra.dataset.maintenance.removed import files_of_removed
-from infra.digests import digest_of
-from infra.errors import DataError, EnvironmentFault, LockedError
-from infra.format.contract import Manifest
-from infra.format.layout import data_dir, spool_dir
-from infra.progress import log
-from infra.storage.filesystem import Storage
+from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.dataset.lock import lock_for_adding, lock_for_run
+from shardmill.infra.dataset.maintenance.purged import warning_of_unfinished_purge
+from shardmill.infra.dataset.maintenance.removed import files_of_removed
+from shardmill.infra.digests import digest_of
+from shardmill.infra.errors import DataError, EnvironmentFault, LockedError
+from shardmill.infra.format.contract import Manifest
+from shardmill.infra.format.layout import data_dir, spool_dir
+from shardmill.infra.progress import log
+from shardmill.infra.storage.filesystem import Storage
 
 PLANS_FOLDER = "plans"
 DAMAGED_FOLDER = "damaged"
@@ -53,7 +53,7 @@ def damaged_shards(spool: Storage) -> frozenset[str]:
 class RunClaim:
     """The claim to be the only process on a run's work. It is taken when needed and released at the end.
 
-    While it is held, nobody removes what is published (infra.dataset.lock).
+    While it is held, nobody removes what is published (shardmill.infra.dataset.lock).
     """
 
     def __init__(self, catalog: Catalog, dataset: str, run_digest: str) -> None:

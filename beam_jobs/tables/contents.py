@@ -10,8 +10,8 @@ import hashlib
 
 import pyarrow as pa
 
-from beam_jobs.tables.features import PREFIX
-from infra.format.masks import MASK_SHA256
+from shardmill.beam_jobs.tables.features import PREFIX
+from shardmill.infra.format.masks import MASK_SHA256
 
 _COLUMN = PREFIX + MASK_SHA256
 

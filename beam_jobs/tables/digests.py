@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import pyarrow as pa
 
-from beam_jobs.tables.features import PREFIX, canonical_bytes
+from shardmill.beam_jobs.tables.features import PREFIX, canonical_bytes
 
 DIGEST_ROWS = 65_536  # rows hashed together
 

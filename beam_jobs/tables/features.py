@@ -1,7 +1,8 @@
 """Columns of further features in the tables between the stages.
 
 Such a column is named ``feature:NAME``, so that it clashes with no other, and its field carries the
-description of the feature (``infra.format.features``). These columns stand behind those of a schema.
+description of the feature (``shardmill.infra.format.features``). These columns stand behind those of a
+schema.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from infra.format.features import Feature, features_in
+from shardmill.infra.format.features import Feature, features_in
 
 PREFIX = "feature:"
 

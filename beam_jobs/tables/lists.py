@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as types
 
-from beam_jobs.tables.long_columns import one_chunk
+from shardmill.beam_jobs.tables.long_columns import one_chunk
 
 Int64 = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from beam_jobs.tables.ids import UInt64
+from shardmill.beam_jobs.tables.ids import UInt64
 
 
 def find_ids(ids: UInt64, wanted: UInt64) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as types
 
-from beam_jobs.tables.lists import is_listed, lengths_of
+from shardmill.beam_jobs.tables.lists import is_listed, lengths_of
 
 Mask = npt.NDArray[np.bool_]
 

@@ -1,7 +1,8 @@
 """A MkDocs hook: the comment ``<!-- api: module.name -->`` of a page becomes the docstring of that name.
 
 The comment is invisible where the file is read in a repository browser, which would show a directive of
-mkdocstrings as text. Options follow the name: ``<!-- api: training.reading.Batch members=false -->``.
+mkdocstrings as text. Options follow the name: ``<!-- api: shardmill.training.reading.Batch members=false
+-->``.
 """
 
 from __future__ import annotations

@@ -13,8 +13,8 @@ import typer.main
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
-from flows.cli.app import app
-from flows.cli.help import described, explained, shown, typed, usage
+from shardmill.flows.cli.app import app
+from shardmill.flows.cli.help import described, explained, shown, typed, usage
 
 _INTRODUCTION = """\
 # Commands

@@ -1,4 +1,4 @@
 """The command `shardmill`: the application, and one folder for each group of commands."""
 
-from flows.cli.app import main as main
-from flows.cli.app import run as run
+from shardmill.flows.cli.app import main as main
+from shardmill.flows.cli.app import run as run

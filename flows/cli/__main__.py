@@ -1,5 +1,5 @@
-"""Run the command `shardmill` as ``python -m flows.cli``."""
+"""Run the command `shardmill` as ``python -m shardmill.flows.cli``."""
 
-from flows.cli import main
+from shardmill.flows.cli import main
 
 main()

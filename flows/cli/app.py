@@ -19,17 +19,17 @@ from typing import Annotated
 import typer
 import typer.main
 
-from flows.cli import old_names, slips, tree
-from flows.cli.help import Group
-from flows.cli.jobs.meanwhile import is_importing
-from infra.errors import GO_ON, ShardmillError
-from infra.processes.terminal import (
+from shardmill.flows.cli import old_names, slips, tree
+from shardmill.flows.cli.help import Group
+from shardmill.flows.cli.jobs.meanwhile import is_importing
+from shardmill.infra.errors import GO_ON, ShardmillError
+from shardmill.infra.processes.terminal import (
     READER_GONE,
     ReaderGone,
     guard_standard_streams,
     output_flushed,
 )
-from infra.readable import printable
+from shardmill.infra.readable import printable
 
 # Typer brings its own copy of click or uses the installed one, depending on its release.
 _CLICK_EXCEPTION, _USAGE_ERROR = typer.BadParameter.__mro__[2], typer.BadParameter.__mro__[1]
@@ -79,7 +79,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     guard_standard_streams()
     status = run(argv)
     if is_importing():
-        from infra.processes.process import exit_at_once
+        from shardmill.infra.processes.process import exit_at_once
 
         exit_at_once(status)
     sys.exit(status)

@@ -15,9 +15,9 @@ def references(incomplete: str) -> list[str]:
     name, at, number = incomplete.partition("@")
     if not at:
         return datasets(incomplete)
-    from infra.dataset.catalog import Catalog
-    from infra.errors import ShardmillError
-    from infra.storage.locations import default_root
+    from shardmill.infra.dataset.catalog import Catalog
+    from shardmill.infra.errors import ShardmillError
+    from shardmill.infra.storage.locations import default_root
 
     try:
         versions = Catalog(default_root()).versions(name)
@@ -30,8 +30,8 @@ def references(incomplete: str) -> list[str]:
 
 def settings(incomplete: str) -> list[str]:
     """The keys of the settings of prepare and train with this beginning, up to the ``=``."""
-    from flows.cli.jobs.settings import models_of_runs
-    from infra.settings import settings_of
+    from shardmill.flows.cli.jobs.settings import models_of_runs
+    from shardmill.infra.settings import settings_of
 
     found = set()
     for section, model in models_of_runs().items():
@@ -41,9 +41,9 @@ def settings(incomplete: str) -> list[str]:
 
 
 def _catalog_names() -> list[str]:
-    from infra.dataset.catalog import Catalog
-    from infra.errors import ShardmillError
-    from infra.storage.locations import default_root
+    from shardmill.infra.dataset.catalog import Catalog
+    from shardmill.infra.errors import ShardmillError
+    from shardmill.infra.storage.locations import default_root
 
     try:
         return Catalog(default_root()).datasets()

@@ -6,8 +6,8 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from flows.cli.server.planned import RULE_NAME
-from training.aliases.names import names_an_alias
+from shardmill.flows.cli.server.planned import RULE_NAME
+from shardmill.training.aliases.names import names_an_alias
 
 Words = list[str]
 

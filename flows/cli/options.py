@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from flows.cli import completion
-from infra.errors import UsageError
+from shardmill.flows.cli import completion
+from shardmill.infra.errors import UsageError
 
 Root = Annotated[
     str | None,

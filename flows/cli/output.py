@@ -7,9 +7,9 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from infra.readable import counted as counted
-from infra.readable import printable
-from infra.strict_json import dump_json
+from shardmill.infra.readable import counted as counted
+from shardmill.infra.readable import printable
+from shardmill.infra.strict_json import dump_json
 
 _PLAIN_WIDTH = 120
 

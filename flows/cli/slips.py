@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from flows.cli.help import explained, is_argument, typed, usage
-from flows.cli.jobs.settings import models_of_runs
+from shardmill.flows.cli.help import explained, is_argument, typed, usage
+from shardmill.flows.cli.jobs.settings import models_of_runs
 
 # Words for commands that other programs have, or that are parts of ours.
 _ALSO_CALLED = {
@@ -176,7 +176,7 @@ def _option_meant(option: str, command: Any, path: str) -> str | None:
 
 def _setting_meant(option: str, options: dict[str, Any]) -> str | None:
     """A setting that has the name of the option, if the command takes settings."""
-    from infra.settings import near_settings
+    from shardmill.infra.settings import near_settings
 
     if "--set" not in options or not option.startswith("--"):
         return None

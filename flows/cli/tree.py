@@ -1,7 +1,7 @@
 """The tree of commands: what stands where in ``shardmill --help``, in one table.
 
 A group is a command with commands of its own. ``up``, ``down`` and ``status``, which one types most, stand
-on top too. The names of the last release are in ``flows.cli.old_names``.
+on top too. The names of the last release are in ``shardmill.flows.cli.old_names``.
 """
 
 from __future__ import annotations
@@ -12,25 +12,25 @@ from typing import Any
 
 import typer
 
-from flows.cli.datasets import catalog, maintenance, removing
-from flows.cli.datasets.diff import diff
-from flows.cli.datasets.export import export
-from flows.cli.datasets.report import report
-from flows.cli.datasets.sign import sign
-from flows.cli.datasets.verify import verify
-from flows.cli.help import Command, Group
-from flows.cli.jobs import commands as jobs
-from flows.cli.jobs.profile import profile
-from flows.cli.jobs.searching import settings
-from flows.cli.own_server.deploy import deploy
-from flows.cli.own_server.server import server
-from flows.cli.server import backup, schedule, service
-from flows.cli.server.notify import notify
-from flows.cli.server.page import page
-from flows.cli.server.reap import reap
-from flows.cli.server.status import status
-from flows.cli.training_runs import comparing, looking, promoting, using
-from flows.cli.training_runs.label_errors import label_errors
+from shardmill.flows.cli.datasets import catalog, maintenance, removing
+from shardmill.flows.cli.datasets.diff import diff
+from shardmill.flows.cli.datasets.export import export
+from shardmill.flows.cli.datasets.report import report
+from shardmill.flows.cli.datasets.sign import sign
+from shardmill.flows.cli.datasets.verify import verify
+from shardmill.flows.cli.help import Command, Group
+from shardmill.flows.cli.jobs import commands as jobs
+from shardmill.flows.cli.jobs.profile import profile
+from shardmill.flows.cli.jobs.searching import settings
+from shardmill.flows.cli.own_server.deploy import deploy
+from shardmill.flows.cli.own_server.server import server
+from shardmill.flows.cli.server import backup, schedule, service
+from shardmill.flows.cli.server.notify import notify
+from shardmill.flows.cli.server.page import page
+from shardmill.flows.cli.server.reap import reap
+from shardmill.flows.cli.server.status import status
+from shardmill.flows.cli.training_runs import comparing, looking, promoting, using
+from shardmill.flows.cli.training_runs.label_errors import label_errors
 
 _PREPARE, _DATASETS, _MODELS, _KEEP, _PLATFORM = (
     "Prepare and train",

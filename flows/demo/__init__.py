@@ -1,5 +1,5 @@
 """The demonstration: prepare a small folder of imperfect images and train on it.
 
-``python -m flows.demo`` (or ``make demo``) creates the folder, runs ``shardmill run`` on it, and prints the
-results and where to find them.
+``python -m shardmill.flows.demo`` (or ``make demo``) creates the folder, runs ``shardmill run`` on it, and
+prints the results and where to find them.
 """

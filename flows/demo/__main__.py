@@ -1,4 +1,4 @@
-"""Run the demonstration: ``python -m flows.demo [--source FOLDER] [--out FOLDER]``."""
+"""Run the demonstration: ``python -m shardmill.flows.demo [--source FOLDER] [--out FOLDER]``."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from typing import Any
 
 from rich.console import Console
 
-from flows.demo.account import Outcome, print_account
-from flows.demo.images import write_digits
-from flows.server import up
-from infra.dataset.catalog import Catalog
-from infra.errors import NotFoundError, ShardmillError
-from infra.processes.ports import free_port
+from shardmill.flows.demo.account import Outcome, print_account
+from shardmill.flows.demo.images import write_digits
+from shardmill.flows.server import up
+from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.errors import NotFoundError, ShardmillError
+from shardmill.infra.processes.ports import free_port
 
 ACCURACY_EXPECTED = 0.95
 
@@ -74,7 +74,7 @@ def main() -> int:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        prog="python -m flows.demo",
+        prog="python -m shardmill.flows.demo",
         description="Make a small folder of images (or use yours), prepare it, train, print the results.",
     )
     parser.add_argument("--source", type=Path, help="a folder of your own: SOURCE/class/image files")
@@ -153,7 +153,7 @@ def _shardmill(arguments: list[str]) -> dict[str, Any]:
     """
     # Each line of `--json` output but the last is for people; the last is the object.
     done = subprocess.run(
-        [sys.executable, "-m", "flows.cli", *arguments, "--json"],
+        [sys.executable, "-m", "shardmill.flows.cli", *arguments, "--json"],
         stdout=subprocess.PIPE,
         text=True,
         check=False,

@@ -14,10 +14,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from beam_jobs.report.figures.inputs import ClassRow, count_by_class, reason_rows
-from beam_jobs.report.reasons import explain
-from infra.dataset.version import DatasetVersion
-from infra.format.contract import DUPLICATE, FILTERED, QUARANTINED, SPLITS
+from shardmill.beam_jobs.report.figures.inputs import ClassRow, count_by_class, reason_rows
+from shardmill.beam_jobs.report.reasons import explain
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.format.contract import DUPLICATE, FILTERED, QUARANTINED, SPLITS
 
 BAR_WIDTH = 18
 CLASSES_SHOWN = 30

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from infra.dataset.views.references import reference_of
+from shardmill.infra.dataset.views.references import reference_of
 
 PUBLISHED = "shardmill.dataset.published"
 MOVED, KEPT = "shardmill.alias.moved", "shardmill.alias.kept"

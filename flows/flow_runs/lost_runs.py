@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 from uuid import UUID
 
-from flows import home
-from flows.flow_runs.api_requests import in_progress
-from flows.flow_runs.own_runs import own_runs
-from infra.storage.locks.process_identity import kernel
+from shardmill.flows import home
+from shardmill.flows.flow_runs.api_requests import in_progress
+from shardmill.flows.flow_runs.own_runs import own_runs
+from shardmill.infra.storage.locks.process_identity import kernel
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient

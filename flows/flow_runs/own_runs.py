@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 OWN_TAG = "shardmill"
 
 _FLOWS = ("prepare", "train", "train_torch", "evaluate", "promote", "pipeline", "maintain")
-_ENTRYPOINTS = {f"flows.{name}.{name}" for name in _FLOWS}
+_ENTRYPOINTS = {f"shardmill.flows.{name}.{name}" for name in _FLOWS}
 _PAGE = 200
 
 

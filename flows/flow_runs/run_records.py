@@ -19,13 +19,13 @@ from uuid import UUID, uuid4
 
 from typing_extensions import TypedDict
 
-from flows import home
-from flows.flow_runs.own_runs import OWN_TAG
-from infra.errors import Cancelled, CorruptDataError, ShardmillError
-from infra.json_files import decode_json, open_shape
-from infra.progress import Event, subscribe
-from infra.storage.locations import public_values
-from infra.strict_json import dump_json
+from shardmill.flows import home
+from shardmill.flows.flow_runs.own_runs import OWN_TAG
+from shardmill.infra.errors import Cancelled, CorruptDataError, ShardmillError
+from shardmill.infra.json_files import decode_json, open_shape
+from shardmill.infra.progress import Event, subscribe
+from shardmill.infra.storage.locations import public_values
+from shardmill.infra.strict_json import dump_json
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient

@@ -17,14 +17,14 @@ from prefect.states import Completed as CompletedState
 from prefect.states import Failed
 from pydantic import BaseModel
 
-from flows.flow_runs.artifacts.command import command_of
-from flows.flow_runs.artifacts.failed import show_failed, state_message
-from flows.flow_runs.artifacts.keys import Keys
-from flows.flow_runs.artifacts.page import RunPage
-from flows.flow_runs.jobs.retries import PAUSES_SECONDS, may_help
-from flows.flow_runs.own_runs import tag_as_own
-from flows.flow_runs.run_records import UNCHANGED
-from infra.errors import Cancelled, ShardmillError
+from shardmill.flows.flow_runs.artifacts.command import command_of
+from shardmill.flows.flow_runs.artifacts.failed import show_failed, state_message
+from shardmill.flows.flow_runs.artifacts.keys import Keys
+from shardmill.flows.flow_runs.artifacts.page import RunPage
+from shardmill.flows.flow_runs.jobs.retries import PAUSES_SECONDS, may_help
+from shardmill.flows.flow_runs.own_runs import tag_as_own
+from shardmill.flows.flow_runs.run_records import UNCHANGED
+from shardmill.infra.errors import Cancelled, ShardmillError
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -111,7 +111,7 @@ def job_task(name: str) -> Callable[[Callable[P, T]], Task[P, T]]:
 
 
 def should_retry(_task: Task[..., Any], _run: TaskRun, state: State[Any]) -> bool:
-    """Return whether to run the job again (flows.flow_runs.jobs.retries)."""
+    """Return whether to run the job again (shardmill.flows.flow_runs.jobs.retries)."""
     try:
         state.result(raise_on_failure=True)
     except BaseException as error:  # noqa: BLE001  only asks for the error; Prefect raises it

@@ -14,15 +14,15 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from flows.page import metrics
-from flows.page.access import PasswordOnly, StrictHeaders
-from flows.page.options import PageOptions
-from flows.page.pages import aliases, compare, datasets, lineage, overview, runs
-from flows.page.platform import Platform
-from flows.page.rendering import render, static_files
-from flows.page.same_origin import SameOriginOnly
-from flows.page.tensorboard import pass_on
-from infra.errors import ConfigError, NotFoundError, ShardmillError, UsageError
+from shardmill.flows.page import metrics
+from shardmill.flows.page.access import PasswordOnly, StrictHeaders
+from shardmill.flows.page.options import PageOptions
+from shardmill.flows.page.pages import aliases, compare, datasets, lineage, overview, runs
+from shardmill.flows.page.platform import Platform
+from shardmill.flows.page.rendering import render, static_files
+from shardmill.flows.page.same_origin import SameOriginOnly
+from shardmill.flows.page.tensorboard import pass_on
+from shardmill.infra.errors import ConfigError, NotFoundError, ShardmillError, UsageError
 
 
 def create_app(options: PageOptions) -> Starlette:

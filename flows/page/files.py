@@ -8,8 +8,8 @@ from pathlib import Path
 
 from starlette.responses import Response
 
-from infra.dataset.version import DatasetVersion
-from infra.errors import NotFoundError, ShardmillError
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.errors import NotFoundError, ShardmillError
 
 _LARGEST_BYTES = 256 << 20
 # A manifest may come from elsewhere: only a path that Shardmill itself gives a report is followed.

@@ -13,12 +13,12 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
-from flows.page.pages.charts import latest
-from flows.page.platform import Platform
-from flows.page.reading.prefect import Activity, Counts
-from flows.page.reading.remembered import Known
-from flows.problems import open_problems
-from infra.errors import ShardmillError
+from shardmill.flows.page.pages.charts import latest
+from shardmill.flows.page.platform import Platform
+from shardmill.flows.page.reading.prefect import Activity, Counts
+from shardmill.flows.page.reading.remembered import Known
+from shardmill.flows.problems import open_problems
+from shardmill.infra.errors import ShardmillError
 
 # More series than this would burden Prometheus more than they tell.
 _DATASETS, _LIVE_RUNS = 1_000, 50

@@ -8,12 +8,12 @@ from pathlib import Path
 
 from starlette.concurrency import run_in_threadpool
 
-from flows.page.options import PageOptions
-from flows.page.reading.datasets import Datasets
-from flows.page.reading.prefect import Activity, Counts, PrefectApi, PrefectAway
-from flows.page.reading.remembered import Known, LastKnown
-from flows.page.reading.runs import Runs
-from flows.page.tensorboard import TensorBoardProxy
+from shardmill.flows.page.options import PageOptions
+from shardmill.flows.page.reading.datasets import Datasets
+from shardmill.flows.page.reading.prefect import Activity, Counts, PrefectApi, PrefectAway
+from shardmill.flows.page.reading.remembered import Known, LastKnown
+from shardmill.flows.page.reading.runs import Runs
+from shardmill.flows.page.tensorboard import TensorBoardProxy
 
 _ACTIVITY_SECONDS = 2.0
 

@@ -1,4 +1,4 @@
-"""Fill the templates of the page. Every text is escaped and made visible (infra.html.page)."""
+"""Fill the templates of the page. Every text is escaped and made visible (shardmill.infra.html.page)."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from markupsafe import escape
 from starlette.requests import Request
 from starlette.responses import HTMLResponse
 
-from flows.page.options import path_of, query_of
-from infra.html.page import environment, style_sheet
+from shardmill.flows.page.options import path_of, query_of
+from shardmill.infra.html.page import environment, style_sheet
 
 _LINKS = (
     ("Overview", "/"),
@@ -46,7 +46,7 @@ def render(request: Request, template: str, /, status: int = 200, **values: Any)
 @cache
 def templates() -> Environment:
     """Return the environment of all templates of the page."""
-    folder = resources.files("flows.page").joinpath("templates")
+    folder = resources.files("shardmill.flows.page").joinpath("templates")
     made = environment(lambda name: folder.joinpath(name).read_text(encoding="utf-8"))
     made.globals.update(path_of=path_of, query_of=query_of)
     made.filters.update(moment=moment, ago=ago, short=short, exact=escape)
@@ -56,7 +56,7 @@ def templates() -> Environment:
 @cache
 def static_files() -> dict[str, tuple[bytes, str]]:
     """Return name -> (content, media type) of the files that pages load."""
-    folder = resources.files("flows.page").joinpath("static")
+    folder = resources.files("shardmill.flows.page").joinpath("static")
     style = style_sheet() + folder.joinpath("page.css").read_text(encoding="utf-8")
     script = folder.joinpath("live.js").read_bytes()
     return {"page.css": (style.encode("utf-8"), "text/css"), "live.js": (script, "text/javascript")}

@@ -14,7 +14,7 @@ from starlette.datastructures import Headers
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from flows.home import LOOPBACK
+from shardmill.flows.home import LOOPBACK
 
 _REFUSAL = "This server answers only its own pages, on loopback.\n"
 

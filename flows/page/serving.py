@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import uvicorn
 
-from flows.page.app import create_app
-from flows.page.options import PageOptions
+from shardmill.flows.page.app import create_app
+from shardmill.flows.page.options import PageOptions
 
 _SHUTDOWN_SECONDS = 3
 

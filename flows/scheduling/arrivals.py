@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from infra.storage.filesystem import FileEntry
+from shardmill.infra.storage.filesystem import FileEntry
 
 _State = tuple[int, int]  # size (bytes) and time of change (ns)
 

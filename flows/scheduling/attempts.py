@@ -14,13 +14,13 @@ from prefect.client.schemas.objects import State
 from prefect.context import FlowRunContext
 from prefect.states import Completed, Failed
 
-from flows.flow_runs.jobs.worker_process import begin_workers_run
-from flows.flow_runs.run_states import with_form_of
-from flows.scheduling import failures
-from flows.scheduling.coalescing import skipping_superfluous
-from flows.scheduling.kinds import is_automatic, kind_of
-from flows.scheduling.source_state import files_of, mark_of
-from infra.errors import LockedError
+from shardmill.flows.flow_runs.jobs.worker_process import begin_workers_run
+from shardmill.flows.flow_runs.run_states import with_form_of
+from shardmill.flows.scheduling import failures
+from shardmill.flows.scheduling.coalescing import skipping_superfluous
+from shardmill.flows.scheduling.kinds import is_automatic, kind_of
+from shardmill.flows.scheduling.source_state import files_of, mark_of
+from shardmill.infra.errors import LockedError
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient

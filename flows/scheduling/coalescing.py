@@ -17,10 +17,10 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from flows.flow_runs.api_requests import all_pages
-from flows.flow_runs.own_runs import own_deployments
-from flows.scheduling.kinds import is_automatic, kind_of
-from infra.digests import digest_of
+from shardmill.flows.flow_runs.api_requests import all_pages
+from shardmill.flows.flow_runs.own_runs import own_deployments
+from shardmill.flows.scheduling.kinds import is_automatic, kind_of
+from shardmill.infra.digests import digest_of
 
 if TYPE_CHECKING:
     from prefect import Flow

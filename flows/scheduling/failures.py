@@ -12,8 +12,8 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from flows.flow_runs.api_requests import set_variable
-from infra.readable import counted
+from shardmill.flows.flow_runs.api_requests import set_variable
+from shardmill.infra.readable import counted
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient

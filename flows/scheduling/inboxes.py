@@ -1,8 +1,8 @@
 """Inboxes: folders whose new files are taken up in batches by runs of a flow.
 
 A Prefect variable keeps each inbox, so all machines of a server know it. One process watches them all
-(flows.server.alarm.watch). It lists each folder every few seconds, seldom enough to spend a twentieth of its
-time on it.
+(shardmill.flows.server.alarm.watch). It lists each folder every few seconds, seldom enough to spend a
+twentieth of its time on it.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from flows.flow_runs.api_requests import all_pages, set_variable
-from flows.scheduling.arrivals import Arrivals, Batching
-from flows.scheduling.coalescing import SKIPPED
-from flows.scheduling.failures import POSTPONED, pause_after
-from flows.scheduling.kinds import AUTOMATIC_TAG
-from flows.scheduling.source_state import files_of
-from infra.digests import digest_of
-from infra.readable import counted
-from infra.storage.locations import public_location
+from shardmill.flows.flow_runs.api_requests import all_pages, set_variable
+from shardmill.flows.scheduling.arrivals import Arrivals, Batching
+from shardmill.flows.scheduling.coalescing import SKIPPED
+from shardmill.flows.scheduling.failures import POSTPONED, pause_after
+from shardmill.flows.scheduling.kinds import AUTOMATIC_TAG
+from shardmill.flows.scheduling.source_state import files_of
+from shardmill.infra.digests import digest_of
+from shardmill.infra.readable import counted
+from shardmill.infra.storage.locations import public_location
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
 
-from flows.parameters import root_or_default, runs_or_default
-from infra.digests import digest_of
+from shardmill.flows.parameters import root_or_default, runs_or_default
+from shardmill.infra.digests import digest_of
 
 if TYPE_CHECKING:
     from prefect import Flow

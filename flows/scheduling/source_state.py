@@ -5,9 +5,9 @@ from __future__ import annotations
 from fnmatch import fnmatch
 from pathlib import PurePosixPath
 
-from infra.digests import digest_of
-from infra.errors import EnvironmentFault, UsageError
-from infra.storage.filesystem import FileEntry, Storage
+from shardmill.infra.digests import digest_of
+from shardmill.infra.errors import EnvironmentFault, UsageError
+from shardmill.infra.storage.filesystem import FileEntry, Storage
 
 _STORES = ("s3", "gs", "gcs", "az", "abfs", "abfss", "file")
 

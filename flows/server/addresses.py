@@ -5,8 +5,8 @@ from __future__ import annotations
 import errno
 import socket
 
-from flows.home import LOOPBACK
-from infra.errors import EnvironmentFault, UsageError
+from shardmill.flows.home import LOOPBACK
+from shardmill.infra.errors import EnvironmentFault, UsageError
 
 
 def check_place(host: str, port: int, auth: str | None, option: str) -> None:

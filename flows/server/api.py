@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from flows import home
-from flows.server import services
-from flows.server.running_up import running_up
-from infra.errors import GO_ON, ConfigError, EnvironmentFault
+from shardmill.flows import home
+from shardmill.flows.server import services
+from shardmill.flows.server.running_up import running_up
+from shardmill.infra.errors import GO_ON, ConfigError, EnvironmentFault
 
 _PATIENCE_SECONDS = 6.0
 _POLL_SECONDS = 0.1

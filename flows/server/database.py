@@ -12,8 +12,8 @@ from urllib.parse import urlsplit, urlunsplit
 
 import psutil
 
-from flows import home
-from infra.errors import EnvironmentFault, UsageError
+from shardmill.flows import home
+from shardmill.infra.errors import EnvironmentFault, UsageError
 
 DATABASE_SETTING = "PREFECT_SERVER_DATABASE_CONNECTION_URL"
 

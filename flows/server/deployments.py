@@ -13,8 +13,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from flows.server.services import Service
-from infra.errors import EnvironmentFault
+from shardmill.flows.server.services import Service
+from shardmill.infra.errors import EnvironmentFault
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient

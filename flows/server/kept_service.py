@@ -8,11 +8,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from flows.problems import Problem, close_problem, open_problem
-from infra.errors import EnvironmentFault
+from shardmill.flows.problems import Problem, close_problem, open_problem
+from shardmill.infra.errors import EnvironmentFault
 
 if TYPE_CHECKING:
-    from flows.server.services import Service
+    from shardmill.flows.server.services import Service
 
 # A service is given up if it ends three times in a row, each time sooner than this after its start.
 _LIVED_SECONDS = 30.0

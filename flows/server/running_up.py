@@ -21,11 +21,11 @@ from functools import partial
 from pathlib import Path
 from typing import IO
 
-from flows.home import home, server_url, unusable
-from infra import progress as events
-from infra.errors import CorruptDataError, LockedError
-from infra.json_files import read_json
-from infra.strict_json import dump_json
+from shardmill.flows.home import home, server_url, unusable
+from shardmill.infra import progress as events
+from shardmill.infra.errors import CorruptDataError, LockedError
+from shardmill.infra.json_files import read_json
+from shardmill.infra.strict_json import dump_json
 
 _READERS_SECONDS = 1.0
 _POLL_SECONDS = 0.05

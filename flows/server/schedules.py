@@ -8,22 +8,22 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from flows.scheduling.daylight_saving import by_elapsed_time
-from flows.server.automations.schedule_parameters import (
+from shardmill.flows.scheduling.daylight_saving import by_elapsed_time
+from shardmill.flows.server.automations.schedule_parameters import (
     NO_PARAMETERS,
     StoredSchedule,
     give_back,
     keep_parameters,
     stored_schedules,
 )
-from flows.server.deployments import SCHEDULED_FLOWS, read_deployment
-from infra.errors import UsageError
+from shardmill.flows.server.deployments import SCHEDULED_FLOWS, read_deployment
+from shardmill.infra.errors import UsageError
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient
     from prefect.client.schemas.schedules import CronSchedule, IntervalSchedule
 
-    from flows.scheduling.inboxes import Inbox
+    from shardmill.flows.scheduling.inboxes import Inbox
 
 # Stands in a slug between a dataset and the name of one of its schedules. Neither contains it.
 _BETWEEN = ":"
@@ -127,7 +127,7 @@ def set_inbox(inbox: Inbox) -> bool:
     Returns:
         Whether it is active: in the place of a paused one, it is paused.
     """
-    from flows.scheduling import inboxes
+    from shardmill.flows.scheduling import inboxes
 
     with _client() as client:
         read_deployment(client, inbox.flow)
@@ -153,7 +153,7 @@ def remove_schedules(dataset: str, name: str | None = None) -> int:
 
 def set_active(dataset: str, name: str | None, *, active: bool) -> int:
     """Pause or resume the schedules and inboxes of a dataset, or the one of a name; return their number."""
-    from flows.scheduling import inboxes
+    from shardmill.flows.scheduling import inboxes
 
     with _client() as client:
         found = _schedules_of(client, dataset, name)
@@ -167,7 +167,7 @@ def set_active(dataset: str, name: str | None, *, active: bool) -> int:
 
 def all_schedules() -> list[Schedule | Inbox]:
     """Return all schedules, with the times of their next runs, and all inboxes, by dataset and name."""
-    from flows.scheduling import inboxes
+    from shardmill.flows.scheduling import inboxes
 
     with _client() as client:
         found = stored_schedules(client, *SCHEDULED_FLOWS)
@@ -184,7 +184,7 @@ def _remove_schedules(client: SyncPrefectClient, found: Sequence[StoredSchedule]
 
 
 def _remove_inboxes(client: SyncPrefectClient, dataset: str, name: str | None) -> int:
-    from flows.scheduling import inboxes
+    from shardmill.flows.scheduling import inboxes
 
     found = _inboxes(client, dataset, name)
     for inbox in found:
@@ -193,7 +193,7 @@ def _remove_inboxes(client: SyncPrefectClient, dataset: str, name: str | None) -
 
 
 def _inboxes(client: SyncPrefectClient, dataset: str, name: str | None) -> list[Inbox]:
-    from flows.scheduling import inboxes
+    from shardmill.flows.scheduling import inboxes
 
     found = inboxes.read_inboxes(client)
     return [inbox for inbox in found if inbox.dataset == dataset and name in (None, inbox.name)]

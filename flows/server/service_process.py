@@ -1,13 +1,14 @@
-"""Run a service of `shardmill up` in a process that ends with its parent (started by flows.server.services).
+"""Run a service of `shardmill up` in a process that ends with its parent (shardmill.flows.server.services).
 
 Usage::
 
-    python -m flows.server.service_process server HOST PORT    the API, its web interface and its scheduler
-    python -m flows.server.service_process worker POOL    runs each flow run in a process of its own
-    python -m flows.server.service_process page HOST PORT    the platform's own page (flows.page)
-    python -m flows.server.service_process watch    tells people what happened, watches inboxes
-    python -m flows.server.service_process tensorboard PORT    TensorBoard on loopback, below /tensorboard
-    python -m flows.server.service_process deploy FILE    registers the deployments of a file, then ends
+    python -m shardmill.flows.server.service_process server HOST PORT    the API, its web interface and its
+    scheduler python -m shardmill.flows.server.service_process worker POOL    runs each flow run in a process
+    of its own python -m shardmill.flows.server.service_process page HOST PORT    the platform's own page
+    (shardmill.flows.page) python -m shardmill.flows.server.service_process watch    tells people what
+    happened, watches inboxes python -m shardmill.flows.server.service_process tensorboard PORT    TensorBoard
+    on loopback, below /tensorboard python -m shardmill.flows.server.service_process deploy FILE    registers
+    the deployments of a file, then ends
 
 Prefect's own commands (`prefect server start`, `prefect worker start`, `prefect deploy`) outlive a parent
 that is killed.
@@ -23,7 +24,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from infra.processes.process import follow_parent
+from shardmill.infra.processes.process import follow_parent
 
 _SHUTDOWN_SECONDS = 3
 _RELOAD_SECONDS = 5  # TensorBoard looks for new points this often
@@ -32,7 +33,7 @@ _RELOAD_SECONDS = 5  # TensorBoard looks for new points this often
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one service until a signal stops it."""
     follow_parent()
-    parser = argparse.ArgumentParser(prog="flows.server.service_process")
+    parser = argparse.ArgumentParser(prog="shardmill.flows.server.service_process")
     kinds = parser.add_subparsers(dest="kind", required=True)
     server = kinds.add_parser("server")
     server.add_argument("host")
@@ -74,14 +75,14 @@ def serve(host: str, port: int, *, api_only: bool = False) -> None:
     import uvicorn
     from prefect.server.api.server import create_app
 
-    from flows.page.same_origin import SameOriginOnly
-    from flows.server.answers.again_while_locked import AgainWhileLocked
-    from flows.server.answers.form_errors import FormErrors
-    from flows.server.without_second_ui import WithoutSecondUi
+    from shardmill.flows.page.same_origin import SameOriginOnly
+    from shardmill.flows.server.answers.again_while_locked import AgainWhileLocked
+    from shardmill.flows.server.answers.form_errors import FormErrors
+    from shardmill.flows.server.without_second_ui import WithoutSecondUi
 
     prefect = create_app(final=True, webserver_only=api_only)
     if api_only:
-        from flows.server.production.redis_away import try_again_without_redis
+        from shardmill.flows.server.production.redis_away import try_again_without_redis
 
         try_again_without_redis(prefect)
     app = WithoutSecondUi(FormErrors(AgainWhileLocked(prefect)))
@@ -107,8 +108,8 @@ def run_server_services() -> None:
 
 def show_page(host: str, port: int) -> None:
     """Serve the page of the platform, whose settings are in the environment, on ``host:port``."""
-    from flows.page.options import options_of_environment
-    from flows.page.serving import serve_page
+    from shardmill.flows.page.options import options_of_environment
+    from shardmill.flows.page.serving import serve_page
 
     serve_page(options_of_environment(), host, port)
 
@@ -121,8 +122,8 @@ def show_curves(port: int) -> None:
     """
     from tensorboard import default, program
 
-    from flows.page.same_origin import own_hosts_only
-    from training.runs.stored import local_folder
+    from shardmill.flows.page.same_origin import own_hosts_only
+    from shardmill.training.runs.stored import local_folder
 
     def on_own_hosts(app: Any, flags: Any) -> Any:
         return program.create_port_scanning_werkzeug_server(own_hosts_only(app), flags)
@@ -143,14 +144,14 @@ def watch() -> None:
     # A request that fails is made again by the next look.
     os.environ.setdefault("PREFECT_CLIENT_MAX_RETRIES", "0")
     os.environ.setdefault("PREFECT_API_REQUEST_TIMEOUT", "20")
-    from flows.server.alarm.watch import watch as watch_server
+    from shardmill.flows.server.alarm.watch import watch as watch_server
 
     watch_server()
 
 
 def work(pool: str) -> None:
     """Run the flow runs of ``pool`` that are due."""
-    from flows.server import worker
+    from shardmill.flows.server import worker
 
     worker.work(pool)
 

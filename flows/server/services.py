@@ -19,12 +19,12 @@ from typing import Self
 
 import psutil
 
-from flows.home import PRIVATE_FILE, home, open_private, running_folder, server_url
-from flows.server.database import DATABASE_SETTING, RESTORE, without_password
-from infra.errors import EnvironmentFault
-from infra.http import open_url
-from infra.processes.process import LIFELINE_FD
-from infra.processes.trees import kill_tree
+from shardmill.flows.home import PRIVATE_FILE, home, open_private, running_folder, server_url
+from shardmill.flows.server.database import DATABASE_SETTING, RESTORE, without_password
+from shardmill.infra.errors import EnvironmentFault
+from shardmill.infra.http import open_url
+from shardmill.infra.processes.process import LIFELINE_FD
+from shardmill.infra.processes.trees import kill_tree
 
 # The names of what `shardmill up` runs, in messages.
 UP, SERVER, BOARD, PAGE, WORKER, WATCH = (
@@ -101,7 +101,7 @@ class Service:
         try:
             with open(log_path, "ab", opener=open_private) as log:
                 self.process = subprocess.Popen(
-                    [sys.executable, "-m", "flows.server.service_process", *arguments],
+                    [sys.executable, "-m", "shardmill.flows.server.service_process", *arguments],
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=subprocess.STDOUT,

@@ -1,7 +1,7 @@
 """Run Prefect's server, the deployments, a worker, the page and TensorBoard, for `shardmill up`.
 
-All services end with this process, by a lifeline (flows.server.services), and each run ends with its worker
-(flows.flow_runs.jobs.flow_process). So nothing remains, however this process ends.
+All services end with this process, by a lifeline (shardmill.flows.server.services), and each run ends with
+its worker (shardmill.flows.flow_runs.jobs.flow_process). So nothing remains, however this process ends.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from flows import home
-from flows.home import server_url
-from flows.page.options import TENSORBOARD_URL
-from flows.problems import set_problems
-from flows.server import deployments, services
-from flows.server.addresses import check_place
-from flows.server.database import DATABASE_SETTING, check_database
-from flows.server.kept_service import KeptService, Say
-from flows.server.running_up import RunningUp, clear_running_up, up_lock, write_running_up
-from flows.server.tidying import stale_runs
-from flows.server.tidying.reaper import Reaper
-from infra.errors import EnvironmentFault, UsageError
-from infra.processes.ports import free_port
-from infra.processes.process import ignoring_signals
-from infra.readable import counted
+from shardmill.flows import home
+from shardmill.flows.home import server_url
+from shardmill.flows.page.options import TENSORBOARD_URL
+from shardmill.flows.problems import set_problems
+from shardmill.flows.server import deployments, services
+from shardmill.flows.server.addresses import check_place
+from shardmill.flows.server.database import DATABASE_SETTING, check_database
+from shardmill.flows.server.kept_service import KeptService, Say
+from shardmill.flows.server.running_up import RunningUp, clear_running_up, up_lock, write_running_up
+from shardmill.flows.server.tidying import stale_runs
+from shardmill.flows.server.tidying.reaper import Reaper
+from shardmill.infra.errors import EnvironmentFault, UsageError
+from shardmill.infra.processes.ports import free_port
+from shardmill.infra.processes.process import ignoring_signals
+from shardmill.infra.readable import counted
 
 _WATCH_SECONDS = 1.0
 _TIDY_SECONDS = 10.0
@@ -110,7 +110,7 @@ class Platform:
             # The worker looks for runs often, so that they start soon. Prefect's default of 10 is for a
             # server that many workers ask.
             "PREFECT_WORKER_QUERY_SECONDS": "3",
-            # Runs link to the page (flows.flow_runs.showing.addresses).
+            # Runs link to the page (shardmill.flows.flow_runs.showing.addresses).
             "SHARDMILL_PAGE_URL": server_url(options.host, options.page_port),
             **(services.password_settings(options.auth) if options.auth else {}),
             **({DATABASE_SETTING: options.database} if options.database else {}),
@@ -203,7 +203,7 @@ class Platform:
             self._say(f"marked {counted(stale, 'run')} of a killed worker as crashed")
 
     def _tidy(self) -> None:
-        """Put the history in order (flows.server.tidying.reaper).
+        """Put the history in order (shardmill.flows.server.tidying.reaper).
 
         A failure, such as a full disk, must not end the services. It is reported once; the next call tries
         again.

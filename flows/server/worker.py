@@ -10,16 +10,16 @@ from typing import Any
 
 from prefect.workers.process import ProcessJobConfiguration, ProcessWorker
 
-from flows.flow_runs.jobs import flow_process
-from flows.flow_runs.jobs.worker_process import WORKER_VARIABLE
-from flows.server import services
-from flows.server.tidying.stale_runs import worker_name
+from shardmill.flows.flow_runs.jobs import flow_process
+from shardmill.flows.flow_runs.jobs.worker_process import WORKER_VARIABLE
+from shardmill.flows.server import services
+from shardmill.flows.server.tidying.stale_runs import worker_name
 
 _BEAT_SECONDS = 2.0
 
 
 class FlowProcess(ProcessJobConfiguration):
-    """The process of a flow run: flows.flow_runs.jobs.flow_process, unless a deployment sets a command.
+    """The process of a flow run: shardmill.flows.flow_runs.jobs.flow_process, or the command of a deployment.
 
     Without a command, Prefect starts a process in a session of its own that first asks the server about the
     run. That process would outlive a killed worker by a minute. With a command, the process is in the process

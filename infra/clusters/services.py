@@ -12,10 +12,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from infra.errors import EnvironmentFault
-from infra.processes.exit_status import describe_status
-from infra.processes.process import die_at_once_with_parent
-from infra.processes.trees import kill_tree, wait_for_end
+from shardmill.infra.errors import EnvironmentFault
+from shardmill.infra.processes.exit_status import describe_status
+from shardmill.infra.processes.process import die_at_once_with_parent
+from shardmill.infra.processes.trees import kill_tree, wait_for_end
 
 LOOK_SECONDS = 0.2
 RESTART_SECONDS = 1.0  # between a death and the next start

@@ -14,8 +14,8 @@ import simplejpeg
 import tifffile
 from PIL import features
 
-from infra.codecs.encode import MAX_JPEG_SIDE, encode_jpeg
-from infra.codecs.formats import (
+from shardmill.infra.codecs.encode import MAX_JPEG_SIDE, encode_jpeg
+from shardmill.infra.codecs.formats import (
     MAX_PIXELS,
     WHITE,
     Color,
@@ -26,15 +26,15 @@ from infra.codecs.formats import (
     check_format,
     sniff,
 )
-from infra.codecs.jpeg import libturbojpeg
-from infra.codecs.jpeg.decode import decode_jpeg
-from infra.codecs.jpeg2000 import decode_jpeg2000
-from infra.codecs.orientation import apply_orientation
-from infra.codecs.pillow.decode import decode_with_pillow
-from infra.codecs.pillow.heif import heif_build
-from infra.codecs.resize import resize_short_side, short_side_size
-from infra.codecs.tiff.decode import decode_tiff
-from infra.preparation import Encoding
+from shardmill.infra.codecs.jpeg import libturbojpeg
+from shardmill.infra.codecs.jpeg.decode import decode_jpeg
+from shardmill.infra.codecs.jpeg2000 import decode_jpeg2000
+from shardmill.infra.codecs.orientation import apply_orientation
+from shardmill.infra.codecs.pillow.decode import decode_with_pillow
+from shardmill.infra.codecs.pillow.heif import heif_build
+from shardmill.infra.codecs.resize import resize_short_side, short_side_size
+from shardmill.infra.codecs.tiff.decode import decode_tiff
+from shardmill.infra.preparation import Encoding
 
 __all__ = [
     "MAX_JPEG_SIDE",

@@ -15,7 +15,7 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
-from infra.codecs.resize import Geometry
+from shardmill.infra.codecs.resize import Geometry
 
 Boxes = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]

@@ -12,8 +12,8 @@ import numpy as np
 import simplejpeg
 from PIL import Image
 
-from infra.codecs.formats import ImageRejected, Pixels
-from infra.preparation import Encoding
+from shardmill.infra.codecs.formats import ImageRejected, Pixels
+from shardmill.infra.preparation import Encoding
 
 MAX_JPEG_SIDE = 65_500  # libjpeg's own limit; the format's is 65,535
 MAX_WEBP_SIDE = 16_383

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from infra.errors import UnusableInput
+from shardmill.infra.errors import UnusableInput
 
 Pixels = npt.NDArray[np.uint8]
 Color = tuple[int, int, int]  # red, green, blue, 0 to 255

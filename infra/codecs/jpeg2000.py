@@ -16,9 +16,16 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from infra.codecs.formats import Color, DecodedImage, ImageRejected, Pixels, SourceFacts, check_pixels
-from infra.codecs.pillow.raster import composited
-from infra.codecs.structure.boxes import boxes
+from shardmill.infra.codecs.formats import (
+    Color,
+    DecodedImage,
+    ImageRejected,
+    Pixels,
+    SourceFacts,
+    check_pixels,
+)
+from shardmill.infra.codecs.pillow.raster import composited
+from shardmill.infra.codecs.structure.boxes import boxes
 
 Channels = npt.NDArray[Any]
 

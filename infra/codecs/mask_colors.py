@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from infra.codecs.formats import Pixels
-from infra.codecs.masks import scale_mask
+from shardmill.infra.codecs.formats import Pixels
+from shardmill.infra.codecs.masks import scale_mask
 
 _BITS = 8
 _SHARE = 0.55  # of the color in a pixel that has a class

@@ -17,10 +17,10 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from infra.codecs.formats import ImageRejected, SourceFacts, check_format
-from infra.codecs.pillow.decode import decode_samples
-from infra.codecs.resize import Geometry
-from infra.codecs.tiff.decode import decode_tiff_samples
+from shardmill.infra.codecs.formats import ImageRejected, SourceFacts, check_format
+from shardmill.infra.codecs.pillow.decode import decode_samples
+from shardmill.infra.codecs.resize import Geometry
+from shardmill.infra.codecs.tiff.decode import decode_tiff_samples
 
 Numbers = npt.NDArray[np.uint8] | npt.NDArray[np.uint16]
 # Returns the number of each value, or _UNKNOWN: int32 [H, W].

@@ -7,9 +7,9 @@ from typing import cast
 import cv2
 import numpy as np
 
-from infra.codecs.formats import Pixels
-from infra.codecs.resize import Geometry, resize
-from infra.preparation import Resample
+from shardmill.infra.codecs.formats import Pixels
+from shardmill.infra.codecs.resize import Geometry, resize
+from shardmill.infra.preparation import Resample
 
 
 def fit_pixels(pixels: Pixels, to: Geometry, resample: Resample, background: tuple[int, int, int]) -> Pixels:

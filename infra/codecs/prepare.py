@@ -1,9 +1,9 @@
 """Prepare one image: from the bytes of its file to the stored form, by pure functions over bytes.
 
 There are two ways. A JPEG that becomes a JPEG goes through its planes of luma and chroma if they give an
-exact result (``infra.codecs.jpeg.planes``). Every other image goes through pixels: it is decoded upright
-and in sRGB, cut, scaled and encoded. The planes refuse every JPEG that has a fault, so that the way through
-pixels finds and reports it.
+exact result (``shardmill.infra.codecs.jpeg.planes``). Every other image goes through pixels: it is decoded
+upright and in sRGB, cut, scaled and encoded. The planes refuse every JPEG that has a fault, so that the way
+through pixels finds and reports it.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from dataclasses import dataclass
 
 import cv2
 
-from infra.codecs import ImageRejected, Pixels, SourceFacts, decode
-from infra.codecs.color import conversion_to_srgb
-from infra.codecs.encode import check_storable, encode
-from infra.codecs.jpeg.decode import is_readable_in_training
-from infra.codecs.jpeg.header import JpegHeader, check_header, read_header
-from infra.codecs.jpeg.libturbojpeg import library
-from infra.codecs.jpeg.planes import cuts_exactly, fit, turn_upright, turns_exactly
-from infra.codecs.jpeg.turbojpeg import decode_planes, encode_planes, read_planar_header
-from infra.codecs.measures.look import without_border
-from infra.codecs.measures.moments import Statistics, halve, pixel_statistics, plane_statistics
-from infra.codecs.measures.perceptual import thumbnail
-from infra.codecs.metadata.reading import NOTHING, Metadata
-from infra.codecs.metadata.removal import without_metadata
-from infra.codecs.pixels import fit_pixels, luma
-from infra.codecs.resize import Geometry, geometry
-from infra.preparation import Preparation
+from shardmill.infra.codecs import ImageRejected, Pixels, SourceFacts, decode
+from shardmill.infra.codecs.color import conversion_to_srgb
+from shardmill.infra.codecs.encode import check_storable, encode
+from shardmill.infra.codecs.jpeg.decode import is_readable_in_training
+from shardmill.infra.codecs.jpeg.header import JpegHeader, check_header, read_header
+from shardmill.infra.codecs.jpeg.libturbojpeg import library
+from shardmill.infra.codecs.jpeg.planes import cuts_exactly, fit, turn_upright, turns_exactly
+from shardmill.infra.codecs.jpeg.turbojpeg import decode_planes, encode_planes, read_planar_header
+from shardmill.infra.codecs.measures.look import without_border
+from shardmill.infra.codecs.measures.moments import Statistics, halve, pixel_statistics, plane_statistics
+from shardmill.infra.codecs.measures.perceptual import thumbnail
+from shardmill.infra.codecs.metadata.reading import NOTHING, Metadata
+from shardmill.infra.codecs.metadata.removal import without_metadata
+from shardmill.infra.codecs.pixels import fit_pixels, luma
+from shardmill.infra.codecs.resize import Geometry, geometry
+from shardmill.infra.preparation import Preparation
 
 # Libraries raise these on hostile bytes, besides their own errors. They are the fault of the image.
 LIBRARY_FAULTS = (ValueError, ArithmeticError, LookupError, TypeError, RuntimeError, cv2.error)
@@ -39,7 +39,7 @@ CheckSize = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class StoredImage:
-    """The stored form of an image (see infra.format.contract.IMAGE_COLUMNS).
+    """The stored form of an image (see shardmill.infra.format.contract.IMAGE_COLUMNS).
 
     Attributes:
         image: encoded as the preparation says.
@@ -49,7 +49,7 @@ class StoredImage:
         source: facts about the source file.
         statistics: mean and standard deviation of each stored channel, before encoding.
         thumbnails: of the whole upright image, and if it has a border of what is inside, for
-            infra.codecs.measures.perceptual and infra.codecs.measures.look.
+            shardmill.infra.codecs.measures.perceptual and shardmill.infra.codecs.measures.look.
         metadata: what the file says of itself, if it was asked for.
     """
 
@@ -167,7 +167,7 @@ def _through_pixels(data: bytes, how: Preparation, check_size: CheckSize) -> Sto
     """Decode an image to pixels and convert these.
 
     Raises:
-        infra.codecs.ImageRejected: the bytes are not a complete image.
+        shardmill.infra.codecs.ImageRejected: the bytes are not a complete image.
     """
     decoded = decode(
         data,

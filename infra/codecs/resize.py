@@ -9,9 +9,9 @@ import cv2
 import numpy as np
 from PIL import Image
 
-from infra.codecs.formats import Pixels
-from infra.native.area import area_average
-from infra.preparation import Resample, Sizing
+from shardmill.infra.codecs.formats import Pixels
+from shardmill.infra.native.area import area_average
+from shardmill.infra.preparation import Resample, Sizing
 
 # Jobs decode one image a thread. OpenCV's own pool would compete with their threads.
 cv2.setNumThreads(1)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from infra.arguments import checked
-from infra.dataset.croissant import write_croissant
-from infra.dataset.lock import lock_for_adding
-from infra.dataset.signatures import is_signed, sign_version
-from infra.dataset.version import DatasetVersion
-from infra.dataset.views.references import Reference, parse_reference
-from infra.errors import (
+from shardmill.infra.arguments import checked
+from shardmill.infra.dataset.croissant import write_croissant
+from shardmill.infra.dataset.lock import lock_for_adding
+from shardmill.infra.dataset.signatures import is_signed, sign_version
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.dataset.views.references import Reference, parse_reference
+from shardmill.infra.errors import (
     CorruptDataError,
     DataError,
     EnvironmentFault,
@@ -18,13 +18,19 @@ from infra.errors import (
     UsageError,
     near_miss,
 )
-from infra.format.contract import Manifest
-from infra.format.layout import REMOVED, croissant_file, manifest_file, signature_file, version_of_manifest
-from infra.format.stored_manifest import decode_manifest, encode_manifest
-from infra.progress import log
-from infra.signing import SigningKey
-from infra.storage.filesystem import Storage
-from infra.storage.names import check_dataset_name
+from shardmill.infra.format.contract import Manifest
+from shardmill.infra.format.layout import (
+    REMOVED,
+    croissant_file,
+    manifest_file,
+    signature_file,
+    version_of_manifest,
+)
+from shardmill.infra.format.stored_manifest import decode_manifest, encode_manifest
+from shardmill.infra.progress import log
+from shardmill.infra.signing import SigningKey
+from shardmill.infra.storage.filesystem import Storage
+from shardmill.infra.storage.names import check_dataset_name
 
 
 def load_version(storage: Storage, name: str, version: int) -> DatasetVersion:

@@ -12,10 +12,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from infra.arguments import at_least, checked
-from infra.dataset.feature_changes import find_feature_changes
-from infra.dataset.version import DatasetVersion
-from infra.format.contract import RECORD
+from shardmill.infra.arguments import at_least, checked
+from shardmill.infra.dataset.feature_changes import find_feature_changes
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.format.contract import RECORD
 
 EXAMPLES = 10
 

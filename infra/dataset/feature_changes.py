@@ -13,11 +13,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from infra.dataset.version import DatasetVersion
-from infra.format.contract import Shard
-from infra.format.features import Feature
-from infra.format.labels import LABELS, TARGETS
-from infra.format.masks import MASK, MASK_BYTES, MASK_SHA256
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.format.contract import Shard
+from shardmill.infra.format.features import Feature
+from shardmill.infra.format.labels import LABELS, TARGETS
+from shardmill.infra.format.masks import MASK, MASK_BYTES, MASK_SHA256
 
 Bools = npt.NDArray[np.bool_]
 

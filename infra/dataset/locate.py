@@ -9,11 +9,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from infra.arguments import checked
-from infra.dataset.catalog import Catalog
-from infra.dataset.version import DatasetVersion
-from infra.errors import NotFoundError, UsageError
-from infra.storage.names import is_text, uri_of
+from shardmill.infra.arguments import checked
+from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.errors import NotFoundError, UsageError
+from shardmill.infra.storage.names import is_text, uri_of
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ def locate(
     Args:
         version: where to look.
         source: URI relative to the source folder, or the file's absolute path, also as a name that Python
-            gives (infra.storage.names).
+            gives (shardmill.infra.storage.names).
         record: id of the record.
 
     Returns:

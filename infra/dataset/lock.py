@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 
-from infra.storage.filesystem import Storage
-from infra.storage.locks.leases import DEFAULT_TIMES, SeenHolder
-from infra.storage.locks.locking import Lock
+from shardmill.infra.storage.filesystem import Storage
+from shardmill.infra.storage.locks.leases import DEFAULT_TIMES, SeenHolder
+from shardmill.infra.storage.locks.locking import Lock
 
 LOCK_FILE = "upkeep.lock"  # the name is part of the format: an older Shardmill must find the same lock
 

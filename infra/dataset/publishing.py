@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from infra.errors import PublishConflict
-from infra.progress import log
+from shardmill.infra.errors import PublishConflict
+from shardmill.infra.progress import log
 
 ATTEMPTS = 10
 

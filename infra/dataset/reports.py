@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from infra.dataset.catalog import Catalog
-from infra.digests import stream_sha256
-from infra.format.contract import Manifest
-from infra.storage.filesystem import Storage
+from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.digests import stream_sha256
+from shardmill.infra.format.contract import Manifest
+from shardmill.infra.storage.filesystem import Storage
 
 
 def with_report(storage: Storage, manifest: Manifest, path: str) -> Manifest:

@@ -5,12 +5,12 @@ It is no part of the version. Signing changes no digest, and a reader that does 
 
 from __future__ import annotations
 
-from infra.dataset.version import DatasetVersion
-from infra.errors import NotFoundError, SignatureError
-from infra.format.layout import manifest_file, signature_file, version_of_manifest
-from infra.format.stored_manifest import decode_manifest
-from infra.signing import SUFFIX, PublicKey, SigningKey, unsigned
-from infra.storage.filesystem import Storage
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.errors import NotFoundError, SignatureError
+from shardmill.infra.format.layout import manifest_file, signature_file, version_of_manifest
+from shardmill.infra.format.stored_manifest import decode_manifest
+from shardmill.infra.signing import SUFFIX, PublicKey, SigningKey, unsigned
+from shardmill.infra.storage.filesystem import Storage
 
 
 def sign_version(version: DatasetVersion, key: SigningKey) -> str:
@@ -41,7 +41,7 @@ def signed_versions(dataset: Storage) -> set[int]:
 def check_signature(version: DatasetVersion, key: PublicKey) -> None:
     """Check that the stored manifest is the one that was signed, and the one that was opened.
 
-    The files that it names are ``infra.dataset.verify``'s to check.
+    The files that it names are ``shardmill.infra.dataset.verify``'s to check.
 
     Raises:
         SignatureError: the version is not signed, was signed with another key, or its manifest changed.

@@ -9,22 +9,29 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from infra.arguments import checked
-from infra.codecs import ImageRejected
-from infra.codecs.masks import classes_shown, decode_stored_mask
-from infra.dataset.croissant import describes
-from infra.dataset.reports import report_sha256
-from infra.dataset.version import DatasetVersion
-from infra.digests import stream_sha256
-from infra.errors import CorruptDataError, FormatVersionError, NotFoundError, StorageError
-from infra.format.contract import DUPLICATE, OUTCOMES, RECORD, Shard, class_counts_of, summarise_splits
-from infra.format.examples import ImageRecord, parse_whole_example
-from infra.format.features import are_same, feature_values
-from infra.format.labels import LABELS
-from infra.format.layout import croissant_file, manifest_file
-from infra.format.masks import MASK_BYTES, MASK_PIXELS
-from infra.format.records import iter_records
-from infra.format.stored_manifest import decode_manifest, is_sealed
+from shardmill.infra.arguments import checked
+from shardmill.infra.codecs import ImageRejected
+from shardmill.infra.codecs.masks import classes_shown, decode_stored_mask
+from shardmill.infra.dataset.croissant import describes
+from shardmill.infra.dataset.reports import report_sha256
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.digests import stream_sha256
+from shardmill.infra.errors import CorruptDataError, FormatVersionError, NotFoundError, StorageError
+from shardmill.infra.format.contract import (
+    DUPLICATE,
+    OUTCOMES,
+    RECORD,
+    Shard,
+    class_counts_of,
+    summarise_splits,
+)
+from shardmill.infra.format.examples import ImageRecord, parse_whole_example
+from shardmill.infra.format.features import are_same, feature_values
+from shardmill.infra.format.labels import LABELS
+from shardmill.infra.format.layout import croissant_file, manifest_file
+from shardmill.infra.format.masks import MASK_BYTES, MASK_PIXELS
+from shardmill.infra.format.records import iter_records
+from shardmill.infra.format.stored_manifest import decode_manifest, is_sealed
 
 OnProgress = Callable[[int, int], None]  # records done, records in all
 

@@ -9,16 +9,16 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.dataset as pads
 
-from infra.arguments import checked
-from infra.dataset.views.references import Reference
-from infra.dataset.views.scanning import index_schema, scan
-from infra.dataset.views.view import View, view_of
-from infra.digests import digest_of, sha256_hex
-from infra.errors import CorruptDataError, NotFoundError
-from infra.format.contract import INPUTS_SCHEMA, Manifest, Shard, class_counts_of
-from infra.format.labels import LABELS
-from infra.format.parquet import read_parquet
-from infra.storage.filesystem import Storage
+from shardmill.infra.arguments import checked
+from shardmill.infra.dataset.views.references import Reference
+from shardmill.infra.dataset.views.scanning import index_schema, scan
+from shardmill.infra.dataset.views.view import View, view_of
+from shardmill.infra.digests import digest_of, sha256_hex
+from shardmill.infra.errors import CorruptDataError, NotFoundError
+from shardmill.infra.format.contract import INPUTS_SCHEMA, Manifest, Shard, class_counts_of
+from shardmill.infra.format.labels import LABELS
+from shardmill.infra.format.parquet import read_parquet
+from shardmill.infra.storage.filesystem import Storage
 
 
 @checked
@@ -95,7 +95,7 @@ class DatasetVersion:
         return table
 
     def scan(self, columns: Sequence[str] | None = None) -> pads.Scanner:
-        """Return the indexes as a lazy Arrow table; see ``infra.dataset.views.scanning``."""
+        """Return the indexes as a lazy Arrow table; see ``shardmill.infra.dataset.views.scanning``."""
         return scan(self, columns)
 
     def rows(self, shard: Shard, columns: Sequence[str] | None = None) -> pa.Table:

@@ -20,13 +20,13 @@ from pydantic import (
     model_validator,
 )
 
-from infra.errors import AccountingError
-from infra.format.features import Feature
-from infra.format.labels import LABELS, NO_CLASS, TARGETS, LabelKind, target_names
-from infra.format.masks import MASK, MASK_MEANING, MaskFormat
-from infra.format.records import Container
-from infra.settings import Settings
-from infra.storage.locations import public_values
+from shardmill.infra.errors import AccountingError
+from shardmill.infra.format.features import Feature
+from shardmill.infra.format.labels import LABELS, NO_CLASS, TARGETS, LabelKind, target_names
+from shardmill.infra.format.masks import MASK, MASK_MEANING, MaskFormat
+from shardmill.infra.format.records import Container
+from shardmill.infra.settings import Settings
+from shardmill.infra.storage.locations import public_values
 
 # 3: records without the feature ``label``. An older reader takes it for damage, or trains on nothing.
 FORMAT_VERSION: Final = 2
@@ -239,7 +239,7 @@ _UNUSED: Final[dict[str, Any]] = {
 class Manifest(Stored):
     """Everything that a version is. Its creation publishes the version.
 
-    ``infra.format.stored_manifest`` says how it is stored.
+    ``shardmill.infra.format.stored_manifest`` says how it is stored.
     """
 
     format_version: Literal[2, 3] = FORMAT_VERSION

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 from pydantic import ConfigDict, Field, model_validator
 
-from infra.settings import Settings
+from shardmill.infra.settings import Settings
 
 if TYPE_CHECKING:  # the settings of a command need no tables
     import pyarrow as pa

@@ -4,8 +4,8 @@
 class       one class a record: the features ``label`` and ``label_name``
 multi       any number of classes a record: the feature ``labels``, indexes into the classes
 targets     numbers: the feature ``targets``, float32 of fixed length
-mask        the class of each pixel: ``infra.format.masks``; ``labels`` has the classes that it shows
-none        nothing; further features may hold text or whatever else
+mask        the class of each pixel: ``shardmill.infra.format.masks``; ``labels`` has the classes that it
+shows none        nothing; further features may hold text or whatever else
 ==========  =====================================================================================
 """
 
@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, Literal
 
-from infra.errors import UsageError
-from infra.format.features import Feature
+from shardmill.infra.errors import UsageError
+from shardmill.infra.format.features import Feature
 
 LabelKind = Literal["class", "multi", "targets", "mask", "none"]
 

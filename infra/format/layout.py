@@ -16,14 +16,14 @@
       spool/<run digest>/                     work in progress; gone after publishing
       fetched/<digest>.arrow                  addresses that images were fetched from
 
-Schemas are in infra.format.contract.
+Schemas are in shardmill.infra.format.contract.
 """
 
 from __future__ import annotations
 
 import re
 
-from infra.format.records import Container
+from shardmill.infra.format.records import Container
 
 _MANIFEST_NAME = re.compile(r"(\d{6,})\.json")
 _INPUTS_NAME = re.compile(r"inputs-[0-9a-f]+\.parquet")

@@ -1,7 +1,8 @@
 """The form of a look: the coarse structure of an image, the column ``look`` of the index.
 
 A look has one or two views of an image: the whole, and what is inside its border if it has one. A view is
-int8 [14 rows of vertical frequencies, 14 horizontal frequencies]; ``infra.codecs.measures.look`` makes it.
+int8 [14 rows of vertical frequencies, 14 horizontal frequencies]; ``shardmill.infra.codecs.measures.look``
+makes it.
 """
 
 from typing import Final

@@ -9,7 +9,7 @@ mask/source_sha256     bytes   scalar: SHA-256 of the source of the mask, 64 hex
 mask/source_uri        bytes   scalar: the source of the mask, relative to the source of the images
 =====================  ======  =========================================================================
 
-The feature ``labels`` (``infra.format.labels``) has each class of the stored mask once, rising.
+The feature ``labels`` (``shardmill.infra.format.labels``) has each class of the stored mask once, rising.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from typing import Final, Literal
 
 from pydantic import ConfigDict
 
-from infra.format.features import Feature
-from infra.format.labels import LABELS
-from infra.settings import Settings
+from shardmill.infra.format.features import Feature
+from shardmill.infra.format.labels import LABELS
+from shardmill.infra.settings import Settings
 
 MASK: Final = "mask/encoded"
 MASK_PIXELS: Final = "mask/pixels"

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from typing import Final, Literal, get_args
 
-from infra.format.features import Feature
+from shardmill.infra.format.features import Feature
 
 MetadataName = Literal[
     "captured_at", "camera_make", "camera_model", "gps_present", "c2pa_present", "digital_source_type",

@@ -10,14 +10,14 @@ objects/is_crowd      int64      1 if the box is around a group of objects (COCO
 objects/num_left_out  int64      scalar: objects of the annotation that are not in the record
 ====================  =========  =====================================================================
 
-The feature ``labels`` (``infra.format.labels``) has each class of the objects once.
+The feature ``labels`` (``shardmill.infra.format.labels``) has each class of the objects once.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from infra.format.features import Feature
+from shardmill.infra.format.features import Feature
 
 BOXES: Final = "objects/bbox"
 OBJECT_LABELS: Final = "objects/label"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from infra.format.contract import FEATURES, Manifest
-from infra.format.features import Feature
-from infra.format.masks import MASK
+from shardmill.infra.format.contract import FEATURES, Manifest
+from shardmill.infra.format.features import Feature
+from shardmill.infra.format.masks import MASK
 
 _TYPES = {"int64": "tf.int64", "float32": "tf.float32", "bytes": "tf.string"}
 _MISSING = {"int64": "-(2**63)", "float32": 'float("nan")', "bytes": 'b""'}

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Literal, cast, get_args
 import google_crc32c
 from isal import igzip, isal_zlib
 
-from infra.errors import CorruptDataError
+from shardmill.infra.errors import CorruptDataError
 
 if TYPE_CHECKING:  # configurations name containers, and should not load Arrow for that
-    from infra.storage.filesystem import Storage
+    from shardmill.infra.storage.filesystem import Storage
 
 Container = Literal["gzip", "none"]
 CONTAINERS: tuple[str, ...] = get_args(Container)

@@ -11,10 +11,10 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from infra.digests import canonical_json, sha256_hex
-from infra.errors import CorruptDataError, FormatVersionError
-from infra.format.contract import FORMAT_VERSIONS, Manifest
-from infra.strict_json import dump_json, finite
+from shardmill.infra.digests import canonical_json, sha256_hex
+from shardmill.infra.errors import CorruptDataError, FormatVersionError
+from shardmill.infra.format.contract import FORMAT_VERSIONS, Manifest
+from shardmill.infra.strict_json import dump_json, finite
 
 _CHECKSUM = "checksum"
 _RESTORE = "restore the file from a copy; moved out of the folder, it no longer hides the other versions"

@@ -15,14 +15,14 @@ from importlib import resources
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
-from infra.html import formatting
-from infra.readable import readable_bytes
+from shardmill.infra.html import formatting
+from shardmill.infra.readable import readable_bytes
 
 
 @cache
 def style_sheet() -> str:
     """Return the style sheet of all pages."""
-    return resources.files("infra.html").joinpath("style.css").read_text(encoding="utf-8")
+    return resources.files("shardmill.infra.html").joinpath("style.css").read_text(encoding="utf-8")
 
 
 def style_hash(style: str) -> str:

@@ -21,7 +21,7 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
-from infra.native.library import load_library
+from shardmill.infra.native.library import load_library
 
 Pixels = npt.NDArray[np.uint8]
 

@@ -7,7 +7,7 @@ import importlib.machinery
 import os
 from pathlib import Path
 
-from infra.errors import ConfigError
+from shardmill.infra.errors import ConfigError
 
 # Folder of the compiled code in place of the installed one; "none" does without compiled code.
 FOLDER_VARIABLE = "SHARDMILL_NATIVE"

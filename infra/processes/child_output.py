@@ -11,8 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
 
-from infra.processes.trees import GRACE_SECONDS
-from infra.progress import Listener
+from shardmill.infra.processes.trees import GRACE_SECONDS
+from shardmill.infra.progress import Listener
 
 _LAST_LINES = 40
 

@@ -1,9 +1,9 @@
 """Child processes that report, can be cancelled, and never outlive their parent.
 
 The parent starts a child in a session of its own with two pipes: *events*, on which the child writes JSON
-lines (infra.progress), and *lifeline*, which the child only watches. When the parent dies, however it dies,
-the kernel closes the lifeline and the child kills its own process group. When the parent is cancelled, it
-stops the child's whole tree before it goes on unwinding.
+lines (shardmill.infra.progress), and *lifeline*, which the child only watches. When the parent dies, however
+it dies, the kernel closes the lifeline and the child kills its own process group. When the parent is
+cancelled, it stops the child's whole tree before it goes on unwinding.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-from infra.errors import GO_ON, Cancelled, ChildDied, from_event
-from infra.processes.child_output import ChildOutput
-from infra.processes.exit_status import describe_status
-from infra.processes.process import DEFECT, LIFELINE_FD, REPORT_DEFECT
-from infra.processes.trees import SAMPLE_SECONDS, MemorySampler, kill_tree, wait_for_end
-from infra.progress import EVENTS_FD, Listener
+from shardmill.infra.errors import GO_ON, Cancelled, ChildDied, from_event
+from shardmill.infra.processes.child_output import ChildOutput
+from shardmill.infra.processes.exit_status import describe_status
+from shardmill.infra.processes.process import DEFECT, LIFELINE_FD, REPORT_DEFECT
+from shardmill.infra.processes.trees import SAMPLE_SECONDS, MemorySampler, kill_tree, wait_for_end
+from shardmill.infra.progress import EVENTS_FD, Listener
 
 
 @dataclass(frozen=True)

@@ -8,13 +8,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-from infra import progress as events
-from infra.errors import ConfigError, UsageError
-from infra.storage.locations import default_root
-from infra.strict_json import dump_json
+from shardmill.infra import progress as events
+from shardmill.infra.errors import ConfigError, UsageError
+from shardmill.infra.storage.locations import default_root
+from shardmill.infra.strict_json import dump_json
 
 if TYPE_CHECKING:  # a command line is read, and a child started, before settings are loaded
-    from infra.settings import Settings
+    from shardmill.infra.settings import Settings
 
 S = TypeVar("S", bound="Settings")
 
@@ -71,7 +71,7 @@ def settings_of(
     Raises:
         ConfigError: a setting is wrong.
     """
-    from infra.settings import load_settings
+    from shardmill.infra.settings import load_settings
 
     try:
         values = json.loads(arguments.config_json) if arguments.config_json else {}

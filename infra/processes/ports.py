@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import socket
 
-from infra.errors import EnvironmentFault
+from shardmill.infra.errors import EnvironmentFault
 
 _ATTEMPTS = 50
 _ALL_ADDRESSES = ""

@@ -1,4 +1,4 @@
-"""The child's side of ``infra.processes.children``: a process that its parent watches.
+"""The child's side of ``shardmill.infra.processes.children``: a process that its parent watches.
 
 It dies with its parent, sends its events to the parent, raises ``Cancelled`` for signals to stop, and turns
 its errors into messages, events and exit codes.
@@ -18,9 +18,9 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import NoReturn, TypeGuard
 
-from infra.errors import GO_ON, Cancelled, ChildDied, ShardmillError
-from infra.processes.terminal import READER_GONE, ReaderGone, guard_standard_streams, output_flushed
-from infra.progress import adopt_parent, failure
+from shardmill.infra.errors import GO_ON, Cancelled, ChildDied, ShardmillError
+from shardmill.infra.processes.terminal import READER_GONE, ReaderGone, guard_standard_streams, output_flushed
+from shardmill.infra.progress import adopt_parent, failure
 
 LIFELINE_FD = "SHARDMILL_LIFELINE_FD"
 _PR_SET_PDEATHSIG = 1  # prctl(2)

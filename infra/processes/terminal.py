@@ -15,7 +15,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any, TextIO, cast
 
-from infra.errors import EnvironmentFault
+from shardmill.infra.errors import EnvironmentFault
 
 READER_GONE = 128 + signal.SIGPIPE  # exit status that a shell gives a command ended by SIGPIPE
 

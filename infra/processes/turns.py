@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Literal, Self
 
-from infra.progress import log, waiting
+from shardmill.infra.progress import log, waiting
 
 TURNS_VARIABLE = "SHARDMILL_TURNS"
 

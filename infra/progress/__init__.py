@@ -1,7 +1,7 @@
 """Progress as JSON lines, from a child process to its parent, and its display in a terminal.
 
-A process emits events; where its parent left a pipe (infra.processes.children) they go there, a JSON object
-a line, and listeners of this process get them in any case. Kinds of events::
+A process emits events; where its parent left a pipe (shardmill.infra.processes.children) they go there, a
+JSON object a line, and listeners of this process get them in any case. Kinds of events::
 
     {"event": "job", "job": "prepare", "shares": {"list": 3, "encode": 75, ...}}
     {"event": "stage", "stage": "encode", "total": 3781, "unit": "images", "done": 0}
@@ -22,7 +22,7 @@ and ``terminal`` shows them to a person.
 
 from __future__ import annotations
 
-from infra.progress.events import (
+from shardmill.infra.progress.events import (
     EVENTS_FD,
     Event,
     Listener,
@@ -40,8 +40,8 @@ from infra.progress.events import (
     waiting,
     work_clock,
 )
-from infra.progress.terminal import TerminalProgress, shown_to_people
-from infra.progress.whole_job import WAITING, WholeJob
+from shardmill.infra.progress.terminal import TerminalProgress, shown_to_people
+from shardmill.infra.progress.whole_job import WAITING, WholeJob
 
 __all__ = [
     "EVENTS_FD",

@@ -9,8 +9,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from infra.errors import ShardmillError
-from infra.strict_json import dump_json
+from shardmill.infra.errors import ShardmillError
+from shardmill.infra.strict_json import dump_json
 
 EVENTS_FD = "SHARDMILL_EVENTS_FD"
 
@@ -44,7 +44,7 @@ def emit(event: Event) -> None:
     event = {"time": round(time.time(), 3), **event}
     if _parent_fd is not None:
         line = dump_json(event, ensure_ascii=True, default=str).encode("ascii") + b"\n"
-        # A parent that is gone is noticed by its lifeline (infra.processes.children), not here.
+        # A parent that is gone is noticed by its lifeline (shardmill.infra.processes.children), not here.
         with _lock, contextlib.suppress(BrokenPipeError):
             _write_all(_parent_fd, line)
     for listener in list(_listeners):

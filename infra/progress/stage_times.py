@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from infra.progress.events import work_clock
+from shardmill.infra.progress.events import work_clock
 
 
 @dataclass

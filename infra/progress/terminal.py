@@ -8,9 +8,9 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from infra.progress.events import Event, events_go_to_parent, subscribe
-from infra.progress.whole_job import WholeJob
-from infra.readable import printable, readable_figure
+from shardmill.infra.progress.events import Event, events_go_to_parent, subscribe
+from shardmill.infra.progress.whole_job import WholeJob
+from shardmill.infra.readable import printable, readable_figure
 
 _LOST_SHOWN = 5
 

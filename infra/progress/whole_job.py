@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from infra.progress.events import Event
-from infra.readable import readable_figure, readable_seconds
+from shardmill.infra.progress.events import Event
+from shardmill.infra.readable import readable_figure, readable_seconds
 
 WAITING = "waiting until "  # begins the text of a job that waits for another one
 

@@ -1,9 +1,9 @@
 """Validated configuration: models, TOML files, ``--set key=value``, and what help says of each key."""
 
-from infra.settings.keys import Setting, settings_of
-from infra.settings.loading import load_settings, split_overrides, validate
-from infra.settings.model import SECTIONS, AlsoCalled, Settings, WholeText
-from infra.settings.suggesting import near_settings
+from shardmill.infra.settings.keys import Setting, settings_of
+from shardmill.infra.settings.loading import load_settings, split_overrides, validate
+from shardmill.infra.settings.model import SECTIONS, AlsoCalled, Settings, WholeText
+from shardmill.infra.settings.suggesting import near_settings
 
 __all__ = [
     "SECTIONS",

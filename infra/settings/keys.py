@@ -11,7 +11,7 @@ import annotated_types
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from infra.settings.model import AlsoCalled
+from shardmill.infra.settings.model import AlsoCalled
 
 
 @dataclass(frozen=True, slots=True)

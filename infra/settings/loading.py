@@ -16,10 +16,10 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from infra.errors import ConfigError
-from infra.settings.keys import Setting, is_known, settings_of
-from infra.settings.model import SECTIONS, Settings
-from infra.settings.suggesting import near_settings, remedy_for
+from shardmill.infra.errors import ConfigError
+from shardmill.infra.settings.keys import Setting, is_known, settings_of
+from shardmill.infra.settings.model import SECTIONS, Settings
+from shardmill.infra.settings.suggesting import near_settings, remedy_for
 
 _SHOWN = 4
 _NEAR_VALUE = 0.5  # likeness from which one of the known values is suggested

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from pydantic import BaseModel
 
-from infra.settings.keys import Setting, is_known, known_keys, settings_of
+from shardmill.infra.settings.keys import Setting, is_known, known_keys, settings_of
 
 _NEAR = 0.72  # similarity from which a setting is worth a suggestion
 _LESS = 0.12  # of a match by the last part of the key alone

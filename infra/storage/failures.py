@@ -9,10 +9,10 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from infra.errors import GO_ON, NotFoundError, ObjectRefused, StorageError
-from infra.storage.locations import without_secrets
-from infra.storage.names import uri_of
-from infra.storage.objects.retries import is_retryable
+from shardmill.infra.errors import GO_ON, NotFoundError, ObjectRefused, StorageError
+from shardmill.infra.storage.locations import without_secrets
+from shardmill.infra.storage.names import uri_of
+from shardmill.infra.storage.objects.retries import is_retryable
 
 
 @contextlib.contextmanager

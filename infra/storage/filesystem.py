@@ -18,25 +18,25 @@ from typing import BinaryIO, TypeVar, cast
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-from infra.arguments import checked
-from infra.errors import NotFoundError, ObjectRefused, PublishConflict
-from infra.storage.failures import not_read, other_files_named, reading, writing
-from infra.storage.local import (
+from shardmill.infra.arguments import checked
+from shardmill.infra.errors import NotFoundError, ObjectRefused, PublishConflict
+from shardmill.infra.storage.failures import not_read, other_files_named, reading, writing
+from shardmill.infra.storage.local import (
     TEMPORARY_PREFIX,
     create_file,
     file_writer,
     read_file_range,
     remove_temporary_files,
 )
-from infra.storage.locations import below, public_location
-from infra.storage.locks.holder_lists import HolderFile, HolderList
-from infra.storage.locks.leases import DEFAULT_TIMES, LeaseTimes, SeenHolder, lease, seen_holders
-from infra.storage.locks.locking import HeldLocks, Lock, kernel_lock
-from infra.storage.objects.azure import list_objects
-from infra.storage.objects.conditional import Bucket, ConditionalObjects, HolderObject
-from infra.storage.objects.files import ObjectReader, object_writer, upload
-from infra.storage.objects.retries import retry
-from infra.storage.opening import open_filesystem
+from shardmill.infra.storage.locations import below, public_location
+from shardmill.infra.storage.locks.holder_lists import HolderFile, HolderList
+from shardmill.infra.storage.locks.leases import DEFAULT_TIMES, LeaseTimes, SeenHolder, lease, seen_holders
+from shardmill.infra.storage.locks.locking import HeldLocks, Lock, kernel_lock
+from shardmill.infra.storage.objects.azure import list_objects
+from shardmill.infra.storage.objects.conditional import Bucket, ConditionalObjects, HolderObject
+from shardmill.infra.storage.objects.files import ObjectReader, object_writer, upload
+from shardmill.infra.storage.objects.retries import retry
+from shardmill.infra.storage.opening import open_filesystem
 
 T = TypeVar("T")
 
@@ -330,9 +330,10 @@ class Storage:
         """Hold the only lock on ``path``, a small file that stays behind.
 
         In an object store, and in a folder of this machine or its network when ``times`` are given, the lock
-        is a lease (infra.storage.locks.leases): it expires when its holder vanishes, and a holder whose lock
-        another process took can no longer write or remove anything through this storage, its parents and its
-        children. Without ``times``, the kernel holds a local lock and releases it when the holder ends.
+        is a lease (shardmill.infra.storage.locks.leases): it expires when its holder vanishes, and a holder
+        whose lock another process took can no longer write or remove anything through this storage, its
+        parents and its children. Without ``times``, the kernel holds a local lock and releases it when the
+        holder ends.
 
         Raises:
             LockedError: another process holds it.

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlencode
 
-from infra.errors import StorageError
+from shardmill.infra.errors import StorageError
 
 # A secret may hold a slash, which a URI should escape: libraries refuse that, and quote it in their message.
 _USER = r"[^/?#]*|[^/?#:]*:(?!\d+/)[^?#]*"

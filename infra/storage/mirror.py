@@ -13,9 +13,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from infra.errors import NotFoundError
-from infra.storage.filesystem import FileEntry, Storage
-from infra.strict_json import dump_json
+from shardmill.infra.errors import NotFoundError
+from shardmill.infra.storage.filesystem import FileEntry, Storage
+from shardmill.infra.strict_json import dump_json
 
 
 def _every(path: str) -> bool:

@@ -11,7 +11,7 @@ import os
 import re
 import unicodedata
 
-from infra.errors import ConfigError
+from shardmill.infra.errors import ConfigError
 
 _DATASET_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _ESCAPE = re.compile(r"\\x([0-9a-f]{2})")

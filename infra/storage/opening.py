@@ -7,15 +7,15 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-from infra.errors import StorageError
-from infra.storage.locations import (
+from shardmill.infra.errors import StorageError
+from shardmill.infra.storage.locations import (
     object_location,
     object_path,
     public_location,
     with_plain_endpoint,
     without_secrets,
 )
-from infra.storage.objects.azure import azure_filesystem
+from shardmill.infra.storage.objects.azure import azure_filesystem
 
 # Of Arrow's own repetitions of a request to Google's store, whose default is 15 minutes. Ours come on top.
 _GOOGLE_RETRY_SECONDS = 20

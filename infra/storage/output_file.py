@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from infra.errors import StorageError
+from shardmill.infra.errors import StorageError
 
 
 @contextlib.contextmanager

@@ -6,8 +6,8 @@ import os
 import threading
 from typing import Any, cast
 
-from infra.errors import NotFoundError, StorageError
-from infra.storage.filesystem import Storage
+from shardmill.infra.errors import NotFoundError, StorageError
+from shardmill.infra.storage.filesystem import Storage
 
 
 class RangeReader:

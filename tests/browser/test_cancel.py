@@ -7,7 +7,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from infra.dataset.catalog import Catalog
+from shardmill.infra.dataset.catalog import Catalog
 from tests.browser.conftest import Browser
 from tests.prefect_server.jobs import held_after_a_block
 from tests.prefect_server.server import RunningServer

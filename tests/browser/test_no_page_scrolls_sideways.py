@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from beam_jobs.report import write_report
+from shardmill.beam_jobs.report import write_report
 from tests.browser.conftest import Browser
 from tests.browser.looks import DRAWN_WHITE, FAINT, STICKING_OUT
 from tests.samples.pages.reports import version_with_everything

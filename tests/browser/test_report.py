@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from selenium.webdriver import ActionChains, Keys
 
-from beam_jobs.report import write_report
+from shardmill.beam_jobs.report import write_report
 from tests.browser.conftest import Browser
 from tests.samples.pages.reports import version_with_everything
 

@@ -8,8 +8,8 @@ from urllib.parse import urlsplit
 import pytest
 from selenium.webdriver.support.wait import WebDriverWait
 
-from beam_jobs.config import PrepareConfig
-from flows.flow_runs.artifacts.keys import Keys
+from shardmill.beam_jobs.config import PrepareConfig
+from shardmill.flows.flow_runs.artifacts.keys import Keys
 from tests.browser.conftest import Browser
 from tests.prefect_server.jobs import fake_prepare
 from tests.prefect_server.server import RunningServer, run_command

@@ -45,7 +45,11 @@ def test_pages_load_nothing_from_elsewhere(site: Path) -> None:
 
 def test_the_interface_is_there_with_its_arguments(site: Path) -> None:
     page = (site / "python-api.html").read_text(encoding="utf-8")
-    for name in ("training.dataset.Dataset.tf", "training.dataset.open_dataset", "infra.errors"):
+    for name in (
+        "shardmill.training.dataset.Dataset.tf",
+        "shardmill.training.dataset.open_dataset",
+        "shardmill.infra.errors",
+    ):
         assert f'id="{name}"' in page or f"id={name}" in page
     assert "<!-- api:" not in page
     commands = (site / "commands.html").read_text(encoding="utf-8")

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from flows.server import services
-from infra.processes.ports import free_port
+from shardmill.flows.server import services
+from shardmill.infra.processes.ports import free_port
 from tests.prefect_server.postgresql import PostgreSql, running_postgresql
 from tests.prefect_server.redis_server import RedisServer, running_redis
 from tests.prefect_server.server import RunningServer, run_command, user_environment
@@ -107,7 +107,7 @@ def production(folder: Path) -> Iterator[Production]:
             "PREFECT_SERVER_DATABASE_CONNECTION_URL": postgresql.url,
             "PREFECT_REDIS_MESSAGING_URL": redis.url,
         }
-        shardmill = ["flows.cli", "platform", "server"]
+        shardmill = ["shardmill.flows.cli", "platform", "server"]
         migrated = run_command([sys.executable, "-m", *shardmill, "migrate"], env, _START_SECONDS)
         assert migrated.returncode == 0, migrated.stderr
         apis = {

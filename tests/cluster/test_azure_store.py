@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from infra.errors import StorageError
-from infra.storage.filesystem import Storage
+from shardmill.infra.errors import StorageError
+from shardmill.infra.storage.filesystem import Storage
 from tests.samples.preparing.publishers import check_publishers
 from tests.samples.stores.azurite import ACCOUNT, KEY, azure_location, azurite, put_blob
 from tests.samples.stores.faulty_proxy import faulty_proxy

@@ -24,14 +24,14 @@ pytestmark = pytest.mark.skipif(
 _TRANSLATE = """
 import json, sys
 from apache_beam.portability.api import beam_runner_api_pb2
-from beam_jobs.config import RunnerConfig
-from beam_jobs.execution.dataflow import dataflow_faults, dataflow_options, dataflow_pipeline
-from beam_jobs.execution.pipeline import RunTask
-from beam_jobs.execution.runners import check_runner, num_processes
-from beam_jobs.execution.task import job_name
-from beam_jobs.plan_by_ranges.shards import OrderShards
-from beam_jobs.plan_by_ranges.tables import PlanTables
-from infra.storage.filesystem import Storage
+from shardmill.beam_jobs.config import RunnerConfig
+from shardmill.beam_jobs.execution.dataflow import dataflow_faults, dataflow_options, dataflow_pipeline
+from shardmill.beam_jobs.execution.pipeline import RunTask
+from shardmill.beam_jobs.execution.runners import check_runner, num_processes
+from shardmill.beam_jobs.execution.task import job_name
+from shardmill.beam_jobs.plan_by_ranges.shards import OrderShards
+from shardmill.beam_jobs.plan_by_ranges.tables import PlanTables
+from shardmill.infra.storage.filesystem import Storage
 
 runner = RunnerConfig.model_validate_json(sys.argv[1])
 check_runner(runner, ["gs://bucket/photos", "gs://bucket/datasets"])

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from infra.dataset.catalog import Catalog
-from infra.dataset.verify import verify
+from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.dataset.verify import verify
 from tests.faults.hostile.deeds import WIDTH, height_of
 from tests.prefect_server.server import RunningServer, started_up
 from tests.samples.clusters.flink import REPOSITORY, running_cluster

@@ -14,10 +14,11 @@ from urllib.request import Request, urlopen
 import numpy as np
 import pytest
 
-from infra.dataset.catalog import Catalog
-from infra.dataset.verify import verify
-from infra.errors import StorageError
-from infra.storage.filesystem import Storage
+from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.dataset.verify import verify
+from shardmill.infra.errors import StorageError
+from shardmill.infra.storage.filesystem import Storage
+from shardmill.training.dataset import open_dataset
 from tests.samples.images.photos import jpeg
 from tests.samples.preparing.publishers import check_publishers
 from tests.samples.stores.google_store import fake_google, google_location
@@ -31,7 +32,6 @@ from tests.samples.stores.stored_life import (
     check_two_prepares,
     prepare,
 )
-from training.dataset import open_dataset
 
 pytestmark = pytest.mark.slow
 

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import yaml
 
-from flows.server.services import answers
-from infra.dataset.catalog import Catalog
-from infra.processes.ports import free_port
+from shardmill.flows.server.services import answers
+from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.processes.ports import free_port
 from tests.prefect_server.postgresql import running_postgresql
 from tests.prefect_server.redis_server import running_redis
 from tests.samples.clusters.container_images import (

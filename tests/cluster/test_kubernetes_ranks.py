@@ -18,13 +18,13 @@ from typing import Any
 import pytest
 import yaml
 
+from shardmill.training.ranks.launchers.slurm.next_try import last_checkpoint
 from tests.samples.clusters.jobset_processes import JobSetProcesses
 from tests.samples.clusters.kubernetes_schemas import check_jobset
 from tests.samples.datasets.published import coloured, publish
 from tests.samples.ranks.supervised import assert_same_training
 from tests.samples.training.trainer import settings, train
 from tests.samples.waiting import before_its_end
-from training.ranks.launchers.slurm.next_try import last_checkpoint
 
 pytestmark = pytest.mark.timeout(1800)
 
@@ -59,7 +59,7 @@ def rendered(folder: Path, config: dict[str, Any], ranks_per_pod: int = 1) -> tu
     command = [
         sys.executable,
         "-m",
-        "training.train",
+        "shardmill.training.train",
         "colours",
         "--launcher",
         "kubernetes",

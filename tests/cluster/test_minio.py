@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from infra.storage.filesystem import Storage
+from shardmill.infra.storage.filesystem import Storage
 from tests.samples.preparing.publishers import check_publishers
 from tests.samples.stores.faulty_proxy import faulty_proxy
 from tests.samples.stores.minio import minio, minio_location

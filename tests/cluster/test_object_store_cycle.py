@@ -13,14 +13,14 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from beam_jobs.maintain.compaction import compact
-from beam_jobs.maintain.purge.working import purge
-from infra.dataset.catalog import Catalog
-from infra.dataset.exports.export import export
-from infra.dataset.maintenance.garbage import collect_garbage
-from infra.dataset.verify import verify
-from infra.digests import sha256_hex
-from infra.storage.filesystem import Storage
+from shardmill.beam_jobs.maintain.compaction import compact
+from shardmill.beam_jobs.maintain.purge.working import purge
+from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.dataset.exports.export import export
+from shardmill.infra.dataset.maintenance.garbage import collect_garbage
+from shardmill.infra.dataset.verify import verify
+from shardmill.infra.digests import sha256_hex
+from shardmill.infra.storage.filesystem import Storage
 from tests.samples.images.photos import jpeg, make_photos, write
 from tests.samples.preparing.command import prepare_command
 from tests.samples.stores.azurite import KEY, azure_location, azurite
@@ -81,7 +81,7 @@ def prepared(source: Path, root: str) -> dict[str, Any]:
 
 def trained(root: str, runs: str, staging: Path) -> dict[str, Any]:
     config = settings(reading={"staging_dir": str(staging)})
-    command = [sys.executable, "-m", "training.train", "d", "--root", root, "--runs", runs]
+    command = [sys.executable, "-m", "shardmill.training.train", "d", "--root", root, "--runs", runs]
     return finished([*command, "--config-json", json.dumps(config)])
 
 

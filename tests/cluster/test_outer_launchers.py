@@ -11,10 +11,10 @@ from typing import Any
 import psutil
 import pytest
 
+from shardmill.training.ranks.launchers.outer import PREEMPTED, RANK_LOST
 from tests.samples.ranks.local_ranks import CONFIG as LOCAL
 from tests.samples.ranks.outer_ranks import OuterRanks, command, meeting, tf_config
 from tests.samples.ranks.supervised import assert_same_training
-from training.ranks.launchers.outer import PREEMPTED, RANK_LOST
 
 # No rank waits for another for longer.
 WITHIN_SECONDS = 60

@@ -13,8 +13,8 @@ from typing import Any
 import psutil
 import pytest
 
-from flows.server.deployments import prefect_file
-from infra.dataset.catalog import Catalog
+from shardmill.flows.server.deployments import prefect_file
+from shardmill.infra.dataset.catalog import Catalog
 from tests.cluster.production import Process, Production, production, working
 from tests.prefect_server.jobs import held_after_a_block, resume
 from tests.prefect_server.server import RunningServer, run_command
@@ -135,11 +135,13 @@ def test_the_reaper_of_a_machine_marks_the_runs_of_its_own_killed_worker(
     assert not psutil.wait_procs(tree, timeout=60)[1], "the run ends with its worker"
 
     elsewhere = run_command(
-        [sys.executable, "-m", "flows.cli", "platform", "reap"], live.workers["gpu"].env, 120
+        [sys.executable, "-m", "shardmill.flows.cli", "platform", "reap"], live.workers["gpu"].env, 120
     )
     assert elsewhere.returncode == 0, elsewhere.stderr
     assert live.server.get(f"/flow_runs/{run}")["state_type"] == "RUNNING"
-    reaper = Process(["flows.cli", "platform", "reap", "--every", "10s"], worker.env, tmp_path / "reaper.log")
+    reaper = Process(
+        ["shardmill.flows.cli", "platform", "reap", "--every", "10s"], worker.env, tmp_path / "reaper.log"
+    )
     reaper.start()
     started = time.monotonic()
     try:

@@ -15,9 +15,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from infra.dataset.catalog import Catalog
-from infra.dataset.verify import verify
-from infra.processes.ports import free_port
+from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.dataset.verify import verify
+from shardmill.infra.processes.ports import free_port
 from tests.faults.hostile.deeds import WIDTH, height_of
 from tests.samples.clusters.flink import REPOSITORY
 from tests.samples.images.photos import jpeg, make_photos, png, write
@@ -117,7 +117,7 @@ def _worker_pool(folder: Path) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
     log = folder / "pool.log"
     with log.open("wb") as stream:
         pool = subprocess.Popen(
-            [sys.executable, "-u", "-m", "beam_jobs.worker_pool", "--listen", address],
+            [sys.executable, "-u", "-m", "shardmill.beam_jobs.worker_pool", "--listen", address],
             stdout=stream,
             stderr=subprocess.STDOUT,
             env=_hostile(),

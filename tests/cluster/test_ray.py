@@ -15,13 +15,13 @@ from typing import Any
 import psutil
 import pytest
 
+from shardmill.training.ranks.supervision.silence import Limits
+from shardmill.training.ranks.supervision.slots import RankCount
+from shardmill.training.ranks.supervision.supervisor import RankPlan, Supervisor
 from tests.samples.clusters.ray_cluster import RayCluster
 from tests.samples.ranks.local_ranks import CONFIG
 from tests.samples.ranks.supervised import assert_same_training
 from tests.samples.training.trainer import Trainer, train
-from training.ranks.supervision.silence import Limits
-from training.ranks.supervision.slots import RankCount
-from training.ranks.supervision.supervisor import RankPlan, Supervisor
 
 if importlib.util.find_spec("ray") is None:
     pytest.skip("Ray is not installed: pip install 'shardmill[ray]'", allow_module_level=True)
@@ -47,7 +47,7 @@ def ranks_alive(text: str) -> list[int]:
     found = []
     for process in psutil.process_iter(["cmdline"]):
         words = process.info["cmdline"] or []
-        is_rank = "training.train_rank" in words or "tests.samples.ranks.fake_rank" in words
+        is_rank = "shardmill.training.train_rank" in words or "tests.samples.ranks.fake_rank" in words
         if is_rank and any(text in word for word in words) and process.status() != psutil.STATUS_ZOMBIE:
             found.append(process.pid)
     return found
@@ -100,8 +100,8 @@ def test_a_signal_saves_and_the_same_command_on_one_machine_goes_on(
 def test_ranks_follow_the_machines_that_come_and_go(tmp_path: Path, cluster: RayCluster) -> None:
     """With fake ranks: a worker of Ray dies, a machine goes, another comes."""
     ray = pytest.importorskip("ray")
-    from training.ranks.launchers.ray.hosts import RayHosts
-    from training.ranks.launchers.ray.settings import RaySettings
+    from shardmill.training.ranks.launchers.ray.hosts import RayHosts
+    from shardmill.training.ranks.launchers.ray.settings import RaySettings
 
     seen: list[int] = []
 

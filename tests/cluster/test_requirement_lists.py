@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from infra.dataset.catalog import Catalog
+from shardmill.infra.dataset.catalog import Catalog
 from tests.samples.sources.image_folders import write_image_folder
 
 REPOSITORY = Path(__file__).parents[2]
@@ -63,7 +63,7 @@ def test_prepare_works_without_tensorflow(tmp_path: Path) -> None:
     source = write_image_folder(tmp_path / "photos", per_class=8)
     command = [
         "-m",
-        "beam_jobs.prepare",
+        "shardmill.beam_jobs.prepare",
         str(source),
         "--dataset",
         "photos",
@@ -72,22 +72,22 @@ def test_prepare_works_without_tensorflow(tmp_path: Path) -> None:
     ]
     environment.says(*command)
     assert Catalog(tmp_path / "datasets").open("photos@1").manifest.accounting.num_records == 16
-    environment.says("-c", "import flows.prepare, flows.maintain")
-    assert "prepare" in environment.says("-m", "flows.cli", "--help")
+    environment.says("-c", "import shardmill.flows.prepare, shardmill.flows.maintain")
+    assert "prepare" in environment.says("-m", "shardmill.flows.cli", "--help")
 
 
 def test_train_works_without_beam(tmp_path: Path) -> None:
     source, root = write_image_folder(tmp_path / "photos", per_class=8), tmp_path / "datasets"
-    prepare = ["-m", "beam_jobs.prepare", str(source), "--dataset", "photos", "--root", str(root)]
+    prepare = ["-m", "shardmill.beam_jobs.prepare", str(source), "--dataset", "photos", "--root", str(root)]
     subprocess.run([sys.executable, *prepare], check=True, cwd=REPOSITORY, capture_output=True, timeout=300)
     environment = Environment(tmp_path / "venv", "train")
     assert environment.lacks("apache_beam", "torch")
     environment.says(
-        "-m", "training.train", "photos", "--root", str(root), "--runs", str(tmp_path / "runs"),
+        "-m", "shardmill.training.train", "photos", "--root", str(root), "--runs", str(tmp_path / "runs"),
         "--set", "data.image_size=32", "--set", "data.global_batch_size=8", "--set", "run.epochs=1",
     )  # fmt: skip
     assert list((tmp_path / "runs").glob("*/result.json"))
-    environment.says("-c", "import flows.train, flows.evaluate, flows.promote")
+    environment.says("-c", "import shardmill.flows.train, shardmill.flows.evaluate, shardmill.flows.promote")
 
 
 def test_workers_have_prefects_workers_and_neither_library(tmp_path: Path) -> None:
@@ -100,8 +100,8 @@ def test_workers_have_prefects_workers_and_neither_library(tmp_path: Path) -> No
 def test_servers_have_redis_and_neither_library(tmp_path: Path) -> None:
     environment = Environment(tmp_path / "venv", "server")
     assert environment.lacks("tensorflow", "apache_beam", "torch")
-    refused = environment.run("-m", "flows.cli", "platform", "server", "api", "--database", "postgresql+asyncpg://127.0.0.1:1/p",
+    refused = environment.run("-m", "shardmill.flows.cli", "platform", "server", "api", "--database", "postgresql+asyncpg://127.0.0.1:1/p",
                               "--redis", "redis://127.0.0.1:1/0")  # fmt: skip
     assert refused.returncode == 4
     assert "--database postgresql+asyncpg://127.0.0.1:1/p cannot be used" in refused.stderr
-    environment.says("-c", "import prefect_redis.lease_storage, flows.server.production.placing")
+    environment.says("-c", "import prefect_redis.lease_storage, shardmill.flows.server.production.placing")

@@ -13,15 +13,15 @@ from typing import Any
 import psutil
 import pytest
 
+from shardmill.training.ranks.launchers.slurm.next_try import last_checkpoint
+from shardmill.training.ranks.launchers.slurm.script import FILE, render
+from shardmill.training.ranks.launchers.slurm.settings import SlurmSettings
 from tests.samples.clusters.slurm_cluster import ENDED, NODES, SlurmCluster, missing_programs, slurm_cluster
 from tests.samples.datasets.published import coloured, publish
 from tests.samples.ranks.outer_jobs import outer_job
 from tests.samples.ranks.supervised import assert_same_training
 from tests.samples.training.trainer import settings, train
 from tests.samples.waiting import before_its_end
-from training.ranks.launchers.slurm.next_try import last_checkpoint
-from training.ranks.launchers.slurm.script import FILE, render
-from training.ranks.launchers.slurm.settings import SlurmSettings
 
 pytestmark = [
     pytest.mark.timeout(1800),
@@ -64,7 +64,16 @@ class Job:
     def __init__(self, cluster: SlurmCluster, folder: Path, config: dict[str, Any]) -> None:
         publish(folder / "datasets", coloured(COUNTS), name="colours")
         self._cluster, self.log = cluster, folder / "job.log"
-        command = [sys.executable, "-m", "training.train", "colours", "--launcher", "slurm", "--workers", "2"]
+        command = [
+            sys.executable,
+            "-m",
+            "shardmill.training.train",
+            "colours",
+            "--launcher",
+            "slurm",
+            "--workers",
+            "2",
+        ]
         command += ["--root", str(folder / "datasets"), "--runs", str(folder / "runs"), "--json"]
         command += ["--config-json", json.dumps(config)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
@@ -88,7 +97,7 @@ class Job:
         for process, variables in self._cluster.processes():
             if variables.get("SLURM_PROCID") == str(number) and variables.get("SLURM_JOB_ID") == str(self.id):
                 try:
-                    if "training.train_rank" in process.cmdline():
+                    if "shardmill.training.train_rank" in process.cmdline():
                         return process
                 except psutil.Error:
                     continue

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from shardmill.training.ranks.launchers.outer import RANK_LOST
 from tests.samples.clusters.two_hosts import ADDRESSES, Cut, TwoHosts, why_not
 from tests.samples.datasets.published import coloured, publish
 from tests.samples.ranks.outer_ranks import OuterRanks, command, meeting, steps_done
 from tests.samples.ranks.supervised import consumed_by, relative_distance
 from tests.samples.training.trainer import settings, train
-from training.ranks.launchers.outer import RANK_LOST
 
 COUNTS = {"train": {"a": 30, "b": 15, "c": 5}, "validation": {"a": 6, "b": 4, "c": 3}}
 CUTS: tuple[Cut, ...] = ("link down", "packets lost")

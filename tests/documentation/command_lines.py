@@ -12,20 +12,20 @@ from typing import Any
 import typer
 import typer.main
 
-from beam_jobs.config import PrepareConfig
-from beam_jobs.config.maintain import MaintainConfig
-from beam_jobs.prepare import build_parser as prepare_parser
-from flows.cli.app import app
-from infra.errors import ConfigError, ShardmillError
-from infra.settings import Settings, load_settings, split_overrides, validate
+from shardmill.beam_jobs.config import PrepareConfig
+from shardmill.beam_jobs.config.maintain import MaintainConfig
+from shardmill.beam_jobs.prepare import build_parser as prepare_parser
+from shardmill.flows.cli.app import app
+from shardmill.infra.errors import ConfigError, ShardmillError
+from shardmill.infra.settings import Settings, load_settings, split_overrides, validate
+from shardmill.training.config import TrainConfig
+from shardmill.training.promotion.rules import PromotionRules
+from shardmill.training.recipes import recipe_path
+from shardmill.training.train import _parser as train_parser
 from tests.documentation.blocks import ROOT
-from training.config import TrainConfig
-from training.promotion.rules import PromotionRules
-from training.recipes import recipe_path
-from training.train import _parser as train_parser
 
 _TARGETS = set(re.findall(r"^([a-z][\w-]*):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
-_MODULE_PARSERS = {"beam_jobs.prepare": prepare_parser, "training.train": train_parser}
+_MODULE_PARSERS = {"shardmill.beam_jobs.prepare": prepare_parser, "shardmill.training.train": train_parser}
 
 
 def problem_of(command: str) -> str | None:

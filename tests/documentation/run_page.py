@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from infra.dataset.catalog import Catalog
+from shardmill.infra.dataset.catalog import Catalog
 from tests.documentation.blocks import Block, blocks
 
 # Values that a laptop trains on in seconds; the page's own values are checked without running them.

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from infra.errors import ConfigError
+from shardmill.infra.errors import ConfigError
 from tests.documentation.blocks import PAGES, blocks, inline_code
 from tests.documentation.command_lines import check_configuration, problem_of, problem_of_settings
 

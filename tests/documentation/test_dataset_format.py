@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from pydantic import BaseModel
 
-from infra.format import contract
+from shardmill.infra.format import contract
 from tests.documentation.blocks import ROOT
 from tests.samples.images.masks import config as masked
 from tests.samples.images.masks import make_masked

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 import typer.main
 
-from flows import cli
-from flows.cli.app import app
-from flows.cli.help import described
-from infra.dataset.catalog import Catalog
+from shardmill.flows import cli
+from shardmill.flows.cli.app import app
+from shardmill.flows.cli.help import described
+from shardmill.infra.dataset.catalog import Catalog
 from tests.documentation.workplace import make_workplace
 
 # What an example has, and where the command runs instead.

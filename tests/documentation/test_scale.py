@@ -7,10 +7,10 @@ from types import ModuleType
 
 import pytest
 
-from beam_jobs.config import PrepareConfig
-from beam_jobs.plan import RECORD_OVERHEAD_BYTES, num_shards
-from beam_jobs.plan_by_ranges.choice import FILES_IN_ONE_PROCESS
-from beam_jobs.publish.input_parts import ROWS_OF_A_PART
+from shardmill.beam_jobs.config import PrepareConfig
+from shardmill.beam_jobs.plan import RECORD_OVERHEAD_BYTES, num_shards
+from shardmill.beam_jobs.plan_by_ranges.choice import FILES_IN_ONE_PROCESS
+from shardmill.beam_jobs.publish.input_parts import ROWS_OF_A_PART
 from tests.documentation.blocks import ROOT
 
 

@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from beam_jobs.config import PrepareConfig
-from beam_jobs.job import prepare_version
-from beam_jobs.request import JobRequest
+from shardmill.beam_jobs.config import PrepareConfig
+from shardmill.beam_jobs.job import prepare_version
+from shardmill.beam_jobs.request import JobRequest
 from tests.documentation.blocks import ROOT
 from tests.samples.images.drawn_objects import HEIGHT, SHAPES, WIDTH, draw_objects, picture
 from tests.samples.images.masks import painted

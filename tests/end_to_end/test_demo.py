@@ -25,7 +25,7 @@ run = { epochs = 1 }
 
 def demo(*options: str, timeout: float) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "flows.demo", *options],
+        [sys.executable, "-m", "shardmill.flows.demo", *options],
         cwd=ROOT,
         env={**os.environ, "COLUMNS": "120"},
         capture_output=True,

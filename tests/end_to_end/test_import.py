@@ -14,13 +14,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from beam_jobs.report import make_report
-from infra.dataset.catalog import Catalog
-from infra.dataset.exports.export import export
-from infra.dataset.verify import verify
-from infra.dataset.version import DatasetVersion
-from infra.errors import UsageError
-from infra.format.labels import labels_feature
+from shardmill.beam_jobs.report import make_report
+from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.dataset.exports.export import export
+from shardmill.infra.dataset.verify import verify
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.errors import UsageError
+from shardmill.infra.format.labels import labels_feature
 from tests.samples.datasets.published import coloured, publish
 from tests.samples.images.photos import jpeg, picture, png, rotated_jpeg, write
 from tests.samples.preparing.imports import import_of, imported, records_by_split, stored_images

@@ -10,8 +10,8 @@ import sys
 import time
 from dataclasses import dataclass
 
-from training.order import Order, StepPlan, TrainingOrder, rank_slice
-from training.order.balance.rules import RULES
+from shardmill.training.order import Order, StepPlan, TrainingOrder, rank_slice
+from shardmill.training.order.balance.rules import RULES
 
 BATCH_SIZE = 4
 SEED = 5
@@ -38,9 +38,9 @@ class RankSteps:
 def main() -> None:
     """Read from a step to the end of the last epoch."""
     told = json.loads(sys.argv[1])
-    from training.config import AugmentSettings
-    from training.dataset import open_dataset
-    from training.tf_data.indexed import IndexedPipeline
+    from shardmill.training.config import AugmentSettings
+    from shardmill.training.dataset import open_dataset
+    from shardmill.training.tf_data.indexed import IndexedPipeline
 
     reader = open_dataset("set@1", root=told["root"], staging_dir=told.get("staging_dir")).reader("train")
     whole = TrainingOrder(

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from beam_jobs.report.reasons import REASONS
-from infra.dataset.catalog import Catalog
-from infra.dataset.verify import verify
-from infra.format.contract import QUARANTINED, RECORD
+from shardmill.beam_jobs.report.reasons import REASONS
+from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.dataset.verify import verify
+from shardmill.infra.format.contract import QUARANTINED, RECORD
 from tests.samples.images.mutants import FORMATS, mutant
 from tests.samples.images.photos import write
 from tests.samples.preparing.command import prepare_command

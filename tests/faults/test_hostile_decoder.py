@@ -11,8 +11,8 @@ from typing import Any
 import psutil
 import pytest
 
-from infra.dataset.catalog import Catalog
-from infra.dataset.verify import verify
+from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.dataset.verify import verify
 from tests.faults.hostile.deeds import WIDTH, height_of
 from tests.samples.images.photos import make_photos, png, write
 from tests.samples.preparing.command import prepare_command

@@ -22,8 +22,8 @@ from typing import Any, Literal
 import psutil
 import pytest
 
-from infra.dataset.catalog import Catalog
-from infra.dataset.verify import verify
+from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.dataset.verify import verify
 from tests.samples.images.photos import jpeg, make_photos, write
 from tests.samples.preparing.command import prepare_command
 

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from infra.dataset.catalog import Catalog
-from infra.dataset.verify import verify
-from infra.format.contract import FORMAT_VERSIONS
+from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.dataset.verify import verify
+from shardmill.infra.format.contract import FORMAT_VERSIONS
 from tests.samples.images.photos import jpeg, make_photos
 from tests.samples.preparing.command import prepare_command
 

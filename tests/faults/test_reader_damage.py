@@ -14,15 +14,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from infra import progress
-from infra.dataset.version import DatasetVersion
-from infra.errors import CorruptDataError
-from infra.format.records import CONTAINERS, Container
+from shardmill.infra import progress
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.errors import CorruptDataError
+from shardmill.infra.format.records import CONTAINERS, Container
+from shardmill.training.config import AugmentSettings
+from shardmill.training.dataset import Dataset, open_dataset
+from shardmill.training.order import SequentialOrder
+from shardmill.training.reading import Batch, BatchMaker
 from tests.samples.datasets.published import coloured, publish
-from training.config import AugmentSettings
-from training.dataset import Dataset, open_dataset
-from training.order import SequentialOrder
-from training.reading import Batch, BatchMaker
 
 COUNTS = {"train": {"a": 9, "b": 6}}
 SIZE = 16
@@ -225,8 +225,8 @@ def test_a_batch_of_bad_records_alone_keeps_its_shape(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("decoder", ["turbo", "tensorflow"])
 def test_damage_through_tensorflow(tmp_path: Path, decoder: Any) -> None:
-    from training.tf_data.indexed import IndexedPipeline
-    from training.tf_data.pipeline import reraise
+    from shardmill.training.tf_data.indexed import IndexedPipeline
+    from shardmill.training.tf_data.pipeline import reraise
 
     version = make(tmp_path)
     strict = open_dataset("set", root=tmp_path)

@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 
+from shardmill.training.config import AugmentSettings
+from shardmill.training.dataset import open_dataset
+from shardmill.training.order import TrainingOrder
+from shardmill.training.order.balance.rules import RULES
+from shardmill.training.reading import BatchMaker
 from tests.faults.reader_process import BATCH_SIZE, SEED
 from tests.samples.datasets.published import coloured, publish
 from tests.samples.ranks.killed_rank import Rank
-from training.config import AugmentSettings
-from training.dataset import open_dataset
-from training.order import TrainingOrder
-from training.order.balance.rules import RULES
-from training.reading import BatchMaker
 
 READER = "tests.faults.reader_process"
 EPOCHS = 3

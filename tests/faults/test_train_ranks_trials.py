@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from infra.storage.local import TEMPORARY_PREFIX
+from shardmill.infra.storage.local import TEMPORARY_PREFIX
 from tests.samples.datasets.published import coloured, publish
 from tests.samples.ranks.supervised import Progress, recovered, running_ranks
 from tests.samples.training.trainer import Trainer, settings, train

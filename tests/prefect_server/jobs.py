@@ -57,7 +57,7 @@ def held_after_a_block(source: Path, dataset: Path, has_ended: Callable[[], bool
 def _job(source: Path) -> psutil.Process | None:
     for process in psutil.process_iter(["cmdline"]):
         command = process.info["cmdline"] or []
-        if "beam_jobs.prepare" in command and str(source) in command:
+        if "shardmill.beam_jobs.prepare" in command and str(source) in command:
             return process
     return None
 
@@ -72,7 +72,8 @@ def resume(tree: list[psutil.Process]) -> None:
 def fake_prepare(behaviour: str, source: Path, dataset: str) -> list[str]:
     """`shardmill prepare`, with tests/unit/flows/flow_runs/fake_job.py in the place of the real job."""
     program = (
-        "import sys; from flows import cli; from flows.flow_runs.jobs import job_commands\n"
+        "import sys\nfrom shardmill.flows import cli\n"
+        "from shardmill.flows.flow_runs.jobs import job_commands\n"
         f"job_commands.PREPARE = (sys.executable, {str(FAKE_JOB)!r}, {behaviour!r})\n"
         "cli.main(sys.argv[1:])"
     )

@@ -13,7 +13,7 @@ import pytest
 from redis import Redis
 from redis.exceptions import RedisError
 
-from infra.processes.ports import free_port
+from shardmill.infra.processes.ports import free_port
 from tests.samples.waiting import eventually
 
 

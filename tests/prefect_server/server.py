@@ -30,7 +30,7 @@ from typing import Any
 
 import psutil
 
-from infra.processes.trees import lives
+from shardmill.infra.processes.trees import lives
 from tests.samples.waiting import eventually
 
 FINAL = ("COMPLETED", "FAILED", "CRASHED", "CANCELLED")
@@ -45,8 +45,8 @@ if sys.stdin.read() == "ended":
     sys.exit(0)
 os.environ["SHARDMILL_HOME"] = sys.argv[1]  # not before: this process is none of the platform
 for _ in range(20):
-    down = subprocess.run([sys.executable, "-m", "flows.cli", "down"], capture_output=True, text=True)
-    if "Stopped" in down.stdout:
+    down = subprocess.run([sys.executable, "-m", "shardmill.flows.cli", "down"], capture_output=True,
+    text=True) if "Stopped" in down.stdout:
         sys.exit(0)
     time.sleep(1)
 sys.exit(f"shardmill down: {down.stdout}{down.stderr}")
@@ -77,7 +77,7 @@ class RunningServer:
 
     def shardmill(self, *arguments: str, timeout: float = 300) -> subprocess.CompletedProcess[str]:
         """Run a `shardmill` command against this server."""
-        return run_command([sys.executable, "-m", "flows.cli", *arguments], self.env, timeout)
+        return run_command([sys.executable, "-m", "shardmill.flows.cli", *arguments], self.env, timeout)
 
     def prefect(self, *arguments: str, timeout: float = 300) -> subprocess.CompletedProcess[str]:
         """Run a `prefect` command against this server."""
@@ -250,7 +250,7 @@ def started_up(folder: Path, *options: str) -> Iterator[RunningServer]:
     """
     root, runs, home = folder / "datasets", folder / "runs", folder / "home"
     env = user_environment(home)
-    command = [sys.executable, "-m", "flows.cli", "up", "--detach", "--port", "0", "--json"]
+    command = [sys.executable, "-m", "shardmill.flows.cli", "up", "--detach", "--port", "0", "--json"]
     command += ["--root", str(root), "--runs", str(runs), *options]
     # In a session of its own, so that what ends this process's group does not end the stopper too.
     stopper = subprocess.Popen(

@@ -12,10 +12,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from flows.server import services
-from infra.dataset.catalog import Catalog
-from infra.errors import GO_ON
-from infra.processes.ports import free_port
+from shardmill.flows.server import services
+from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.errors import GO_ON
+from shardmill.infra.processes.ports import free_port
 from tests.prefect_server.jobs import fake_prepare, wait_for_text
 from tests.prefect_server.server import RunningServer, run_command, user_environment
 from tests.samples.sources.image_folders import write_image_folder
@@ -167,7 +167,7 @@ def test_a_run_without_a_server_that_was_killed_becomes_a_crashed_run(
     shardmill_up: RunningServer, tmp_path: Path
 ) -> None:
     program = (
-        "import time; from flows.flow_runs.run_records import RunRecord\n"
+        "import time; from shardmill.flows.flow_runs.run_records import RunRecord\n"
         "with RunRecord('train', 'train-killed-alone', {'dataset': 'x'}).kept():\n"
         "    print('kept', flush=True); time.sleep(600)"
     )

@@ -7,7 +7,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from flows.server import services
+from shardmill.flows.server import services
 from tests.prefect_server.jobs import held_after_a_block, resume
 from tests.prefect_server.postgresql import running_postgresql
 from tests.prefect_server.server import started_up

@@ -13,12 +13,12 @@ from pathlib import Path
 import psutil
 import pytest
 
-from beam_jobs.config import PrepareConfig
-from flows import home
-from flows.flow_runs.artifacts.keys import Keys
-from infra.dataset.catalog import Catalog
-from infra.dataset.verify import verify
-from infra.processes.turns import TURNS_VARIABLE, Turn
+from shardmill.beam_jobs.config import PrepareConfig
+from shardmill.flows import home
+from shardmill.flows.flow_runs.artifacts.keys import Keys
+from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.dataset.verify import verify
+from shardmill.infra.processes.turns import TURNS_VARIABLE, Turn
 from tests.prefect_server.jobs import held_after_a_block, job_processes, resume
 from tests.prefect_server.server import RunningServer
 from tests.samples.sources.image_folders import write_image_folder, write_many_large_images
@@ -181,7 +181,9 @@ def test_a_killed_flow_process_takes_the_job_with_it(shardmill_up: RunningServer
     )
     tree = held_after_a_block(source, shardmill_up.root / "killed", lambda: shardmill_up.has_ended(run))
 
-    flow_process = next(process.parent() for process in tree if "beam_jobs.prepare" in process.cmdline())
+    flow_process = next(
+        process.parent() for process in tree if "shardmill.beam_jobs.prepare" in process.cmdline()
+    )
     assert flow_process is not None
     flow_process.kill()
     resume(tree)  # a stopped process cannot notice that its parent is gone

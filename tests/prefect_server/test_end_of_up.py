@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from flows.flow_runs.jobs import flow_process
+from shardmill.flows.flow_runs.jobs import flow_process
 from tests.prefect_server.jobs import held_after_a_block, resume
 from tests.prefect_server.server import RunningServer, processes_of, remaining, started_up
 from tests.samples.sources.image_folders import write_many_large_images

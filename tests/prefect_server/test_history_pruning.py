@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from flows.server.services import Server
-from infra.processes.ports import free_port
+from shardmill.flows.server.services import Server
+from shardmill.infra.processes.ports import free_port
 
 _DELETED_SECONDS = 120.0
 

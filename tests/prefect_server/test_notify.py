@@ -52,7 +52,9 @@ def open_kinds(server: RunningServer) -> set[str]:
 def service(server: RunningServer, kind: str) -> psutil.Process:
     """The process of a service of `shardmill up`."""
     found = processes_of(Path(server.env["SHARDMILL_HOME"]))
-    return next(one for one in found if {"flows.server.service_process", kind} <= set(one.cmdline()))
+    return next(
+        one for one in found if {"shardmill.flows.server.service_process", kind} <= set(one.cmdline())
+    )
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 from selenium.common.exceptions import WebDriverException
 
-from infra.dataset.catalog import Catalog
+from shardmill.infra.dataset.catalog import Catalog
 from tests.browser.conftest import NO_BROWSER, Browser, find_chromium, started_chromium
 from tests.prefect_server.postgresql import running_postgresql
 from tests.prefect_server.server import RunningServer, started_up

@@ -11,8 +11,8 @@ from typing import Any
 import psutil
 import pytest
 
-from infra.dataset.catalog import Catalog
-from infra.dataset.verify import verify
+from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.dataset.verify import verify
 from tests.prefect_server.jobs import FAKE_JOB, fake_prepare, held_after_a_block, resume, wait_for_text
 from tests.prefect_server.server import RunningServer
 from tests.samples.sources.image_folders import write_many_large_images
@@ -26,9 +26,9 @@ _MARKED_SECONDS = 120
 _NIGHTLY = """
 import sys
 from prefect import flow
-from flows.flow_runs.jobs import job_commands
+from shardmill.flows.flow_runs.jobs import job_commands
 job_commands.PROMOTE = (sys.executable, sys.argv[1], "waits")
-from flows.promote import promote
+from shardmill.flows.promote import promote
 
 @flow
 def nightly():
@@ -65,7 +65,9 @@ def test_a_killed_automatic_run_is_marked_and_started_again_once(
         shardmill_up, "prepare/prepare", source=str(source), dataset="reaped", config=SMALL_BLOCKS
     )
     tree = held_after_a_block(source, shardmill_up.root / "reaped", lambda: shardmill_up.has_ended(run))
-    flow_process = next(process.parent() for process in tree if "beam_jobs.prepare" in process.cmdline())
+    flow_process = next(
+        process.parent() for process in tree if "shardmill.beam_jobs.prepare" in process.cmdline()
+    )
     assert flow_process is not None
     flow_process.kill()
     killed = time.monotonic()

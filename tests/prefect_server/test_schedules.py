@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from infra.dataset.catalog import Catalog
-from infra.readable import counted
+from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.readable import counted
 from tests.prefect_server.server import RunningServer, run_command
 from tests.samples.preparing.command import prepare_command
 from tests.samples.sources.image_folders import write_image_folder

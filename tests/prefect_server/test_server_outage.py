@@ -73,5 +73,6 @@ def _trainings() -> list[psutil.Process]:
     return [
         process
         for process in psutil.process_iter(["cmdline"])
-        if "training.train" in (process.info["cmdline"] or []) and "outage" in process.info["cmdline"]
+        if "shardmill.training.train" in (process.info["cmdline"] or [])
+        and "outage" in process.info["cmdline"]
     ]

@@ -13,13 +13,13 @@ from typing import Any
 import psutil
 import pytest
 
-from infra.dataset.catalog import Catalog
-from infra.dataset.verify import verify
+from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.dataset.verify import verify
 from tests.prefect_server.jobs import fake_prepare, held_after_a_block, wait_for_text
 from tests.prefect_server.server import run_command, user_environment
 from tests.samples.sources.image_folders import write_image_folder, write_many_large_images
 
-SHARDMILL = [sys.executable, "-m", "flows.cli"]
+SHARDMILL = [sys.executable, "-m", "shardmill.flows.cli"]
 
 
 def records(home: Path) -> list[dict[str, Any]]:

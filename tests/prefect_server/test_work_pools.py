@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from flows.server.deployments import prefect_file
+from shardmill.flows.server.deployments import prefect_file
 from tests.prefect_server.server import RunningServer
 
 

@@ -8,9 +8,9 @@ from urllib.parse import urlsplit
 
 from selenium.webdriver.support.wait import WebDriverWait
 
+from shardmill.training.results.run_files.curve import CURVE_FILE
 from tests.browser.conftest import Browser
 from tests.prefect_server.server import RunningServer
-from training.results.run_files.curve import CURVE_FILE
 
 _SECONDS = 60.0
 _TEXT = "return document.querySelector('main').innerText"

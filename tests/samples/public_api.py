@@ -12,29 +12,29 @@ from typing import Any, Unpack, get_args, get_origin, get_type_hints
 
 import pytest
 
-from infra.errors import UsageError
+from shardmill.infra.errors import UsageError
 
 _PAGE = Path(__file__).parents[2] / "docs" / "python-api.md"
 
 # What is called for each record, or what the project makes and hands to users' code, checks nothing.
 UNCHECKED = {
-    "training.reading.Batch",
-    "training.torch_data.TorchBatch",
-    "training.reading.RecordReader",
-    "training.dataset.Dataset.torch",  # checks its options itself, once PyTorch is there
-    "training.reading.batches.iterate.NumpyBatches",
-    "training.reading.SplitTable.__init__",
-    "training.reading.SplitTable.place",  # checks the number itself
-    "training.reading.SplitTable.id_of",
-    "beam_jobs.sources.files.ignore.IgnorePatterns.match",
-    "beam_jobs.sources.files.ignore.IgnorePatterns.match_path",
-    "beam_jobs.sources.files.walking.FoundFile",
-    "beam_jobs.sources.files.walking.SourceFault",
-    "beam_jobs.sources.reading.Reader",
-    "beam_jobs.schemas.FileRef",
-    "beam_jobs.schemas.Status",
-    "beam_jobs.config.PrepareConfig",  # settings check themselves
-    "infra.settings.Settings",
+    "shardmill.training.reading.Batch",
+    "shardmill.training.torch_data.TorchBatch",
+    "shardmill.training.reading.RecordReader",
+    "shardmill.training.dataset.Dataset.torch",  # checks its options itself, once PyTorch is there
+    "shardmill.training.reading.batches.iterate.NumpyBatches",
+    "shardmill.training.reading.SplitTable.__init__",
+    "shardmill.training.reading.SplitTable.place",  # checks the number itself
+    "shardmill.training.reading.SplitTable.id_of",
+    "shardmill.beam_jobs.sources.files.ignore.IgnorePatterns.match",
+    "shardmill.beam_jobs.sources.files.ignore.IgnorePatterns.match_path",
+    "shardmill.beam_jobs.sources.files.walking.FoundFile",
+    "shardmill.beam_jobs.sources.files.walking.SourceFault",
+    "shardmill.beam_jobs.sources.reading.Reader",
+    "shardmill.beam_jobs.schemas.FileRef",
+    "shardmill.beam_jobs.schemas.Status",
+    "shardmill.beam_jobs.config.PrepareConfig",  # settings check themselves
+    "shardmill.infra.settings.Settings",
 }
 
 

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from infra.codecs import decode
-from infra.codecs.metadata.removal import without_metadata
-from infra.dataset.catalog import Catalog
+from shardmill.infra.codecs import decode
+from shardmill.infra.codecs.metadata.removal import without_metadata
+from shardmill.infra.dataset.catalog import Catalog
 from tests.samples.preparing.imports import imported, records_by_split, stored_images
 from tests.third_party.test_readers import interpreter
 

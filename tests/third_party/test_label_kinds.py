@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from infra.dataset.catalog import Catalog
-from infra.dataset.exports.export import export
-from infra.dataset.version import DatasetVersion
+from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.dataset.exports.export import export
+from shardmill.infra.dataset.version import DatasetVersion
 from tests.environments import NotInstallable, environment
 from tests.samples.images.drawn_objects import draw_objects, objects_config
 from tests.samples.images.masks import config as masks_config

@@ -18,12 +18,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from infra.codecs import decode
-from infra.dataset.catalog import Catalog
-from infra.dataset.exports.export import export
-from infra.dataset.version import DatasetVersion
-from infra.format.examples import ImageRecord, parse_example
-from infra.format.records import iter_records
+from shardmill.infra.codecs import decode
+from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.dataset.exports.export import export
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.format.examples import ImageRecord, parse_example
+from shardmill.infra.format.records import iter_records
 from tests.environments import NotInstallable, environment
 from tests.samples.datasets.published import coloured, publish
 from tests.samples.images.photos import make_photos

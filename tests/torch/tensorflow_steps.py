@@ -9,10 +9,10 @@ import json
 import sys
 from typing import Any
 
-from training.dataset import open_dataset
-from training.order import TrainingOrder
-from training.order.balance.rules import RULES
-from training.tf_data.indexed import IndexedPipeline
+from shardmill.training.dataset import open_dataset
+from shardmill.training.order import TrainingOrder
+from shardmill.training.order.balance.rules import RULES
+from shardmill.training.tf_data.indexed import IndexedPipeline
 
 
 def steps(root: str, seed: int, global_batch_size: int, balance: str, epochs: int) -> list[Any]:

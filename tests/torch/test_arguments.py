@@ -6,10 +6,10 @@ from typing import get_type_hints
 
 import pytest
 
-from infra.errors import UsageError
+from shardmill.infra.errors import UsageError
+from shardmill.training.dataset import Dataset
+from shardmill.training.torch_data import TorchOptions
 from tests.samples.public_api import Wrong, check_refusals, public_functions
-from training.dataset import Dataset
-from training.torch_data import TorchOptions
 
 FUNCTIONS = dict(public_functions(of_torch=True))
 

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 import torch
 
-from infra.errors import ConfigError
+from shardmill.infra.errors import ConfigError
+from shardmill.training.config.data import DataSettings
+from shardmill.training.config.reading import ReadingSettings
+from shardmill.training.dataset import Dataset
+from shardmill.training.order import order_from_settings
+from shardmill.training.torch_data import opening
 from tests.samples.datasets.range_reads import note_reads
-from training.config.data import DataSettings
-from training.config.reading import ReadingSettings
-from training.dataset import Dataset
-from training.order import order_from_settings
-from training.torch_data import opening
 
 BY_BLOCK: dict[str, Any] = {"granularity": "block", "block_records": 4, "window_blocks": 4}
 TOLD: dict[str, Any] = {"batch_size": 6, "seed": 3, "num_epochs": 2, "last_batch": "drop", **BY_BLOCK}

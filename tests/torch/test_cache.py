@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import torch
 
-from infra.errors import UsageError
+from shardmill.infra.errors import UsageError
+from shardmill.training.dataset import open_dataset
+from shardmill.training.torch_data import PreloadedRecords, TorchLoader
 from tests.samples.datasets.published import coloured, publish
-from training.dataset import open_dataset
-from training.torch_data import PreloadedRecords, TorchLoader
 
 COUNTS = {"train": {"a": 14, "b": 9}}
 TOLD: dict[str, Any] = {"batch_size": 6, "image_size": 16, "seed": 3, "last_batch": "pad", "num_epochs": 2}

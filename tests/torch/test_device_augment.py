@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 import torch
 
-from infra.errors import ConfigError, UsageError
+from shardmill.infra.errors import ConfigError, UsageError
+from shardmill.training.augment.batch_parameters import OPS, BatchParameters, draw_batch_parameters
+from shardmill.training.config import AugmentSettings
+from shardmill.training.dataset import Dataset
+from shardmill.training.torch_data import AugmentedBatch, DeviceAugment, TorchBatch, TorchLoader
 from tests.samples.images.rand_augmented import SIZE, WARPS, images_of, operated
-from training.augment.batch_parameters import OPS, BatchParameters, draw_batch_parameters
-from training.config import AugmentSettings
-from training.dataset import Dataset
-from training.torch_data import AugmentedBatch, DeviceAugment, TorchBatch, TorchLoader
 
 ROOT = Path(__file__).parents[2]
 MIXING = {"mixup": 0.5, "cutmix": 1.0, "mix_probability": 0.9}

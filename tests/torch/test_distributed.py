@@ -16,10 +16,10 @@ import psutil
 import pytest
 import torch
 
-from infra.processes.ports import free_port
+from shardmill.infra.processes.ports import free_port
 
 ROOT = Path(__file__).parents[2]
-EXAMPLE = "training.torch_example"
+EXAMPLE = "shardmill.training.torch_example"
 STEPS_PER_EPOCH = 6
 EPOCHS = 3
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]

@@ -10,14 +10,13 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
-from infra.codecs import decode
-from infra.errors import CorruptDataError, UsageError
-from tests.samples.datasets.published import Picture, publish
-from training.config import AugmentSettings
-from training.dataset import Dataset, open_dataset
-from training.order import TrainingOrder
-from training.reading.batches.maker import BatchMaker
-from training.torch_data import (
+from shardmill.infra.codecs import decode
+from shardmill.infra.errors import CorruptDataError, UsageError
+from shardmill.training.config import AugmentSettings
+from shardmill.training.dataset import Dataset, open_dataset
+from shardmill.training.order import TrainingOrder
+from shardmill.training.reading.batches.maker import BatchMaker
+from shardmill.training.torch_data import (
     Example,
     Examples,
     OrderSampler,
@@ -26,7 +25,8 @@ from training.torch_data import (
     TorchBatch,
     pad_collate,
 )
-from training.torch_data.batch import to_torch
+from shardmill.training.torch_data.batch import to_torch
+from tests.samples.datasets.published import Picture, publish
 
 SIZE = 24
 STEPS = 6

@@ -15,11 +15,11 @@ from typing import Any
 import psutil
 import pytest
 
+from shardmill.training.dataset import Dataset
+from shardmill.training.order import TrainingOrder
+from shardmill.training.order.balance.rules import RULES
 from tests.samples.ranks.killed_rank import Rank
 from tests.torch.reader_process import BATCH_SIZE, SEED
-from training.dataset import Dataset
-from training.order import TrainingOrder
-from training.order.balance.rules import RULES
 
 READER = "tests.torch.reader_process"
 EPOCHS = 3

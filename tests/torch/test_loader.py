@@ -15,13 +15,13 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
-from infra.errors import ChildDied, ConfigError, CorruptDataError, NotFoundError, UsageError
+from shardmill.infra.errors import ChildDied, ConfigError, CorruptDataError, NotFoundError, UsageError
+from shardmill.training.config import AugmentSettings
+from shardmill.training.dataset import Dataset, open_dataset
+from shardmill.training.order import TrainingOrder
+from shardmill.training.reading.batches.maker import BatchMaker
+from shardmill.training.torch_data import RankOrder, StepBatches, TorchBatch, TorchLoader, options
 from tests.samples.datasets.published import coloured, publish
-from training.config import AugmentSettings
-from training.dataset import Dataset, open_dataset
-from training.order import TrainingOrder
-from training.reading.batches.maker import BatchMaker
-from training.torch_data import RankOrder, StepBatches, TorchBatch, TorchLoader, options
 
 SIZE = 24
 GLOBAL_BATCH = 10
@@ -194,7 +194,7 @@ def test_preload_says_what_does_not_fit(dataset: Dataset, monkeypatch: pytest.Mo
     class Memory:
         available = 1000
 
-    monkeypatch.setattr("training.reading.cache.preload.psutil.virtual_memory", Memory)
+    monkeypatch.setattr("shardmill.training.reading.cache.preload.psutil.virtual_memory", Memory)
     with pytest.raises(UsageError, match=r"'train' take .* GiB"):
         loader_of(dataset, preload=True)
 

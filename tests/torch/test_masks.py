@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from infra.errors import ConfigError, UsageError
+from shardmill.infra.errors import ConfigError, UsageError
+from shardmill.training.dataset import Dataset, open_dataset
+from shardmill.training.torch_data import Examples
 from tests.samples.images.masks import make_masked
-from training.dataset import Dataset, open_dataset
-from training.torch_data import Examples
 
 _CLASSES = '["ground", "disc", "box"]'
 
@@ -28,7 +28,15 @@ def masked(tmp_path_factory: pytest.TempPathFactory, tensorflow_python: str) -> 
         "failure_budget=0.5",
     )
     told = [word for setting in settings for word in ("--set", setting)]
-    command = [tensorflow_python, "-m", "beam_jobs.prepare", str(source), "--dataset", "d", "--root"]
+    command = [
+        tensorflow_python,
+        "-m",
+        "shardmill.beam_jobs.prepare",
+        str(source),
+        "--dataset",
+        "d",
+        "--root",
+    ]
     subprocess.run([*command, str(made / "root"), *told], check=True, cwd=Path(__file__).parents[2])
     return open_dataset("d", root=made / "root")
 

@@ -1,4 +1,4 @@
-"""``python -m training.profile --torch``: each number of workers is measured, without TensorFlow."""
+"""``python -m shardmill.training.profile --torch`` measures each number of workers, without TensorFlow."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from infra.errors import UsageError
-from infra.processes.children import run_child
-from training.config import TrainConfig
-from training.profile import profile_workers, summary_of_workers
+from shardmill.infra.errors import UsageError
+from shardmill.infra.processes.children import run_child
+from shardmill.training.config import TrainConfig
+from shardmill.training.profile import profile_workers, summary_of_workers
 
 
 def test_the_command_measures_each_number_of_workers(root: Path) -> None:
@@ -19,7 +19,7 @@ def test_the_command_measures_each_number_of_workers(root: Path) -> None:
         "data": {"image_size": 16, "global_batch_size": 7, "balance": "uniform"},
         "augment": {"mixup": 0.2},
     }
-    command = [sys.executable, "-m", "training.profile", "set", "--root", str(root), "--torch"]
+    command = [sys.executable, "-m", "shardmill.training.profile", "set", "--root", str(root), "--torch"]
     child = run_child([*command, "--seconds", "0.05", "--config-json", json.dumps(settings)])
     child.raise_for_status()
     result = child.result

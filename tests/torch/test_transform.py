@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from infra.errors import UsageError
-from training.dataset import Dataset
-from training.torch_data import TorchLoader, TransformRecord
+from shardmill.infra.errors import UsageError
+from shardmill.training.dataset import Dataset
+from shardmill.training.torch_data import TorchLoader, TransformRecord
 
 SIZE = 24
 

@@ -6,11 +6,17 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from infra import progress as events
-from infra.errors import CorruptDataError, FormatVersionError, PublishConflict, ShardmillError, UsageError
-from infra.storage.filesystem import Storage
-from training.aliases.names import AliasName
-from training.aliases.record import AliasRecord, decode_record
+from shardmill.infra import progress as events
+from shardmill.infra.errors import (
+    CorruptDataError,
+    FormatVersionError,
+    PublishConflict,
+    ShardmillError,
+    UsageError,
+)
+from shardmill.infra.storage.filesystem import Storage
+from shardmill.training.aliases.names import AliasName
+from shardmill.training.aliases.record import AliasRecord, decode_record
 
 FOLDER = "aliases"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from infra.errors import UsageError
-from infra.storage.names import check_dataset_name
+from shardmill.infra.errors import UsageError
+from shardmill.infra.storage.names import check_dataset_name
 
 PRODUCTION = "production"
 ALIAS_PATTERN = r"^(?!latest$)[a-z][a-z0-9_-]{0,49}$"

@@ -11,8 +11,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from infra.errors import FormatVersionError
-from infra.json_files import decode_json
+from shardmill.infra.errors import FormatVersionError
+from shardmill.infra.json_files import decode_json
 
 Action = Literal["promoted", "rolled back", "kept"]
 

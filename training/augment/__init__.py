@@ -2,13 +2,13 @@
 
 ``draw_parameters`` draws the parameters of a batch. The windows are cut and resized where images are decoded,
 and ``augment_image`` does the rest to each image. What mixes examples, or is too slow for the host, is done
-to whole batches on the device (``training.augment.batched``, which imports TensorFlow).
+to whole batches on the device (``shardmill.training.augment.batched``, which imports TensorFlow).
 """
 
 from __future__ import annotations
 
-from training.augment.image_operations import augment_image
-from training.augment.parameters import (
+from shardmill.training.augment.image_operations import augment_image
+from shardmill.training.augment.parameters import (
     AugmentParameters,
     draw_parameters,
     flips,
@@ -16,7 +16,7 @@ from training.augment.parameters import (
     vertical_flips,
     windows,
 )
-from training.augment.windows import Windows, central_windows, random_windows
+from shardmill.training.augment.windows import Windows, central_windows, random_windows
 
 __all__ = [
     "AugmentParameters",

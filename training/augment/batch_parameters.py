@@ -15,13 +15,13 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from infra.errors import ConfigError, UsageError
-from infra.splitmix import U64
-from training.arrays import Floats
-from training.augment.beta import beta_quantiles
-from training.config.augment import AugmentSettings, RandAugmentSettings
-from training.order.random_numbers import key_of, uniform
-from training.order.streams import BatchStream, Purpose
+from shardmill.infra.errors import ConfigError, UsageError
+from shardmill.infra.splitmix import U64
+from shardmill.training.arrays import Floats
+from shardmill.training.augment.beta import beta_quantiles
+from shardmill.training.config.augment import AugmentSettings, RandAugmentSettings
+from shardmill.training.order.random_numbers import key_of, uniform
+from shardmill.training.order.streams import BatchStream, Purpose
 
 # The operations of RandAugment. Their order never changes, so that runs resume exactly.
 OPS = (

@@ -10,8 +10,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from training.augment import rand_augment
-from training.augment.batch_parameters import BatchParameters
+from shardmill.training.augment import rand_augment
+from shardmill.training.augment.batch_parameters import BatchParameters
 
 
 class BatchAugment:

@@ -10,7 +10,7 @@ import functools
 
 import numpy as np
 
-from training.arrays import Floats
+from shardmill.training.arrays import Floats
 
 _CELLS = 4096
 

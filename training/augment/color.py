@@ -19,11 +19,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from infra.splitmix import U64
-from training.arrays import Floats
-from training.config.augment import ColorJitterSettings
-from training.order.random_numbers import uniform
-from training.order.streams import ImageStream
+from shardmill.infra.splitmix import U64
+from shardmill.training.arrays import Floats
+from shardmill.training.config.augment import ColorJitterSettings
+from shardmill.training.order.random_numbers import uniform
+from shardmill.training.order.streams import ImageStream
 
 LUMA = np.array([0.299, 0.587, 0.114])  # ITU-R BT.601
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from infra.splitmix import U64, splitmix64
-from training.augment.windows import Windows, random_boxes
-from training.config.augment import ErasingFill, ErasingSettings
-from training.order.random_numbers import key_of, uniform
-from training.order.streams import ImageStream, Purpose
+from shardmill.infra.splitmix import U64, splitmix64
+from shardmill.training.augment.windows import Windows, random_boxes
+from shardmill.training.config.augment import ErasingFill, ErasingSettings
+from shardmill.training.order.random_numbers import key_of, uniform
+from shardmill.training.order.streams import ImageStream, Purpose
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """Move boxes and masks with their images: the same window, resize and flips. Pure functions, numpy only.
 
 An image is cut to a window, resized to S × S pixels and flipped (``decode_window`` in
-``training.reading.decode``, ``augment_image``). Its annotation must follow. Both functions take the
+``shardmill.training.reading.decode``, ``augment_image``). Its annotation must follow. Both functions take the
 parameters that the image was augmented with, so nothing is drawn here::
 
     parameters = draw_parameters(settings, seed, epoch, positions, heights, widths, image_size)
@@ -26,10 +26,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from infra.errors import ConfigError
-from training.augment.parameters import AugmentParameters
-from training.augment.windows import Sizes
-from training.config.augment import AugmentSettings
+from shardmill.infra.errors import ConfigError
+from shardmill.training.augment.parameters import AugmentParameters
+from shardmill.training.augment.windows import Sizes
+from shardmill.training.config.augment import AugmentSettings
 
 Boxes = npt.NDArray[np.float32]  # [..., 4]: top, left, bottom, right edge, relative to the image, 0 to 1
 Array = npt.NDArray[Any]

@@ -9,9 +9,9 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
-from training.augment.color import LUMA, ColorParameters
-from training.augment.erasing import ErasingParameters, noise
-from training.augment.parameters import AugmentParameters
+from shardmill.training.augment.color import LUMA, ColorParameters
+from shardmill.training.augment.erasing import ErasingParameters, noise
+from shardmill.training.augment.parameters import AugmentParameters
 
 Image = npt.NDArray[np.uint8]
 

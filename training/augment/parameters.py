@@ -11,14 +11,14 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from infra.splitmix import U64
-from training.augment.color import ColorParameters, color_parameters
-from training.augment.erasing import ErasingParameters, erasing_parameters
-from training.augment.windows import Sizes, Windows, fixed_windows, random_windows
-from training.config import AugmentSettings
-from training.models.spec import Fit
-from training.order.random_numbers import key_of, uniform
-from training.order.streams import ImageStream, Purpose
+from shardmill.infra.splitmix import U64
+from shardmill.training.augment.color import ColorParameters, color_parameters
+from shardmill.training.augment.erasing import ErasingParameters, erasing_parameters
+from shardmill.training.augment.windows import Sizes, Windows, fixed_windows, random_windows
+from shardmill.training.config import AugmentSettings
+from shardmill.training.models.spec import Fit
+from shardmill.training.order.random_numbers import key_of, uniform
+from shardmill.training.order.streams import ImageStream, Purpose
 
 
 @dataclass(frozen=True, slots=True)

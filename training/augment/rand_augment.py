@@ -16,8 +16,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from training.augment.batch_parameters import OPS
-from training.augment.color import LUMA
+from shardmill.training.augment.batch_parameters import OPS
+from shardmill.training.augment.color import LUMA
 
 _NUMBER = {name: number for number, name in enumerate(OPS)}
 _NOTHING = 128.0  # the grey of pixels that a warp leaves uncovered

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from infra.splitmix import U64
-from training.models.spec import Fit
-from training.order.random_numbers import uniform
-from training.order.streams import ImageStream
+from shardmill.infra.splitmix import U64
+from shardmill.training.models.spec import Fit
+from shardmill.training.order.random_numbers import uniform
+from shardmill.training.order.streams import ImageStream
 
 Sizes = npt.NDArray[np.integer]
 Windows = npt.NDArray[np.int32]  # [B, 4]: y, x, height, width (pixels)

@@ -7,19 +7,19 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
-from infra.own_code import faults_of_own_code, is_own
-from infra.settings import Settings, validate
-from training.config.augment import AugmentSettings
-from training.config.data import Balance, DataSettings
-from training.config.export import ExportSettings
-from training.config.model import ModelSettings
-from training.config.optimizer import OptimizerSettings
-from training.config.ranks import RankSettings
-from training.config.reading import ReadingSettings
-from training.config.run import RunSettings
-from training.config.torch_settings import check_framework
-from training.config.tracking import TrackingSettings
-from training.models import default_image_size
+from shardmill.infra.own_code import faults_of_own_code, is_own
+from shardmill.infra.settings import Settings, validate
+from shardmill.training.config.augment import AugmentSettings
+from shardmill.training.config.data import Balance, DataSettings
+from shardmill.training.config.export import ExportSettings
+from shardmill.training.config.model import ModelSettings
+from shardmill.training.config.optimizer import OptimizerSettings
+from shardmill.training.config.ranks import RankSettings
+from shardmill.training.config.reading import ReadingSettings
+from shardmill.training.config.run import RunSettings
+from shardmill.training.config.torch_settings import check_framework
+from shardmill.training.config.tracking import TrackingSettings
+from shardmill.training.models import default_image_size
 
 __all__ = [
     "AugmentSettings",

@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from infra.settings import AlsoCalled, Settings
+from shardmill.infra.settings import AlsoCalled, Settings
 
 ErasingFill = Literal["mean", "black", "noise"]
 

@@ -7,9 +7,9 @@ from typing import Annotated, Any, Final, Literal, Self, get_args
 
 from pydantic import Field, field_validator, model_validator
 
-from infra.errors import ConfigError
-from infra.settings import AlsoCalled, Settings
-from training.models.spec import Fit
+from shardmill.infra.errors import ConfigError
+from shardmill.infra.settings import AlsoCalled, Settings
+from shardmill.training.models.spec import Fit
 
 Balance = Literal["natural", "uniform", "sqrt", "effective-number", "repeat-factor", "weights"]
 WeightRuleName = Literal["none", "balanced", "effective-number"]

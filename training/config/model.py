@@ -6,9 +6,9 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from infra.settings import AlsoCalled, Settings
-from training.models import resolve_name
-from training.models.torchvision_table import find_torchvision
+from shardmill.infra.settings import AlsoCalled, Settings
+from shardmill.training.models import resolve_name
+from shardmill.training.models.torchvision_table import find_torchvision
 
 
 class ModelSettings(Settings):

@@ -6,8 +6,8 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from infra.settings import AlsoCalled, Settings
-from training.config.optimizer_names import OPTIMIZERS, check_options, resolve_optimizer
+from shardmill.infra.settings import AlsoCalled, Settings
+from shardmill.training.config.optimizer_names import OPTIMIZERS, check_options, resolve_optimizer
 
 ScheduleName = Literal["cosine", "step", "one-cycle", "constant"]
 

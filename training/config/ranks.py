@@ -6,12 +6,12 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from infra.settings import Settings
-from training.ranks.launchers.kubernetes.settings import KubernetesSettings
-from training.ranks.launchers.ray.settings import RaySettings
-from training.ranks.launchers.registry import LauncherName
-from training.ranks.launchers.slurm.settings import SlurmSettings
-from training.ranks.supervision.slots import RankCount
+from shardmill.infra.settings import Settings
+from shardmill.training.ranks.launchers.kubernetes.settings import KubernetesSettings
+from shardmill.training.ranks.launchers.ray.settings import RaySettings
+from shardmill.training.ranks.launchers.registry import LauncherName
+from shardmill.training.ranks.launchers.slurm.settings import SlurmSettings
+from shardmill.training.ranks.supervision.slots import RankCount
 
 
 def _workers(value: object) -> str | None:

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from infra.settings import Settings
+from shardmill.infra.settings import Settings
 
 Decoder = Literal["auto", "turbo", "tensorflow"]
 Mode = Literal["indexed", "streaming"]

@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, field_validator
 
-from infra.settings import AlsoCalled, Settings
-from training.ranks.devices import DeviceRequest
+from shardmill.infra.settings import AlsoCalled, Settings
+from shardmill.training.ranks.devices import DeviceRequest
 
 BestMetric = Literal[
     "auto",

@@ -6,15 +6,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from infra.errors import ConfigError
-from infra.settings import Settings
-from training.models.torchvision_table import TORCHVISION, find_torchvision
+from shardmill.infra.errors import ConfigError
+from shardmill.infra.settings import Settings
+from shardmill.training.models.torchvision_table import TORCHVISION, find_torchvision
 
 if TYPE_CHECKING:
-    from training.config import TrainConfig
+    from shardmill.training.config import TrainConfig
 
-# Table -> its settings that training.torch_loop follows. A setting that is added elsewhere is refused until
-# it stands here too.
+# Table -> its settings that shardmill.training.torch_loop follows. A setting that is added elsewhere is
+# refused until it stands here too.
 _KNOWN: Final = {
     "model": "name weights partial_weights dropout freeze warm_head_epochs synchronized_batchnorm",
     "data": "image_size image_channels global_batch_size normalization balance balance_beta "

@@ -9,16 +9,16 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from infra import progress as events
-from infra.errors import ShardmillError
-from infra.storage.filesystem import Storage
-from training.config.export import ExportFormat, ExportSettings
-from training.export.measures import FormMeasure
-from training.export.model_input import ModelInput
-from training.models.outputs import in_float32
-from training.order import Passes, SequentialOrder
-from training.reading import BatchMaker, RecordReader
-from training.reading.batches.iterate import NumpyBatches
+from shardmill.infra import progress as events
+from shardmill.infra.errors import ShardmillError
+from shardmill.infra.storage.filesystem import Storage
+from shardmill.training.config.export import ExportFormat, ExportSettings
+from shardmill.training.export.measures import FormMeasure
+from shardmill.training.export.model_input import ModelInput
+from shardmill.training.models.outputs import in_float32
+from shardmill.training.order import Passes, SequentialOrder
+from shardmill.training.reading import BatchMaker, RecordReader
+from shardmill.training.reading.batches.iterate import NumpyBatches
 
 _CALIBRATION_IMAGES = 128
 _BATCH, _BATCH_OF_MASKS = 64, 4
@@ -166,11 +166,11 @@ def _converted(
     """Convert the model to a form. Return its file, and the function that runs it."""
     shape = exported.model.input_shape
     if kind == "onnx":
-        from training.export import onnx
+        from shardmill.training.export import onnx
 
         content = onnx.convert(exported.output, shape, output_name)
         return content, onnx.OnnxModel(content).values
-    from training.export import litert
+    from shardmill.training.export import litert
 
     images = None
     if kind == "litert-int8":

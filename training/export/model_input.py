@@ -16,22 +16,22 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import ValidationError
 
-from infra.arguments import checked
-from infra.codecs import ImageRejected
-from infra.codecs.masks import Numbers
-from infra.codecs.prepare import LIBRARY_FAULTS, prepare_image
-from infra.codecs.resize import Geometry
-from infra.errors import CorruptDataError
-from infra.format.contract import Manifest
-from infra.preparation import Preparation
-from infra.settings import Settings
-from infra.storage.filesystem import Storage
-from infra.strict_json import dump_json
-from training.augment.windows import fixed_windows
-from training.models.spec import Fit
-from training.reading import RecordReader
-from training.reading.decode import Pixels, Window, decode_window
-from training.reading.grey import luma
+from shardmill.infra.arguments import checked
+from shardmill.infra.codecs import ImageRejected
+from shardmill.infra.codecs.masks import Numbers
+from shardmill.infra.codecs.prepare import LIBRARY_FAULTS, prepare_image
+from shardmill.infra.codecs.resize import Geometry
+from shardmill.infra.errors import CorruptDataError
+from shardmill.infra.format.contract import Manifest
+from shardmill.infra.preparation import Preparation
+from shardmill.infra.settings import Settings
+from shardmill.infra.storage.filesystem import Storage
+from shardmill.infra.strict_json import dump_json
+from shardmill.training.augment.windows import fixed_windows
+from shardmill.training.models.spec import Fit
+from shardmill.training.reading import RecordReader
+from shardmill.training.reading.decode import Pixels, Window, decode_window
+from shardmill.training.reading.grey import luma
 
 FILE = "model-input.json"
 _CORRUPT = "corrupt"
@@ -157,7 +157,7 @@ class ModelInput(Settings):
             data: the file: of any format that ``shardmill prepare`` reads.
 
         Raises:
-            infra.codecs.ImageRejected: it is not a whole image, or of a kind that is not read.
+            shardmill.infra.codecs.ImageRejected: it is not a whole image, or of a kind that is not read.
         """
         try:
             stored = prepare_image(data, self.preparation)

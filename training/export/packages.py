@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import Final, Literal
 
-from infra.errors import EnvironmentFault
-from training.config.export import ExportFormat
+from shardmill.infra.errors import EnvironmentFault
+from shardmill.training.config.export import ExportFormat
 
 _FOR_ONNX: Final = {
     "tensorflow": ("tf2onnx", "onnxruntime"),

@@ -10,19 +10,19 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from training.export.forms import Exported
-from training.export.graph.preparing import see_in_graph
-from training.models.outputs import in_float32
+from shardmill.training.export.forms import Exported
+from shardmill.training.export.graph.preparing import see_in_graph
+from shardmill.training.models.outputs import in_float32
 
 
 def export(exported: Exported, folder: Path) -> None:
     """Write a SavedModel with the signatures ``serving_default`` and ``pixels`` to ``folder``.
 
     ``serving_default`` takes ``image_bytes``: string [B], each a JPEG, PNG, WebP, BMP or GIF. They become
-    what preparation and then evaluation make of them (``training.export.graph``); a file for which the graph
-    cannot do so is an error. ``pixels`` takes ``images``: uint8 [B, S, S, C], as ``ModelInput.see`` returns
-    them. B may be 0. Outputs by task; the attribute ``class_names`` of the loaded module has the names of the
-    classes or targets::
+    what preparation and then evaluation make of them (``shardmill.training.export.graph``); a file for which
+    the graph cannot do so is an error. ``pixels`` takes ``images``: uint8 [B, S, S, C], as ``ModelInput.see``
+    returns them. B may be 0. Outputs by task; the attribute ``class_names`` of the loaded module has the
+    names of the classes or targets::
 
         single-label   ``probabilities`` float32 [B, C], ``label`` int64 [B], ``class_name`` string [B]
         multi-label    ``probabilities`` float32 [B, C], ``predicted`` bool [B, C]

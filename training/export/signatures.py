@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from pathlib import Path, PurePath
 from typing import Any
 
-from infra.errors import SignatureError
-from infra.signing import SUFFIX, PublicKey, SigningKey, unsigned
-from infra.storage.filesystem import Storage
+from shardmill.infra.errors import SignatureError
+from shardmill.infra.signing import SUFFIX, PublicKey, SigningKey, unsigned
+from shardmill.infra.storage.filesystem import Storage
 
 _FOLDER, _FILES = "export", "model*"
 

@@ -7,15 +7,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from infra.dataset.version import DatasetVersion
-from infra.storage.filesystem import Storage
-from infra.strict_json import dump_json
-from training.config import TrainConfig
-from training.ranks.peers import Peers
-from training.reading import RecordReader
-from training.results.run_files.environment import describe_environment
-from training.runs.folds import TrainRecords, divide_train_split
-from training.runs.settled import Settled, read_settled, settled_by
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.storage.filesystem import Storage
+from shardmill.infra.strict_json import dump_json
+from shardmill.training.config import TrainConfig
+from shardmill.training.ranks.peers import Peers
+from shardmill.training.reading import RecordReader
+from shardmill.training.results.run_files.environment import describe_environment
+from shardmill.training.runs.folds import TrainRecords, divide_train_split
+from shardmill.training.runs.settled import Settled, read_settled, settled_by
 
 P = TypeVar("P")
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import keras
 
-from infra.errors import ConfigError, near_miss
-from training.loop.optimization.update import FREE_RATE
-from training.loop.parts import TrainingParts
-from training.order import Order
-from training.ranks.peers import Peers
-from training.results.metrics.figures import is_smaller_better
+from shardmill.infra.errors import ConfigError, near_miss
+from shardmill.training.loop.optimization.update import FREE_RATE
+from shardmill.training.loop.parts import TrainingParts
+from shardmill.training.order import Order
+from shardmill.training.ranks.peers import Peers
+from shardmill.training.results.metrics.figures import is_smaller_better
 
 # Callbacks that look at a figure.
 _LOOKING = (

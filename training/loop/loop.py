@@ -11,24 +11,24 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from training.config import TrainConfig
-from training.loop.callbacks import AttachedCallbacks
-from training.loop.checkpoints.checkpoints import Progress
-from training.loop.epochs.data_and_outputs import RunOutputs, TrainingData
-from training.loop.epochs.epoch_loop import EpochLoop
-from training.loop.epochs.reports import TrainingReports
-from training.loop.memory.exhaustion import out_of_memory
-from training.loop.optimization.stages import HeadStage
-from training.loop.parts import TrainingParts
-from training.loop.showing.first_batch import log_first_batch
-from training.loop.showing.profiler import TensorFlowProfiler
-from training.loop.step import TrainStep
-from training.loop.stopping.interruption import StopFlag
-from training.ranks.group import group_of
-from training.ranks.hardware.device_memory import memory_figures
-from training.ranks.strategy import distribute, gather, num_local_replicas
-from training.tasks.task import LabelSpec
-from training.tf_data.pipeline import Pipeline, reraise
+from shardmill.training.config import TrainConfig
+from shardmill.training.loop.callbacks import AttachedCallbacks
+from shardmill.training.loop.checkpoints.checkpoints import Progress
+from shardmill.training.loop.epochs.data_and_outputs import RunOutputs, TrainingData
+from shardmill.training.loop.epochs.epoch_loop import EpochLoop
+from shardmill.training.loop.epochs.reports import TrainingReports
+from shardmill.training.loop.memory.exhaustion import out_of_memory
+from shardmill.training.loop.optimization.stages import HeadStage
+from shardmill.training.loop.parts import TrainingParts
+from shardmill.training.loop.showing.first_batch import log_first_batch
+from shardmill.training.loop.showing.profiler import TensorFlowProfiler
+from shardmill.training.loop.step import TrainStep
+from shardmill.training.loop.stopping.interruption import StopFlag
+from shardmill.training.ranks.group import group_of
+from shardmill.training.ranks.hardware.device_memory import memory_figures
+from shardmill.training.ranks.strategy import distribute, gather, num_local_replicas
+from shardmill.training.tasks.task import LabelSpec
+from shardmill.training.tf_data.pipeline import Pipeline, reraise
 
 
 class TrainingLoop(EpochLoop):

@@ -6,27 +6,27 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
-from infra.dataset.version import DatasetVersion
-from infra.errors import ConfigError
-from training.config import TrainConfig, image_size_of
-from training.loop.evaluating.evaluation import EvaluationSize, Evaluator
-from training.loop.memory.rematerialization import Rematerialized, rematerialize
-from training.loop.optimization.averaging import WeightAverages
-from training.loop.optimization.optimizers import TabulatedRates, last_rate, make_optimizer
-from training.loop.optimization.precision import precision
-from training.loop.optimization.pruning import Pruning
-from training.loop.optimization.schedules import Horizon
-from training.loop.optimization.stages import HeadStage, Stages
-from training.loop.totals import DeviceTotals
-from training.models import ModelSpec, build_model
-from training.models.batch_normalization import limit_momentum, momentum_limit
-from training.models.freezing import HeadAlone, freeze_layers
-from training.models.layers import weighted_layers
-from training.models.normalization import pixels_of
-from training.models.weights import load_initial
-from training.tasks.of_dataset import task_of
-from training.tasks.task import Task
-from training.tasks.traits import traits_of
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.errors import ConfigError
+from shardmill.training.config import TrainConfig, image_size_of
+from shardmill.training.loop.evaluating.evaluation import EvaluationSize, Evaluator
+from shardmill.training.loop.memory.rematerialization import Rematerialized, rematerialize
+from shardmill.training.loop.optimization.averaging import WeightAverages
+from shardmill.training.loop.optimization.optimizers import TabulatedRates, last_rate, make_optimizer
+from shardmill.training.loop.optimization.precision import precision
+from shardmill.training.loop.optimization.pruning import Pruning
+from shardmill.training.loop.optimization.schedules import Horizon
+from shardmill.training.loop.optimization.stages import HeadStage, Stages
+from shardmill.training.loop.totals import DeviceTotals
+from shardmill.training.models import ModelSpec, build_model
+from shardmill.training.models.batch_normalization import limit_momentum, momentum_limit
+from shardmill.training.models.freezing import HeadAlone, freeze_layers
+from shardmill.training.models.layers import weighted_layers
+from shardmill.training.models.normalization import pixels_of
+from shardmill.training.models.weights import load_initial
+from shardmill.training.tasks.of_dataset import task_of
+from shardmill.training.tasks.task import Task
+from shardmill.training.tasks.traits import traits_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,46 +9,46 @@ from typing import Any
 
 import keras
 
-from infra import progress as events
-from infra.dataset.version import DatasetVersion
-from training.augment.batch_parameters import check_pairs
-from training.config import TrainConfig, image_size_of
-from training.dataset import Dataset
-from training.export.packages import check_packages
-from training.loop.beginning import Models, begin_run, write_environment
-from training.loop.checkpoints.checkpoints import Progress
-from training.loop.ending.end_run import TrainedRun, end_run
-from training.loop.ending.export import export_model
-from training.loop.ending.result import describe_model, notes_on_model
-from training.loop.epochs.data_and_outputs import RunOutputs, TrainingData
-from training.loop.epochs.to_best import train_to_best
-from training.loop.loop import TrainingLoop
-from training.loop.memory.fallback import settle_parts
-from training.loop.parts import TrainingParts, build_parts
-from training.loop.sharing.division import planned_division, unit_of_rows
-from training.loop.sharing.moments import moments_between_ranks
-from training.loop.sharing.shared_batch import share_batch
-from training.loop.sharing.speed import measured_rank
-from training.loop.stopping.agreed_stop import AgreedStop
-from training.loop.stopping.interruption import StopFlag, raise_when_preempted, stop_at_boundaries
-from training.loop.stopping.second_signal import end_at_second_signal
-from training.ranks.cluster import Cluster
-from training.ranks.group import group_of
-from training.ranks.heartbeat import Heart
-from training.ranks.local_sums import Patience
-from training.ranks.strategy import (
+from shardmill.infra import progress as events
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.training.augment.batch_parameters import check_pairs
+from shardmill.training.config import TrainConfig, image_size_of
+from shardmill.training.dataset import Dataset
+from shardmill.training.export.packages import check_packages
+from shardmill.training.loop.beginning import Models, begin_run, write_environment
+from shardmill.training.loop.checkpoints.checkpoints import Progress
+from shardmill.training.loop.ending.end_run import TrainedRun, end_run
+from shardmill.training.loop.ending.export import export_model
+from shardmill.training.loop.ending.result import describe_model, notes_on_model
+from shardmill.training.loop.epochs.data_and_outputs import RunOutputs, TrainingData
+from shardmill.training.loop.epochs.to_best import train_to_best
+from shardmill.training.loop.loop import TrainingLoop
+from shardmill.training.loop.memory.fallback import settle_parts
+from shardmill.training.loop.parts import TrainingParts, build_parts
+from shardmill.training.loop.sharing.division import planned_division, unit_of_rows
+from shardmill.training.loop.sharing.moments import moments_between_ranks
+from shardmill.training.loop.sharing.shared_batch import share_batch
+from shardmill.training.loop.sharing.speed import measured_rank
+from shardmill.training.loop.stopping.agreed_stop import AgreedStop
+from shardmill.training.loop.stopping.interruption import StopFlag, raise_when_preempted, stop_at_boundaries
+from shardmill.training.loop.stopping.second_signal import end_at_second_signal
+from shardmill.training.ranks.cluster import Cluster
+from shardmill.training.ranks.group import group_of
+from shardmill.training.ranks.heartbeat import Heart
+from shardmill.training.ranks.local_sums import Patience
+from shardmill.training.ranks.strategy import (
     Communication,
     check_divisible,
     make_rank_strategy,
     make_strategy,
     num_local_replicas,
 )
-from training.results.tracking.tracked import TrackedRun
-from training.results.tracking.trackers import Trackers
-from training.tasks.annotations import objects_of
-from training.tasks.traits import settings_for
-from training.tf_data.pipeline import Pipeline
-from training.tf_data.training_input import InputSettings, open_training_input
+from shardmill.training.results.tracking.tracked import TrackedRun
+from shardmill.training.results.tracking.trackers import Trackers
+from shardmill.training.tasks.annotations import objects_of
+from shardmill.training.tasks.traits import settings_for
+from shardmill.training.tf_data.pipeline import Pipeline
+from shardmill.training.tf_data.training_input import InputSettings, open_training_input
 
 
 def train(

@@ -6,12 +6,12 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from infra.dataset.version import DatasetVersion
-from infra.errors import GO_ON, RankLost
-from training.config import TrainConfig
-from training.ranks.cluster import Cluster
-from training.ranks.heartbeat import Heart
-from training.ranks.local_sums import PeerLost
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.errors import GO_ON, RankLost
+from shardmill.training.config import TrainConfig
+from shardmill.training.ranks.cluster import Cluster
+from shardmill.training.ranks.heartbeat import Heart
+from shardmill.training.ranks.local_sums import PeerLost
 
 _LINE_CHARACTERS = 300
 
@@ -23,12 +23,12 @@ def train_in_process(
     cluster: Cluster | None = None,
     heart: Heart | None = None,
 ) -> dict[str, Any]:
-    """Train in this process, alone or as one of several ranks. See ``training.loop.session.train``.
+    """Train in this process, alone or as one of several ranks. See ``shardmill.training.loop.session.train``.
 
     Raises:
         RankLost: another rank ended or does not answer.
     """
-    from training.ranks import tensorflow_runtime
+    from shardmill.training.ranks import tensorflow_runtime
 
     with tensorflow_runtime.quiet_start():
         tensorflow_runtime.start(
@@ -40,7 +40,7 @@ def train_in_process(
         )
         import tensorflow as tf
 
-        from training.loop import session
+        from shardmill.training.loop import session
 
     lost = (
         tf.errors.UnavailableError,

@@ -15,15 +15,15 @@ from typing import Any
 
 import tensorflow as tf
 
-from infra.errors import ConfigError
-from training.augment.batch_parameters import check_pairs
-from training.augment.batched import BatchAugment
-from training.config import TrainConfig
-from training.loop.optimization.stages import HeadStage
-from training.loop.optimization.update import WeightUpdate
-from training.loop.parts import TrainingParts
-from training.models.outputs import in_float32
-from training.models.synchronized import only_real_rows
+from shardmill.infra.errors import ConfigError
+from shardmill.training.augment.batch_parameters import check_pairs
+from shardmill.training.augment.batched import BatchAugment
+from shardmill.training.config import TrainConfig
+from shardmill.training.loop.optimization.stages import HeadStage
+from shardmill.training.loop.optimization.update import WeightUpdate
+from shardmill.training.loop.parts import TrainingParts
+from shardmill.training.models.outputs import in_float32
+from shardmill.training.models.synchronized import only_real_rows
 
 
 class TrainStep:

@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from training.loop.epochs.reports import StepTotals
+from shardmill.training.loop.epochs.reports import StepTotals
 
 
 class DeviceTotals:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from training.models.normalization import normalized
-from training.models.registry import build_model, default_image_size, known_models, resolve_name
-from training.models.spec import ModelSpec, PixelStatistics
+from shardmill.training.models.normalization import normalized
+from shardmill.training.models.registry import build_model, default_image_size, known_models, resolve_name
+from shardmill.training.models.spec import ModelSpec, PixelStatistics
 
 __all__ = [
     "ModelSpec",

@@ -10,9 +10,9 @@ from typing import Any
 
 import keras
 
-from infra.errors import ConfigError, EnvironmentFault
-from training.models.spec import ModelSpec
-from training.models.synchronized import BatchNormalization
+from shardmill.infra.errors import ConfigError, EnvironmentFault
+from shardmill.training.models.spec import ModelSpec
+from shardmill.training.models.synchronized import BatchNormalization
 
 _DOWNLOAD_SECONDS = 60.0
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from training.models.layers import layers_of
+from shardmill.training.models.layers import layers_of
 
 # Momenta up to this one catch up in fifty steps, and are never lowered in a run that has as many.
 _HARMLESS = 0.9

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any, Literal
 
-from infra.errors import ConfigError
-from infra.readable import counted
-from training.models.layers import layers_of, weighted_layers
+from shardmill.infra.errors import ConfigError
+from shardmill.infra.readable import counted
+from shardmill.training.models.layers import layers_of, weighted_layers
 
-BACKBONE = "backbone"  # the layer of a model of ``training.models.dense`` that holds its backbone
+BACKBONE = "backbone"  # the layer of a model of ``shardmill.training.models.dense`` that holds its backbone
 Freeze = Literal["none", "backbone"] | int | Sequence[str]
 
 

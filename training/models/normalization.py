@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from infra.arguments import checked
-from infra.format.contract import Manifest
-from training.models.spec import ModelSpec, PixelStatistics
+from shardmill.infra.arguments import checked
+from shardmill.infra.format.contract import Manifest
+from shardmill.training.models.spec import ModelSpec, PixelStatistics
 
 # A channel that hardly varies holds no information; dividing by its deviation would amplify noise.
 _LEAST_STD = 1.0

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from infra.arguments import at_least, checked
-from infra.errors import UsageError
+from shardmill.infra.arguments import at_least, checked
+from shardmill.infra.errors import UsageError
 
 # What a square input shows of an image: its central square, or all of it, squeezed.
 Fit = Literal["crop", "stretch"]
-# What a model gives for an image: logits of classes, objects at cells (``training.models.dense``), or logits
-# of the classes of each pixel.
+# What a model gives for an image: logits of classes, objects at cells (``shardmill.training.models.dense``),
+# or logits of the classes of each pixel.
 ModelOutput = Literal["classes", "objects", "pixels"]
 
 
@@ -37,8 +37,8 @@ class ModelSpec:
         weights: None for random weights, "imagenet", or the path of a Keras weights file.
         partial_weights: further layers than the head may be missing in the weights file.
         seed: the seed of the random weights and of dropout.
-        pixels: the statistics of the training images, for ``training.models.normalized``; None: unknown or
-            not used.
+        pixels: the statistics of the training images, for ``shardmill.training.models.normalized``; None:
+            unknown or not used.
         image_channels: channels of the input: 3, or 1 for grey images.
         output: what the model gives for an image.
         fit: what the model sees of images that are not square.

@@ -18,10 +18,10 @@ from typing import Any
 
 import numpy as np
 
-from infra.errors import ConfigError
-from infra.readable import counted, first_of
-from training.models.layers import layers_of
-from training.models.spec import ModelSpec
+from shardmill.infra.errors import ConfigError
+from shardmill.infra.readable import counted, first_of
+from shardmill.training.models.layers import layers_of
+from shardmill.training.models.spec import ModelSpec
 
 _SUFFIX = ".weights.h5"
 _NAMED = 3

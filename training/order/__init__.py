@@ -71,14 +71,14 @@ sees real images.
 
 from __future__ import annotations
 
-from training.order.blocks import BlockSizes
-from training.order.epochs import TrainingOrder
-from training.order.folding.folds import FoldedRecords, fold_numbers
-from training.order.folding.subset import SubsetOrder
-from training.order.from_settings import order_from_settings
-from training.order.passes import Passes
-from training.order.shares import Shares, rank_slice, shares_of_speed
-from training.order.steps import LastBatch, Order, SequentialOrder, StepPlan
+from shardmill.training.order.blocks import BlockSizes
+from shardmill.training.order.epochs import TrainingOrder
+from shardmill.training.order.folding.folds import FoldedRecords, fold_numbers
+from shardmill.training.order.folding.subset import SubsetOrder
+from shardmill.training.order.from_settings import order_from_settings
+from shardmill.training.order.passes import Passes
+from shardmill.training.order.shares import Shares, rank_slice, shares_of_speed
+from shardmill.training.order.steps import LastBatch, Order, SequentialOrder, StepPlan
 
 __all__ = [
     "BlockSizes",

@@ -1,6 +1,6 @@
 """The order by block: for storage with slow random reads (see the package's docstring).
 
-What reads whole blocks by it is ``training.reading.blocks.reader``.
+What reads whole blocks by it is ``shardmill.training.reading.blocks.reader``.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from training.arrays import Ints
-from training.order.permutation import permute
-from training.order.random_numbers import key_of
-from training.order.recent_values import RecentValues
-from training.order.streams import Purpose
+from shardmill.training.arrays import Ints
+from shardmill.training.order.permutation import permute
+from shardmill.training.order.random_numbers import key_of
+from shardmill.training.order.recent_values import RecentValues
+from shardmill.training.order.streams import Purpose
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,19 +7,19 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from infra.arguments import at_least, checked
-from infra.errors import ConfigError, DataError
-from infra.readable import counted
-from training.arrays import Ints
-from training.order.balance.class_draws import ClassDraws
-from training.order.balance.class_weights import WeightRule
-from training.order.balance.rules import Rule, natural
-from training.order.blocks import Blocks, BlockSizes
-from training.order.permutation import permute
-from training.order.random_numbers import key_of
-from training.order.recent_values import RecentValues
-from training.order.steps import LastBatch, StepPlan
-from training.order.streams import Purpose
+from shardmill.infra.arguments import at_least, checked
+from shardmill.infra.errors import ConfigError, DataError
+from shardmill.infra.readable import counted
+from shardmill.training.arrays import Ints
+from shardmill.training.order.balance.class_draws import ClassDraws
+from shardmill.training.order.balance.class_weights import WeightRule
+from shardmill.training.order.balance.rules import Rule, natural
+from shardmill.training.order.blocks import Blocks, BlockSizes
+from shardmill.training.order.permutation import permute
+from shardmill.training.order.random_numbers import key_of
+from shardmill.training.order.recent_values import RecentValues
+from shardmill.training.order.steps import LastBatch, StepPlan
+from shardmill.training.order.streams import Purpose
 
 # Positions that are computed together: many cost little more than a few hundred.
 _SPAN = 1 << 15
@@ -65,12 +65,12 @@ class TrainingOrder:
             labels: int [N], the label of each record by ordinal.
             seed: the seed of the run.
             global_batch_size: examples a step, over all ranks.
-            balance: how often each class is drawn (``training.order.balance.rules``).
+            balance: how often each class is drawn (``shardmill.training.order.balance.rules``).
             last_batch: whether a last step that is not full is padded or dropped.
             blocks: the sizes of an order by block; None: the order is by record. Needs natural balance.
             shard_sizes: int64 [S], records of each shard, for ``blocks``; None: all records are one shard.
-            class_weights: the weights of the classes in the loss (``training.order.balance.class_weights``);
-                None: all examples have the same weight.
+            class_weights: the weights of the classes in the loss
+                (``shardmill.training.order.balance.class_weights``); None: all examples have the same weight.
 
         Raises:
             UsageError: an argument is of another type, or a number out of range.

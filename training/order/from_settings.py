@@ -10,16 +10,23 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from infra.errors import ConfigError
-from infra.format.labels import NO_CLASS
-from training.arrays import Floats, Ints
-from training.config.data import DataSettings
-from training.order.balance import class_weights
-from training.order.balance.class_weights import WeightRule
-from training.order.balance.rules import RULES, Rule, by_weights, effective_number, natural, repeat_factor
-from training.order.balance.several_labels import LabelSets, by_leading_label
-from training.order.blocks import BlockSizes
-from training.order.epochs import TrainingOrder
+from shardmill.infra.errors import ConfigError
+from shardmill.infra.format.labels import NO_CLASS
+from shardmill.training.arrays import Floats, Ints
+from shardmill.training.config.data import DataSettings
+from shardmill.training.order.balance import class_weights
+from shardmill.training.order.balance.class_weights import WeightRule
+from shardmill.training.order.balance.rules import (
+    RULES,
+    Rule,
+    by_weights,
+    effective_number,
+    natural,
+    repeat_factor,
+)
+from shardmill.training.order.balance.several_labels import LabelSets, by_leading_label
+from shardmill.training.order.blocks import BlockSizes
+from shardmill.training.order.epochs import TrainingOrder
 
 
 class SplitLabels(Protocol):

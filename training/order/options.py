@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Literal, TypedDict
 
-from infra.settings import validate
-from training.config.data import DataSettings
-from training.order.from_settings import SplitLabels, order_from_settings
-from training.order.steps import Order, SequentialOrder
+from shardmill.infra.settings import validate
+from shardmill.training.config.data import DataSettings
+from shardmill.training.order.from_settings import SplitLabels, order_from_settings
+from shardmill.training.order.steps import Order, SequentialOrder
 
 
 class OrderOptions(TypedDict, total=False):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 
-from infra.arguments import at_least
-from infra.errors import UsageError
+from shardmill.infra.arguments import at_least
+from shardmill.infra.errors import UsageError
 
 # Of all passes together, so that they can be pickled; it is held for microseconds.
 _BEGINNING = threading.Lock()

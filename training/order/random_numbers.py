@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from infra.splitmix import U64, splitmix64
+from shardmill.infra.splitmix import U64, splitmix64
 
 _MASK = (1 << 64) - 1
 

@@ -6,8 +6,8 @@ import heapq
 import math
 from collections.abc import Sequence
 
-from infra.arguments import at_least, checked
-from infra.errors import UsageError
+from shardmill.infra.arguments import at_least, checked
+from shardmill.infra.errors import UsageError
 
 Shares = Sequence[int]
 

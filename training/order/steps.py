@@ -8,9 +8,9 @@ from typing import Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from training.arrays import Floats, Ints
-from training.order.blocks import Blocks
-from training.order.shares import Shares, rank_slice
+from shardmill.training.arrays import Floats, Ints
+from shardmill.training.order.blocks import Blocks
+from shardmill.training.order.shares import Shares, rank_slice
 
 LastBatch = Literal["pad", "drop"]
 
@@ -53,7 +53,7 @@ class StepPlan:
     weights: npt.NDArray[np.float32]
 
     def of_rank(self, rank: int, num_ranks: int, shares: Shares | None = None) -> StepPlan:
-        """Return the slice that a rank takes (``training.order.shares.rank_slice``).
+        """Return the slice that a rank takes (``shardmill.training.order.shares.rank_slice``).
 
         Raises:
             UsageError: the shares do not fit the ranks.

@@ -12,10 +12,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from infra.codecs.boxes import have_area
-from infra.storage.names import uri_of
-from infra.strict_json import dump_json
-from training.predicting.inputs import Input
+from shardmill.infra.codecs.boxes import have_area
+from shardmill.infra.storage.names import uri_of
+from shardmill.infra.strict_json import dump_json
+from shardmill.training.predicting.inputs import Input
 
 _EDGES = ("top", "left", "bottom", "right")
 _OBJECT = pa.struct({"label": pa.string(), "score": pa.float32(), **dict.fromkeys(_EDGES, pa.float32())})

@@ -10,16 +10,16 @@ from pathlib import Path
 
 import numpy as np
 
-from infra import progress as events
-from infra.codecs import ImageRejected, Pixels, decode
-from infra.dataset.catalog import Catalog
-from infra.errors import ShardmillError
-from infra.preparation import Preparation
-from infra.storage.locations import default_root
-from infra.storage.names import uri_of
-from training.export.model_input import FILE, ModelInput, Seen, preparation_of, read_model_input
-from training.reading.decode import resize_into
-from training.results.run_files.run_folder import RunFolder
+from shardmill.infra import progress as events
+from shardmill.infra.codecs import ImageRejected, Pixels, decode
+from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.errors import ShardmillError
+from shardmill.infra.preparation import Preparation
+from shardmill.infra.storage.locations import default_root
+from shardmill.infra.storage.names import uri_of
+from shardmill.training.export.model_input import FILE, ModelInput, Seen, preparation_of, read_model_input
+from shardmill.training.reading.decode import resize_into
+from shardmill.training.results.run_files.run_folder import RunFolder
 
 UNREADABLE = "unreadable"
 

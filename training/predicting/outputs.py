@@ -11,9 +11,9 @@ from typing import Any, BinaryIO, Literal, Protocol
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from infra.storage.names import uri_of
-from infra.strict_json import dump_json
-from training.predicting.decisions import Decisions
+from shardmill.infra.storage.names import uri_of
+from shardmill.infra.strict_json import dump_json
+from shardmill.training.predicting.decisions import Decisions
 
 Format = Literal["csv", "parquet", "json"]
 FORMATS: tuple[Format, ...] = ("csv", "parquet", "json")

@@ -12,14 +12,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from infra.codecs import Pixels, encode_jpeg
-from infra.codecs.mask_colors import lay_over
-from infra.codecs.masks import Numbers, encode_mask
-from infra.format.masks import mask_format
-from infra.storage.filesystem import Storage
-from infra.storage.names import uri_of
-from training.predicting.inputs import Input
-from training.predicting.outputs import Prediction
+from shardmill.infra.codecs import Pixels, encode_jpeg
+from shardmill.infra.codecs.mask_colors import lay_over
+from shardmill.infra.codecs.masks import Numbers, encode_mask
+from shardmill.infra.format.masks import mask_format
+from shardmill.infra.storage.filesystem import Storage
+from shardmill.infra.storage.names import uri_of
+from shardmill.training.predicting.inputs import Input
+from shardmill.training.predicting.outputs import Prediction
 
 OVERLAY_SIDE: Final = 1024  # pixels of the longer side, at most
 _OVERLAY_QUALITY = 90

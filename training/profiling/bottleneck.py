@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from training.profiling.stages import Stage
+from shardmill.training.profiling.stages import Stage
 
 # Storage is the bottleneck if the first read of a record takes this many times the rest of a thread's work.
 _SLOW_STORAGE = 1.5

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from html import escape
 
-from training.profiling.stages import Stage
+from shardmill.training.profiling.stages import Stage
 
 _WIDTH, _LEFT, _ROW, _TOP = 760, 150, 26, 64
 _BAR = _WIDTH - _LEFT - 170

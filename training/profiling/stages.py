@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from training.augment import augment_image
-from training.config.augment import AugmentSettings
-from training.models.spec import Fit
-from training.order import Order, StepPlan
-from training.reading import BatchMaker, EncodedImage, ShardReader
-from training.reading.decode import cut_window, resize_into
-from training.reading.records.objects import SplitObjects
+from shardmill.training.augment import augment_image
+from shardmill.training.config.augment import AugmentSettings
+from shardmill.training.models.spec import Fit
+from shardmill.training.order import Order, StepPlan
+from shardmill.training.reading import BatchMaker, EncodedImage, ShardReader
+from shardmill.training.reading.decode import cut_window, resize_into
+from shardmill.training.reading.records.objects import SplitObjects
 
 _AT_A_TIME = 8  # records, as the threads of a BatchMaker take them
 

@@ -9,17 +9,17 @@ from typing import Any
 
 import tensorflow as tf
 
-from infra.dataset.version import DatasetVersion
-from training.config import TrainConfig
-from training.loop.parts import build_parts
-from training.loop.step import TrainStep
-from training.order import Passes, TrainingOrder
-from training.profiling.bottleneck import Rates
-from training.profiling.stages import Stage, Subject
-from training.ranks.strategy import check_divisible, distribute, make_strategy
-from training.reading import BatchMaker
-from training.reading.batches.iterate import NumpyBatches
-from training.tf_data.training_input import InputSettings, open_training_input
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.training.config import TrainConfig
+from shardmill.training.loop.parts import build_parts
+from shardmill.training.loop.step import TrainStep
+from shardmill.training.order import Passes, TrainingOrder
+from shardmill.training.profiling.bottleneck import Rates
+from shardmill.training.profiling.stages import Stage, Subject
+from shardmill.training.ranks.strategy import check_divisible, distribute, make_strategy
+from shardmill.training.reading import BatchMaker
+from shardmill.training.reading.batches.iterate import NumpyBatches
+from shardmill.training.tf_data.training_input import InputSettings, open_training_input
 
 _WARM_BATCHES = 3  # fill the batches that are made ahead; the first training step compiles the model
 _ENDLESS = 1_000_000  # steps

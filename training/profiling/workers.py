@@ -8,15 +8,15 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from infra.dataset.version import DatasetVersion
-from training.config import AugmentSettings, TrainConfig
-from training.config.augment import RandAugmentSettings
-from training.dataset import Dataset
-from training.order.options import OrderOptions
-from training.reading.example_options import IMAGE_SIZE
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.training.config import AugmentSettings, TrainConfig
+from shardmill.training.config.augment import RandAugmentSettings
+from shardmill.training.dataset import Dataset
+from shardmill.training.order.options import OrderOptions
+from shardmill.training.reading.example_options import IMAGE_SIZE
 
 if TYPE_CHECKING:
-    from training.torch_data import TorchLoader
+    from shardmill.training.torch_data import TorchLoader
 
 # Fewer workers are proposed if they reach this share of the highest rate.
 _ENOUGH = 0.95

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from infra import progress as events
-from infra.dataset.catalog import Catalog
-from infra.dataset.version import DatasetVersion
-from infra.errors import CorruptDataError, DataError, NotFoundError, UsageError
-from infra.storage.filesystem import Storage
-from infra.storage.locations import public_location
-from training.aliases.history import AliasHistory, AliasRecords, Decision, list_aliases, rolled_back
-from training.aliases.names import AliasName
-from training.aliases.record import Action, AliasRecord, now, this_user
-from training.promotion.measuring import measure
-from training.promotion.metrics import metric_of
-from training.promotion.rules import PromotionRules
-from training.promotion.verdict import Measured, Verdict, judge, judge_first
-from training.results.run_files.run_folder import RunFolder
-from training.results.tracking.aliases import tell_trackers
-from training.runs.stored import opened_run
+from shardmill.infra import progress as events
+from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.errors import CorruptDataError, DataError, NotFoundError, UsageError
+from shardmill.infra.storage.filesystem import Storage
+from shardmill.infra.storage.locations import public_location
+from shardmill.training.aliases.history import AliasHistory, AliasRecords, Decision, list_aliases, rolled_back
+from shardmill.training.aliases.names import AliasName
+from shardmill.training.aliases.record import Action, AliasRecord, now, this_user
+from shardmill.training.promotion.measuring import measure
+from shardmill.training.promotion.metrics import metric_of
+from shardmill.training.promotion.rules import PromotionRules
+from shardmill.training.promotion.verdict import Measured, Verdict, judge, judge_first
+from shardmill.training.results.run_files.run_folder import RunFolder
+from shardmill.training.results.tracking.aliases import tell_trackers
+from shardmill.training.runs.stored import opened_run
 
 _BY_HAND = "decide by hand: shardmill model promote RUN --reason TEXT"
 

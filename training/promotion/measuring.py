@@ -11,19 +11,19 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from infra import progress as events
-from infra.dataset.catalog import Catalog
-from infra.dataset.version import DatasetVersion
-from infra.errors import DataError, NotFoundError
-from infra.processes.children import run_child
-from infra.readable import counted
-from training.promotion.rules import PromotionRules
-from training.promotion.verdict import Measured
-from training.results.predictions.comparison import compare
-from training.results.predictions.file import read_all
-from training.results.run_files.run_folder import RunFolder
+from shardmill.infra import progress as events
+from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.errors import DataError, NotFoundError
+from shardmill.infra.processes.children import run_child
+from shardmill.infra.readable import counted
+from shardmill.training.promotion.rules import PromotionRules
+from shardmill.training.promotion.verdict import Measured
+from shardmill.training.results.predictions.comparison import compare
+from shardmill.training.results.predictions.file import read_all
+from shardmill.training.results.run_files.run_folder import RunFolder
 
-EVALUATE: tuple[str, ...] = (sys.executable, "-m", "training.evaluate")
+EVALUATE: tuple[str, ...] = (sys.executable, "-m", "shardmill.training.evaluate")
 
 # The splits whose records do not count. A model learned from train. Validation chose the best epoch of
 # both models alike, so it can compare them.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, Literal
 
-from infra.errors import ConfigError
+from shardmill.infra.errors import ConfigError
 
 Metric = Literal[
     "accuracy",

@@ -11,16 +11,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from typing_extensions import TypedDict
 
-from infra.dataset.catalog import Catalog
-from infra.digests import digest_of
-from infra.format.contract import SPLITS
-from infra.json_files import open_shape, read_json
-from infra.readable import counted
-from infra.storage.filesystem import Storage
-from infra.strict_json import dump_json
-from training.aliases.history import aliases_by_run
-from training.aliases.record import now
-from training.results.run_files.run_folder import list_runs
+from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.digests import digest_of
+from shardmill.infra.format.contract import SPLITS
+from shardmill.infra.json_files import open_shape, read_json
+from shardmill.infra.readable import counted
+from shardmill.infra.storage.filesystem import Storage
+from shardmill.infra.strict_json import dump_json
+from shardmill.training.aliases.history import aliases_by_run
+from shardmill.training.aliases.record import now
+from shardmill.training.results.run_files.run_folder import list_runs
 
 PURGED_FILE = "purged.json"
 

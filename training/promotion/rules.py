@@ -6,8 +6,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from infra.settings import Settings
-from training.promotion.metrics import Metric
+from shardmill.infra.settings import Settings
+from shardmill.training.promotion.metrics import Metric
 
 
 class PromotionRules(Settings):

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from infra.readable import counted
-from training.promotion.rules import PromotionRules
-from training.results.metrics.figures import FIGURES, are_finite, is_smaller_better
-from training.results.predictions.comparison import Comparison, Difference
+from shardmill.infra.readable import counted
+from shardmill.training.promotion.rules import PromotionRules
+from shardmill.training.results.metrics.figures import FIGURES, are_finite, is_smaller_better
+from shardmill.training.results.predictions.comparison import Comparison, Difference
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,8 @@
 
 * ``TF_CONFIG``, TensorFlow's own form: JSON with the addresses of all workers and the task of this one.
 * ``RANK``, ``WORLD_SIZE``, ``MASTER_ADDR`` and ``MASTER_PORT``, as torchrun, Kubernetes operators and Slurm
-  scripts set them. Rank 0 collects the addresses of all ranks there (``training.ranks.rendezvous``).
+  scripts set them. Rank 0 collects the addresses of all ranks there
+  (``shardmill.training.ranks.rendezvous``).
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from infra.errors import UsageError
-from infra.processes.process import num_cpus
-from infra.strict_json import dump_json
+from shardmill.infra.errors import UsageError
+from shardmill.infra.processes.process import num_cpus
+from shardmill.infra.strict_json import dump_json
 
 _TORCHRUN = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 

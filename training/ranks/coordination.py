@@ -17,7 +17,7 @@ from tensorflow.compiler.xla.tsl.protobuf import coordination_config_pb2
 from tensorflow.core.protobuf import config_pb2
 from tensorflow.python.eager import context
 
-from infra import progress as events
+from shardmill.infra import progress as events
 
 _LEADER = "/job:worker/replica:0/task:0"
 _TESTED = ("2.21.",)

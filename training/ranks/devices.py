@@ -8,7 +8,7 @@ import shutil
 import subprocess
 from dataclasses import dataclass
 
-from infra.errors import EnvironmentFault
+from shardmill.infra.errors import EnvironmentFault
 
 _PATTERN = re.compile(r"all|one|(?P<gpus>[1-9]\d*)|cpu:(?P<cpus>[1-9]\d*)")
 _NVIDIA_SMI_SECONDS = 30

@@ -16,9 +16,9 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from infra.processes.process import num_cpus
-from infra.strict_json import dump_json
-from training.ranks.cluster import Cluster
+from shardmill.infra.processes.process import num_cpus
+from shardmill.infra.strict_json import dump_json
+from shardmill.training.ranks.cluster import Cluster
 
 # Variables travel in pieces of this many elements, so that a large model does not need its memory twice.
 _PIECE = 1 << 24

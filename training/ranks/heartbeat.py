@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
 
-from infra.progress import Event
+from shardmill.infra.progress import Event
 
 PATH_VARIABLE = "SHARDMILL_HEARTBEAT"
 

@@ -33,7 +33,7 @@ class PeerLost(RuntimeError):
 
 
 class Ranks(Protocol):
-    """The ranks that are to be connected; see ``training.ranks.group``."""
+    """The ranks that are to be connected; see ``shardmill.training.ranks.group``."""
 
     rank: int
     num_ranks: int

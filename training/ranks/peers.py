@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 
 class Peers(Protocol):
-    """The ranks that train together; see ``training.ranks.group`` and ``training.torch_loop.ranks``."""
+    """The ranks that train together, as ``shardmill.training.ranks.group`` makes them."""
 
     @property
     def rank(self) -> int:

@@ -11,10 +11,10 @@ import json
 import socket
 import time
 
-from infra.errors import EnvironmentFault
-from infra.processes.ports import free_port
-from infra.strict_json import dump_json
-from training.ranks.cluster import Cluster, Meeting
+from shardmill.infra.errors import EnvironmentFault
+from shardmill.infra.processes.ports import free_port
+from shardmill.infra.strict_json import dump_json
+from shardmill.training.ranks.cluster import Cluster, Meeting
 
 _RETRY_SECONDS = 0.2
 _LINE_SECONDS = 10.0

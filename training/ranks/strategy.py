@@ -10,12 +10,12 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from infra.errors import ConfigError
-from infra.readable import counted
-from training.ranks.cluster import Cluster
-from training.ranks.coordination import let_idle_threads_sleep, set_patience
-from training.ranks.devices import DeviceRequest
-from training.ranks.group import group_of
+from shardmill.infra.errors import ConfigError
+from shardmill.infra.readable import counted
+from shardmill.training.ranks.cluster import Cluster
+from shardmill.training.ranks.coordination import let_idle_threads_sleep, set_patience
+from shardmill.training.ranks.devices import DeviceRequest
+from shardmill.training.ranks.group import group_of
 
 
 @dataclass(frozen=True, slots=True)

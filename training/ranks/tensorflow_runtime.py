@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from training.ranks.devices import DeviceRequest
+from shardmill.training.ranks.devices import DeviceRequest
 
 _MIB = 1 << 20
 

@@ -6,11 +6,11 @@ turns the steps of an order into batches.
 
 from __future__ import annotations
 
-from training.reading.batches.maker import Batch, BatchMaker
-from training.reading.records.record_reader import RecordReader
-from training.reading.records.split_records import EncodedImage, SplitRecords
-from training.reading.records.split_table import SplitTable, load_table
-from training.reading.shard_reader import ShardReader, open_records
+from shardmill.training.reading.batches.maker import Batch, BatchMaker
+from shardmill.training.reading.records.record_reader import RecordReader
+from shardmill.training.reading.records.split_records import EncodedImage, SplitRecords
+from shardmill.training.reading.records.split_table import SplitTable, load_table
+from shardmill.training.reading.shard_reader import ShardReader, open_records
 
 __all__ = [
     "Batch",

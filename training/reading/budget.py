@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from infra.errors import ConfigError
+from shardmill.infra.errors import ConfigError
 
 DEFAULT_SHUFFLE_EXAMPLES = 10_000
 # What an example in a shuffle buffer takes besides its bytes: tensors, and the rounding of their allocator.

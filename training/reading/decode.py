@@ -1,8 +1,8 @@
 """Decode, crop and resize windows of stored images, with libraries that release the GIL.
 
 TensorFlow's kernels do the same for 2,900 images a second on two cores where libjpeg-turbo and OpenCV give
-4,500 (256-pixel photographs, random windows to 224). Against ``training.tf_data.preprocess``, which is
-TensorFlow's way, no pixel of a photograph differs by more than a few grey levels (tests state how many).
+4,500 (256-pixel photographs, random windows to 224). Against ``shardmill.training.tf_data.preprocess``, which
+is TensorFlow's way, no pixel of a photograph differs by more than a few grey levels (tests state how many).
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ import numpy as np
 import numpy.typing as npt
 import simplejpeg
 
-from infra.codecs import ImageRejected
-from infra.codecs import decode as decode_any
-from infra.errors import ConfigError, CorruptDataError
-from infra.native.area import area_average
+from shardmill.infra.codecs import ImageRejected
+from shardmill.infra.codecs import decode as decode_any
+from shardmill.infra.errors import ConfigError, CorruptDataError
+from shardmill.infra.native.area import area_average
 
 Pixels = npt.NDArray[np.uint8]
 Window = tuple[int, int, int, int]  # y, x, height, width (pixels)

@@ -6,17 +6,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
-from infra.arguments import at_least
-from infra.errors import UsageError
-from infra.settings import validate
-from training.augment.batch_parameters import refuse_batched
-from training.config import AugmentSettings
-from training.config.data import DataSettings
-from training.models.spec import Fit
-from training.order import Order, Passes
-from training.order.from_settings import SplitLabels
-from training.order.options import OrderOptions, data_settings_from, make_order, order_options
-from training.order.passes import passes_of
+from shardmill.infra.arguments import at_least
+from shardmill.infra.errors import UsageError
+from shardmill.infra.settings import validate
+from shardmill.training.augment.batch_parameters import refuse_batched
+from shardmill.training.config import AugmentSettings
+from shardmill.training.config.data import DataSettings
+from shardmill.training.models.spec import Fit
+from shardmill.training.order import Order, Passes
+from shardmill.training.order.from_settings import SplitLabels
+from shardmill.training.order.options import OrderOptions, data_settings_from, make_order, order_options
+from shardmill.training.order.passes import passes_of
 
 BATCH_SIZE = 32
 IMAGE_SIZE = 224  # pixels

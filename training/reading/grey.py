@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from training.reading.decode import Pixels
+from shardmill.training.reading.decode import Pixels
 
 # ITU-R BT.601 in the fixed point of Pillow: shares of red, green and blue in 2^16. float32 computes the sums
 # exactly, since all of them are whole and below 2^24.

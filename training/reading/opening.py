@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from training.config.reading import ReadingSettings
-from training.order import Order
-from training.reading.blocks.stored import by_block
-from training.reading.cache import CacheMemory, CachePlan, open_cached
-from training.reading.records.record_reader import RecordReader
+from shardmill.training.config.reading import ReadingSettings
+from shardmill.training.order import Order
+from shardmill.training.reading.blocks.stored import by_block
+from shardmill.training.reading.cache import CacheMemory, CachePlan, open_cached
+from shardmill.training.reading.records.record_reader import RecordReader
 
 
 def open_for_order(

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal, TypedDict
 
-from infra.settings import validate
-from training.config.reading import CacheForm, Decoder, ReadingSettings
+from shardmill.infra.settings import validate
+from shardmill.training.config.reading import CacheForm, Decoder, ReadingSettings
 
 _FOLDERS = ("cache_dir", "staging_dir")
 

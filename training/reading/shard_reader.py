@@ -9,21 +9,21 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from infra.dataset.version import DatasetVersion
-from infra.errors import CorruptDataError, NotFoundError
-from infra.format.examples import ImageRecord, parse_example
-from infra.format.records import unpack_record
-from infra.storage.range_reader import RangeReader
-from training.arrays import Ints
-from training.order import Order
-from training.reading.budget import WindowMemory
-from training.reading.records.damage import BadRecords
-from training.reading.records.record_reader import RecordReader
-from training.reading.records.split_records import EncodedImage, SplitRecords
-from training.reading.records.split_table import SplitTable
-from training.reading.records.stored_ranges import StoredRanges
-from training.reading.staging.staged_ranges import StagedRanges
-from training.reading.staging.staging import Staging
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.errors import CorruptDataError, NotFoundError
+from shardmill.infra.format.examples import ImageRecord, parse_example
+from shardmill.infra.format.records import unpack_record
+from shardmill.infra.storage.range_reader import RangeReader
+from shardmill.training.arrays import Ints
+from shardmill.training.order import Order
+from shardmill.training.reading.budget import WindowMemory
+from shardmill.training.reading.records.damage import BadRecords
+from shardmill.training.reading.records.record_reader import RecordReader
+from shardmill.training.reading.records.split_records import EncodedImage, SplitRecords
+from shardmill.training.reading.records.split_table import SplitTable
+from shardmill.training.reading.records.stored_ranges import StoredRanges
+from shardmill.training.reading.staging.staged_ranges import StagedRanges
+from shardmill.training.reading.staging.staging import Staging
 
 
 class StoredBytes(Protocol):

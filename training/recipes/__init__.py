@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 from pathlib import Path
 
-from infra.errors import UsageError
+from shardmill.infra.errors import UsageError
 
 _FOLDER = Path(__file__).parent
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from infra import progress as events
-from infra.strict_json import dump_json
+from shardmill.infra import progress as events
+from shardmill.infra.strict_json import dump_json
 
 
 class ConsumedTrace:

@@ -20,7 +20,7 @@ from tensorboard.compat.proto.tensor_pb2 import TensorProto
 from tensorboard.compat.proto.types_pb2 import DT_STRING
 from tensorboard.plugins.image import metadata
 
-from infra.format.records import frame
+from shardmill.infra.format.records import frame
 
 _QUALITY = 88  # of pictures
 

@@ -10,13 +10,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from infra.dataset.version import DatasetVersion
-from infra.errors import ConfigError
-from infra.format.labels import check_has_classes
-from training.arrays import Ints
-from training.config import DataSettings
-from training.order import FoldedRecords, Order, SubsetOrder, fold_numbers, order_from_settings
-from training.reading import RecordReader
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.errors import ConfigError
+from shardmill.infra.format.labels import check_has_classes
+from shardmill.training.arrays import Ints
+from shardmill.training.config import DataSettings
+from shardmill.training.order import FoldedRecords, Order, SubsetOrder, fold_numbers, order_from_settings
+from shardmill.training.reading import RecordReader
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class TrainRecords:
 
 @dataclass(frozen=True, slots=True)
 class _Labels:
-    """The labels of N records, int32 [N]. Implements ``training.order.from_settings.SplitLabels``."""
+    """The labels of N records, int32 [N]. A ``SplitLabels`` of ``shardmill.training.order.from_settings``."""
 
     label: npt.NDArray[np.int32]
 

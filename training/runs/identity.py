@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from infra.dataset.version import DatasetVersion
-from infra.digests import digest_of
-from training.config import TrainConfig
-from training.config.reading import Mode
-from training.runs.lengthening import may_be_lengthened
-from training.tasks.traits import settings_for
-from training.tf_data.mode import choose_mode, consumed
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.digests import digest_of
+from shardmill.training.config import TrainConfig
+from shardmill.training.config.reading import Mode
+from shardmill.training.runs.lengthening import may_be_lengthened
+from shardmill.training.tasks.traits import settings_for
+from shardmill.training.tf_data.mode import choose_mode, consumed
 
 # Settings of [train.run] that do not change the outcome. A run can be resumed with other values of them.
 _WITHOUT_EFFECT = (

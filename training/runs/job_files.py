@@ -6,15 +6,15 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-from infra.dataset.version import DatasetVersion
-from infra.errors import ConfigError
-from infra.storage.filesystem import Storage
-from training.config import TrainConfig
-from training.ranks.devices import DeviceRequest
-from training.ranks.launchers import registry
-from training.ranks.launchers.outer import OuterJob
-from training.ranks.supervision.slots import RankCount
-from training.runs.stored import fetch_folder
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.errors import ConfigError
+from shardmill.infra.storage.filesystem import Storage
+from shardmill.training.config import TrainConfig
+from shardmill.training.ranks.devices import DeviceRequest
+from shardmill.training.ranks.launchers import registry
+from shardmill.training.ranks.launchers.outer import OuterJob
+from shardmill.training.ranks.supervision.slots import RankCount
+from shardmill.training.runs.stored import fetch_folder
 
 FOLDER = "jobs"
 

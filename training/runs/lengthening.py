@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from infra.errors import ConfigError, CorruptDataError
-from infra.readable import counted
-from training.config import OptimizerSettings
-from training.results.run_files.run_folder import read_identity, run_names
+from shardmill.infra.errors import ConfigError, CorruptDataError
+from shardmill.infra.readable import counted
+from shardmill.training.config import OptimizerSettings
+from shardmill.training.results.run_files.run_folder import read_identity, run_names
 
 _ENDLESS = ("constant", "step")
 

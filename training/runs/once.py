@@ -7,16 +7,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from infra import progress as events
-from infra.errors import ConfigError, UsageError
-from infra.signing import SigningKey
-from infra.storage.filesystem import Storage
-from infra.strict_json import dump_json
-from training.aliases.history import aliases_by_run
-from training.config import TrainConfig
-from training.export.signatures import remove_signatures, sign_exports
-from training.results.run_files.run_folder import RESULT_FILE, decode_result
-from training.runs.lengthening import finished_answer
+from shardmill.infra import progress as events
+from shardmill.infra.errors import ConfigError, UsageError
+from shardmill.infra.signing import SigningKey
+from shardmill.infra.storage.filesystem import Storage
+from shardmill.infra.strict_json import dump_json
+from shardmill.training.aliases.history import aliases_by_run
+from shardmill.training.config import TrainConfig
+from shardmill.training.export.signatures import remove_signatures, sign_exports
+from shardmill.training.results.run_files.run_folder import RESULT_FILE, decode_result
+from shardmill.training.runs.lengthening import finished_answer
 
 
 def finished_result(folder: Storage, config: TrainConfig) -> dict[str, Any] | None:

@@ -4,7 +4,7 @@ TensorFlow waits without limit for a rank that never comes, and ignores SIGTERM 
 abort when a rank is lost; and a collective over a link that is gone may hang. So the process that trains is a
 child here too, with the same heartbeats and limits as under ``Supervisor``, but without restarts: this
 process ends, with a status that tells the outer system whether to start all ranks again
-(``training.ranks.launchers.outer``).
+(``shardmill.training.ranks.launchers.outer``).
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from infra import progress as events
-from infra.dataset.version import DatasetVersion
-from infra.errors import GO_ON, EnvironmentFault, OutOfMemory, RankLost, ShardmillError
-from training.config import TrainConfig
-from training.ranks.cluster import Cluster, Meeting
-from training.ranks.devices import DeviceRequest, visible_gpus
-from training.ranks.supervision.attempt import Attempt
-from training.ranks.supervision.outcomes import Failed, Finished, RankFailure
-from training.ranks.supervision.rank_process import RankProcess, RankStart
-from training.ranks.supervision.silence import Limits
-from training.ranks.supervision.slots import Slot
-from training.ranks.supervision.stop_requests import stop_requests
-from training.runs.supervised_ranks import limits_of, preemption_signals, rank_command
+from shardmill.infra import progress as events
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.errors import GO_ON, EnvironmentFault, OutOfMemory, RankLost, ShardmillError
+from shardmill.training.config import TrainConfig
+from shardmill.training.ranks.cluster import Cluster, Meeting
+from shardmill.training.ranks.devices import DeviceRequest, visible_gpus
+from shardmill.training.ranks.supervision.attempt import Attempt
+from shardmill.training.ranks.supervision.outcomes import Failed, Finished, RankFailure
+from shardmill.training.ranks.supervision.rank_process import RankProcess, RankStart
+from shardmill.training.ranks.supervision.silence import Limits
+from shardmill.training.ranks.supervision.slots import Slot
+from shardmill.training.ranks.supervision.stop_requests import stop_requests
+from shardmill.training.runs.supervised_ranks import limits_of, preemption_signals, rank_command
 
 _START_ALL = f"all ranks must be started again; {GO_ON}"
 

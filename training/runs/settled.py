@@ -7,11 +7,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from infra.json_files import decode_json
-from infra.storage.filesystem import Storage
-from infra.strict_json import dump_json
-from training.config import TrainConfig
-from training.results.run_files.run_folder import RUN_FILE, is_run, read_identity
+from shardmill.infra.json_files import decode_json
+from shardmill.infra.storage.filesystem import Storage
+from shardmill.infra.strict_json import dump_json
+from shardmill.training.config import TrainConfig
+from shardmill.training.results.run_files.run_folder import RUN_FILE, is_run, read_identity
 
 
 @dataclass(frozen=True, slots=True)

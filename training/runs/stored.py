@@ -7,11 +7,12 @@ which marks a finished run. Each object appears whole. A run that died is contin
 last checkpoint that was uploaded. A lease in the store lets one machine at a time train a run.
 
 Of the ranks on several machines, the first alone has a copy and holds the lease. It tells the others what the
-checkpoint has (``training.loop.checkpoints.shared``), so nothing on their machines can be out of date.
+checkpoint has (``shardmill.training.loop.checkpoints.shared``), so nothing on their machines can be out of
+date.
 
 Each copy has a lock beside it, which its users hold: nothing is replaced in a copy that is in use.
 
-Records of aliases (``training.aliases``) are created in the store itself, and read from a copy.
+Records of aliases (``shardmill.training.aliases``) are created in the store itself, and read from a copy.
 """
 
 from __future__ import annotations
@@ -24,16 +25,16 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
-from infra import progress as events
-from infra.digests import digest_of
-from infra.errors import GO_ON, LockedError, ShardmillError, StorageError
-from infra.storage.filesystem import Storage
-from infra.storage.locations import public_location
-from infra.storage.locks.leases import DEFAULT_TIMES
-from infra.storage.locks.locking import Lock
-from infra.storage.mirror import Mirror
-from training.aliases.history import FOLDER as ALIASES
-from training.results.run_files.run_folder import RunFolder, is_run, open_run
+from shardmill.infra import progress as events
+from shardmill.infra.digests import digest_of
+from shardmill.infra.errors import GO_ON, LockedError, ShardmillError, StorageError
+from shardmill.infra.storage.filesystem import Storage
+from shardmill.infra.storage.locations import public_location
+from shardmill.infra.storage.locks.leases import DEFAULT_TIMES
+from shardmill.infra.storage.locks.locking import Lock
+from shardmill.infra.storage.mirror import Mirror
+from shardmill.training.aliases.history import FOLDER as ALIASES
+from shardmill.training.results.run_files.run_folder import RunFolder, is_run, open_run
 
 _PUSH_SECONDS = 10.0
 _PATIENCE_SECONDS = 60.0  # results are copied within this time

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from infra.dataset.views.references import reference_of
-from infra.readable import counted
-from training.results.metrics.figures import FIGURES
-from training.runs.job_files import job_summary
+from shardmill.infra.dataset.views.references import reference_of
+from shardmill.infra.readable import counted
+from shardmill.training.results.metrics.figures import FIGURES
+from shardmill.training.runs.job_files import job_summary
 
 
 def summary(result: dict[str, Any]) -> str:

@@ -9,13 +9,13 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from infra.dataset.version import DatasetVersion
-from training.config import TrainConfig
-from training.ranks.launchers import registry
-from training.ranks.supervision.hosts import RankHosts
-from training.ranks.supervision.silence import LEAST_SECONDS, Limits
-from training.ranks.supervision.slots import RankCount, Slot
-from training.ranks.supervision.supervisor import RankPlan, Supervisor
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.training.config import TrainConfig
+from shardmill.training.ranks.launchers import registry
+from shardmill.training.ranks.supervision.hosts import RankHosts
+from shardmill.training.ranks.supervision.silence import LEAST_SECONDS, Limits
+from shardmill.training.ranks.supervision.slots import RankCount, Slot
+from shardmill.training.ranks.supervision.supervisor import RankPlan, Supervisor
 
 
 def train_with_supervised_ranks(
@@ -77,7 +77,7 @@ def preemption_signals(config: TrainConfig) -> tuple[int, ...]:
 def rank_command(config: TrainConfig, version: DatasetVersion, root: str | Path, run_dir: Path) -> list[str]:
     """Return the command of a rank. The parent sets the environment, which names the device of each rank."""
     return [
-        *(sys.executable, "-m", "training.train_rank", version.ref),
+        *(sys.executable, "-m", "shardmill.training.train_rank", version.ref),
         *("--root", str(root), "--run-dir", str(run_dir)),
         *("--config-json", of_a_rank(config).model_dump_json()),
     ]

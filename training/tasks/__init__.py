@@ -11,7 +11,7 @@
 
 A further task is a file with a class that implements ``Task`` and a function ``build(version, config)``, a
 line in ``of_dataset.BUILDERS``, and one in ``traits.TRAITS``. Its figures are a ``Tally`` of
-``training.results.metrics``, each with a row in ``figures.FIGURES`` and a name in ``run.best_metric``. Its
-predictions are ``PredictionColumns`` of ``training.results.predictions``. With PyTorch the same is done in
-``training.torch_loop.tasks``.
+``shardmill.training.results.metrics``, each with a row in ``figures.FIGURES`` and a name in
+``run.best_metric``. Its predictions are ``PredictionColumns`` of ``shardmill.training.results.predictions``.
+With PyTorch the same is done in ``shardmill.training.torch_loop.tasks``.
 """

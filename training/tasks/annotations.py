@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from training.reading import RecordReader
-from training.reading.records.objects import SplitObjects, load_objects
-from training.tasks.task import Task
+from shardmill.training.reading import RecordReader
+from shardmill.training.reading.records.objects import SplitObjects, load_objects
+from shardmill.training.tasks.task import Task
 
 
 def objects_of(task: Task, reader: RecordReader) -> SplitObjects | None:

@@ -1,7 +1,8 @@
 """Detection: the boxes and classes of any number of objects in an image.
 
 The model gives logits of the classes and distances to four edges at each cell of its maps
-(``training.models.dense.detector``). ``training.tasks.boxes`` says which cell learns which object.
+(``shardmill.training.models.dense.detector``). ``shardmill.training.tasks.boxes`` says which cell learns
+which object.
 """
 
 from __future__ import annotations
@@ -13,17 +14,17 @@ from typing import Any
 
 import tensorflow as tf
 
-from infra.dataset.version import DatasetVersion
-from infra.format.objects import BOX_NUMBERS, BOXES, CROWDS, OBJECT_LABELS
-from training.config import TrainConfig, image_size_of
-from training.reading.records.objects import Objects
-from training.results.metrics.detection import DetectionTally
-from training.results.predictions.detection_columns import DetectionColumns
-from training.tasks.boxes.assignment import Assigned, assign
-from training.tasks.boxes.cells import Cells
-from training.tasks.boxes.decoding import decoded
-from training.tasks.boxes.losses import focal_losses, overlaps
-from training.tasks.task import LabelSpec
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.format.objects import BOX_NUMBERS, BOXES, CROWDS, OBJECT_LABELS
+from shardmill.training.config import TrainConfig, image_size_of
+from shardmill.training.reading.records.objects import Objects
+from shardmill.training.results.metrics.detection import DetectionTally
+from shardmill.training.results.predictions.detection_columns import DetectionColumns
+from shardmill.training.tasks.boxes.assignment import Assigned, assign
+from shardmill.training.tasks.boxes.cells import Cells
+from shardmill.training.tasks.boxes.decoding import decoded
+from shardmill.training.tasks.boxes.losses import focal_losses, overlaps
+from shardmill.training.tasks.task import LabelSpec
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ class Detection:
 
     @property
     def labels(self) -> Mapping[str, LabelSpec]:
-        """The objects (``training.reading.records.objects.Objects``), by the names of their parts."""
+        """The objects, by the names of their parts; see ``shardmill.training.reading.records``."""
         return {
             "boxes": LabelSpec(BOXES, (None, BOX_NUMBERS), "float32", "boxes"),
             "classes": LabelSpec(OBJECT_LABELS, (None,), "int32", "boxes"),

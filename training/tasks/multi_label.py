@@ -7,13 +7,13 @@ from typing import Any
 
 import tensorflow as tf
 
-from infra.dataset.version import DatasetVersion
-from training.augment.batched import mixed_targets
-from training.config import TrainConfig
-from training.export.measures import LabelsMeasure
-from training.results.metrics.multi_label import MultiLabelTally
-from training.results.predictions.columns import MultiLabelColumns
-from training.tasks.task import LabelSpec
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.training.augment.batched import mixed_targets
+from shardmill.training.config import TrainConfig
+from shardmill.training.export.measures import LabelsMeasure
+from shardmill.training.results.metrics.multi_label import MultiLabelTally
+from shardmill.training.results.predictions.columns import MultiLabelColumns
+from shardmill.training.tasks.task import LabelSpec
 
 _THRESHOLD = 0.5  # a class is predicted if it is more likely than not
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from infra.dataset.version import DatasetVersion
-from training.config import TrainConfig
-from training.tasks import detection, multi_label, regression, segmentation, single_label
-from training.tasks.task import Task
-from training.tasks.traits import Learned, learned, traits_of
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.training.config import TrainConfig
+from shardmill.training.tasks import detection, multi_label, regression, segmentation, single_label
+from shardmill.training.tasks.task import Task
+from shardmill.training.tasks.traits import Learned, learned, traits_of
 
 Builder = Callable[[DatasetVersion, TrainConfig], Task]
 

@@ -7,14 +7,14 @@ from typing import Any
 
 import tensorflow as tf
 
-from infra.dataset.version import DatasetVersion
-from training.augment.batched import mixed_targets
-from training.config import TrainConfig
-from training.export.measures import NumbersMeasure
-from training.results.metrics.regression import RegressionTally
-from training.results.predictions.columns import RegressionColumns
-from training.tasks.target_scale import target_scale
-from training.tasks.task import LabelSpec
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.training.augment.batched import mixed_targets
+from shardmill.training.config import TrainConfig
+from shardmill.training.export.measures import NumbersMeasure
+from shardmill.training.results.metrics.regression import RegressionTally
+from shardmill.training.results.predictions.columns import RegressionColumns
+from shardmill.training.tasks.target_scale import target_scale
+from shardmill.training.tasks.task import LabelSpec
 
 
 @dataclass(frozen=True, slots=True)

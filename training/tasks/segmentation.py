@@ -7,14 +7,14 @@ from typing import Any, Literal
 
 import tensorflow as tf
 
-from infra.dataset.version import DatasetVersion
-from infra.errors import UsageError
-from infra.format.masks import MASK
-from training.config import TrainConfig, image_size_of
-from training.export.measures import MaskMeasure
-from training.results.metrics.segmentation import SegmentationTally
-from training.results.predictions.segmentation_columns import SegmentationColumns
-from training.tasks.task import LabelSpec
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.errors import UsageError
+from shardmill.infra.format.masks import MASK
+from shardmill.training.config import TrainConfig, image_size_of
+from shardmill.training.export.measures import MaskMeasure
+from shardmill.training.results.metrics.segmentation import SegmentationTally
+from shardmill.training.results.predictions.segmentation_columns import SegmentationColumns
+from shardmill.training.tasks.task import LabelSpec
 
 _PIXELS = (-2, -1)
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import tensorflow as tf
 
-from infra.dataset.version import DatasetVersion
-from training.augment.batched import dominating_labels, mixed_loss
-from training.config import TrainConfig
-from training.export.measures import ClassMeasure
-from training.results.metrics.single_label import SingleLabelTally
-from training.results.predictions.columns import SingleLabelColumns
-from training.tasks.task import LabelSpec
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.training.augment.batched import dominating_labels, mixed_loss
+from shardmill.training.config import TrainConfig
+from shardmill.training.export.measures import ClassMeasure
+from shardmill.training.results.metrics.single_label import SingleLabelTally
+from shardmill.training.results.predictions.columns import SingleLabelColumns
+from shardmill.training.tasks.task import LabelSpec
 
 
 @dataclass(frozen=True, slots=True)

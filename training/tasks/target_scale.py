@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from infra.dataset.version import DatasetVersion
-from infra.errors import DataError
-from infra.format.labels import TARGETS
-from training.reading.records.columns import Targets
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.errors import DataError
+from shardmill.infra.format.labels import TARGETS
+from shardmill.training.reading.records.columns import Targets
 
 _LEAST_SHARE = 1e-6  # of the size of a number: float32 cannot tell smaller changes from rounding
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
-from training.export.measures import FormMeasure
-from training.results.metrics.tally import Tally
-from training.results.predictions.columns import PredictionColumns
+from shardmill.training.export.measures import FormMeasure
+from shardmill.training.results.metrics.tally import Tally
+from shardmill.training.results.predictions.columns import PredictionColumns
 
 
 @dataclass(frozen=True, slots=True)

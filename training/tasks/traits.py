@@ -1,6 +1,6 @@
 """Facts about the task of each kind of labels, for all frameworks: its figures, and the settings that apply.
 
-Imports no framework. ``training.tasks`` says how to add a task.
+Imports no framework. ``shardmill.training.tasks`` says how to add a task.
 """
 
 from __future__ import annotations
@@ -9,16 +9,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
-from infra.dataset.version import DatasetVersion
-from infra.errors import ConfigError, UsageError
-from infra.format.labels import WORDS, LabelKind
-from infra.format.objects import BOXES
-from training.augment.geometry import check_moves_objects
-from training.models.spec import ModelOutput
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.errors import ConfigError, UsageError
+from shardmill.infra.format.labels import WORDS, LabelKind
+from shardmill.infra.format.objects import BOXES
+from shardmill.training.augment.geometry import check_moves_objects
+from shardmill.training.models.spec import ModelOutput
 
 if TYPE_CHECKING:
-    from training.config import TrainConfig
-    from training.config.data import DataSettings
+    from shardmill.training.config import TrainConfig
+    from shardmill.training.config.data import DataSettings
 
 Setting = Literal["classes", "repeats", "mixing", "smoothing", "forms"]
 # A kind of labels that is learned, or objects in images: their labels of kind multi are only their classes.

@@ -1,4 +1,4 @@
-"""Add the parameters of ``training.augment.batched`` to the batches of a pipeline."""
+"""Add the parameters of ``shardmill.training.augment.batched`` to the batches of a pipeline."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from infra.errors import ShardmillError
-from training.arrays import Floats
-from training.augment.batch_parameters import BatchParameters, check_pairs, draw_batch_parameters
-from training.augment.batched import BatchAugment, soft_labels
-from training.config import AugmentSettings
-from training.reading import RecordReader
-from training.tf_data.pipeline import Pipeline, Steps
+from shardmill.infra.errors import ShardmillError
+from shardmill.training.arrays import Floats
+from shardmill.training.augment.batch_parameters import BatchParameters, check_pairs, draw_batch_parameters
+from shardmill.training.augment.batched import BatchAugment, soft_labels
+from shardmill.training.config import AugmentSettings
+from shardmill.training.reading import RecordReader
+from shardmill.training.tf_data.pipeline import Pipeline, Steps
 
 _READY_BATCHES = 2
 _KINDS = (tf.int32, tf.float32, tf.float32, tf.float32, tf.int32, tf.float32)

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from infra.format.features import MISSING, Feature
-from infra.format.objects import BOXES, CROWDS, OBJECT_LABELS
-from training.arrays import Ints
-from training.reading.records.columns import FeatureColumns, Padded
-from training.reading.records.objects import NO_OBJECT
-from training.reading.records.split_table import SplitTable
+from shardmill.infra.format.features import MISSING, Feature
+from shardmill.infra.format.objects import BOXES, CROWDS, OBJECT_LABELS
+from shardmill.training.arrays import Ints
+from shardmill.training.reading.records.columns import FeatureColumns, Padded
+from shardmill.training.reading.records.objects import NO_OBJECT
+from shardmill.training.reading.records.split_table import SplitTable
 
 _KINDS = {"int64": tf.int64, "float32": tf.float32, "bytes": tf.string}
 

@@ -1,12 +1,12 @@
 """The indexed ``tf.data`` pipeline: reads any record at any time, in the exact order.
 
 With the decoder ``turbo`` (the default), everything up to the batch happens in one function outside
-TensorFlow's kernels, which is 1.4 times as fast (training.reading.batches.maker)::
+TensorFlow's kernels, which is 1.4 times as fast (shardmill.training.reading.batches.maker)::
 
     steps ─► batch (two at a time, by a pool of threads: pread, inflate, check, decode, crop, resize, vary)
           ─► prefetch
 
-With ``tensorflow``, pixels are TensorFlow's work (``training.tf_data.decoding.by_tensorflow``).
+With ``tensorflow``, pixels are TensorFlow's work (``shardmill.training.tf_data.decoding.by_tensorflow``).
 
 The order in is the order out, however many calls run in parallel. A pipeline holds no state that matters: one
 made from (epoch, step) goes on as the unbroken one would.
@@ -22,18 +22,18 @@ from typing import Any
 
 import tensorflow as tf
 
-from infra.errors import ConfigError, ShardmillError
-from training.arrays import Floats
-from training.config.augment import AugmentSettings
-from training.config.reading import Decoder
-from training.models.spec import Fit
-from training.order import Order, StepPlan
-from training.reading import BatchMaker, RecordReader
-from training.reading.budget import RamBudget
-from training.reading.records.objects import SplitObjects
-from training.tf_data.decoding.by_tensorflow import TensorFlowDecoding
-from training.tf_data.decoding.columns import Column, LabelColumns, call
-from training.tf_data.pipeline import in_channels, in_order
+from shardmill.infra.errors import ConfigError, ShardmillError
+from shardmill.training.arrays import Floats
+from shardmill.training.config.augment import AugmentSettings
+from shardmill.training.config.reading import Decoder
+from shardmill.training.models.spec import Fit
+from shardmill.training.order import Order, StepPlan
+from shardmill.training.reading import BatchMaker, RecordReader
+from shardmill.training.reading.budget import RamBudget
+from shardmill.training.reading.records.objects import SplitObjects
+from shardmill.training.tf_data.decoding.by_tensorflow import TensorFlowDecoding
+from shardmill.training.tf_data.decoding.columns import Column, LabelColumns, call
+from shardmill.training.tf_data.pipeline import in_channels, in_order
 
 # Batches made at the same time: the next one begins while the last rows of one are decoded. Few, so that
 # their memory stays in the processor's cache.

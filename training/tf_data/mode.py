@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from infra.errors import ConfigError
-from infra.format.labels import LabelKind
-from training.config.data import DataSettings
-from training.config.reading import Mode, ReadingSettings
+from shardmill.infra.errors import ConfigError
+from shardmill.infra.format.labels import LabelKind
+from shardmill.training.config.data import DataSettings
+from shardmill.training.config.reading import Mode, ReadingSettings
 
 if TYPE_CHECKING:
-    from infra.dataset.version import DatasetVersion
+    from shardmill.infra.dataset.version import DatasetVersion
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from training.config.reading import Mode, ReadingSettings
-from training.reading import RecordReader
-from training.reading.example_options import ExampleSpec
-from training.reading.records.objects import SplitObjects
-from training.tf_data.augmented_batches import augmented_on_host
-from training.tf_data.indexed import IndexedPipeline
-from training.tf_data.pipeline import Pipeline
-from training.tf_data.training_input import InputSettings, open_images
+from shardmill.training.config.reading import Mode, ReadingSettings
+from shardmill.training.reading import RecordReader
+from shardmill.training.reading.example_options import ExampleSpec
+from shardmill.training.reading.records.objects import SplitObjects
+from shardmill.training.tf_data.augmented_batches import augmented_on_host
+from shardmill.training.tf_data.indexed import IndexedPipeline
+from shardmill.training.tf_data.pipeline import Pipeline
+from shardmill.training.tf_data.training_input import InputSettings, open_images
 
 
 def open_examples(

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from training.order import Passes
-from training.reading.example_options import ExampleSpec
-from training.reading.records.columns import NO_FEATURES, FeatureColumns
-from training.reading.records.objects import FOLLOWING
-from training.tf_data.features import feature_tensors, label_tensors, object_tensors
-from training.tf_data.pipeline import Pipeline
+from shardmill.training.order import Passes
+from shardmill.training.reading.example_options import ExampleSpec
+from shardmill.training.reading.records.columns import NO_FEATURES, FeatureColumns
+from shardmill.training.reading.records.objects import FOLLOWING
+from shardmill.training.tf_data.features import feature_tensors, label_tensors, object_tensors
+from shardmill.training.tf_data.pipeline import Pipeline
 
 # The key of the sizes of whole images, beside "image" and the features.
 SIZE = "image_size"

@@ -7,11 +7,11 @@ from typing import Any, Protocol
 
 import tensorflow as tf
 
-from infra.errors import ShardmillError
-from training.arrays import Floats
-from training.reading import RecordReader
-from training.reading.budget import RamBudget
-from training.tf_data.preprocess import to_grey
+from shardmill.infra.errors import ShardmillError
+from shardmill.training.arrays import Floats
+from shardmill.training.reading import RecordReader
+from shardmill.training.reading.budget import RamBudget
+from shardmill.training.tf_data.preprocess import to_grey
 
 
 class Steps(Protocol):

@@ -6,9 +6,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from infra.errors import ConfigError
-from training.reading.decode import INTERPOLATED_UP_TO
-from training.reading.grey import LUMA_ONE, LUMA_SHARES
+from shardmill.infra.errors import ConfigError
+from shardmill.training.reading.decode import INTERPOLATED_UP_TO
+from shardmill.training.reading.grey import LUMA_ONE, LUMA_SHARES
 
 
 def decode_window(image: Any, shape: Any, window: Any, image_size: int, encoding: str = "jpeg") -> Any:
@@ -62,13 +62,13 @@ def decode_jpeg_window(image: Any, window: Any, *, channels: int) -> Any:
 
 
 def to_grey(pixels: Any) -> Any:
-    """Return the luma of pixels, the same as ``training.reading.grey``: uint8 [..., 3] to [..., 1]."""
+    """Return the luma of pixels, as ``shardmill.training.reading.grey`` does: uint8 [..., 3] to [..., 1]."""
     sums = tf.reduce_sum(tf.cast(pixels, tf.int32) * tf.constant(LUMA_SHARES), axis=-1, keepdims=True)
     return tf.cast((sums + LUMA_ONE // 2) // LUMA_ONE, tf.uint8)
 
 
 def resize(pixels: Any, image_size: int) -> Any:
-    """Resize without visible aliasing, as ``training.reading.decode.resize_into`` does outside TensorFlow.
+    """Resize without visible aliasing, as ``shardmill.training.reading.decode`` does outside TensorFlow.
 
     Args:
         pixels: uint8 [h, w, 3].

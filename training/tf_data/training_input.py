@@ -5,23 +5,23 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from infra.errors import ConfigError
-from training.augment.geometry import check_moves_objects
-from training.config.augment import AugmentSettings
-from training.config.data import DataSettings
-from training.config.reading import ReadingSettings
-from training.order import Order
-from training.reading import RecordReader
-from training.reading.budget import RamBudget
-from training.reading.cache import CachePlan, describe
-from training.reading.opening import open_for_order
-from training.reading.records.objects import SplitObjects
-from training.tf_data.augmented_batches import WithBatchParameters
-from training.tf_data.indexed import IndexedPipeline
-from training.tf_data.mode import ModeChoice, choose_mode
-from training.tf_data.pipeline import Pipeline
-from training.tf_data.streaming.opening import open_stream, stream_plan
-from training.tf_data.streaming.pipeline import StreamingPipeline
+from shardmill.infra.errors import ConfigError
+from shardmill.training.augment.geometry import check_moves_objects
+from shardmill.training.config.augment import AugmentSettings
+from shardmill.training.config.data import DataSettings
+from shardmill.training.config.reading import ReadingSettings
+from shardmill.training.order import Order
+from shardmill.training.reading import RecordReader
+from shardmill.training.reading.budget import RamBudget
+from shardmill.training.reading.cache import CachePlan, describe
+from shardmill.training.reading.opening import open_for_order
+from shardmill.training.reading.records.objects import SplitObjects
+from shardmill.training.tf_data.augmented_batches import WithBatchParameters
+from shardmill.training.tf_data.indexed import IndexedPipeline
+from shardmill.training.tf_data.mode import ModeChoice, choose_mode
+from shardmill.training.tf_data.pipeline import Pipeline
+from shardmill.training.tf_data.streaming.opening import open_stream, stream_plan
+from shardmill.training.tf_data.streaming.pipeline import StreamingPipeline
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,21 +19,21 @@ from __future__ import annotations
 
 import importlib.util
 
-from infra.errors import EnvironmentFault
+from shardmill.infra.errors import EnvironmentFault
 
 if importlib.util.find_spec("torch") is None:
     raise EnvironmentFault("PyTorch is not installed", "pip install 'shardmill[torch]'")
 
-from training.reading.cache import PreloadedRecords
-from training.torch_data.batch import Example, TorchBatch, pad_collate
-from training.torch_data.examples import Examples, OrderSampler, Place
-from training.torch_data.loader import TorchLoader
-from training.torch_data.options import LoaderOptions, TorchOptions, auto_workers
-from training.torch_data.ranks import RankOrder, this_rank
-from training.torch_data.steps import StepBatches
-from training.torch_data.transforms.device import AugmentedBatch, DeviceAugment
-from training.torch_data.transforms.records import Transform, TransformRecord
-from training.torch_data.workers import follow_loader
+from shardmill.training.reading.cache import PreloadedRecords
+from shardmill.training.torch_data.batch import Example, TorchBatch, pad_collate
+from shardmill.training.torch_data.examples import Examples, OrderSampler, Place
+from shardmill.training.torch_data.loader import TorchLoader
+from shardmill.training.torch_data.options import LoaderOptions, TorchOptions, auto_workers
+from shardmill.training.torch_data.ranks import RankOrder, this_rank
+from shardmill.training.torch_data.steps import StepBatches
+from shardmill.training.torch_data.transforms.device import AugmentedBatch, DeviceAugment
+from shardmill.training.torch_data.transforms.records import Transform, TransformRecord
+from shardmill.training.torch_data.workers import follow_loader
 
 __all__ = [
     "AugmentedBatch",

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 import torch
 
-from infra.arguments import checked
-from training.reading.batches.maker import Batch, described_batch
-from training.torch_data.features import joined_features, torch_features
+from shardmill.infra.arguments import checked
+from shardmill.training.reading.batches.maker import Batch, described_batch
+from shardmill.training.torch_data.features import joined_features, torch_features
 
 
 class Example(NamedTuple):

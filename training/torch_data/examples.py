@@ -10,19 +10,19 @@ import numpy as np
 import torch
 from torch.utils.data import Dataset, Sampler, get_worker_info
 
-from infra.arguments import at_least, checked
-from infra.errors import UsageError
-from training.config import AugmentSettings
-from training.order import StepPlan
-from training.reading.batches.maker import BatchMaker
-from training.reading.decode import Pixels
-from training.reading.records.columns import NO_FEATURES, FeatureColumns
-from training.reading.records.objects import FOLLOWING
-from training.reading.records.record_reader import RecordReader
-from training.torch_data.batch import Example
-from training.torch_data.features import features_of_examples
-from training.torch_data.ranks import RankOrder
-from training.torch_data.workers import in_worker, records_in_worker
+from shardmill.infra.arguments import at_least, checked
+from shardmill.infra.errors import UsageError
+from shardmill.training.config import AugmentSettings
+from shardmill.training.order import StepPlan
+from shardmill.training.reading.batches.maker import BatchMaker
+from shardmill.training.reading.decode import Pixels
+from shardmill.training.reading.records.columns import NO_FEATURES, FeatureColumns
+from shardmill.training.reading.records.objects import FOLLOWING
+from shardmill.training.reading.records.record_reader import RecordReader
+from shardmill.training.torch_data.batch import Example
+from shardmill.training.torch_data.features import features_of_examples
+from shardmill.training.torch_data.ranks import RankOrder
+from shardmill.training.torch_data.workers import in_worker, records_in_worker
 
 
 class Place(NamedTuple):

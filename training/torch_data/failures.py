@@ -11,11 +11,11 @@ from typing import Any
 
 from torch.utils.data import Dataset, IterableDataset
 
-from infra.errors import ChildDied, ShardmillError, from_event
-from training.torch_data.batch import Example, TorchBatch, pad_collate
-from training.torch_data.examples import Examples, Place
-from training.torch_data.steps import StepBatches
-from training.torch_data.transforms.records import RecordTransform
+from shardmill.infra.errors import ChildDied, ShardmillError, from_event
+from shardmill.training.torch_data.batch import Example, TorchBatch, pad_collate
+from shardmill.training.torch_data.examples import Examples, Place
+from shardmill.training.torch_data.steps import StepBatches
+from shardmill.training.torch_data.transforms.records import RecordTransform
 
 Event = dict[str, Any]
 

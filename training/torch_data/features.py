@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from training.reading.records.columns import Padded
+from shardmill.training.reading.records.columns import Padded
 
 
 def torch_features(features: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,20 +9,20 @@ from typing import Any, Unpack
 
 from torch.utils.data import DataLoader
 
-from infra.arguments import checked
-from infra.errors import ConfigError, UsageError
-from infra.readable import counted
-from infra.strict_json import dump_json
-from training.order.passes import passes_of
-from training.reading.batches.maker import BatchMaker
-from training.torch_data.batch import TorchBatch
-from training.torch_data.examples import Examples, OrderSampler
-from training.torch_data.failures import GuardedExamples, GuardedSteps, guarded_collate, next_batch
-from training.torch_data.options import LoaderOptions, complete
-from training.torch_data.ranks import RankOrder
-from training.torch_data.steps import StepBatches
-from training.torch_data.transforms.device import AugmentedBatch, DeviceAugment, check_ranks
-from training.torch_data.transforms.records import RecordTransform
+from shardmill.infra.arguments import checked
+from shardmill.infra.errors import ConfigError, UsageError
+from shardmill.infra.readable import counted
+from shardmill.infra.strict_json import dump_json
+from shardmill.training.order.passes import passes_of
+from shardmill.training.reading.batches.maker import BatchMaker
+from shardmill.training.torch_data.batch import TorchBatch
+from shardmill.training.torch_data.examples import Examples, OrderSampler
+from shardmill.training.torch_data.failures import GuardedExamples, GuardedSteps, guarded_collate, next_batch
+from shardmill.training.torch_data.options import LoaderOptions, complete
+from shardmill.training.torch_data.ranks import RankOrder
+from shardmill.training.torch_data.steps import StepBatches
+from shardmill.training.torch_data.transforms.device import AugmentedBatch, DeviceAugment, check_ranks
+from shardmill.training.torch_data.transforms.records import RecordTransform
 
 # The steps of an endless sampler: more than any run has.
 _ENDLESS = 1 << 62

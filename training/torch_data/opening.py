@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from infra.errors import UsageError
-from infra.processes.process import num_cpus
-from training.config.reading import CacheForm
-from training.reading.batches.maker import BatchMaker
-from training.reading.budget import WindowMemory
-from training.reading.cache import PreloadedRecords
-from training.reading.example_options import ExampleSpec
-from training.reading.records.columns import NO_FEATURES, FeatureColumns
-from training.reading.records.masks import check_without_cache
-from training.reading.records.objects import SplitObjects
-from training.reading.records.record_reader import RecordReader
-from training.torch_data.examples import Examples
-from training.torch_data.loader import TorchLoader
-from training.torch_data.options import LoaderOptions, auto_workers
-from training.torch_data.ranks import RankOrder, ranks_on_this_host
+from shardmill.infra.errors import UsageError
+from shardmill.infra.processes.process import num_cpus
+from shardmill.training.config.reading import CacheForm
+from shardmill.training.reading.batches.maker import BatchMaker
+from shardmill.training.reading.budget import WindowMemory
+from shardmill.training.reading.cache import PreloadedRecords
+from shardmill.training.reading.example_options import ExampleSpec
+from shardmill.training.reading.records.columns import NO_FEATURES, FeatureColumns
+from shardmill.training.reading.records.masks import check_without_cache
+from shardmill.training.reading.records.objects import SplitObjects
+from shardmill.training.reading.records.record_reader import RecordReader
+from shardmill.training.torch_data.examples import Examples
+from shardmill.training.torch_data.loader import TorchLoader
+from shardmill.training.torch_data.options import LoaderOptions, auto_workers
+from shardmill.training.torch_data.ranks import RankOrder, ranks_on_this_host
 
 
 def open_loader(

@@ -7,13 +7,13 @@ from typing import Any, Literal, TypedDict, cast
 
 import torch
 
-from infra.arguments import at_least, check_options
-from infra.errors import UsageError
-from infra.processes.process import num_cpus
-from training.reading.example_options import ExampleOptions
-from training.torch_data.ranks import ranks_on_this_host
-from training.torch_data.transforms.records import Transform, check_travels
-from training.torch_data.workers import follow_loader
+from shardmill.infra.arguments import at_least, check_options
+from shardmill.infra.errors import UsageError
+from shardmill.infra.processes.process import num_cpus
+from shardmill.training.reading.example_options import ExampleOptions
+from shardmill.training.torch_data.ranks import ranks_on_this_host
+from shardmill.training.torch_data.transforms.records import Transform, check_travels
+from shardmill.training.torch_data.workers import follow_loader
 
 _MAX_AUTO_WORKERS = 16
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 import torch.distributed
 
-from infra.arguments import checked
-from infra.errors import UsageError
-from training.order import Order, StepPlan, rank_slice
+from shardmill.infra.arguments import checked
+from shardmill.infra.errors import UsageError
+from shardmill.training.order import Order, StepPlan, rank_slice
 
 
 @checked

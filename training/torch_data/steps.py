@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 from torch.utils.data import IterableDataset, get_worker_info
 
-from infra.arguments import at_least, checked
-from training.reading.batches.maker import BatchMaker
-from training.torch_data.batch import TorchBatch, to_torch
-from training.torch_data.ranks import RankOrder
-from training.torch_data.workers import in_worker
+from shardmill.infra.arguments import at_least, checked
+from shardmill.training.reading.batches.maker import BatchMaker
+from shardmill.training.torch_data.batch import TorchBatch, to_torch
+from shardmill.training.torch_data.ranks import RankOrder
+from shardmill.training.torch_data.workers import in_worker
 
 # A step that no run reaches.
 _ENDLESS = 1 << 62

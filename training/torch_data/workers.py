@@ -7,9 +7,9 @@ import multiprocessing
 
 import cv2
 
-from infra.processes.process import die_with_process
-from training.reading.batches.maker import BatchMaker
-from training.reading.records.record_reader import RecordReader
+from shardmill.infra.processes.process import die_with_process
+from shardmill.training.reading.batches.maker import BatchMaker
+from shardmill.training.reading.records.record_reader import RecordReader
 
 
 def follow_loader(_worker_id: int) -> None:

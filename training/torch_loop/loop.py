@@ -8,24 +8,24 @@ from typing import Any
 import numpy as np
 from torch.nn.parallel import DistributedDataParallel
 
-from training.config import TrainConfig
-from training.loop.checkpoints.checkpoints import Progress
-from training.loop.epochs.data_and_outputs import RunOutputs, TrainingData
-from training.loop.epochs.epoch_loop import EpochLoop
-from training.loop.epochs.reports import TrainingReports
-from training.loop.optimization.stages import HeadStage
-from training.loop.showing.pictures import NUM_SHOWN, log_training_examples
-from training.loop.stopping.interruption import StopFlag
-from training.torch_data.batch import TorchBatch
-from training.torch_data.transforms.device import DeviceAugment
-from training.torch_loop.evaluating.evaluation import Evaluator
-from training.torch_loop.memory.exhaustion import out_of_memory
-from training.torch_loop.memory.figures import memory_figures
-from training.torch_loop.models.layers import set_training
-from training.torch_loop.outputs.profiler import TorchProfiler
-from training.torch_loop.parts import TrainingParts
-from training.torch_loop.reading import Batches
-from training.torch_loop.step import TrainStep
+from shardmill.training.config import TrainConfig
+from shardmill.training.loop.checkpoints.checkpoints import Progress
+from shardmill.training.loop.epochs.data_and_outputs import RunOutputs, TrainingData
+from shardmill.training.loop.epochs.epoch_loop import EpochLoop
+from shardmill.training.loop.epochs.reports import TrainingReports
+from shardmill.training.loop.optimization.stages import HeadStage
+from shardmill.training.loop.showing.pictures import NUM_SHOWN, log_training_examples
+from shardmill.training.loop.stopping.interruption import StopFlag
+from shardmill.training.torch_data.batch import TorchBatch
+from shardmill.training.torch_data.transforms.device import DeviceAugment
+from shardmill.training.torch_loop.evaluating.evaluation import Evaluator
+from shardmill.training.torch_loop.memory.exhaustion import out_of_memory
+from shardmill.training.torch_loop.memory.figures import memory_figures
+from shardmill.training.torch_loop.models.layers import set_training
+from shardmill.training.torch_loop.outputs.profiler import TorchProfiler
+from shardmill.training.torch_loop.parts import TrainingParts
+from shardmill.training.torch_loop.reading import Batches
+from shardmill.training.torch_loop.step import TrainStep
 
 
 class TrainingLoop(EpochLoop):

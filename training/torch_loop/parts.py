@@ -8,24 +8,24 @@ from typing import Any
 
 import torch
 
-from infra.dataset.version import DatasetVersion
-from training.config import TrainConfig
-from training.loop.optimization.schedules import Horizon
-from training.loop.optimization.stages import HeadStage, Stages
-from training.models import ModelSpec
-from training.models.batch_normalization import momentum_limit
-from training.models.normalization import pixels_of
-from training.torch_loop.models import build_model, image_size_of, load_weights
-from training.torch_loop.models.batch_normalization import limit_momentum, synchronized
-from training.torch_loop.models.layers import HeadAlone, freeze_modules, is_frozen, weighted_modules
-from training.torch_loop.models.rematerialization import rematerialize
-from training.torch_loop.optimization.averaging import WeightAverages
-from training.torch_loop.optimization.optimizers import RateTable, make_optimizer, prepare_state
-from training.torch_loop.ranks.group import TorchRanks
-from training.torch_loop.state import Saved, ScaleState, TensorState, model_state, optimizer_state
-from training.torch_loop.tasks.of_dataset import task_of
-from training.torch_loop.tasks.task import Task
-from training.torch_loop.totals import DeviceTotals
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.training.config import TrainConfig
+from shardmill.training.loop.optimization.schedules import Horizon
+from shardmill.training.loop.optimization.stages import HeadStage, Stages
+from shardmill.training.models import ModelSpec
+from shardmill.training.models.batch_normalization import momentum_limit
+from shardmill.training.models.normalization import pixels_of
+from shardmill.training.torch_loop.models import build_model, image_size_of, load_weights
+from shardmill.training.torch_loop.models.batch_normalization import limit_momentum, synchronized
+from shardmill.training.torch_loop.models.layers import HeadAlone, freeze_modules, is_frozen, weighted_modules
+from shardmill.training.torch_loop.models.rematerialization import rematerialize
+from shardmill.training.torch_loop.optimization.averaging import WeightAverages
+from shardmill.training.torch_loop.optimization.optimizers import RateTable, make_optimizer, prepare_state
+from shardmill.training.torch_loop.ranks.group import TorchRanks
+from shardmill.training.torch_loop.state import Saved, ScaleState, TensorState, model_state, optimizer_state
+from shardmill.training.torch_loop.tasks.of_dataset import task_of
+from shardmill.training.torch_loop.tasks.task import Task
+from shardmill.training.torch_loop.totals import DeviceTotals
 
 _MIXED = {"off": None, "bfloat16": torch.bfloat16, "float16": torch.float16}
 

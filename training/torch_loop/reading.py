@@ -6,19 +6,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from infra.errors import ConfigError
-from training.augment.batch_parameters import check_pairs
-from training.config import TrainConfig
-from training.config.augment import AugmentSettings
-from training.loop.sharing.division import planned_division, unit_of_rows
-from training.order import Order, Passes, rank_slice
-from training.reading import BatchMaker, RecordReader
-from training.reading.batches.iterate import NumpyBatches
-from training.reading.blocks.stored import by_block
-from training.reading.budget import RamBudget
-from training.reading.cache import CachePlan, describe, open_cached
-from training.torch_data.batch import TorchBatch, to_torch
-from training.torch_loop.ranks.group import RankDevice, TorchRanks
+from shardmill.infra.errors import ConfigError
+from shardmill.training.augment.batch_parameters import check_pairs
+from shardmill.training.config import TrainConfig
+from shardmill.training.config.augment import AugmentSettings
+from shardmill.training.loop.sharing.division import planned_division, unit_of_rows
+from shardmill.training.order import Order, Passes, rank_slice
+from shardmill.training.reading import BatchMaker, RecordReader
+from shardmill.training.reading.batches.iterate import NumpyBatches
+from shardmill.training.reading.blocks.stored import by_block
+from shardmill.training.reading.budget import RamBudget
+from shardmill.training.reading.cache import CachePlan, describe, open_cached
+from shardmill.training.torch_data.batch import TorchBatch, to_torch
+from shardmill.training.torch_loop.ranks.group import RankDevice, TorchRanks
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,35 +10,35 @@ from typing import Any
 
 import torch
 
-from infra.dataset.version import DatasetVersion
-from training.config import TrainConfig
-from training.dataset import Dataset
-from training.export.packages import check_packages
-from training.loop.beginning import Models, begin_run, write_environment
-from training.loop.checkpoints.checkpoints import Progress
-from training.loop.ending.end_run import TrainedRun, end_run
-from training.loop.ending.source_check import Written, checked_on
-from training.loop.epochs.data_and_outputs import RunOutputs, TrainingData
-from training.loop.epochs.to_best import train_to_best
-from training.loop.memory.fallback import settle_parts
-from training.loop.sharing.division import unit_of_rows
-from training.loop.sharing.shared_batch import share_batch
-from training.loop.stopping.agreed_stop import AgreedStop
-from training.loop.stopping.interruption import raise_when_preempted, stop_at_boundaries
-from training.loop.stopping.second_signal import end_at_second_signal
-from training.ranks.heartbeat import Heart
-from training.reading import RecordReader
-from training.results.tracking.tracked import TrackedRun
-from training.results.tracking.trackers import Trackers
-from training.tasks.traits import settings_for
-from training.torch_loop.evaluating.evaluation import Evaluator
-from training.torch_loop.loop import TrainingLoop
-from training.torch_loop.outputs.export import export_model
-from training.torch_loop.outputs.result import describe_model
-from training.torch_loop.parts import TrainingParts, build_parts
-from training.torch_loop.ranks.group import Place, choose_device, join
-from training.torch_loop.reading import check_rows, open_training_input
-from training.torch_loop.speed import measured_rank
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.training.config import TrainConfig
+from shardmill.training.dataset import Dataset
+from shardmill.training.export.packages import check_packages
+from shardmill.training.loop.beginning import Models, begin_run, write_environment
+from shardmill.training.loop.checkpoints.checkpoints import Progress
+from shardmill.training.loop.ending.end_run import TrainedRun, end_run
+from shardmill.training.loop.ending.source_check import Written, checked_on
+from shardmill.training.loop.epochs.data_and_outputs import RunOutputs, TrainingData
+from shardmill.training.loop.epochs.to_best import train_to_best
+from shardmill.training.loop.memory.fallback import settle_parts
+from shardmill.training.loop.sharing.division import unit_of_rows
+from shardmill.training.loop.sharing.shared_batch import share_batch
+from shardmill.training.loop.stopping.agreed_stop import AgreedStop
+from shardmill.training.loop.stopping.interruption import raise_when_preempted, stop_at_boundaries
+from shardmill.training.loop.stopping.second_signal import end_at_second_signal
+from shardmill.training.ranks.heartbeat import Heart
+from shardmill.training.reading import RecordReader
+from shardmill.training.results.tracking.tracked import TrackedRun
+from shardmill.training.results.tracking.trackers import Trackers
+from shardmill.training.tasks.traits import settings_for
+from shardmill.training.torch_loop.evaluating.evaluation import Evaluator
+from shardmill.training.torch_loop.loop import TrainingLoop
+from shardmill.training.torch_loop.outputs.export import export_model
+from shardmill.training.torch_loop.outputs.result import describe_model
+from shardmill.training.torch_loop.parts import TrainingParts, build_parts
+from shardmill.training.torch_loop.ranks.group import Place, choose_device, join
+from shardmill.training.torch_loop.reading import check_rows, open_training_input
+from shardmill.training.torch_loop.speed import measured_rank
 
 
 def train(

@@ -1,4 +1,4 @@
-"""Measure the computing speed of each rank; see ``training.loop.sharing.speed``."""
+"""Measure the computing speed of each rank; see ``shardmill.training.loop.sharing.speed``."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from dataclasses import replace
 
 import torch
 
-from training.config import TrainConfig
-from training.loop.sharing.division import MeasuredRank
-from training.loop.sharing.timing import seconds_of_step
-from training.torch_loop.models import build_model
-from training.torch_loop.models.layers import freeze_modules, set_training
-from training.torch_loop.parts import TrainingParts
-from training.torch_loop.ranks.group import RankDevice
-from training.torch_loop.step import pixels
+from shardmill.training.config import TrainConfig
+from shardmill.training.loop.sharing.division import MeasuredRank
+from shardmill.training.loop.sharing.timing import seconds_of_step
+from shardmill.training.torch_loop.models import build_model
+from shardmill.training.torch_loop.models.layers import freeze_modules, set_training
+from shardmill.training.torch_loop.parts import TrainingParts
+from shardmill.training.torch_loop.ranks.group import RankDevice
+from shardmill.training.torch_loop.step import pixels
 
 
 def measured_rank(parts: TrainingParts, config: TrainConfig, own: RankDevice) -> MeasuredRank:

@@ -7,15 +7,15 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from infra.dataset.version import DatasetVersion
-from infra.errors import GO_ON, EnvironmentFault, RankLost
-from training.config import TrainConfig
-from training.ranks.cluster import Cluster, Meeting
-from training.ranks.heartbeat import Heart
-from training.torch_loop.ranks.processes import set_environment
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.errors import GO_ON, EnvironmentFault, RankLost
+from shardmill.training.config import TrainConfig
+from shardmill.training.ranks.cluster import Cluster, Meeting
+from shardmill.training.ranks.heartbeat import Heart
+from shardmill.training.torch_loop.ranks.processes import set_environment
 
 if TYPE_CHECKING:
-    from training.torch_loop.ranks.group import Place
+    from shardmill.training.torch_loop.ranks.group import Place
 
 _LINE_CHARACTERS = 300
 # What gloo and NCCL say when another rank has gone. PyTorch raises a plain RuntimeError for gloo.
@@ -39,13 +39,13 @@ def train_in_process(
     place: Cluster | Meeting | None = None,
     heart: Heart | None = None,
 ) -> dict[str, Any]:
-    """Train in this process. See ``training.torch_loop.session.train``.
+    """Train in this process. See ``shardmill.training.torch_loop.session.train``.
 
     Raises:
         RankLost: another rank ended or does not answer.
     """
     set_environment(config)
-    from training.torch_loop import session
+    from shardmill.training.torch_loop import session
 
     try:
         return _trained(session.train, config, version, run_dir, place, heart)

@@ -1,4 +1,4 @@
-"""The state of a training as arrays, in the form in which ``training.loop.checkpoints`` saves variables."""
+"""The state of a training as arrays, as ``shardmill.training.loop.checkpoints`` saves variables."""
 
 from __future__ import annotations
 

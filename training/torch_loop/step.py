@@ -14,15 +14,15 @@ from typing import Any
 import numpy as np
 import torch
 
-from infra.splitmix import splitmix64
-from training.config import TrainConfig
-from training.loop.optimization.stages import HeadStage
-from training.torch_data.batch import TorchBatch
-from training.torch_data.transforms.device import AugmentedBatch, DeviceAugment
-from training.torch_loop.models.batch_normalization import padding_alone
-from training.torch_loop.models.layers import set_training
-from training.torch_loop.optimization.optimizers import set_rate
-from training.torch_loop.parts import TrainingParts
+from shardmill.infra.splitmix import splitmix64
+from shardmill.training.config import TrainConfig
+from shardmill.training.loop.optimization.stages import HeadStage
+from shardmill.training.torch_data.batch import TorchBatch
+from shardmill.training.torch_data.transforms.device import AugmentedBatch, DeviceAugment
+from shardmill.training.torch_loop.models.batch_normalization import padding_alone
+from shardmill.training.torch_loop.models.layers import set_training
+from shardmill.training.torch_loop.optimization.optimizers import set_rate
+from shardmill.training.torch_loop.parts import TrainingParts
 
 
 class TrainStep:

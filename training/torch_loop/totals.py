@@ -6,8 +6,8 @@ from typing import Any
 
 import torch
 
-from training.loop.epochs.reports import StepTotals
-from training.torch_loop.ranks.group import TorchRanks
+from shardmill.training.loop.epochs.reports import StepTotals
+from shardmill.training.torch_loop.ranks.group import TorchRanks
 
 
 class DeviceTotals:

@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator
 
-from beam_jobs.config.planning.embeddings import EmbeddingsConfig
-from infra.settings import Settings
+from shardmill.beam_jobs.config.planning.embeddings import EmbeddingsConfig
+from shardmill.infra.settings import Settings
 
 Leakage = Literal["keep", "drop-from-train", "fail"]
 

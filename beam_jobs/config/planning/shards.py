@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from infra.format.records import Container
-from infra.settings import AlsoCalled, Settings
+from shardmill.infra.format.records import Container
+from shardmill.infra.settings import AlsoCalled, Settings
 
 _MIB = 1 << 20
 

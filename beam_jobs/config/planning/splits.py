@@ -7,7 +7,7 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from infra.settings import AlsoCalled, Settings
+from shardmill.infra.settings import AlsoCalled, Settings
 
 
 class SplitsConfig(Settings):
@@ -31,5 +31,5 @@ class SplitsConfig(Settings):
         return self
 
     def fractions(self) -> tuple[float, float, float]:
-        """Return the fractions in the order of ``infra.format.contract.SPLITS``."""
+        """Return the fractions in the order of ``shardmill.infra.format.contract.SPLITS``."""
         return self.train, self.validation, self.test

@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator
 
-from beam_jobs.config.sources.table import FeatureColumns
-from infra.settings import Settings
+from shardmill.beam_jobs.config.sources.table import FeatureColumns
+from shardmill.infra.settings import Settings
 
 ArchiveLayout = Literal["auto", "folders", "archives", "webdataset"]
 RowCompression = Literal["auto", "none", "gzip", "zlib"]

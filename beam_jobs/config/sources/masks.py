@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from infra.format.masks import MAX_CLASSES
-from infra.settings import Settings, WholeText
+from shardmill.infra.format.masks import MAX_CLASSES
+from shardmill.infra.settings import Settings, WholeText
 
 _COLOR = "^#[0-9a-fA-F]{6}$"
 # Where the classes leave it free, the value that most masks mark pixels of no class with.

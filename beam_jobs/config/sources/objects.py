@@ -6,8 +6,8 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from beam_jobs.config.sources.table import FeatureColumns, TableConfig, TableFormat
-from infra.settings import Settings
+from shardmill.beam_jobs.config.sources.table import FeatureColumns, TableConfig, TableFormat
+from shardmill.infra.settings import Settings
 
 
 class AnnotationFile(Settings):

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator
 
-from infra.settings import Settings
+from shardmill.infra.settings import Settings
 
 FeatureKind = Literal["auto", "int64", "float", "text", "bytes"]
 TableFormat = Literal["auto", "csv", "jsonl", "parquet"]
@@ -46,7 +46,7 @@ def _by_name(value: object) -> object:
 def _with_own_names(features: dict[str, FeatureColumn]) -> dict[str, FeatureColumn]:
     if not features:
         return features
-    from infra.format.contract import RESERVED_NAMES  # with the library of tables
+    from shardmill.infra.format.contract import RESERVED_NAMES  # with the library of tables
 
     for name in features:
         if not re.fullmatch(_FEATURE_NAME, name):

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field, field_validator
 
-from infra.settings import Settings
+from shardmill.infra.settings import Settings
 
 PlaceOfSplit = Literal["train", "validation", "test", "chosen", "none"]
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, field_validator
 
-from infra.settings import Settings, WholeText
+from shardmill.infra.settings import Settings, WholeText
 
 DEFAULT_OPT_OUT = ("noai", "noimageai", "noindex", "noimageindex", "none", "tdm-reservation")
 

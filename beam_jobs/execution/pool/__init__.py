@@ -14,6 +14,6 @@ work is waited for without end; and all workers share one channel under one lock
 killed may hold.
 """
 
-from beam_jobs.execution.pool.supervision import Pool, files_in_progress
+from shardmill.beam_jobs.execution.pool.supervision import Pool, files_in_progress
 
 __all__ = ["Pool", "files_in_progress"]

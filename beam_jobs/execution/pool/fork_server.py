@@ -7,7 +7,7 @@ whole process group; the process that uses the server decides what they mean.
 
 import signal
 
-from infra.processes.process import die_at_once_with_parent
+from shardmill.infra.processes.process import die_at_once_with_parent
 
 signal.signal(signal.SIGINT, signal.SIG_IGN)
 signal.signal(signal.SIGTERM, signal.SIG_IGN)

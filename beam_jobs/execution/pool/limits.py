@@ -13,8 +13,8 @@ from typing import Literal
 
 import psutil
 
-from beam_jobs.execution.task import Limits
-from beam_jobs.schemas import FileRef
+from shardmill.beam_jobs.execution.task import Limits
+from shardmill.beam_jobs.schemas import FileRef
 
 # Resident memory of a process before it decodes its first image, at most (bytes).
 OWN_BYTES = 512 << 20

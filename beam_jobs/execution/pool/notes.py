@@ -23,8 +23,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import astuple
 from pathlib import Path
 
-from beam_jobs.schemas import FileRef
-from infra.strict_json import dump_json
+from shardmill.beam_jobs.schemas import FileRef
+from shardmill.infra.strict_json import dump_json
 
 _NOTE_BYTES = 1 << 16  # a path as long as a system allows, each byte written as \\xNN
 _SINCE = struct.Struct("<d")

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from typing import Any, Literal
 
-from beam_jobs.execution.pool.limits import Watch, is_out_of_memory, limit_memory
-from beam_jobs.execution.pool.starting import ForkedProcess, pipe
-from beam_jobs.execution.pool.worker import detach_process
-from beam_jobs.execution.task import Limits
-from infra.processes.exit_status import describe_status
-from infra.processes.process import own_peak_rss_bytes
+from shardmill.beam_jobs.execution.pool.limits import Watch, is_out_of_memory, limit_memory
+from shardmill.beam_jobs.execution.pool.starting import ForkedProcess, pipe
+from shardmill.beam_jobs.execution.pool.worker import detach_process
+from shardmill.beam_jobs.execution.task import Limits
+from shardmill.infra.processes.exit_status import describe_status
+from shardmill.infra.processes.process import own_peak_rss_bytes
 
 _LOOK_SECONDS = 0.1
 

@@ -13,15 +13,15 @@ from multiprocessing import forkserver
 from multiprocessing.process import BaseProcess
 from typing import Any
 
-from infra.errors import EnvironmentFault
+from shardmill.infra.errors import EnvironmentFault
 
 # Loaded by the server, so that no forked process loads them again. Names, as these folders stand above this
 # one.
 _LOADED_AHEAD = [
-    "beam_jobs.execution.pool.fork_server",
-    "beam_jobs.encode.block_task",
-    "beam_jobs.assemble.shard_task",
-    "beam_jobs.report.pictures.miniature",
+    "shardmill.beam_jobs.execution.pool.fork_server",
+    "shardmill.beam_jobs.encode.block_task",
+    "shardmill.beam_jobs.assemble.shard_task",
+    "shardmill.beam_jobs.report.pictures.miniature",
 ]
 _context = multiprocessing.get_context("forkserver")
 _context.set_forkserver_preload(_LOADED_AHEAD)

@@ -10,15 +10,15 @@ from dataclasses import dataclass
 from multiprocessing.connection import wait
 from pathlib import Path
 
-from beam_jobs.execution.pool.limits import Watch
-from beam_jobs.execution.pool.notes import Note
-from beam_jobs.execution.pool.starting import ForkedProcess, pipe
-from beam_jobs.execution.pool.worker import Answer, serve
-from beam_jobs.execution.task import Limits, Task
-from beam_jobs.schemas import FileRef
-from infra.errors import ChildDied, EnvironmentFault
-from infra.processes.exit_status import describe_status
-from infra.progress import log
+from shardmill.beam_jobs.execution.pool.limits import Watch
+from shardmill.beam_jobs.execution.pool.notes import Note
+from shardmill.beam_jobs.execution.pool.starting import ForkedProcess, pipe
+from shardmill.beam_jobs.execution.pool.worker import Answer, serve
+from shardmill.beam_jobs.execution.task import Limits, Task
+from shardmill.beam_jobs.schemas import FileRef
+from shardmill.infra.errors import ChildDied, EnvironmentFault
+from shardmill.infra.processes.exit_status import describe_status
+from shardmill.infra.progress import log
 
 MAX_FAILURES = 3  # of one number, without a file to blame
 
@@ -32,7 +32,7 @@ _trying = threading.Lock()
 
 
 class NumberFailed(RuntimeError):
-    """Error of a worker process, as text; an error of ours is packed in it (beam_jobs.execution.errors)."""
+    """Error of a worker process, as text; ours as shardmill.beam_jobs.execution.errors packs it."""
 
 
 class PoolClosed(Exception):

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from beam_jobs.execution.errors import CarriedFault, carry_faults
-from beam_jobs.execution.pool.limits import MemoryRanOut
-from beam_jobs.execution.pool.notes import open_own_note
-from beam_jobs.execution.task import Task
-from beam_jobs.schemas import FileRef
-from infra.processes.process import die_at_once_with_parent
+from shardmill.beam_jobs.execution.errors import CarriedFault, carry_faults
+from shardmill.beam_jobs.execution.pool.limits import MemoryRanOut
+from shardmill.beam_jobs.execution.pool.notes import open_own_note
+from shardmill.beam_jobs.execution.task import Task
+from shardmill.beam_jobs.schemas import FileRef
+from shardmill.infra.processes.process import die_at_once_with_parent
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,12 +7,14 @@ import logging
 import os
 import traceback
 
-from infra.processes.process import DEFECT, die_at_once_with_parent, exit_at_once
+from shardmill.infra.processes.process import DEFECT, die_at_once_with_parent, exit_at_once
 
 
 def main() -> int:
     """Run the worker until its TaskManager closes the connection; returns its exit status."""
-    parser = argparse.ArgumentParser(prog="python -m beam_jobs.execution.workers", allow_abbrev=False)
+    parser = argparse.ArgumentParser(
+        prog="python -m shardmill.beam_jobs.execution.workers", allow_abbrev=False
+    )
     parser.add_argument("--id", required=True, metavar="ID", help="name of the worker")
     parser.add_argument("--control", required=True, metavar="HOST:PORT", help="where it gets its orders")
     parser.add_argument("--pool", required=True, type=int, metavar="PID", help="process of its pool")

@@ -8,7 +8,7 @@ very end. While it exists, the next purge finishes the one that was killed, what
 other commands warn. No prepare takes over blocked contents.
 """
 
-from beam_jobs.maintain.purge.finding import ToPurge, find_to_purge
-from beam_jobs.maintain.purge.working import purge
+from shardmill.beam_jobs.maintain.purge.finding import ToPurge, find_to_purge
+from shardmill.beam_jobs.maintain.purge.working import purge
 
 __all__ = ["ToPurge", "find_to_purge", "purge"]

@@ -10,15 +10,15 @@ from functools import lru_cache
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from infra.dataset.catalog import Catalog
-from infra.dataset.maintenance.purged import PURGING_FILE, purged_contents, purged_uris
-from infra.dataset.version import DatasetVersion
-from infra.errors import CorruptDataError, NotFoundError, UsageError
-from infra.format.contract import Manifest
-from infra.format.parquet import read_parquet
-from infra.storage.filesystem import Storage
-from infra.storage.names import is_text, uri_of
-from infra.strict_json import dump_json
+from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.dataset.maintenance.purged import PURGING_FILE, purged_contents, purged_uris
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.errors import CorruptDataError, NotFoundError, UsageError
+from shardmill.infra.format.contract import Manifest
+from shardmill.infra.format.parquet import read_parquet
+from shardmill.infra.storage.filesystem import Storage
+from shardmill.infra.storage.names import is_text, uri_of
+from shardmill.infra.strict_json import dump_json
 
 _PARTS_IN_MEMORY = 64
 

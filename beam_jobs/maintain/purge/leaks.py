@@ -5,8 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from beam_jobs.schemas import LEAK, SAME_BYTES_ACROSS_SPLITS
-from infra.format.contract import DUPLICATE, RECORD, Leaks
+from shardmill.beam_jobs.schemas import LEAK, SAME_BYTES_ACROSS_SPLITS
+from shardmill.infra.format.contract import DUPLICATE, RECORD, Leaks
 
 
 def count_leaks(inputs: pa.Table, near_duplicates: pa.Table | None) -> Leaks:

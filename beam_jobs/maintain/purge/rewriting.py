@@ -13,15 +13,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from beam_jobs.maintain.purge.finding import ToPurge
-from beam_jobs.maintain.purge.leaks import count_crossing, count_leaks
-from beam_jobs.plan.statistics import split_statistics
-from beam_jobs.publish.accounting import account, quarantine_reasons
-from beam_jobs.publish.input_parts import table_bytes
-from beam_jobs.tables.digests import table_digest
-from infra.dataset.version import DatasetVersion
-from infra.digests import digest_of, sha256_hex
-from infra.format.contract import (
+from shardmill.beam_jobs.maintain.purge.finding import ToPurge
+from shardmill.beam_jobs.maintain.purge.leaks import count_crossing, count_leaks
+from shardmill.beam_jobs.plan.statistics import split_statistics
+from shardmill.beam_jobs.publish.accounting import account, quarantine_reasons
+from shardmill.beam_jobs.publish.input_parts import table_bytes
+from shardmill.beam_jobs.tables.digests import table_digest
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.digests import digest_of, sha256_hex
+from shardmill.infra.format.contract import (
     INPUTS_SCHEMA,
     SPLITS,
     Manifest,
@@ -31,11 +31,11 @@ from infra.format.contract import (
     class_counts_of,
     summarise_splits,
 )
-from infra.format.layout import data_dir, inputs_file
-from infra.format.parquet import read_parquet
-from infra.format.records import unpack_record
-from infra.storage.filesystem import Storage
-from infra.storage.range_reader import RangeReader
+from shardmill.infra.format.layout import data_dir, inputs_file
+from shardmill.infra.format.parquet import read_parquet
+from shardmill.infra.format.records import unpack_record
+from shardmill.infra.storage.filesystem import Storage
+from shardmill.infra.storage.range_reader import RangeReader
 
 _PURGED = "(purged)"
 

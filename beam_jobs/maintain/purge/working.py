@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from beam_jobs.maintain.purge.finding import ToPurge, find_to_purge, write_journal
-from beam_jobs.maintain.purge.rewriting import Rewriter
-from infra.dataset.catalog import Catalog
-from infra.dataset.croissant import write_croissant
-from infra.dataset.lock import lock_for_removing
-from infra.dataset.maintenance.garbage import find_garbage, remove_files
-from infra.dataset.maintenance.purged import PURGING_FILE, add_purged
-from infra.dataset.maintenance.removed import delete_for_good
-from infra.dataset.reports import record_report
-from infra.format.layout import croissant_file
-from infra.progress import progress, stage
-from infra.storage.filesystem import Storage
+from shardmill.beam_jobs.maintain.purge.finding import ToPurge, find_to_purge, write_journal
+from shardmill.beam_jobs.maintain.purge.rewriting import Rewriter
+from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.dataset.croissant import write_croissant
+from shardmill.infra.dataset.lock import lock_for_removing
+from shardmill.infra.dataset.maintenance.garbage import find_garbage, remove_files
+from shardmill.infra.dataset.maintenance.purged import PURGING_FILE, add_purged
+from shardmill.infra.dataset.maintenance.removed import delete_for_good
+from shardmill.infra.dataset.reports import record_report
+from shardmill.infra.format.layout import croissant_file
+from shardmill.infra.progress import progress, stage
+from shardmill.infra.storage.filesystem import Storage
 
 
 def purge(catalog: Catalog, name: str, sources: Sequence[str]) -> ToPurge:
@@ -62,7 +62,7 @@ def _rewrite_manifests(catalog: Catalog, storage: Storage, wanted: ToPurge) -> N
 
 def _write_reports(catalog: Catalog, storage: Storage, name: str) -> None:
     """Write every report and description again: a report may show records of the purged version too."""
-    from beam_jobs.report import write_report  # its template engine is needed here only
+    from shardmill.beam_jobs.report import write_report  # its template engine is needed here only
 
     made: set[str] = set()
     for number in catalog.versions(name):

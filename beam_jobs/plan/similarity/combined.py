@@ -7,14 +7,14 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from beam_jobs.config import GroupsConfig
-from beam_jobs.plan.similarity.components import Components
-from beam_jobs.plan.similarity.groups import Groups
-from beam_jobs.plan.similarity.near_duplicates import NearDuplicates, find_near_duplicates
-from beam_jobs.plan.similarity.vectors import AlikeRecords, find_alike, vector_rows
-from beam_jobs.tables.ids import UInt64, id_text
-from beam_jobs.tables.vectors import Int64, Vectors
-from infra.errors import ConfigError
+from shardmill.beam_jobs.config import GroupsConfig
+from shardmill.beam_jobs.plan.similarity.components import Components
+from shardmill.beam_jobs.plan.similarity.groups import Groups
+from shardmill.beam_jobs.plan.similarity.near_duplicates import NearDuplicates, find_near_duplicates
+from shardmill.beam_jobs.plan.similarity.vectors import AlikeRecords, find_alike, vector_rows
+from shardmill.beam_jobs.tables.ids import UInt64, id_text
+from shardmill.beam_jobs.tables.vectors import Int64, Vectors
+from shardmill.infra.errors import ConfigError
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from beam_jobs.plan.columns import Rows, rows_where
-from beam_jobs.tables.ids import UInt64, record_ids
-from infra.errors import DataError
-from infra.format.contract import LabelConflict
+from shardmill.beam_jobs.plan.columns import Rows, rows_where
+from shardmill.beam_jobs.tables.ids import UInt64, record_ids
+from shardmill.infra.errors import DataError
+from shardmill.infra.format.contract import LabelConflict
 
 Int64 = npt.NDArray[np.int64]
 

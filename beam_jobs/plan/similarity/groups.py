@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from beam_jobs.plan.columns import Rows
-from beam_jobs.plan.similarity.components import Components
-from beam_jobs.tables.long_columns import one_chunk
+from shardmill.beam_jobs.plan.columns import Rows
+from shardmill.beam_jobs.plan.similarity.components import Components
+from shardmill.beam_jobs.tables.long_columns import one_chunk
 
 Int64 = npt.NDArray[np.int64]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from beam_jobs.config import GroupsConfig
+from shardmill.beam_jobs.config import GroupsConfig
 
 # Of the process that plans, measured with tests.benchmarks.scale.plan.
 BYTES_OF_A_RECORD = 2_190

@@ -17,11 +17,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from beam_jobs.config import GroupsConfig
-from beam_jobs.plan.columns import Codes, Rows, is_null, rows_where
-from beam_jobs.plan.similarity.components import Components
-from beam_jobs.plan.similarity.groups import Groups
-from beam_jobs.plan.similarity.looks import (
+from shardmill.beam_jobs.config import GroupsConfig
+from shardmill.beam_jobs.plan.columns import Codes, Rows, is_null, rows_where
+from shardmill.beam_jobs.plan.similarity.components import Components
+from shardmill.beam_jobs.plan.similarity.groups import Groups
+from shardmill.beam_jobs.plan.similarity.looks import (
     SYMMETRIES,
     WINDOWS,
     Int8,
@@ -33,11 +33,11 @@ from beam_jobs.plan.similarity.looks import (
     turned,
     windowed,
 )
-from beam_jobs.plan.similarity.search import candidates, choices
-from beam_jobs.tables.ids import UInt64, id_text
-from beam_jobs.tables.long_columns import one_chunk
-from infra.format.contract import NEAR_DUPLICATES_SCHEMA, SPLITS
-from infra.format.look import LOOK_BYTES, LOOK_SIDE
+from shardmill.beam_jobs.plan.similarity.search import candidates, choices
+from shardmill.beam_jobs.tables.ids import UInt64, id_text
+from shardmill.beam_jobs.tables.long_columns import one_chunk
+from shardmill.infra.format.contract import NEAR_DUPLICATES_SCHEMA, SPLITS
+from shardmill.infra.format.look import LOOK_BYTES, LOOK_SIDE
 
 # Of a group of so many images, so many go on searching.
 _SEARCHING = 32

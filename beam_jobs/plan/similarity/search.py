@@ -15,7 +15,7 @@ from itertools import accumulate, combinations, pairwise
 import numpy as np
 import numpy.typing as npt
 
-from beam_jobs.tables.ids import UInt64
+from shardmill.beam_jobs.tables.ids import UInt64
 
 HASH_BITS = 64
 MAX_SUCCESSORS = 256

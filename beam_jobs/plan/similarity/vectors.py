@@ -14,9 +14,17 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from beam_jobs.plan.similarity.components import Components
-from beam_jobs.tables.vectors import Float32, Float64, Int64, Vectors, dots, rounded, squared_lengths
-from infra.errors import ConfigError
+from shardmill.beam_jobs.plan.similarity.components import Components
+from shardmill.beam_jobs.tables.vectors import (
+    Float32,
+    Float64,
+    Int64,
+    Vectors,
+    dots,
+    rounded,
+    squared_lengths,
+)
+from shardmill.infra.errors import ConfigError
 
 # The work grows with the square of this number: 10 minutes or so on two cores, at 512 dimensions.
 MAX_VECTORS = 250_000

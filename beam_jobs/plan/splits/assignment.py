@@ -18,9 +18,9 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from beam_jobs.plan.columns import Codes
-from beam_jobs.plan.splits.placement import Labels, Units, place_units
-from beam_jobs.tables.ids import UInt64
+from shardmill.beam_jobs.plan.columns import Codes
+from shardmill.beam_jobs.plan.splits.placement import Labels, Units, place_units
+from shardmill.beam_jobs.tables.ids import UInt64
 
 Int64 = npt.NDArray[np.int64]
 Float64 = npt.NDArray[np.float64]

@@ -21,14 +21,14 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from beam_jobs.plan.columns import Codes, Rows
-from beam_jobs.plan.splits.assignment import assign_splits
-from beam_jobs.plan.splits.label_sets import Strata, assign_by_strata, quantile_bins
-from beam_jobs.plan.splits.placement import Labels, Units
-from beam_jobs.tables.features import PREFIX
-from beam_jobs.tables.ids import UInt64
-from beam_jobs.tables.long_columns import one_chunk
-from infra.format.labels import LABELS, TARGETS, LabelKind
+from shardmill.beam_jobs.plan.columns import Codes, Rows
+from shardmill.beam_jobs.plan.splits.assignment import assign_splits
+from shardmill.beam_jobs.plan.splits.label_sets import Strata, assign_by_strata, quantile_bins
+from shardmill.beam_jobs.plan.splits.placement import Labels, Units
+from shardmill.beam_jobs.tables.features import PREFIX
+from shardmill.beam_jobs.tables.ids import UInt64
+from shardmill.beam_jobs.tables.long_columns import one_chunk
+from shardmill.infra.format.labels import LABELS, TARGETS, LabelKind
 
 
 @dataclass(frozen=True)

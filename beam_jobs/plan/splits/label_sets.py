@@ -21,10 +21,10 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
-from beam_jobs.plan.columns import Codes
-from beam_jobs.plan.splits.assignment import known_splits
-from beam_jobs.plan.splits.placement import Units, place_units
-from beam_jobs.tables.ids import UInt64
+from shardmill.beam_jobs.plan.columns import Codes
+from shardmill.beam_jobs.plan.splits.assignment import known_splits
+from shardmill.beam_jobs.plan.splits.placement import Units, place_units
+from shardmill.beam_jobs.tables.ids import UInt64
 
 Int32 = npt.NDArray[np.int32]
 Int64 = npt.NDArray[np.int64]

@@ -9,13 +9,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from beam_jobs.config import Leakage
-from beam_jobs.plan.columns import Codes, Rows
-from beam_jobs.plan.similarity.groups import Groups
-from beam_jobs.plan.splits.assignment import TRAIN
-from beam_jobs.tables.long_columns import one_chunk
-from infra.errors import LeakError
-from infra.format.contract import SPLITS, Leaks
+from shardmill.beam_jobs.config import Leakage
+from shardmill.beam_jobs.plan.columns import Codes, Rows
+from shardmill.beam_jobs.plan.similarity.groups import Groups
+from shardmill.beam_jobs.plan.splits.assignment import TRAIN
+from shardmill.beam_jobs.tables.long_columns import one_chunk
+from shardmill.infra.errors import LeakError
+from shardmill.infra.format.contract import SPLITS, Leaks
 
 Int64 = npt.NDArray[np.int64]
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from beam_jobs.tables.ids import UInt64
+from shardmill.beam_jobs.tables.ids import UInt64
 
 Int64 = npt.NDArray[np.int64]
 Labels = npt.NDArray[np.int32]

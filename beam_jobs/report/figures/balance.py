@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from infra.format.contract import Manifest, Shard
+from shardmill.infra.format.contract import Manifest, Shard
 
 SHARD_BARS_SHOWN = 240
 

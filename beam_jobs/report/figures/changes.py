@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from beam_jobs.report.figures.survey import Candidate, find_records
-from infra.dataset.catalog import load_version
-from infra.dataset.compare import Changes, VersionDiff, diff
-from infra.dataset.version import DatasetVersion
-from infra.errors import CorruptDataError, FormatVersionError, NotFoundError
-from infra.format.contract import Manifest
-from infra.storage.filesystem import Storage
+from shardmill.beam_jobs.report.figures.survey import Candidate, find_records
+from shardmill.infra.dataset.catalog import load_version
+from shardmill.infra.dataset.compare import Changes, VersionDiff, diff
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.errors import CorruptDataError, FormatVersionError, NotFoundError
+from shardmill.infra.format.contract import Manifest
+from shardmill.infra.storage.filesystem import Storage
 
 EXAMPLES_SHOWN = 12
 _GONE = (NotFoundError, CorruptDataError, FormatVersionError)

@@ -8,7 +8,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from infra.format.features import Feature
+from shardmill.infra.format.features import Feature
 
 _TITLES: Final = {
     "captured_at": "Year of capture",

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from infra.format.contract import Manifest
-from infra.format.parquet import read_parquet
-from infra.storage.filesystem import Storage
+from shardmill.infra.format.contract import Manifest
+from shardmill.infra.format.parquet import read_parquet
+from shardmill.infra.storage.filesystem import Storage
 
 KEYS_SHOWN = 12
 RECORDS_PER_SPLIT = 2

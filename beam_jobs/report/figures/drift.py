@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pydantic import ValidationError
 
-from beam_jobs.config.drift import DriftConfig
-from infra.dataset.drift.figures import Drift
-from infra.dataset.drift.measuring import measure
-from infra.dataset.version import DatasetVersion
-from infra.errors import CorruptDataError
+from shardmill.beam_jobs.config.drift import DriftConfig
+from shardmill.infra.dataset.drift.figures import Drift
+from shardmill.infra.dataset.drift.measuring import measure
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.errors import CorruptDataError
 
 FIGURES_SHOWN = 12
 

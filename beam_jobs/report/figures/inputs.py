@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from infra.format.contract import DUPLICATE, FILTERED, QUARANTINED, RECORD, LabelConflict, Manifest
-from infra.storage.filesystem import Storage
+from shardmill.infra.format.contract import DUPLICATE, FILTERED, QUARANTINED, RECORD, LabelConflict, Manifest
+from shardmill.infra.storage.filesystem import Storage
 
 EXAMPLES_PER_REASON = 25
 REASONS_SHOWN = 40

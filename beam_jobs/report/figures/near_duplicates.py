@@ -12,9 +12,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from infra.format.contract import NEAR_DUPLICATES_SCHEMA, Manifest
-from infra.format.parquet import read_parquet
-from infra.storage.filesystem import Storage
+from shardmill.infra.format.contract import NEAR_DUPLICATES_SCHEMA, Manifest
+from shardmill.infra.format.parquet import read_parquet
+from shardmill.infra.storage.filesystem import Storage
 
 GROUPS_SHOWN = 24
 LEAKS_SHOWN = 16

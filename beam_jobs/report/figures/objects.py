@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from infra.format.contract import Manifest
-from infra.format.objects import CROWDS, LEFT_OUT
+from shardmill.infra.format.contract import Manifest
+from shardmill.infra.format.objects import CROWDS, LEFT_OUT
 
 EXAMPLES = 12
 

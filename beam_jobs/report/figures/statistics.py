@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from infra.format.contract import ChannelStatistics, Manifest, SplitStatistics
-from infra.html.formatting import pixels, ratio
-from infra.readable import readable_bytes
+from shardmill.infra.format.contract import ChannelStatistics, Manifest, SplitStatistics
+from shardmill.infra.html.formatting import pixels, ratio
+from shardmill.infra.readable import readable_bytes
 
 _CHANNELS = {1: ("grey",), 3: ("red", "green", "blue")}
 

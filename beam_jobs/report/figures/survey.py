@@ -17,11 +17,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from beam_jobs.report.figures.described import counted_values, described_columns
-from beam_jobs.report.figures.histogram import LogHistogram
-from beam_jobs.report.figures.objects import ObjectFigures, object_columns
-from infra.format.contract import Manifest
-from infra.storage.filesystem import Storage
+from shardmill.beam_jobs.report.figures.described import counted_values, described_columns
+from shardmill.beam_jobs.report.figures.histogram import LogHistogram
+from shardmill.beam_jobs.report.figures.objects import ObjectFigures, object_columns
+from shardmill.infra.format.contract import Manifest
+from shardmill.infra.storage.filesystem import Storage
 
 CANDIDATES_PER_CLASS = 12
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from beam_jobs.report.figures.described import title_of
-from beam_jobs.report.figures.survey import Survey
+from shardmill.beam_jobs.report.figures.described import title_of
+from shardmill.beam_jobs.report.figures.survey import Survey
 
 ROWS_SHOWN = 7
 

@@ -13,16 +13,23 @@ from typing import Any
 
 from markupsafe import Markup
 
-from beam_jobs.execution.pool.sandbox import call_in_sandbox
-from beam_jobs.execution.task import Limits
-from beam_jobs.report.figures.inputs import LostInput, ReasonRow
-from beam_jobs.report.pictures.miniature import miniature
-from beam_jobs.schemas import BROKEN_LINK, PATH_TOO_LONG, UNLISTED_FOLDER, UNREADABLE, VANISHED, FileRef
-from beam_jobs.sources.files.walking import SourceFault
-from beam_jobs.sources.reading import Reader
-from infra.codecs import sniff
-from infra.errors import StorageError
-from infra.html.page import data_uri
+from shardmill.beam_jobs.execution.pool.sandbox import call_in_sandbox
+from shardmill.beam_jobs.execution.task import Limits
+from shardmill.beam_jobs.report.figures.inputs import LostInput, ReasonRow
+from shardmill.beam_jobs.report.pictures.miniature import miniature
+from shardmill.beam_jobs.schemas import (
+    BROKEN_LINK,
+    PATH_TOO_LONG,
+    UNLISTED_FOLDER,
+    UNREADABLE,
+    VANISHED,
+    FileRef,
+)
+from shardmill.beam_jobs.sources.files.walking import SourceFault
+from shardmill.beam_jobs.sources.reading import Reader
+from shardmill.infra.codecs import sniff
+from shardmill.infra.errors import StorageError
+from shardmill.infra.html.page import data_uri
 
 SHOWN_AT_MOST = 48
 SHOWN_PER_REASON = 12

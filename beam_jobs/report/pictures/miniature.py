@@ -1,4 +1,4 @@
-"""Thumbnails of suspicious images: called in a sandbox only (beam_jobs.execution.pool.sandbox).
+"""Thumbnails of suspicious images: called in a sandbox only (shardmill.beam_jobs.execution.pool.sandbox).
 
 The decoders refused these images, so the function may crash, hang or fill its memory. It changes settings
 of Pillow that hold for the whole process.

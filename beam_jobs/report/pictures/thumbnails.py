@@ -16,19 +16,19 @@ from itertools import islice
 import numpy as np
 from markupsafe import Markup
 
-from beam_jobs.report.figures.survey import CANDIDATES_PER_CLASS, Candidate, Survey
-from infra.codecs import ImageRejected, Pixels, decode, encode_jpeg, resize_short_side
-from infra.codecs.jpeg.decode import decode_jpeg_small
-from infra.codecs.mask_colors import lay_over
-from infra.codecs.masks import decode_stored_mask
-from infra.errors import CorruptDataError, NotFoundError
-from infra.format.contract import Manifest
-from infra.format.examples import ImageRecord, parse_example
-from infra.format.records import unpack_record
-from infra.html.page import data_uri
-from infra.processes.process import num_cpus
-from infra.storage.filesystem import Storage
-from infra.storage.range_reader import RangeReader
+from shardmill.beam_jobs.report.figures.survey import CANDIDATES_PER_CLASS, Candidate, Survey
+from shardmill.infra.codecs import ImageRejected, Pixels, decode, encode_jpeg, resize_short_side
+from shardmill.infra.codecs.jpeg.decode import decode_jpeg_small
+from shardmill.infra.codecs.mask_colors import lay_over
+from shardmill.infra.codecs.masks import decode_stored_mask
+from shardmill.infra.errors import CorruptDataError, NotFoundError
+from shardmill.infra.format.contract import Manifest
+from shardmill.infra.format.examples import ImageRecord, parse_example
+from shardmill.infra.format.records import unpack_record
+from shardmill.infra.html.page import data_uri
+from shardmill.infra.processes.process import num_cpus
+from shardmill.infra.storage.filesystem import Storage
+from shardmill.infra.storage.range_reader import RangeReader
 
 # Separate bounds for contact sheets and for records that other sections name.
 SHEETS_AT_MOST = 360

@@ -11,12 +11,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from beam_jobs.config import FeatureColumn
-from beam_jobs.schemas import CONTRADICTION
-from beam_jobs.sources.annotations.box_rows import BoxTable, named_row, naming_own_settings
-from beam_jobs.sources.annotations.collecting import Annotations
-from beam_jobs.sources.kinds.table.typed.features import TypedColumn, joined_features
-from beam_jobs.tables.features import PREFIX, equal_rows
+from shardmill.beam_jobs.config import FeatureColumn
+from shardmill.beam_jobs.schemas import CONTRADICTION
+from shardmill.beam_jobs.sources.annotations.box_rows import BoxTable, named_row, naming_own_settings
+from shardmill.beam_jobs.sources.annotations.collecting import Annotations
+from shardmill.beam_jobs.sources.kinds.table.typed.features import TypedColumn, joined_features
+from shardmill.beam_jobs.tables.features import PREFIX, equal_rows
 
 _SHOWN = 40  # characters of a value
 

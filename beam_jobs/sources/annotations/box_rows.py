@@ -11,14 +11,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from beam_jobs.config import BoxTableConfig
-from beam_jobs.sources.annotations.box_values import number_of, numbers_of, values_of
-from beam_jobs.sources.annotations.collecting import size_of
-from beam_jobs.sources.kinds.table.formats.columns import OF_OBJECTS
-from beam_jobs.sources.kinds.table.tables import Table, log_rows, read_rows
-from beam_jobs.sources.kinds.table.typed.features import TypedColumn, typed_features, with_faults
-from beam_jobs.tables.features import PREFIX
-from infra.errors import ConfigError
+from shardmill.beam_jobs.config import BoxTableConfig
+from shardmill.beam_jobs.sources.annotations.box_values import number_of, numbers_of, values_of
+from shardmill.beam_jobs.sources.annotations.collecting import size_of
+from shardmill.beam_jobs.sources.kinds.table.formats.columns import OF_OBJECTS
+from shardmill.beam_jobs.sources.kinds.table.tables import Table, log_rows, read_rows
+from shardmill.beam_jobs.sources.kinds.table.typed.features import TypedColumn, typed_features, with_faults
+from shardmill.beam_jobs.tables.features import PREFIX
+from shardmill.infra.errors import ConfigError
 
 SETTING = "source.objects.table"
 _CHUNK_ROWS = 16_384

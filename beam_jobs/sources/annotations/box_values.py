@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from beam_jobs.sources.annotations.collecting import NO_AREA, NO_BOX, OUTSIDE, Box, box_of, is_text
+from shardmill.beam_jobs.sources.annotations.collecting import NO_AREA, NO_BOX, OUTSIDE, Box, box_of, is_text
 
 REVERSED = "with edges in the wrong order"
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from beam_jobs.schemas import BROKEN_ROW
+from shardmill.beam_jobs.schemas import BROKEN_ROW
 
 # Why an object is not in the record of its image; the first three are found once all are collected.
 NO_AREA, OUTSIDE, DROPPED = "without an area", "outside of their image", "of a dropped class"
@@ -32,7 +32,7 @@ class AnnotatedImage:
         split: that the settings give, or None.
         size: height and width of the image that was annotated (pixels); None if it is not told.
         fault: why the annotation cannot be used, in words, or None.
-        reason: of beam_jobs.schemas, of the fault.
+        reason: of shardmill.beam_jobs.schemas, of the fault.
         group: key of the images that stay in one split, or None.
         namesake: path without an ending of the image that is named like the annotation file itself, if such
             an image comes before that of ``path``.

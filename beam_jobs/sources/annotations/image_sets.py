@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from beam_jobs.sources.files.folder import SourceFolder
-from beam_jobs.sources.kinds.table.tables import Table, find_files_named
-from infra.errors import ConfigError, NotFoundError
-from infra.readable import counted
-from infra.storage.names import composed
+from shardmill.beam_jobs.sources.files.folder import SourceFolder
+from shardmill.beam_jobs.sources.kinds.table.tables import Table, find_files_named
+from shardmill.infra.errors import ConfigError, NotFoundError
+from shardmill.infra.readable import counted
+from shardmill.infra.storage.names import composed
 
 FILES = {"train.txt": "train", "val.txt": "validation", "test.txt": "test"}
 

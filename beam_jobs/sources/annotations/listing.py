@@ -12,25 +12,31 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from beam_jobs.config import AnnotationFile, ObjectsConfig, PrepareConfig, SourceConfig
-from beam_jobs.schemas import BAD_PATH, BROKEN_ROW, MISSING_FILE
-from beam_jobs.sources.annotations.collecting import DROPPED, NO_AREA, OUTSIDE, AnnotatedImage, Annotations
-from beam_jobs.sources.classes.names import look_alikes, no_classes
-from beam_jobs.sources.files.folder import SourceFolder
-from beam_jobs.sources.files.ignore import IgnorePatterns
-from beam_jobs.sources.kinds.table import listed_files
-from beam_jobs.sources.kinds.table.matching import FoundFiles, find_files, locate
-from beam_jobs.sources.kinds.table.rows import UNDERSTOOD_SCHEMA, reject
-from beam_jobs.sources.kinds.table.settling import settle
-from beam_jobs.sources.kinds.table.tables import Table, find_files_named
-from beam_jobs.sources.listing import Listing
-from beam_jobs.tables.features import PREFIX
-from beam_jobs.tables.lists import lists_of
-from infra.codecs.boxes import clip_boxes, have_area
-from infra.errors import NotFoundError
-from infra.format.features import Feature
-from infra.format.labels import LABELS
-from infra.format.objects import (
+from shardmill.beam_jobs.config import AnnotationFile, ObjectsConfig, PrepareConfig, SourceConfig
+from shardmill.beam_jobs.schemas import BAD_PATH, BROKEN_ROW, MISSING_FILE
+from shardmill.beam_jobs.sources.annotations.collecting import (
+    DROPPED,
+    NO_AREA,
+    OUTSIDE,
+    AnnotatedImage,
+    Annotations,
+)
+from shardmill.beam_jobs.sources.classes.names import look_alikes, no_classes
+from shardmill.beam_jobs.sources.files.folder import SourceFolder
+from shardmill.beam_jobs.sources.files.ignore import IgnorePatterns
+from shardmill.beam_jobs.sources.kinds.table import listed_files
+from shardmill.beam_jobs.sources.kinds.table.matching import FoundFiles, find_files, locate
+from shardmill.beam_jobs.sources.kinds.table.rows import UNDERSTOOD_SCHEMA, reject
+from shardmill.beam_jobs.sources.kinds.table.settling import settle
+from shardmill.beam_jobs.sources.kinds.table.tables import Table, find_files_named
+from shardmill.beam_jobs.sources.listing import Listing
+from shardmill.beam_jobs.tables.features import PREFIX
+from shardmill.beam_jobs.tables.lists import lists_of
+from shardmill.infra.codecs.boxes import clip_boxes, have_area
+from shardmill.infra.errors import NotFoundError
+from shardmill.infra.format.features import Feature
+from shardmill.infra.format.labels import LABELS
+from shardmill.infra.format.objects import (
     ANNOTATED_SIZE,
     BOXES,
     CROWDS,
@@ -38,9 +44,9 @@ from infra.format.objects import (
     LISTED_OBJECT_FEATURES,
     OBJECT_LABELS,
 )
-from infra.progress import log
-from infra.readable import counted
-from infra.storage.names import stem_of
+from shardmill.infra.progress import log
+from shardmill.infra.readable import counted
+from shardmill.infra.storage.names import stem_of
 
 SETTING = "source.objects.annotations"
 

@@ -7,18 +7,18 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from beam_jobs.config import BoxTableConfig
-from beam_jobs.sources.classes.names import quoted
-from beam_jobs.sources.kinds.table.recognising import (
+from shardmill.beam_jobs.config import BoxTableConfig
+from shardmill.beam_jobs.sources.classes.names import quoted
+from shardmill.beam_jobs.sources.kinds.table.recognising import (
     LABEL_NAMES,
     PATH_NAMES,
     TABLE_ENDINGS,
     columns_of,
     list_columns_of,
 )
-from beam_jobs.sources.recognition.glance import Glance, Recognised, said
-from beam_jobs.sources.rows.names_of_splits import split_of_name
-from infra.errors import UsageError
+from shardmill.beam_jobs.sources.recognition.glance import Glance, Recognised, said
+from shardmill.beam_jobs.sources.rows.names_of_splits import split_of_name
+from shardmill.infra.errors import UsageError
 
 _HEAD_BYTES = 1 << 16
 _MAX_FILES = 20  # that are looked into

@@ -16,12 +16,12 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from beam_jobs.config import PrepareConfig
-from beam_jobs.schemas import BAD_NAME, NO_CLASS, OTHER_CLASS, Status
-from beam_jobs.sources.classes.names import NO_CLASSES, look_alikes, plain_name, quoted
-from beam_jobs.sources.files.walking import SPLIT_OF_FOLDER
-from infra.errors import UsageError
-from infra.format.contract import SPLITS
+from shardmill.beam_jobs.config import PrepareConfig
+from shardmill.beam_jobs.schemas import BAD_NAME, NO_CLASS, OTHER_CLASS, Status
+from shardmill.beam_jobs.sources.classes.names import NO_CLASSES, look_alikes, plain_name, quoted
+from shardmill.beam_jobs.sources.files.walking import SPLIT_OF_FOLDER
+from shardmill.infra.errors import UsageError
+from shardmill.infra.format.contract import SPLITS
 
 _REMEDY = (
     "put the images of each class into a folder of its own: <source>/<class>/image.jpg; or say "

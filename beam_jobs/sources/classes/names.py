@@ -7,9 +7,9 @@ import re
 import unicodedata
 from collections.abc import Sequence
 
-from beam_jobs.config import PrepareConfig
-from beam_jobs.sources.files.walking import SPLIT_OF_FOLDER
-from infra.errors import ConfigError
+from shardmill.beam_jobs.config import PrepareConfig
+from shardmill.beam_jobs.sources.files.walking import SPLIT_OF_FOLDER
+from shardmill.infra.errors import ConfigError
 
 # Names of folders, without the year that may follow (train2017), that are hardly those of classes.
 NO_CLASSES = frozenset({

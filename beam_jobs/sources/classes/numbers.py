@@ -9,11 +9,11 @@ from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
-from beam_jobs.sources.files.folder import SourceFolder
-from infra.errors import ConfigError
-from infra.storage.filesystem import Storage
-from infra.storage.locations import absolute_path
-from infra.storage.names import name_of
+from shardmill.beam_jobs.sources.files.folder import SourceFolder
+from shardmill.infra.errors import ConfigError
+from shardmill.infra.storage.filesystem import Storage
+from shardmill.infra.storage.locations import absolute_path
+from shardmill.infra.storage.names import name_of
 
 ClassNumbers = Mapping[int, str]  # number as the source writes it -> name of the class
 

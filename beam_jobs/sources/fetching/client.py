@@ -20,11 +20,18 @@ from typing import BinaryIO
 import httpcore
 import httpx
 
-from beam_jobs.config import UrlsConfig
-from beam_jobs.schemas import BROKEN_OFF, NOT_AN_IMAGE, OPTED_OUT, PRIVATE_HOST, TIMED_OUT, TOO_LARGE
-from beam_jobs.sources.fetching.faults import FetchFault, fault_of_status, unreachable
-from beam_jobs.sources.fetching.network import CheckedNetwork, PrivateAddress, Resolve, UnknownHost
-from beam_jobs.sources.fetching.opting_out import opted_out_by
+from shardmill.beam_jobs.config import UrlsConfig
+from shardmill.beam_jobs.schemas import (
+    BROKEN_OFF,
+    NOT_AN_IMAGE,
+    OPTED_OUT,
+    PRIVATE_HOST,
+    TIMED_OUT,
+    TOO_LARGE,
+)
+from shardmill.beam_jobs.sources.fetching.faults import FetchFault, fault_of_status, unreachable
+from shardmill.beam_jobs.sources.fetching.network import CheckedNetwork, PrivateAddress, Resolve, UnknownHost
+from shardmill.beam_jobs.sources.fetching.opting_out import opted_out_by
 
 _IDLE_SECONDS = 15.0  # an unused connection is closed
 _REDIRECTS = (301, 302, 303, 307, 308)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from beam_jobs.schemas import (
+from shardmill.beam_jobs.schemas import (
     ACCESS_DENIED,
     BROKEN_OFF,
     NOT_FOUND,
@@ -11,7 +11,7 @@ from beam_jobs.schemas import (
     TOO_MANY_REQUESTS,
     UNREACHABLE,
 )
-from beam_jobs.sources.files.walking import SourceFault
+from shardmill.beam_jobs.sources.files.walking import SourceFault
 
 # Reasons that may be gone the next time, so that a run which is started again asks again.
 MAY_PASS = frozenset({UNREACHABLE, TIMED_OUT, BROKEN_OFF, TOO_MANY_REQUESTS, SERVER_ERROR})

@@ -10,14 +10,14 @@ from typing import BinaryIO, cast
 
 import httpx
 
-from beam_jobs.config import UrlsConfig
-from beam_jobs.schemas import BAD_REDIRECT, UNPROCESSABLE, UNREACHABLE
-from beam_jobs.sources.fetching.addresses import Address, BadAddress, public_uri, read_address
-from beam_jobs.sources.fetching.client import Client, Moved, NotModified, Received, Validators
-from beam_jobs.sources.fetching.faults import FetchFault
-from beam_jobs.sources.fetching.pacing import HostPace
-from beam_jobs.sources.fetching.store import Answer
-from infra.errors import ShardmillError
+from shardmill.beam_jobs.config import UrlsConfig
+from shardmill.beam_jobs.schemas import BAD_REDIRECT, UNPROCESSABLE, UNREACHABLE
+from shardmill.beam_jobs.sources.fetching.addresses import Address, BadAddress, public_uri, read_address
+from shardmill.beam_jobs.sources.fetching.client import Client, Moved, NotModified, Received, Validators
+from shardmill.beam_jobs.sources.fetching.faults import FetchFault
+from shardmill.beam_jobs.sources.fetching.pacing import HostPace
+from shardmill.beam_jobs.sources.fetching.store import Answer
+from shardmill.infra.errors import ShardmillError
 
 _IN_MEMORY_BYTES = 1 << 20  # of an image that is being received; a larger one goes to a temporary file
 

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from beam_jobs.config import UrlsConfig
-from beam_jobs.sources.fetching.faults import unreachable
+from shardmill.beam_jobs.config import UrlsConfig
+from shardmill.beam_jobs.sources.fetching.faults import unreachable
 
 # After so many requests in a row without an answer, the other addresses of the host are not tried.
 GIVEN_UP_AFTER = 20

@@ -18,13 +18,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from anyio.from_thread import start_blocking_portal
 
-from beam_jobs.config import UrlsConfig
-from beam_jobs.sources.fetching.addresses import Address
-from beam_jobs.sources.fetching.client import Client
-from beam_jobs.sources.fetching.faults import MAY_PASS
-from beam_jobs.sources.fetching.fetcher import Fetcher
-from beam_jobs.sources.fetching.store import Answer, RunStore
-from infra.progress import progress, stage
+from shardmill.beam_jobs.config import UrlsConfig
+from shardmill.beam_jobs.sources.fetching.addresses import Address
+from shardmill.beam_jobs.sources.fetching.client import Client
+from shardmill.beam_jobs.sources.fetching.faults import MAY_PASS
+from shardmill.beam_jobs.sources.fetching.fetcher import Fetcher
+from shardmill.beam_jobs.sources.fetching.store import Answer, RunStore
+from shardmill.infra.progress import progress, stage
 
 REQUESTS_SCHEMA = pa.schema(
     [

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, BinaryIO, Self
 
 import pyarrow as pa
 
-from infra.digests import digest_of
-from infra.errors import NotFoundError
-from infra.storage.filesystem import Storage
+from shardmill.infra.digests import digest_of
+from shardmill.infra.errors import NotFoundError
+from shardmill.infra.storage.filesystem import Storage
 
 if TYPE_CHECKING:
-    from beam_jobs.sources.fetching.client import Received
+    from shardmill.beam_jobs.sources.fetching.client import Received
 
 ANSWERS_SCHEMA = pa.schema(
     [

@@ -12,13 +12,13 @@ import re
 import stat
 from collections.abc import Iterator
 
-from beam_jobs.schemas import BAD_NAME, SPECIAL_FILE, UNREADABLE, FileRef
-from beam_jobs.sources.files.ignore import IgnorePatterns
-from beam_jobs.sources.files.walking import FoundFile, SourceFault
-from infra.errors import NotFoundError
-from infra.storage.filesystem import FileEntry, Storage
-from infra.storage.locations import public_location
-from infra.storage.names import fault_of_key, name_of, uri_of
+from shardmill.beam_jobs.schemas import BAD_NAME, SPECIAL_FILE, UNREADABLE, FileRef
+from shardmill.beam_jobs.sources.files.ignore import IgnorePatterns
+from shardmill.beam_jobs.sources.files.walking import FoundFile, SourceFault
+from shardmill.infra.errors import NotFoundError
+from shardmill.infra.storage.filesystem import FileEntry, Storage
+from shardmill.infra.storage.locations import public_location
+from shardmill.infra.storage.names import fault_of_key, name_of, uri_of
 
 _WILD = re.compile("[*?]")
 

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
-from beam_jobs.schemas import CHANGED, UNREADABLE, VANISHED
-from beam_jobs.sources.files.walking import SourceFault
-from infra.errors import NotFoundError, ObjectRefused, StorageError
+from shardmill.beam_jobs.schemas import CHANGED, UNREADABLE, VANISHED
+from shardmill.beam_jobs.sources.files.walking import SourceFault
+from shardmill.infra.errors import NotFoundError, ObjectRefused, StorageError
 
 _EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)  # this machine is at fault, not the file
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from beam_jobs.schemas import FileRef
-from beam_jobs.sources.files.container import Container
-from beam_jobs.sources.files.folder import SourceFolder
-from infra.arguments import checked
+from shardmill.beam_jobs.schemas import FileRef
+from shardmill.beam_jobs.sources.files.container import Container
+from shardmill.beam_jobs.sources.files.folder import SourceFolder
+from shardmill.infra.arguments import checked
 
 _MAX_OPEN = 16
 

@@ -11,17 +11,17 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Protocol
 
-from beam_jobs.schemas import BAD_NAME, CHANGED, TOO_LARGE, FileRef
-from beam_jobs.sources.files.chosen_files import ChosenFiles, found_object
-from beam_jobs.sources.files.container import Container, LocalRanges, faults_of
-from beam_jobs.sources.files.ignore import IgnorePatterns
-from beam_jobs.sources.files.places import is_within, place_of
-from beam_jobs.sources.files.walking import FoundFile, LocalWalk, SourceFault
-from infra.arguments import checked
-from infra.errors import NotFoundError
-from infra.storage.filesystem import Storage
-from infra.storage.locations import absolute_path, public_location
-from infra.storage.names import fault_of_key, name_of, uri_of
+from shardmill.beam_jobs.schemas import BAD_NAME, CHANGED, TOO_LARGE, FileRef
+from shardmill.beam_jobs.sources.files.chosen_files import ChosenFiles, found_object
+from shardmill.beam_jobs.sources.files.container import Container, LocalRanges, faults_of
+from shardmill.beam_jobs.sources.files.ignore import IgnorePatterns
+from shardmill.beam_jobs.sources.files.places import is_within, place_of
+from shardmill.beam_jobs.sources.files.walking import FoundFile, LocalWalk, SourceFault
+from shardmill.infra.arguments import checked
+from shardmill.infra.errors import NotFoundError
+from shardmill.infra.storage.filesystem import Storage
+from shardmill.infra.storage.locations import absolute_path, public_location
+from shardmill.infra.storage.names import fault_of_key, name_of, uri_of
 
 MAX_SOURCE_BYTES = 1 << 31  # the most that image.max_bytes can allow
 
@@ -45,8 +45,9 @@ class SourceFolder:
         uri: the place, for people and for comparison.
 
     Args:
-        location: a path as ``infra.storage.names.uri_of`` gives it, or a URI.
-        left_out: places (beam_jobs.sources.files.places) of folders within it that are no part of it.
+        location: a path as ``shardmill.infra.storage.names.uri_of`` gives it, or a URI.
+        left_out: places (shardmill.beam_jobs.sources.files.places) of folders within it that are no part of
+            it.
         max_bytes: longest file that is read: a film beside the photographs would fill the memory.
         only: path or pattern of the files that are listed, as ``source.files``; None for all.
     """

@@ -6,7 +6,7 @@ import fnmatch
 import re
 from collections.abc import Sequence
 
-from infra.arguments import checked
+from shardmill.infra.arguments import checked
 
 
 class IgnorePatterns:

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from infra.errors import UsageError
-from infra.storage.filesystem import Storage
-from infra.storage.locations import below, default_runs
-from infra.storage.names import uri_of
+from shardmill.infra.errors import UsageError
+from shardmill.infra.storage.filesystem import Storage
+from shardmill.infra.storage.locations import below, default_runs
+from shardmill.infra.storage.names import uri_of
 
 
 def place_of(location: str) -> str:

@@ -13,10 +13,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from beam_jobs.schemas import BROKEN_LINK, PATH_TOO_LONG, SPECIAL_FILE, UNLISTED_FOLDER, UNREADABLE, FileRef
-from beam_jobs.sources.files.ignore import IgnorePatterns
-from infra.errors import StorageError, UnusableInput
-from infra.storage.names import uri_of
+from shardmill.beam_jobs.schemas import (
+    BROKEN_LINK,
+    PATH_TOO_LONG,
+    SPECIAL_FILE,
+    UNLISTED_FOLDER,
+    UNREADABLE,
+    FileRef,
+)
+from shardmill.beam_jobs.sources.files.ignore import IgnorePatterns
+from shardmill.infra.errors import StorageError, UnusableInput
+from shardmill.infra.storage.names import uri_of
 
 # Names of the top folders that hold a split, in lower case, and the split.
 SPLIT_OF_FOLDER = {
@@ -33,7 +40,7 @@ class SourceFault(UnusableInput):
     """One file or folder of a source cannot be used. It becomes a row with the reason.
 
     Attributes:
-        reason: one of LIST_REASONS or READ_REASONS of beam_jobs.schemas, or SPECIAL_FILE.
+        reason: one of LIST_REASONS or READ_REASONS of shardmill.beam_jobs.schemas, or SPECIAL_FILE.
         message: the fault, for a person; the same whenever it happens.
     """
 

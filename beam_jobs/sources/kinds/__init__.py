@@ -9,5 +9,6 @@ A module is found by its name (``source.kind``). These are its functions; only t
     first_images(folder, config) -> Iterator[bytes]             whether ``prepare --as-is`` takes it over
     import_settings(folder, config) -> dict                     settings of the source that an import adds
 
-and ``Options`` is a model (infra.settings.Settings) of ``source.options``. ``beam_jobs.sources`` calls them.
+and ``Options`` is a model (shardmill.infra.settings.Settings) of ``source.options``.
+``shardmill.beam_jobs.sources`` calls them.
 """

@@ -1,7 +1,7 @@
 """ArrayRecord files: records of ``tf.train.Example`` with an encoded image and a label.
 
 Each record is an input, ``mnist-train.array_record-00000-of-00001#row=0000017``; records are counted from 0.
-The features are found as for TFRecord files (beam_jobs.sources.rows.feature_map). Needs the package
+The features are found as for TFRecord files (shardmill.beam_jobs.sources.rows.feature_map). Needs the package
 ``array_record``, an extra. It reads local files only: of an object store, each process copies the file that
 it reads.
 """
@@ -17,26 +17,26 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from beam_jobs.config import PrepareConfig, RowsConfig, SourceConfig
-from beam_jobs.schemas import FileRef
-from beam_jobs.sources.classes.names import quoted
-from beam_jobs.sources.files.folder import SourceFolder
-from beam_jobs.sources.listing import Listing
-from beam_jobs.sources.recognition.glance import Glance, Recognised
-from beam_jobs.sources.rows.examples import collect_rows
-from beam_jobs.sources.rows.feature_map import (
+from shardmill.beam_jobs.config import PrepareConfig, RowsConfig, SourceConfig
+from shardmill.beam_jobs.schemas import FileRef
+from shardmill.beam_jobs.sources.classes.names import quoted
+from shardmill.beam_jobs.sources.files.folder import SourceFolder
+from shardmill.beam_jobs.sources.listing import Listing
+from shardmill.beam_jobs.sources.recognition.glance import Glance, Recognised
+from shardmill.beam_jobs.sources.rows.examples import collect_rows
+from shardmill.beam_jobs.sources.rows.feature_map import (
     FeatureMap,
     find_features,
     image_of,
     recognised_image,
 )
-from beam_jobs.sources.rows.listing import Contents, list_contents, read_all, walk_files
-from beam_jobs.sources.rows.reading import RowReader
-from beam_jobs.sources.rows.row_files import FileRows, RowFile, RowFileBroken, choose_files
-from infra.errors import ConfigError, CorruptDataError
-from infra.progress import log
-from infra.storage.filesystem import Storage
-from infra.storage.range_reader import Descriptor
+from shardmill.beam_jobs.sources.rows.listing import Contents, list_contents, read_all, walk_files
+from shardmill.beam_jobs.sources.rows.reading import RowReader
+from shardmill.beam_jobs.sources.rows.row_files import FileRows, RowFile, RowFileBroken, choose_files
+from shardmill.infra.errors import ConfigError, CorruptDataError
+from shardmill.infra.progress import log
+from shardmill.infra.storage.filesystem import Storage
+from shardmill.infra.storage.range_reader import Descriptor
 
 _ENDINGS = (".array_record", ".arrayrecord")
 _RECORDS_AT_A_TIME = 32  # a file may hold them in groups that are decompressed as a whole

@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from beam_jobs.config import BoxTableConfig, PrepareConfig, SourceConfig
-from beam_jobs.schemas import CONTRADICTION, UNKNOWN_SPLIT
-from beam_jobs.sources.annotations.box_features import FeaturesOfImages
-from beam_jobs.sources.annotations.box_rows import (
+from shardmill.beam_jobs.config import BoxTableConfig, PrepareConfig, SourceConfig
+from shardmill.beam_jobs.schemas import CONTRADICTION, UNKNOWN_SPLIT
+from shardmill.beam_jobs.sources.annotations.box_features import FeaturesOfImages
+from shardmill.beam_jobs.sources.annotations.box_rows import (
     SETTING,
     BoxRow,
     named_row,
@@ -25,18 +25,25 @@ from beam_jobs.sources.annotations.box_rows import (
     read_names_of_images,
     read_names_of_labels,
 )
-from beam_jobs.sources.annotations.box_values import edges_of, fault_of, is_empty, is_true, list_of, text_of
-from beam_jobs.sources.annotations.collecting import NO_NAME, AnnotatedImage, Annotations
-from beam_jobs.sources.annotations.listing import AnnotationTable, list_annotated
-from beam_jobs.sources.annotations.recognising import recognise_box_table
-from beam_jobs.sources.files.folder import SourceFolder
-from beam_jobs.sources.files.walking import SPLIT_OF_FOLDER
-from beam_jobs.sources.kinds.table.tables import Table, find_files_named
-from beam_jobs.sources.listing import Listing
-from beam_jobs.sources.recognition.glance import Glance, Recognised
-from infra.errors import ConfigError
-from infra.format.objects import BOX_NUMBERS
-from infra.readable import counted
+from shardmill.beam_jobs.sources.annotations.box_values import (
+    edges_of,
+    fault_of,
+    is_empty,
+    is_true,
+    list_of,
+    text_of,
+)
+from shardmill.beam_jobs.sources.annotations.collecting import NO_NAME, AnnotatedImage, Annotations
+from shardmill.beam_jobs.sources.annotations.listing import AnnotationTable, list_annotated
+from shardmill.beam_jobs.sources.annotations.recognising import recognise_box_table
+from shardmill.beam_jobs.sources.files.folder import SourceFolder
+from shardmill.beam_jobs.sources.files.walking import SPLIT_OF_FOLDER
+from shardmill.beam_jobs.sources.kinds.table.tables import Table, find_files_named
+from shardmill.beam_jobs.sources.listing import Listing
+from shardmill.beam_jobs.sources.recognition.glance import Glance, Recognised
+from shardmill.infra.errors import ConfigError
+from shardmill.infra.format.objects import BOX_NUMBERS
+from shardmill.infra.readable import counted
 
 _MOST_RELATIVE = 2.0  # edges of relative boxes that reach over their image are not beyond
 

@@ -11,15 +11,21 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from beam_jobs.config import PrepareConfig, SourceConfig
-from beam_jobs.sources.annotations.box_values import is_true
-from beam_jobs.sources.annotations.collecting import AnnotatedImage, Annotations, box_of, is_text, size_of
-from beam_jobs.sources.annotations.listing import AnnotationTable, list_annotated
-from beam_jobs.sources.annotations.recognising import recognise_coco
-from beam_jobs.sources.files.folder import SourceFolder
-from beam_jobs.sources.listing import Listing
-from beam_jobs.sources.recognition.glance import Glance, Recognised
-from infra.errors import ConfigError
+from shardmill.beam_jobs.config import PrepareConfig, SourceConfig
+from shardmill.beam_jobs.sources.annotations.box_values import is_true
+from shardmill.beam_jobs.sources.annotations.collecting import (
+    AnnotatedImage,
+    Annotations,
+    box_of,
+    is_text,
+    size_of,
+)
+from shardmill.beam_jobs.sources.annotations.listing import AnnotationTable, list_annotated
+from shardmill.beam_jobs.sources.annotations.recognising import recognise_coco
+from shardmill.beam_jobs.sources.files.folder import SourceFolder
+from shardmill.beam_jobs.sources.listing import Listing
+from shardmill.beam_jobs.sources.recognition.glance import Glance, Recognised
+from shardmill.infra.errors import ConfigError
 
 _PARTS = ("images", "annotations", "categories")
 _UNKNOWN_IMAGE, _UNKNOWN_CATEGORY = "of an unknown image", "of an unknown category"

@@ -16,9 +16,9 @@ from itertools import islice
 
 import pyarrow as pa
 
-from beam_jobs.config import PrepareConfig, SourceConfig
-from beam_jobs.schemas import BAD_NAME, LISTING_SCHEMA
-from beam_jobs.sources.classes.folders import (
+from shardmill.beam_jobs.config import PrepareConfig, SourceConfig
+from shardmill.beam_jobs.schemas import BAD_NAME, LISTING_SCHEMA
+from shardmill.beam_jobs.sources.classes.folders import (
     Shape,
     class_names,
     given_splits,
@@ -26,13 +26,13 @@ from beam_jobs.sources.classes.folders import (
     layout_warnings,
     split_by_folder,
 )
-from beam_jobs.sources.classes.names import quoted, wanted_classes
-from beam_jobs.sources.files.folder import SourceFolder
-from beam_jobs.sources.files.ignore import IgnorePatterns
-from beam_jobs.sources.files.walking import FoundFile
-from beam_jobs.sources.listing import Listing, rows_of_files
-from beam_jobs.sources.recognition.glance import Glance, Recognised
-from infra.errors import NotFoundError
+from shardmill.beam_jobs.sources.classes.names import quoted, wanted_classes
+from shardmill.beam_jobs.sources.files.folder import SourceFolder
+from shardmill.beam_jobs.sources.files.ignore import IgnorePatterns
+from shardmill.beam_jobs.sources.files.walking import FoundFile
+from shardmill.beam_jobs.sources.listing import Listing, rows_of_files
+from shardmill.beam_jobs.sources.recognition.glance import Glance, Recognised
+from shardmill.infra.errors import NotFoundError
 
 _CHUNK_ROWS = 2048  # files that are Python values at a time
 

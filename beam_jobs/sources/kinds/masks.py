@@ -17,19 +17,19 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from beam_jobs.config import PrepareConfig, SourceConfig
-from beam_jobs.schemas import BROKEN_ROW, MASK_FILE, OTHER_FILE, Status
-from beam_jobs.sources.annotations.image_sets import ImageSets, read_image_sets
-from beam_jobs.sources.files.folder import SourceFolder
-from beam_jobs.sources.files.ignore import IgnorePatterns
-from beam_jobs.sources.kinds.table import listed_files
-from beam_jobs.sources.listing import Listing
-from beam_jobs.sources.masks.attaching import with_reason
-from beam_jobs.sources.masks.pairing import FolderPairs, pair, with_splits
-from beam_jobs.sources.recognition.glance import Glance, Recognised
-from infra.errors import NotFoundError
-from infra.progress import log
-from infra.readable import counted
+from shardmill.beam_jobs.config import PrepareConfig, SourceConfig
+from shardmill.beam_jobs.schemas import BROKEN_ROW, MASK_FILE, OTHER_FILE, Status
+from shardmill.beam_jobs.sources.annotations.image_sets import ImageSets, read_image_sets
+from shardmill.beam_jobs.sources.files.folder import SourceFolder
+from shardmill.beam_jobs.sources.files.ignore import IgnorePatterns
+from shardmill.beam_jobs.sources.kinds.table import listed_files
+from shardmill.beam_jobs.sources.listing import Listing
+from shardmill.beam_jobs.sources.masks.attaching import with_reason
+from shardmill.beam_jobs.sources.masks.pairing import FolderPairs, pair, with_splits
+from shardmill.beam_jobs.sources.recognition.glance import Glance, Recognised
+from shardmill.infra.errors import NotFoundError
+from shardmill.infra.progress import log
+from shardmill.infra.readable import counted
 
 _OF_VOC = "SegmentationClass"
 _VOC_SETS = "ImageSets/Segmentation"

@@ -12,15 +12,21 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from xml.etree import ElementTree
 
-from beam_jobs.config import PrepareConfig, SourceConfig
-from beam_jobs.sources.annotations.collecting import AnnotatedImage, Annotations, Box, box_of, size_of
-from beam_jobs.sources.annotations.image_sets import ImageSets, read_image_sets
-from beam_jobs.sources.annotations.listing import AnnotationTable, list_annotated
-from beam_jobs.sources.annotations.recognising import recognise_voc
-from beam_jobs.sources.files.folder import SourceFolder
-from beam_jobs.sources.listing import Listing
-from beam_jobs.sources.recognition.glance import Glance, Recognised
-from infra.errors import NotFoundError, ObjectRefused, StorageError
+from shardmill.beam_jobs.config import PrepareConfig, SourceConfig
+from shardmill.beam_jobs.sources.annotations.collecting import (
+    AnnotatedImage,
+    Annotations,
+    Box,
+    box_of,
+    size_of,
+)
+from shardmill.beam_jobs.sources.annotations.image_sets import ImageSets, read_image_sets
+from shardmill.beam_jobs.sources.annotations.listing import AnnotationTable, list_annotated
+from shardmill.beam_jobs.sources.annotations.recognising import recognise_voc
+from shardmill.beam_jobs.sources.files.folder import SourceFolder
+from shardmill.beam_jobs.sources.listing import Listing
+from shardmill.beam_jobs.sources.recognition.glance import Glance, Recognised
+from shardmill.infra.errors import NotFoundError, ObjectRefused, StorageError
 
 _READ_TOGETHER = 16  # files; of an object store most of the time is waiting
 _AT_A_TIME = 1024  # files that are in memory

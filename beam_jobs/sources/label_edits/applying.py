@@ -11,12 +11,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from beam_jobs.schemas import DROPPED_LABEL, LABEL_EDIT, NO_CLASS, NO_LABEL, OTHER_CLASS, Status
-from beam_jobs.sources.label_edits.reading import SETTING, LabelEdits
-from beam_jobs.tables.lists import mask_of
-from infra.digests import digest_of
-from infra.format.contract import LabelEditsSummary
-from infra.readable import counted, first_of
+from shardmill.beam_jobs.schemas import DROPPED_LABEL, LABEL_EDIT, NO_CLASS, NO_LABEL, OTHER_CLASS, Status
+from shardmill.beam_jobs.sources.label_edits.reading import SETTING, LabelEdits
+from shardmill.beam_jobs.tables.lists import mask_of
+from shardmill.infra.digests import digest_of
+from shardmill.infra.format.contract import LabelEditsSummary
+from shardmill.infra.readable import counted, first_of
 
 _SHOWN = 3
 # A label is what these inputs lack, or have one that is not wanted: an edit can give them another.

@@ -14,9 +14,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from beam_jobs.sources.files.folder import SourceFolder
-from beam_jobs.sources.kinds.table.tables import Table, find_files_named
-from infra.errors import DataError
+from shardmill.beam_jobs.sources.files.folder import SourceFolder
+from shardmill.beam_jobs.sources.kinds.table.tables import Table, find_files_named
+from shardmill.infra.errors import DataError
 
 SETTING: Final = "source.label_edits"
 DECISIONS: Final = ("accept", "drop", "keep")

@@ -7,8 +7,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from beam_jobs.config import MasksConfig
-from beam_jobs.schemas import (
+from shardmill.beam_jobs.config import MasksConfig
+from shardmill.beam_jobs.schemas import (
     FILTER_REASONS,
     MASK_COLUMNS,
     MASK_FILE,
@@ -72,7 +72,7 @@ def with_reason(
     Args:
         listing: LISTING_SCHEMA and maybe more.
         rows: int64 [N], distinct.
-        reason: of beam_jobs.schemas.
+        reason: of shardmill.beam_jobs.schemas.
         messages: one for all rows, or string [N].
     """
     if not len(rows):

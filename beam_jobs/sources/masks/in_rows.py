@@ -7,10 +7,18 @@ from typing import Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from beam_jobs.schemas import MASK_COLUMNS, MASK_MEMBER_COLUMNS, NO_IMAGE, NO_MASK, UNMASKED, FileRef, Status
-from beam_jobs.sources.files.walking import SourceFault
-from beam_jobs.sources.rows.listing import row_of
-from beam_jobs.sources.rows.reading import RowReader
+from shardmill.beam_jobs.schemas import (
+    MASK_COLUMNS,
+    MASK_MEMBER_COLUMNS,
+    NO_IMAGE,
+    NO_MASK,
+    UNMASKED,
+    FileRef,
+    Status,
+)
+from shardmill.beam_jobs.sources.files.walking import SourceFault
+from shardmill.beam_jobs.sources.rows.listing import row_of
+from shardmill.beam_jobs.sources.rows.reading import RowReader
 
 _UNIT = "mask"  # in place of "row" in the URI of the image
 

@@ -6,11 +6,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from beam_jobs.config import MasksConfig
-from beam_jobs.schemas import MISSING_FILE, MISSING_MASK, SEVERAL_FILES, SEVERAL_MASKS, Status
-from beam_jobs.sources.kinds.table.matching import find_files
-from beam_jobs.sources.kinds.table.rows import UNDERSTOOD_SCHEMA
-from beam_jobs.sources.masks.attaching import attach_masks, with_reason
+from shardmill.beam_jobs.config import MasksConfig
+from shardmill.beam_jobs.schemas import MISSING_FILE, MISSING_MASK, SEVERAL_FILES, SEVERAL_MASKS, Status
+from shardmill.beam_jobs.sources.kinds.table.matching import find_files
+from shardmill.beam_jobs.sources.kinds.table.rows import UNDERSTOOD_SCHEMA
+from shardmill.beam_jobs.sources.masks.attaching import attach_masks, with_reason
 
 _REASONS = {MISSING_FILE: MISSING_MASK, SEVERAL_FILES: SEVERAL_MASKS}
 

@@ -11,11 +11,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from beam_jobs.config import MasksConfig
-from beam_jobs.schemas import LISTING_SCHEMA, MASK_WITHOUT_IMAGE, SEVERAL_MASKS, Status
-from beam_jobs.sources.files.walking import SPLIT_OF_FOLDER
-from beam_jobs.sources.masks.attaching import attach_masks, with_reason
-from infra.storage.names import composed
+from shardmill.beam_jobs.config import MasksConfig
+from shardmill.beam_jobs.schemas import LISTING_SCHEMA, MASK_WITHOUT_IMAGE, SEVERAL_MASKS, Status
+from shardmill.beam_jobs.sources.files.walking import SPLIT_OF_FOLDER
+from shardmill.beam_jobs.sources.masks.attaching import attach_masks, with_reason
+from shardmill.infra.storage.names import composed
 
 Int64 = npt.NDArray[np.int64]
 

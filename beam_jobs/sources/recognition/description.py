@@ -9,9 +9,9 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from beam_jobs.config import SourceConfig
-from beam_jobs.sources import kinds
-from beam_jobs.sources.recognition.kind_modules import built_in_kinds
+from shardmill.beam_jobs.config import SourceConfig
+from shardmill.beam_jobs.sources import kinds
+from shardmill.beam_jobs.sources.recognition.kind_modules import built_in_kinds
 
 # Groups of settings of SourceConfig, by kind.
 _GROUPS = {

@@ -6,11 +6,11 @@ import re
 from collections.abc import Collection
 from dataclasses import replace
 
-from beam_jobs.config import SourceConfig
-from beam_jobs.sources.classes.names import NO_CLASSES, plain_name, quoted
-from beam_jobs.sources.files.walking import SPLIT_OF_FOLDER
-from beam_jobs.sources.kinds.table.recognising import TABLE_ENDINGS
-from beam_jobs.sources.recognition.glance import Glance, Recognised, said
+from shardmill.beam_jobs.config import SourceConfig
+from shardmill.beam_jobs.sources.classes.names import NO_CLASSES, plain_name, quoted
+from shardmill.beam_jobs.sources.files.walking import SPLIT_OF_FOLDER
+from shardmill.beam_jobs.sources.kinds.table.recognising import TABLE_ENDINGS
+from shardmill.beam_jobs.sources.recognition.glance import Glance, Recognised, said
 
 _YOLO = re.compile(rb"\s*[0-9]+([ \t]+[0-9.eE+-]+){4,}\s*(\n|\Z)")  # a class, and a box or corners
 _YOLO_FILES = 8  # that are looked into

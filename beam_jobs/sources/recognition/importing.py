@@ -7,16 +7,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, cast
 
-from beam_jobs.config import PrepareConfig
-from beam_jobs.request import JobRequest
-from beam_jobs.sources import open_source
-from beam_jobs.sources.files.folder import SourceFolder
-from beam_jobs.sources.recognition.kind_modules import kind_module
-from beam_jobs.sources.recognition.recognising import AUTO, merged, settled
-from infra.codecs.formats import ImageRejected, sniff
-from infra.codecs.jpeg.header import read_header
-from infra.errors import UsageError
-from infra.progress import log
+from shardmill.beam_jobs.config import PrepareConfig
+from shardmill.beam_jobs.request import JobRequest
+from shardmill.beam_jobs.sources import open_source
+from shardmill.beam_jobs.sources.files.folder import SourceFolder
+from shardmill.beam_jobs.sources.recognition.kind_modules import kind_module
+from shardmill.beam_jobs.sources.recognition.recognising import AUTO, merged, settled
+from shardmill.infra.codecs.formats import ImageRejected, sniff
+from shardmill.infra.codecs.jpeg.header import read_header
+from shardmill.infra.errors import UsageError
+from shardmill.infra.progress import log
 
 _IMAGES_LOOKED_AT = 96
 _COPIED = ("jpeg", "png", "webp")  # formats that can be stored as they are; the first of equally many

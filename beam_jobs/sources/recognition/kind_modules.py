@@ -1,7 +1,7 @@
 """The module of a kind of source, found by the name in ``source.kind``, and its options.
 
-A name without a dot is a module of ``beam_jobs.sources.kinds``, one with dots any module that Python can
-import. So a kind is found in every process of every machine without being registered.
+A name without a dot is a module of ``shardmill.beam_jobs.sources.kinds``, one with dots any module that
+Python can import. So a kind is found in every process of every machine without being registered.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ import pkgutil
 from types import ModuleType
 from typing import TypeVar
 
-from beam_jobs.config import PrepareConfig
-from beam_jobs.sources import kinds
-from beam_jobs.sources.own_kinds import faults_of
-from infra.arguments import checked
-from infra.errors import ConfigError
-from infra.settings import Settings, validate
+from shardmill.beam_jobs.config import PrepareConfig
+from shardmill.beam_jobs.sources import kinds
+from shardmill.beam_jobs.sources.own_kinds import faults_of
+from shardmill.infra.arguments import checked
+from shardmill.infra.errors import ConfigError
+from shardmill.infra.settings import Settings, validate
 
 O = TypeVar("O", bound=Settings)  # noqa: E741
 

@@ -8,11 +8,11 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from beam_jobs.config import SourceConfig
-from infra.dataset.catalog import Catalog
-from infra.errors import UsageError
-from infra.html.formatting import differing_settings
-from infra.progress import log
+from shardmill.beam_jobs.config import SourceConfig
+from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.errors import UsageError
+from shardmill.infra.html.formatting import differing_settings
+from shardmill.infra.progress import log
 
 _SHOWN = 4
 

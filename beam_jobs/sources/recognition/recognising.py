@@ -14,21 +14,21 @@ from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
-from beam_jobs.config import PrepareConfig, SourceConfig, TableConfig
-from beam_jobs.request import JobRequest
-from beam_jobs.sources import files_of_settings, kinds
-from beam_jobs.sources.classes.names import NO_CLASSES, plain_name
-from beam_jobs.sources.files.chosen_files import is_pattern
-from beam_jobs.sources.files.folder import SourceFolder
-from beam_jobs.sources.recognition.doubts import with_doubts
-from beam_jobs.sources.recognition.glance import Glance, Recognised, glance_at, said
-from beam_jobs.sources.recognition.kind_modules import built_in_kinds
-from beam_jobs.sources.recognition.previous import previous_settings
-from infra.errors import NotFoundError, UsageError
-from infra.progress import log
-from infra.settings import validate
-from infra.storage.filesystem import Storage
-from infra.storage.names import name_of, uri_of
+from shardmill.beam_jobs.config import PrepareConfig, SourceConfig, TableConfig
+from shardmill.beam_jobs.request import JobRequest
+from shardmill.beam_jobs.sources import files_of_settings, kinds
+from shardmill.beam_jobs.sources.classes.names import NO_CLASSES, plain_name
+from shardmill.beam_jobs.sources.files.chosen_files import is_pattern
+from shardmill.beam_jobs.sources.files.folder import SourceFolder
+from shardmill.beam_jobs.sources.recognition.doubts import with_doubts
+from shardmill.beam_jobs.sources.recognition.glance import Glance, Recognised, glance_at, said
+from shardmill.beam_jobs.sources.recognition.kind_modules import built_in_kinds
+from shardmill.beam_jobs.sources.recognition.previous import previous_settings
+from shardmill.infra.errors import NotFoundError, UsageError
+from shardmill.infra.progress import log
+from shardmill.infra.settings import validate
+from shardmill.infra.storage.filesystem import Storage
+from shardmill.infra.storage.names import name_of, uri_of
 
 AUTO = "auto"
 # These read folders: a file in place of one is a mistake.

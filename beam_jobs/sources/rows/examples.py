@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from beam_jobs.sources.kinds.table.formats.columns import trimmed
-from beam_jobs.sources.rows.feature_map import FeatureMap
-from beam_jobs.sources.rows.row_files import FileRows, RowFile, RowFileBroken
-from infra.errors import CorruptDataError
-from infra.format.examples import Values, parse_features
+from shardmill.beam_jobs.sources.kinds.table.formats.columns import trimmed
+from shardmill.beam_jobs.sources.rows.feature_map import FeatureMap
+from shardmill.beam_jobs.sources.rows.row_files import FileRows, RowFile, RowFileBroken
+from shardmill.infra.errors import CorruptDataError
+from shardmill.infra.format.examples import Values, parse_features
 
 Record = tuple[int, bytes, str | None]  # position, payload, why it cannot be read
 

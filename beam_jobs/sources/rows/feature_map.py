@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from beam_jobs.config import RowsConfig
-from beam_jobs.schemas import NO_IMAGE
-from beam_jobs.sources.files.walking import SourceFault
-from beam_jobs.sources.rows.typed import asked_columns, needs_label
-from infra.codecs.formats import sniff
-from infra.errors import ConfigError, CorruptDataError
-from infra.format.examples import Values, parse_features
-from infra.format.labels import LabelKind
+from shardmill.beam_jobs.config import RowsConfig
+from shardmill.beam_jobs.schemas import NO_IMAGE
+from shardmill.beam_jobs.sources.files.walking import SourceFault
+from shardmill.beam_jobs.sources.rows.typed import asked_columns, needs_label
+from shardmill.infra.codecs.formats import sniff
+from shardmill.infra.errors import ConfigError, CorruptDataError
+from shardmill.infra.format.examples import Values, parse_features
+from shardmill.infra.format.labels import LabelKind
 
 # In this order; texts before numbers.
 LABEL_NAMES = (

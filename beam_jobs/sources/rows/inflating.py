@@ -6,8 +6,8 @@ from typing import BinaryIO, Literal
 
 from isal import isal_zlib
 
-from beam_jobs.sources.rows.unpacked import PackedDataBroken
-from infra.format.records import IsalError
+from shardmill.beam_jobs.sources.rows.unpacked import PackedDataBroken
+from shardmill.infra.format.records import IsalError
 
 _CHUNK_BYTES = 1 << 18
 _WINDOW_BITS = {"gzip": 31, "zlib": 15}

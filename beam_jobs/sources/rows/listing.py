@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from beam_jobs.config import PrepareConfig, RowsConfig
-from beam_jobs.schemas import (
+from shardmill.beam_jobs.config import PrepareConfig, RowsConfig
+from shardmill.beam_jobs.schemas import (
     BROKEN_CONTAINER,
     BROKEN_ROW,
     MEMBER_LISTING_SCHEMA,
@@ -21,23 +21,23 @@ from beam_jobs.schemas import (
     ROW_FILE,
     Status,
 )
-from beam_jobs.sources.classes.names import look_alikes, no_classes, wanted_classes
-from beam_jobs.sources.classes.numbers import class_numbers
-from beam_jobs.sources.files.folder import SourceFolder
-from beam_jobs.sources.files.ignore import IgnorePatterns
-from beam_jobs.sources.files.walking import FoundFile, SourceFault
-from beam_jobs.sources.kinds.table.rules import Rule, classes_of, first_rules, understand_labels
-from beam_jobs.sources.kinds.table.typed.features import joined_features
-from beam_jobs.sources.listing import Listing, rows_of_files, status_of
-from beam_jobs.sources.rows.names_of_splits import SPLIT_WORDS, split_of_name
-from beam_jobs.sources.rows.row_files import FileRows, RowFile, RowFileBroken
-from beam_jobs.sources.rows.typed import TypedRows, count_targets, type_rows, without_lists_of_one
-from beam_jobs.tables.features import PREFIX, features_of, with_features
-from beam_jobs.tables.long_columns import one_chunk, sorted_by
-from infra.errors import NotFoundError
-from infra.format.contract import SPLITS
-from infra.format.labels import LABELS, LabelKind
-from infra.progress import log
+from shardmill.beam_jobs.sources.classes.names import look_alikes, no_classes, wanted_classes
+from shardmill.beam_jobs.sources.classes.numbers import class_numbers
+from shardmill.beam_jobs.sources.files.folder import SourceFolder
+from shardmill.beam_jobs.sources.files.ignore import IgnorePatterns
+from shardmill.beam_jobs.sources.files.walking import FoundFile, SourceFault
+from shardmill.beam_jobs.sources.kinds.table.rules import Rule, classes_of, first_rules, understand_labels
+from shardmill.beam_jobs.sources.kinds.table.typed.features import joined_features
+from shardmill.beam_jobs.sources.listing import Listing, rows_of_files, status_of
+from shardmill.beam_jobs.sources.rows.names_of_splits import SPLIT_WORDS, split_of_name
+from shardmill.beam_jobs.sources.rows.row_files import FileRows, RowFile, RowFileBroken
+from shardmill.beam_jobs.sources.rows.typed import TypedRows, count_targets, type_rows, without_lists_of_one
+from shardmill.beam_jobs.tables.features import PREFIX, features_of, with_features
+from shardmill.beam_jobs.tables.long_columns import one_chunk, sorted_by
+from shardmill.infra.errors import NotFoundError
+from shardmill.infra.format.contract import SPLITS
+from shardmill.infra.format.labels import LABELS, LabelKind
+from shardmill.infra.progress import log
 
 _DIGITS = 7  # of row numbers in URIs: in the order of URIs, the rows of a file stand in order
 _ROW_URI = re.compile(r"(.+)#([^#]+)=(\d+)", re.DOTALL)

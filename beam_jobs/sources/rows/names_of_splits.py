@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from beam_jobs.sources.files.walking import SPLIT_OF_FOLDER
+from shardmill.beam_jobs.sources.files.walking import SPLIT_OF_FOLDER
 
 # MNIST calls its test images "t10k".
 SPLIT_WORDS = SPLIT_OF_FOLDER | {"t10k": "test"}

@@ -7,13 +7,13 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from beam_jobs.schemas import BROKEN_CONTAINER, UNREADABLE, FileRef
-from beam_jobs.sources.files.container import faults_of
-from beam_jobs.sources.files.folder import SourceFolder
-from beam_jobs.sources.files.walking import SourceFault
-from beam_jobs.sources.rows.listing import row_of
-from beam_jobs.sources.rows.row_files import RowFile, RowFileBroken
-from infra.errors import StorageError
+from shardmill.beam_jobs.schemas import BROKEN_CONTAINER, UNREADABLE, FileRef
+from shardmill.beam_jobs.sources.files.container import faults_of
+from shardmill.beam_jobs.sources.files.folder import SourceFolder
+from shardmill.beam_jobs.sources.files.walking import SourceFault
+from shardmill.beam_jobs.sources.rows.listing import row_of
+from shardmill.beam_jobs.sources.rows.row_files import RowFile, RowFileBroken
+from shardmill.infra.errors import StorageError
 
 
 class Rows(Protocol):

@@ -9,11 +9,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from beam_jobs.sources.files.container import Container
-from beam_jobs.sources.files.folder import SourceFolder
-from beam_jobs.sources.files.walking import FoundFile
-from beam_jobs.sources.rows.ranges import Ranges, Window
-from infra.errors import NotFoundError
+from shardmill.beam_jobs.sources.files.container import Container
+from shardmill.beam_jobs.sources.files.folder import SourceFolder
+from shardmill.beam_jobs.sources.files.walking import FoundFile
+from shardmill.beam_jobs.sources.rows.ranges import Ranges, Window
+from shardmill.infra.errors import NotFoundError
 
 Int64 = npt.NDArray[np.int64]
 

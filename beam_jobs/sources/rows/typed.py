@@ -1,6 +1,6 @@
 """Labels of other kinds than one class, and further features, of the rows of files.
 
-The columns get their types as those of a table do (``beam_jobs.sources.kinds.table.typed``).
+The columns get their types as those of a table do (``shardmill.beam_jobs.sources.kinds.table.typed``).
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from beam_jobs.config import FeatureColumn, RowsConfig
-from beam_jobs.sources.classes.numbers import name_labels
-from beam_jobs.sources.kinds.table.typed.features import TypedColumn, typed_column, with_faults
-from beam_jobs.sources.kinds.table.typed.labels import (
+from shardmill.beam_jobs.config import FeatureColumn, RowsConfig
+from shardmill.beam_jobs.sources.classes.numbers import name_labels
+from shardmill.beam_jobs.sources.kinds.table.typed.features import TypedColumn, typed_column, with_faults
+from shardmill.beam_jobs.sources.kinds.table.typed.labels import (
     as_lists,
     label_columns,
     with_label_lists,
     with_labels,
     with_target_lists,
 )
-from beam_jobs.sources.rows.row_files import FileRows
-from beam_jobs.tables.features import PREFIX
-from beam_jobs.tables.lists import is_listed, lengths_of, lists_of, mask_of, values_of
-from infra.errors import ConfigError
-from infra.format.labels import LABELS, TARGETS, LabelKind
+from shardmill.beam_jobs.sources.rows.row_files import FileRows
+from shardmill.beam_jobs.tables.features import PREFIX
+from shardmill.beam_jobs.tables.lists import is_listed, lengths_of, lists_of, mask_of, values_of
+from shardmill.infra.errors import ConfigError
+from shardmill.infra.format.labels import LABELS, TARGETS, LabelKind
 
 _TYPED = "parquet"  # the columns have Arrow's types, as those of a table in Parquet
 

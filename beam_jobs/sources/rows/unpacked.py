@@ -14,11 +14,11 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import BinaryIO
 
-from beam_jobs.sources.rows.ranges import Ranges, Window
-from beam_jobs.sources.rows.row_files import RowFile
-from infra.digests import digest_of
-from infra.storage.filesystem import Storage
-from infra.storage.range_reader import Descriptor, RangeReader
+from shardmill.beam_jobs.sources.rows.ranges import Ranges, Window
+from shardmill.beam_jobs.sources.rows.row_files import RowFile
+from shardmill.infra.digests import digest_of
+from shardmill.infra.storage.filesystem import Storage
+from shardmill.infra.storage.range_reader import Descriptor, RangeReader
 
 _CHUNK_BYTES = 1 << 20
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from flows.cli import output
-from flows.cli.jobs.job_process import result_of
-from flows.cli.jobs.settings import train_settings
-from flows.parameters import root_or_default
-from infra.readable import counted
+from shardmill.flows.cli import output
+from shardmill.flows.cli.jobs.job_process import result_of
+from shardmill.flows.cli.jobs.settings import train_settings
+from shardmill.flows.parameters import root_or_default
+from shardmill.infra.readable import counted
 
 # In a process of its own: it reads as training does, and may need TensorFlow.
-COMMAND = (sys.executable, "-m", "training.show_augmented")
+COMMAND = (sys.executable, "-m", "shardmill.training.show_augmented")
 
 
 def write(

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from flows.cli import options
-from flows.cli.datasets.open_catalog import catalog_at, warn_of_unfinished_purge
-from flows.cli.training_runs.folder import run_named
-from infra.errors import UsageError
-from infra.readable import readable_bytes
+from shardmill.flows.cli import options
+from shardmill.flows.cli.datasets.open_catalog import catalog_at, warn_of_unfinished_purge
+from shardmill.flows.cli.training_runs.folder import run_named
+from shardmill.infra.errors import UsageError
+from shardmill.infra.readable import readable_bytes
 
 if TYPE_CHECKING:
-    from infra.dataset.catalog import Catalog
+    from shardmill.infra.dataset.catalog import Catalog
 
 
 def datasets(root: options.Root = None, json_output: options.Json = False) -> None:
@@ -24,8 +24,8 @@ def datasets(root: options.Root = None, json_output: options.Json = False) -> No
       shardmill datasets
       shardmill datasets --root /data/datasets --json
     """
-    from flows.cli import output
-    from infra.errors import ShardmillError
+    from shardmill.flows.cli import output
+    from shardmill.infra.errors import ShardmillError
 
     catalog = catalog_at(root)
     found: list[dict[str, Any]] = []
@@ -105,19 +105,19 @@ def show(
     if run is not None:
         if augmented or parser or croissant:
             raise UsageError(f"{run.name} is a training run", "these options are for datasets")
-        from flows.cli.training_runs.looking import show_run
+        from shardmill.flows.cli.training_runs.looking import show_run
 
         show_run(run, json_output)
         return
     opened = catalog_at(root).open_view(subject)
     if parser:
-        from flows.cli import output
-        from infra.format.parser import parser_code
+        from shardmill.flows.cli import output
+        from shardmill.infra.format.parser import parser_code
 
         output.say(*parser_code(opened.manifest).splitlines())
         return
     if augmented:
-        from flows.cli.datasets import augmented as pictures
+        from shardmill.flows.cli.datasets import augmented as pictures
 
         if out is None:
             raise UsageError("--augmented writes a picture", "name its file: --out FILE.png")
@@ -129,13 +129,13 @@ def show(
             "add --augmented --out FILE.png, or leave them out",
         )
     if croissant:
-        from flows.cli.datasets.print_croissant import print_croissant
+        from shardmill.flows.cli.datasets.print_croissant import print_croissant
 
         print_croissant(opened)
         return
-    from flows.cli import output
-    from flows.cli.datasets.print_version import print_version
-    from flows.cli.datasets.print_view import describe, print_view
+    from shardmill.flows.cli import output
+    from shardmill.flows.cli.datasets.print_version import print_version
+    from shardmill.flows.cli.datasets.print_view import describe, print_view
 
     if opened.view is not None:
         described = describe(opened)
@@ -171,9 +171,9 @@ def locate(
       shardmill locate photos --source cat/0001.jpg
       shardmill locate photos --record 0f3c5a7be1d24c68
     """
-    from flows.cli import output
-    from infra.dataset.locate import locate_anywhere
-    from infra.storage.locations import absolute_path
+    from shardmill.flows.cli import output
+    from shardmill.infra.dataset.locate import locate_anywhere
+    from shardmill.infra.storage.locations import absolute_path
 
     if source is not None and "://" not in source and Path(source).exists():
         source = absolute_path(source)

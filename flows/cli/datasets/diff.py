@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from flows.cli import options
-from flows.cli.datasets.open_catalog import catalog_at
-from infra.readable import readable_bytes
+from shardmill.flows.cli import options
+from shardmill.flows.cli.datasets.open_catalog import catalog_at
+from shardmill.infra.readable import readable_bytes
 
 if TYPE_CHECKING:
-    from infra.dataset.catalog import Catalog
-    from infra.dataset.compare import Change, Changes, VersionDiff
-    from infra.dataset.drift.figures import Drift
-    from infra.dataset.drift.limits import DriftLimits
-    from infra.dataset.version import DatasetVersion
+    from shardmill.infra.dataset.catalog import Catalog
+    from shardmill.infra.dataset.compare import Change, Changes, VersionDiff
+    from shardmill.infra.dataset.drift.figures import Drift
+    from shardmill.infra.dataset.drift.limits import DriftLimits
+    from shardmill.infra.dataset.version import DatasetVersion
 
 _SHOWN = {
     "inputs_added": ("input", "added"),
@@ -52,8 +52,8 @@ def diff(
       shardmill diff photos
       shardmill diff photos@1 photos@3 --json
     """
-    from flows.cli import output
-    from infra.dataset.compare import diff as compare
+    from shardmill.flows.cli import output
+    from shardmill.infra.dataset.compare import diff as compare
 
     catalog = catalog_at(root)
     old, new = map(catalog.open, _two_versions(catalog, before, after))
@@ -71,9 +71,9 @@ def _settings(old: DatasetVersion, new: DatasetVersion) -> dict[str, tuple[str, 
     """The settings that differ, with their values, of those that change what is written."""
     from pydantic import ValidationError
 
-    from beam_jobs.config import PrepareConfig
-    from infra.errors import ShardmillError
-    from infra.html.formatting import differing_settings
+    from shardmill.beam_jobs.config import PrepareConfig
+    from shardmill.infra.errors import ShardmillError
+    from shardmill.infra.html.formatting import differing_settings
 
     try:
         return PrepareConfig.model_validate(new.manifest.config).changes_since(old.manifest.config)
@@ -83,9 +83,9 @@ def _settings(old: DatasetVersion, new: DatasetVersion) -> dict[str, tuple[str, 
 
 def _drift(old: DatasetVersion, new: DatasetVersion) -> Drift | None:
     """The drift between two versions; None if their indexes cannot be read."""
-    from flows.cli import output
-    from infra.dataset.drift.measuring import measure
-    from infra.errors import CorruptDataError
+    from shardmill.flows.cli import output
+    from shardmill.infra.dataset.drift.measuring import measure
+    from shardmill.infra.errors import CorruptDataError
 
     try:
         return measure(old, new, _limits(new))
@@ -98,7 +98,7 @@ def _limits(version: DatasetVersion) -> DriftLimits:
     """The limits of the version's configuration; the usual ones if it has none that this release knows."""
     from pydantic import ValidationError
 
-    from infra.dataset.drift.limits import DriftLimits
+    from shardmill.infra.dataset.drift.limits import DriftLimits
 
     kept = version.manifest.config.get("drift", {})
     try:
@@ -111,7 +111,7 @@ def _limits(version: DatasetVersion) -> DriftLimits:
 
 def _two_versions(catalog: Catalog, before: str, after: str | None) -> tuple[str, str]:
     """The two references to compare."""
-    from infra.errors import NotFoundError
+    from shardmill.infra.errors import NotFoundError
 
     name, _, number = before.partition("@")
     if after is not None:
@@ -127,8 +127,8 @@ def _two_versions(catalog: Catalog, before: str, after: str | None) -> tuple[str
 
 
 def _show(found: VersionDiff, changed: dict[str, tuple[str, ...]]) -> None:
-    from beam_jobs.summaries import setting_lines
-    from flows.cli import output
+    from shardmill.beam_jobs.summaries import setting_lines
+    from shardmill.flows.cli import output
 
     output.say(f"From {found.before} to {found.after}:")
     if changed:
@@ -153,7 +153,7 @@ def _show(found: VersionDiff, changed: dict[str, tuple[str, ...]]) -> None:
 
 
 def _show_drift(drift: Drift | None) -> None:
-    from flows.cli import output
+    from shardmill.flows.cli import output
 
     exceeded = drift.exceeded if drift else []
     if exceeded:

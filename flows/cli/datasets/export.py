@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from flows.cli import options
-from flows.cli.datasets.open_catalog import catalog_at
-from infra.readable import readable_bytes
+from shardmill.flows.cli import options
+from shardmill.flows.cli.datasets.open_catalog import catalog_at
+from shardmill.infra.readable import readable_bytes
 
 Destination = Annotated[
     str, typer.Argument(metavar="DEST", help="The folder to make, or a place in an object store")
@@ -45,9 +45,9 @@ def export(
       shardmill export photos@2 s3://bucket/photos-tar --format webdataset
       shardmill export "photos@2?label in ('cat', 'dog')" pets --format folder
     """
-    from flows.cli import output
-    from infra import progress
-    from infra.dataset.exports import export as exporting
+    from shardmill.flows.cli import output
+    from shardmill.infra import progress
+    from shardmill.infra.dataset.exports import export as exporting
 
     opened = catalog_at(root).open_view(dataset)
     place = destination if "://" in destination else str(Path(destination).expanduser().absolute())

@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from flows.cli import options
-from flows.cli.datasets.open_catalog import catalog_at
-from infra.readable import readable_bytes
+from shardmill.flows.cli import options
+from shardmill.flows.cli.datasets.open_catalog import catalog_at
+from shardmill.infra.readable import readable_bytes
 
 if TYPE_CHECKING:
-    from beam_jobs.maintain.purge import ToPurge
-    from infra.dataset.maintenance.garbage import Garbage
-    from training.promotion.purged import AffectedRun
+    from shardmill.beam_jobs.maintain.purge import ToPurge
+    from shardmill.infra.dataset.maintenance.garbage import Garbage
+    from shardmill.training.promotion.purged import AffectedRun
 
 
 def _whole_dataset(name: str) -> str:
-    from infra.errors import UsageError
+    from shardmill.infra.errors import UsageError
 
     if "@" in name:
         raise UsageError(
@@ -46,8 +46,8 @@ def rollback(
     Examples:
       shardmill rollback photos@2
     """
-    from flows.cli import output
-    from infra.dataset.maintenance.rollback import rollback as bring_back
+    from shardmill.flows.cli import output
+    from shardmill.infra.dataset.maintenance.rollback import rollback as bring_back
 
     restored = bring_back(catalog_at(root, key), dataset)
     if json_output:
@@ -77,13 +77,13 @@ def compact(
     """
     import sys
 
-    from flows import home
-    from flows.cli import output
-    from flows.cli.jobs.job_process import result_of
+    from shardmill.flows import home
+    from shardmill.flows.cli import output
+    from shardmill.flows.cli.jobs.job_process import result_of
 
     if not now:
         home.take_turns()
-    argv = [sys.executable, "-m", "beam_jobs.maintain.compaction", "--dataset", dataset]
+    argv = [sys.executable, "-m", "shardmill.beam_jobs.maintain.compaction", "--dataset", dataset]
     argv += ["--root", catalog_at(root, key).storage.location]
     found = result_of([*argv, *(["--signing-key", key] if key is not None else [])])
     if json_output:
@@ -117,8 +117,8 @@ def gc(
       shardmill gc photos --keep-last 3
       shardmill gc photos --drop 2 --drop 4 --apply
     """
-    from flows.cli import output
-    from infra.dataset.maintenance.garbage import collect_garbage, find_garbage
+    from shardmill.flows.cli import output
+    from shardmill.infra.dataset.maintenance.garbage import collect_garbage, find_garbage
 
     work = collect_garbage if apply else find_garbage
     garbage = work(catalog_at(root), dataset, keep_last=keep_last, drop=drop or ())
@@ -161,14 +161,14 @@ def purge(
       shardmill purge photos --source cat/0001.jpg
       shardmill purge photos --source cat/0001.jpg --source dog/0007.jpg --apply
     """
-    from beam_jobs.maintain.purge import find_to_purge
-    from beam_jobs.maintain.purge import purge as remove
-    from flows.cli import output
-    from flows.cli.training_runs.folder import runs_folder, runs_location
-    from infra.dataset.signatures import signed_versions
-    from infra.progress import shown_to_people
-    from training.promotion.purged import affected_runs, mark_runs
-    from training.runs.stored import opened_run
+    from shardmill.beam_jobs.maintain.purge import find_to_purge
+    from shardmill.beam_jobs.maintain.purge import purge as remove
+    from shardmill.flows.cli import output
+    from shardmill.flows.cli.training_runs.folder import runs_folder, runs_location
+    from shardmill.infra.dataset.signatures import signed_versions
+    from shardmill.infra.progress import shown_to_people
+    from shardmill.training.promotion.purged import affected_runs, mark_runs
+    from shardmill.training.runs.stored import opened_run
 
     catalog, folder = catalog_at(root), runs_folder(runs)
     found = find_to_purge(catalog, dataset, source or [])
@@ -206,7 +206,7 @@ def purge(
 
 
 def _show_purge(found: ToPurge, *, applied: bool) -> None:
-    from flows.cli import output
+    from shardmill.flows.cli import output
 
     if found.gone:
         output.say("Nothing is left of:", *(f"  {uri}  (purged before)" for uri in found.gone))
@@ -230,8 +230,8 @@ def _show_purge(found: ToPurge, *, applied: bool) -> None:
 
 
 def _show_models(models: list[AffectedRun], *, applied: bool) -> None:
-    from flows.cli import output
-    from training.promotion.purged import in_words
+    from shardmill.flows.cli import output
+    from shardmill.training.promotion.purged import in_words
 
     if not models:
         return
@@ -241,7 +241,7 @@ def _show_models(models: list[AffectedRun], *, applied: bool) -> None:
 
 
 def _show_garbage(garbage: Garbage, *, applied: bool) -> None:
-    from flows.cli import output
+    from shardmill.flows.cli import output
 
     done = "Removed" if applied else "Would remove"
     if not garbage.dropped and not garbage.files:

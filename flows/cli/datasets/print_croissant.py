@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from infra.dataset.croissant import croissant_json, terms_of
-from infra.dataset.version import DatasetVersion
-from infra.errors import UsageError
+from shardmill.infra.dataset.croissant import croissant_json, terms_of
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.errors import UsageError
 
 
 def print_croissant(opened: DatasetVersion) -> None:

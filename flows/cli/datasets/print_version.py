@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from flows.cli.output import cell, counted, print_table, say
-from infra.dataset.version import DatasetVersion
-from infra.format.features import Feature
-from infra.format.labels import WORDS
-from infra.format.objects import BOXES
-from infra.readable import readable_bytes
+from shardmill.flows.cli.output import cell, counted, print_table, say
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.format.features import Feature
+from shardmill.infra.format.labels import WORDS
+from shardmill.infra.format.objects import BOXES
+from shardmill.infra.readable import readable_bytes
 
 _MAX_CLASSES = 40
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from flows.cli.datasets.print_version import print_classes
-from flows.cli.output import counted, print_table, say
-from infra.dataset.version import DatasetVersion
+from shardmill.flows.cli.datasets.print_version import print_classes
+from shardmill.flows.cli.output import counted, print_table, say
+from shardmill.infra.dataset.version import DatasetVersion
 
 
 def describe(opened: DatasetVersion) -> dict[str, Any]:

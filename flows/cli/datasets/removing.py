@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from flows.cli import completion, options
-from flows.cli.datasets.maintenance import Name
-from flows.cli.datasets.open_catalog import catalog_at
-from infra.errors import NotFoundError, UsageError
-from infra.readable import readable_bytes
+from shardmill.flows.cli import completion, options
+from shardmill.flows.cli.datasets.maintenance import Name
+from shardmill.flows.cli.datasets.open_catalog import catalog_at
+from shardmill.infra.errors import NotFoundError, UsageError
+from shardmill.infra.readable import readable_bytes
 
 if TYPE_CHECKING:
-    from infra.dataset.catalog import Catalog
+    from shardmill.infra.dataset.catalog import Catalog
 
 Refs = Annotated[
     list[str],
@@ -40,7 +40,7 @@ def versions(
     Examples:
       shardmill versions photos
     """
-    from flows.cli import output
+    from shardmill.flows.cli import output
 
     catalog = catalog_at(root)
     found = _listed(catalog, dataset, _users(dataset, runs))
@@ -83,8 +83,8 @@ def rm(
       shardmill rm photos@2 --restore --apply
       shardmill rm photos --purge --apply
     """
-    from flows.cli import output
-    from infra.dataset.maintenance import removed
+    from shardmill.flows.cli import output
+    from shardmill.infra.dataset.maintenance import removed
 
     catalog, (name, numbers) = catalog_at(root), _one_dataset(refs)
     if restore:
@@ -96,7 +96,7 @@ def rm(
     if apply:
         removed.remove_versions(catalog, name, numbers, keep_days=0 if purge else keep_days)
         if purge:
-            from infra.dataset.maintenance.garbage import collect_garbage
+            from shardmill.infra.dataset.maintenance.garbage import collect_garbage
 
             collect_garbage(catalog, name)
     if json_output:
@@ -122,8 +122,8 @@ def rm(
 
 
 def _restore(catalog: Catalog, name: str, numbers: list[int] | None, apply: bool, json_output: bool) -> None:
-    from flows.cli import output
-    from infra.dataset.maintenance.removed import bring_back, check_restorable
+    from shardmill.flows.cli import output
+    from shardmill.infra.dataset.maintenance.removed import bring_back, check_restorable
 
     if apply:
         done = bring_back(catalog, name, numbers)
@@ -155,11 +155,11 @@ def _one_dataset(refs: list[str]) -> tuple[str, list[int] | None]:
 
 def _users(name: str, runs: str | None) -> dict[int, list[str]]:
     """Number of a version -> the runs that were trained on it, with the aliases that they have."""
-    from flows.cli.training_runs.folder import runs_folder
-    from infra.progress import shown_to_people
-    from infra.storage.filesystem import Storage
-    from training.aliases.history import aliases_by_run
-    from training.results.run_files.run_folder import list_runs
+    from shardmill.flows.cli.training_runs.folder import runs_folder
+    from shardmill.infra.progress import shown_to_people
+    from shardmill.infra.storage.filesystem import Storage
+    from shardmill.training.aliases.history import aliases_by_run
+    from shardmill.training.results.run_files.run_folder import list_runs
 
     folder = runs_folder(runs)
     with shown_to_people():  # what a damaged run was trained on is unknown, and a warning says so
@@ -185,7 +185,7 @@ def _only_theirs(catalog: Catalog, name: str, wanted: list[int]) -> tuple[int, i
 
 
 def _listed(catalog: Catalog, name: str, users: dict[int, list[str]]) -> list[dict[str, Any]]:
-    from infra.dataset.maintenance.removed import removed_versions
+    from shardmill.infra.dataset.maintenance.removed import removed_versions
 
     published = catalog.versions(name)
     removed = removed_versions(catalog.dataset_storage(name))

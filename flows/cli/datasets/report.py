@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from flows.cli import options
-from flows.cli.datasets.open_catalog import catalog_at
-from flows.cli.training_runs.folder import run_named
+from shardmill.flows.cli import options
+from shardmill.flows.cli.datasets.open_catalog import catalog_at
+from shardmill.flows.cli.training_runs.folder import run_named
 
 if TYPE_CHECKING:
-    from infra.dataset.catalog import Catalog
-    from infra.dataset.version import DatasetVersion
-    from training.results.run_files.run_folder import RunFolder
+    from shardmill.infra.dataset.catalog import Catalog
+    from shardmill.infra.dataset.version import DatasetVersion
+    from shardmill.training.results.run_files.run_folder import RunFolder
 
 Open = Annotated[bool, typer.Option("--open", help="Open it in the browser")]
 Out = Annotated[
@@ -41,9 +41,9 @@ def report(
       shardmill report photos@2 --out photos-2.html
       shardmill report photos-v1-3f2a9c --open
     """
-    from flows.cli import output
-    from infra.storage.filesystem import Storage
-    from infra.storage.output_file import writes
+    from shardmill.flows.cli import output
+    from shardmill.infra.storage.filesystem import Storage
+    from shardmill.infra.storage.output_file import writes
 
     run = run_named(subject, runs, root)
     if run is None:
@@ -71,15 +71,15 @@ def report(
 
 def _run_page(run: RunFolder, root: str | None) -> str:
     """Draw the page of a run; return its path in the run's folder."""
-    from flows.parameters import root_or_default
-    from training.results.report.drawing import draw_run_report
+    from shardmill.flows.parameters import root_or_default
+    from shardmill.training.results.report.drawing import draw_run_report
 
     return draw_run_report(run, root_or_default(root)).name
 
 
 def _with_page(catalog: Catalog, version: DatasetVersion) -> DatasetVersion:
     """The version that has the page: a rollback shares the page of the version that it restores."""
-    from flows.cli import output
+    from shardmill.flows.cli import output
 
     shown = version
     while shown.manifest.restores in catalog.versions(version.name):
@@ -91,9 +91,9 @@ def _with_page(catalog: Catalog, version: DatasetVersion) -> DatasetVersion:
 
 def _page(catalog: Catalog, opened: DatasetVersion, rebuild: bool) -> tuple[str, bool]:
     """(path of the page in the dataset, whether it was written just now)."""
-    from beam_jobs.report import report_path, write_report
-    from infra.dataset.lock import lock_for_adding
-    from infra.dataset.reports import record_report
+    from shardmill.beam_jobs.report import report_path, write_report
+    from shardmill.infra.dataset.lock import lock_for_adding
+    from shardmill.infra.dataset.reports import record_report
 
     path = report_path(opened.storage, opened.manifest)
     if rebuild or not opened.storage.exists(path):
@@ -107,7 +107,7 @@ def _page(catalog: Catalog, opened: DatasetVersion, rebuild: bool) -> tuple[str,
 def _open(local: Path | None, place: str) -> None:
     import webbrowser
 
-    from flows.cli import output
+    from shardmill.flows.cli import output
 
     if local is None:
         output.note("note: a browser cannot open it from there; copy it here with --out FILE")

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from flows.cli import options
-from flows.cli.datasets.open_catalog import catalog_at, warn_of_unfinished_purge
+from shardmill.flows.cli import options
+from shardmill.flows.cli.datasets.open_catalog import catalog_at, warn_of_unfinished_purge
 
 if TYPE_CHECKING:
-    from infra.signing import SigningKey
+    from shardmill.infra.signing import SigningKey
 
 Key = Annotated[
     Path, typer.Option("--key", metavar="FILE", help="The private key: a PEM file, on the curve P-256")
@@ -36,8 +36,8 @@ def sign(
       shardmill sign photos@2 --key team.pem
       shardmill sign --run photos-v1-3f2a --key team.pem
     """
-    from flows.cli import output
-    from infra.signing import SUFFIX, SigningKey
+    from shardmill.flows.cli import output
+    from shardmill.infra.signing import SUFFIX, SigningKey
 
     options.check_one_subject(dataset, run)
     signing_key = SigningKey(key)
@@ -57,8 +57,8 @@ def sign(
 
 def _sign_version(dataset: str, key: SigningKey, root: str | None) -> tuple[str, str]:
     """Sign a version; its name and the place of the signature."""
-    from infra.dataset.lock import lock_for_adding
-    from infra.dataset.signatures import sign_version
+    from shardmill.infra.dataset.lock import lock_for_adding
+    from shardmill.infra.dataset.signatures import sign_version
 
     opened = catalog_at(root).open(dataset)
     with lock_for_adding(opened.storage, opened.name):
@@ -69,9 +69,9 @@ def _sign_version(dataset: str, key: SigningKey, root: str | None) -> tuple[str,
 
 def _sign_exports(named: str, key: SigningKey, runs: str | None) -> tuple[str, list[str]]:
     """Sign the exports of a run; its name and theirs."""
-    from flows.cli.training_runs.folder import runs_location
-    from training.export.signatures import sign_exports
-    from training.runs.stored import opened_run
+    from shardmill.flows.cli.training_runs.folder import runs_location
+    from shardmill.training.export.signatures import sign_exports
+    from shardmill.training.runs.stored import opened_run
 
     with opened_run(named, runs_location(runs)) as run:
         run.finished()

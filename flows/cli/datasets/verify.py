@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from flows.cli import options
-from flows.cli.datasets.open_catalog import catalog_at, warn_of_unfinished_purge
-from infra.errors import UsageError
-from infra.readable import readable_bytes
+from shardmill.flows.cli import options
+from shardmill.flows.cli.datasets.open_catalog import catalog_at, warn_of_unfinished_purge
+from shardmill.infra.errors import UsageError
+from shardmill.infra.readable import readable_bytes
 
 if TYPE_CHECKING:
-    from infra.dataset.verify import VerifyReport
-    from infra.dataset.version import DatasetVersion
-    from infra.signing import PublicKey
+    from shardmill.infra.dataset.verify import VerifyReport
+    from shardmill.infra.dataset.version import DatasetVersion
+    from shardmill.infra.signing import PublicKey
 
 Key = Annotated[
     Path | None,
@@ -47,7 +47,7 @@ def verify(
       shardmill verify photos --public-key team.pub
       shardmill verify --run photos-v1-3f2a --public-key team.pub
     """
-    from infra.signing import PublicKey
+    from shardmill.infra.signing import PublicKey
 
     options.check_one_subject(dataset, run)
     key = None if public_key is None else PublicKey(public_key)
@@ -58,7 +58,7 @@ def verify(
         return
     opened = catalog_at(root).open(str(dataset))
     if key is not None:
-        from infra.dataset.signatures import check_signature
+        from shardmill.infra.dataset.signatures import check_signature
 
         check_signature(opened, key)
     report = _read_all(opened)
@@ -72,10 +72,10 @@ def verify(
 
 
 def _verify_exports(named: str, key: PublicKey, runs: str | None, json_output: bool) -> None:
-    from flows.cli import output
-    from flows.cli.training_runs.folder import runs_location
-    from training.export.signatures import check_exports
-    from training.runs.stored import opened_run
+    from shardmill.flows.cli import output
+    from shardmill.flows.cli.training_runs.folder import runs_location
+    from shardmill.training.export.signatures import check_exports
+    from shardmill.training.runs.stored import opened_run
 
     with opened_run(named, runs_location(runs)) as run:
         names, name = check_exports(run.path, run.finished(), key), run.name
@@ -86,8 +86,8 @@ def _verify_exports(named: str, key: PublicKey, runs: str | None, json_output: b
 
 
 def _read_all(opened: DatasetVersion) -> VerifyReport:
-    from infra import progress
-    from infra.dataset.verify import verify as check
+    from shardmill.infra import progress
+    from shardmill.infra.dataset.verify import verify as check
 
     with progress.shown_to_people():
         progress.stage("verify", opened.manifest.accounting.num_records, unit="records")
@@ -95,7 +95,7 @@ def _read_all(opened: DatasetVersion) -> VerifyReport:
 
 
 def _print_json(opened: DatasetVersion, report: VerifyReport, *, is_signed: bool) -> None:
-    from flows.cli import output
+    from shardmill.flows.cli import output
 
     output.print_json(
         {
@@ -111,7 +111,7 @@ def _print_json(opened: DatasetVersion, report: VerifyReport, *, is_signed: bool
 
 
 def _show(opened: DatasetVersion, report: VerifyReport, signer: str) -> None:
-    from flows.cli import output
+    from shardmill.flows.cli import output
 
     if not report.problems:
         size = readable_bytes(report.num_bytes)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from flows.cli.jobs.flow_runs import FlowCall, Job
-from flows.flow_runs.jobs.job_commands import prepare_command, train_command
-from flows.flow_runs.showing.headline import sentence
+from shardmill.flows.cli.jobs.flow_runs import FlowCall, Job
+from shardmill.flows.flow_runs.jobs.job_commands import prepare_command, train_command
+from shardmill.flows.flow_runs.showing.headline import sentence
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-    from beam_jobs.config import PrepareConfig
-    from training.config import TrainConfig
+    from shardmill.beam_jobs.config import PrepareConfig
+    from shardmill.training.config import TrainConfig
 
 
 def prepare_call(source: str, dataset: str, root: str, config: PrepareConfig) -> FlowCall:
@@ -69,18 +69,18 @@ def _chosen(config: BaseModel) -> dict[str, Any]:
 
 
 def _load_prepare() -> Any:
-    from flows.prepare import prepare as flow
+    from shardmill.flows.prepare import prepare as flow
 
     return flow
 
 
 def _load_train() -> Any:
-    from flows.train import train as flow
+    from shardmill.flows.train import train as flow
 
     return flow
 
 
 def _load_pipeline() -> Any:
-    from flows.pipeline import pipeline as flow
+    from shardmill.flows.pipeline import pipeline as flow
 
     return flow

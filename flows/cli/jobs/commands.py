@@ -6,25 +6,25 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from flows.cli import options
-from flows.cli.help import explained_below
-from flows.cli.jobs.flags import with_flags
-from flows.cli.jobs.settings import (
+from shardmill.flows.cli import options
+from shardmill.flows.cli.help import explained_below
+from shardmill.flows.cli.jobs.flags import with_flags
+from shardmill.flows.cli.jobs.settings import (
     job_request,
     prepare_settings,
     settings_by_section,
     train_settings,
     with_options,
 )
-from infra.dataset.views.references import reference_of
+from shardmill.infra.dataset.views.references import reference_of
 
 if TYPE_CHECKING:
-    from beam_jobs.request import JobRequest
-    from training.config import TrainConfig
+    from shardmill.beam_jobs.request import JobRequest
+    from shardmill.training.config import TrainConfig
 
 
 def _kinds_of_sources() -> tuple[str, list[tuple[str, str]]]:
-    from beam_jobs.sources.recognition.description import described_kinds
+    from shardmill.beam_jobs.sources.recognition.description import described_kinds
 
     rows = [
         (
@@ -67,7 +67,7 @@ def prepare(
       shardmill prepare s3://bucket/photos --dataset photos --flink-master flink.example.org:8081
     """
     _take_turns(now)
-    from flows.parameters import root_or_default
+    from shardmill.flows.parameters import root_or_default
 
     changes = with_options(overrides or [], source_kind, runner, flink_master, label_edits)
     load = partial(prepare_settings, config, changes, failure_budget, recipe)
@@ -75,8 +75,8 @@ def prepare(
     if dry_run:
         _dry_run(request, json_output)
         return
-    from flows.cli.jobs.calls import prepare_call
-    from flows.cli.jobs.flow_runs import run_flow
+    from shardmill.flows.cli.jobs.calls import prepare_call
+    from shardmill.flows.cli.jobs.flow_runs import run_flow
 
     call = prepare_call(request.source, dataset, request.root, request.config)
     _show(run_flow(call), json_output, _print_prepared)
@@ -107,10 +107,10 @@ def train(
       shardmill train photos --framework torch --model resnet50 --set augment.mixup=0.2
     """
     _take_turns(now)
-    from flows.parameters import root_or_default, runs_or_default
-    from infra.dataset.catalog import Catalog
-    from training.config import with_devices
-    from training.ranks.launchers.registry import is_rendering
+    from shardmill.flows.parameters import root_or_default, runs_or_default
+    from shardmill.infra.dataset.catalog import Catalog
+    from shardmill.training.config import with_devices
+    from shardmill.training.ranks.launchers.registry import is_rendering
 
     changes = [*(overrides or []), *([] if framework is None else [f"run.framework={framework}"])]
     settings = with_devices(train_settings(config, changes, recipe), devices, workers, launcher)
@@ -120,8 +120,8 @@ def train(
     if is_rendering(settings.ranks.launcher):
         _write_job(ref, folder, runs_or_default(runs), settings, json_output)
         return
-    from flows.cli.jobs.calls import train_call
-    from flows.cli.jobs.flow_runs import run_flow
+    from shardmill.flows.cli.jobs.calls import train_call
+    from shardmill.flows.cli.jobs.flow_runs import run_flow
 
     result = run_flow(train_call(ref, folder, runs_or_default(runs), settings))
     _show(result, json_output, _print_trained)
@@ -154,7 +154,7 @@ def run(
       shardmill run photos --dataset photos --image-size 128 --epochs 5 --set image.quality=95
     """
     _take_turns(now)
-    from flows.parameters import root_or_default, runs_or_default
+    from shardmill.flows.parameters import root_or_default, runs_or_default
 
     by_section = settings_by_section(overrides or [])
     changes = with_options(by_section["prepare"], source_kind, runner, flink_master, label_edits)
@@ -164,8 +164,8 @@ def run(
     if dry_run:
         _dry_run(request, json_output)
         return
-    from flows.cli.jobs.calls import pipeline_call
-    from flows.cli.jobs.flow_runs import run_flow
+    from shardmill.flows.cli.jobs.calls import pipeline_call
+    from shardmill.flows.cli.jobs.flow_runs import run_flow
 
     call = pipeline_call(
         request.source, dataset, request.root, runs_or_default(runs), request.config, for_train
@@ -175,7 +175,7 @@ def run(
 
 
 def _take_turns(now: bool) -> None:
-    from flows import home
+    from shardmill.flows import home
 
     if not now:
         home.take_turns()
@@ -183,17 +183,17 @@ def _take_turns(now: bool) -> None:
 
 def _write_job(ref: str, root: str, runs: str, settings: TrainConfig, json_output: bool) -> None:
     """Write the files of a job without a flow: nothing is trained yet."""
-    from flows.cli.jobs.job_process import result_of
-    from flows.flow_runs.jobs.job_commands import train_command
+    from shardmill.flows.cli.jobs.job_process import result_of
+    from shardmill.flows.flow_runs.jobs.job_commands import train_command
 
     _show(result_of(train_command(ref, root, runs, settings)), json_output, _print_trained)
 
 
 def _dry_run(request: JobRequest, json_output: bool) -> None:
     """Run the job without a flow: nothing happens that belongs into a history."""
-    from flows.cli import output
-    from flows.cli.jobs.job_process import result_of
-    from flows.flow_runs.jobs.job_commands import prepare_command
+    from shardmill.flows.cli import output
+    from shardmill.flows.cli.jobs.job_process import result_of
+    from shardmill.flows.flow_runs.jobs.job_commands import prepare_command
 
     command = prepare_command(request.source, request.dataset, request.root, request.config)
     result = result_of([*command, "--dry-run"], on_line=output.note if json_output else output.say)
@@ -202,7 +202,7 @@ def _dry_run(request: JobRequest, json_output: bool) -> None:
 
 
 def _show(result: dict[str, Any], json_output: bool, for_people: Callable[[dict[str, Any]], None]) -> None:
-    from flows.cli import output
+    from shardmill.flows.cli import output
 
     if json_output:
         output.print_json(result)
@@ -211,8 +211,8 @@ def _show(result: dict[str, Any], json_output: bool, for_people: Callable[[dict[
 
 
 def _print_prepared(result: dict[str, Any]) -> None:
-    from beam_jobs.summaries import version_lines
-    from flows.cli import output
+    from shardmill.beam_jobs.summaries import version_lines
+    from shardmill.flows.cli import output
 
     ref = reference_of(result)
     output.say(*version_lines(result), f"Look at: shardmill show {ref}")
@@ -221,8 +221,8 @@ def _print_prepared(result: dict[str, Any]) -> None:
 
 
 def _print_trained(result: dict[str, Any]) -> None:
-    from flows.cli import output
-    from training.runs.summary import summary
+    from shardmill.flows.cli import output
+    from shardmill.training.runs.summary import summary
 
     output.say(*summary(result).split("\n"))
 

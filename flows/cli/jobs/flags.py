@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 import typer
 
-from infra.errors import UsageError
+from shardmill.infra.errors import UsageError
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,17 +14,17 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from flows.cli.jobs.meanwhile import import_meanwhile
-from flows.cli.output import note, nothing_on_stdout
-from flows.flow_runs import lost_runs
-from flows.flow_runs.jobs.early_job import run_job, started_early
-from flows.flow_runs.jobs.retries import tried_again
-from flows.flow_runs.run_records import RunRecord
-from flows.server.api import Api, ApiLost, prefect_api, standing_api
-from flows.server.running_up import running_up, up_process
-from infra.dataset.views.references import reference_of
-from infra.errors import GO_ON, Cancelled, ShardmillError, from_event
-from infra.progress import Event, TerminalProgress, subscribe
+from shardmill.flows.cli.jobs.meanwhile import import_meanwhile
+from shardmill.flows.cli.output import note, nothing_on_stdout
+from shardmill.flows.flow_runs import lost_runs
+from shardmill.flows.flow_runs.jobs.early_job import run_job, started_early
+from shardmill.flows.flow_runs.jobs.retries import tried_again
+from shardmill.flows.flow_runs.run_records import RunRecord
+from shardmill.flows.server.api import Api, ApiLost, prefect_api, standing_api
+from shardmill.flows.server.running_up import running_up, up_process
+from shardmill.infra.dataset.views.references import reference_of
+from shardmill.infra.errors import GO_ON, Cancelled, ShardmillError, from_event
+from shardmill.infra.progress import Event, TerminalProgress, subscribe
 
 JobResult = dict[str, Any]
 

@@ -10,7 +10,7 @@ def result_of(command: Sequence[str], on_line: Callable[[str], None] | None = No
     """Run a job's command to its end.
 
     Args:
-        command: argv of a process that emits the events of infra.progress.
+        command: argv of a process that emits the events of shardmill.infra.progress.
         on_line: Called with each line that the process prints; None drops them.
 
     Returns:
@@ -20,8 +20,8 @@ def result_of(command: Sequence[str], on_line: Callable[[str], None] | None = No
         ShardmillError: The job reported an error.
         ChildDied: The job ended without a result.
     """
-    from infra.processes.children import run_child
-    from infra.progress import TerminalProgress
+    from shardmill.infra.processes.children import run_child
+    from shardmill.infra.progress import TerminalProgress
 
     with TerminalProgress() as show:
         return run_child(command, on_event=show, on_line=on_line).reported()

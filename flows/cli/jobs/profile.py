@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from flows.cli import options
-from infra.dataset.views.references import reference_of
+from shardmill.flows.cli import options
+from shardmill.infra.dataset.views.references import reference_of
 
 Seconds = Annotated[
     float, typer.Option("--seconds", metavar="S", min=0.1, help="Duration of each measurement")
@@ -40,11 +40,11 @@ def profile(
       shardmill profile photos --model --set model.name=ResNet50 --out profile.svg
       shardmill profile photos --torch --set data.image_size=224
     """
-    from flows.cli import output
-    from flows.cli.jobs.job_process import result_of
-    from flows.cli.jobs.settings import train_settings
-    from flows.flow_runs.jobs.job_commands import PROFILE
-    from flows.parameters import root_or_default
+    from shardmill.flows.cli import output
+    from shardmill.flows.cli.jobs.job_process import result_of
+    from shardmill.flows.cli.jobs.settings import train_settings
+    from shardmill.flows.flow_runs.jobs.job_commands import PROFILE
+    from shardmill.flows.parameters import root_or_default
 
     settings = train_settings(config, overrides or [])
     command = [*PROFILE, dataset, "--root", root_or_default(root), "--seconds", str(seconds)]
@@ -61,7 +61,7 @@ def profile(
 
 
 def _show(result: dict[str, Any]) -> None:
-    from flows.cli import output
+    from shardmill.flows.cli import output
 
     output.say(_subject(result))
     rows = [
@@ -78,7 +78,7 @@ def _show(result: dict[str, Any]) -> None:
 
 
 def _show_workers(result: dict[str, Any]) -> None:
-    from flows.cli import output
+    from shardmill.flows.cli import output
 
     output.say(_subject(result))
     rows = [
@@ -91,7 +91,7 @@ def _show_workers(result: dict[str, Any]) -> None:
 
 
 def _subject(result: dict[str, Any]) -> str:
-    from flows.cli import output
+    from shardmill.flows.cli import output
 
     return (
         f"{reference_of(result)}: batches of {result['batch_size']} at "

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from flows.cli import options
-from flows.cli.help import cut
-from flows.cli.jobs.flags import flag_of
-from flows.cli.jobs.settings import models_of_runs
+from shardmill.flows.cli import options
+from shardmill.flows.cli.help import cut
+from shardmill.flows.cli.jobs.flags import flag_of
+from shardmill.flows.cli.jobs.settings import models_of_runs
 
 if TYPE_CHECKING:
-    from infra.settings import Setting
+    from shardmill.infra.settings import Setting
 
 _FEW = 12  # as many are shown with all that is known of them
 _CUT = 60  # of the description in a list of many
@@ -100,9 +100,9 @@ def settings(word: Word = None, json_output: options.Json = False) -> None:
       shardmill settings optimizer
       shardmill settings --json
     """
-    from beam_jobs.sources.recognition.description import described_kinds
-    from flows.cli import output
-    from infra.errors import NotFoundError
+    from shardmill.beam_jobs.sources.recognition.description import described_kinds
+    from shardmill.flows.cli import output
+    from shardmill.infra.errors import NotFoundError
 
     everything = all_entries()
     found = [entry for entry in everything if word is None or entry.has(word)]
@@ -131,9 +131,9 @@ def settings(word: Word = None, json_output: options.Json = False) -> None:
 
 def all_entries() -> list[Entry]:
     """Every setting of every section."""
-    from beam_jobs.config.maintain import MaintainConfig
-    from infra.settings import settings_of
-    from training.promotion.rules import PromotionRules
+    from shardmill.beam_jobs.config.maintain import MaintainConfig
+    from shardmill.infra.settings import settings_of
+    from shardmill.training.promotion.rules import PromotionRules
 
     models = models_of_runs() | {"maintain": MaintainConfig, "promote": PromotionRules}
     return [
@@ -165,7 +165,7 @@ def _as_json(entry: Entry) -> dict[str, Any]:
 
 
 def _near(word: str) -> str:
-    from infra.settings import near_settings
+    from shardmill.infra.settings import near_settings
 
     near = [each for model in models_of_runs().values() for each in near_settings(word, model)]
     near.sort(key=lambda each: -each.likeness)

@@ -6,19 +6,19 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from infra.errors import NotFoundError, UsageError
+from shardmill.infra.errors import NotFoundError, UsageError
 
 if TYPE_CHECKING:
-    from beam_jobs.config import PrepareConfig
-    from beam_jobs.request import JobRequest
-    from infra.settings import Settings
-    from training.config import TrainConfig
+    from shardmill.beam_jobs.config import PrepareConfig
+    from shardmill.beam_jobs.request import JobRequest
+    from shardmill.infra.settings import Settings
+    from shardmill.training.config import TrainConfig
 
 
 def models_of_runs() -> dict[str, type[Settings]]:
     """The settings that a run takes, by their section: prepare and train."""
-    from beam_jobs.config import PrepareConfig
-    from training.config import TrainConfig
+    from shardmill.beam_jobs.config import PrepareConfig
+    from shardmill.training.config import TrainConfig
 
     return {"prepare": PrepareConfig, "train": TrainConfig}
 
@@ -34,9 +34,9 @@ def prepare_settings(
 
     ``base`` has nested values that stand in for defaults.
     """
-    from beam_jobs.config import PrepareConfig
-    from infra.settings import load_settings
-    from training.config import TrainConfig
+    from shardmill.beam_jobs.config import PrepareConfig
+    from shardmill.infra.settings import load_settings
+    from shardmill.training.config import TrainConfig
 
     given = {} if failure_budget is None else {"failure_budget": failure_budget}
     return load_settings(
@@ -53,9 +53,9 @@ def prepare_settings(
 
 def train_settings(config: Path | None, overrides: list[str], recipe: str | None = None) -> TrainConfig:
     """The settings of training from a recipe, a file and single overrides, checked."""
-    from beam_jobs.config import PrepareConfig
-    from infra.settings import load_settings
-    from training.config import TrainConfig
+    from shardmill.beam_jobs.config import PrepareConfig
+    from shardmill.infra.settings import load_settings
+    from shardmill.training.config import TrainConfig
 
     return load_settings(
         TrainConfig,
@@ -73,14 +73,14 @@ def settings_by_section(overrides: list[str]) -> dict[str, list[str]]:
     Raises:
         ConfigError: several sections have a key, or none has.
     """
-    from infra.settings import split_overrides
+    from shardmill.infra.settings import split_overrides
 
     return split_overrides(overrides, models_of_runs())
 
 
 def _file_of(recipe: str | None) -> Path | None:
     """The configuration file of a recipe; a recipe may have settings of both commands."""
-    from training.recipes import recipe_path
+    from shardmill.training.recipes import recipe_path
 
     return None if recipe is None else recipe_path(recipe)
 
@@ -101,8 +101,8 @@ def with_options(
         flink_master: HOST:PORT of a Flink cluster.
         label_edits: path of a CSV as seen from here, or a URI.
     """
-    from beam_jobs.config.runner import runner_overrides
-    from flows.parameters import absolute
+    from shardmill.beam_jobs.config.runner import runner_overrides
+    from shardmill.flows.parameters import absolute
 
     of_source = [] if kind is None else [f"source.kind={kind}"]
     of_source += [] if label_edits is None else [f"source.label_edits={absolute(label_edits)}"]
@@ -124,14 +124,14 @@ def job_request(
     Raises:
         UsageError: the source is not there or not recognised. ConfigError: a setting is wrong.
     """
-    from beam_jobs.request import JobRequest
+    from shardmill.beam_jobs.request import JobRequest
 
     if not as_is:
         config = load()
         place = checked_source(source, dataset, config.source.kind)
         return JobRequest(source=place, dataset=dataset, root=root, config=config)
-    from beam_jobs.sources.recognition.importing import import_request
-    from infra.progress import shown_to_people
+    from shardmill.beam_jobs.sources.recognition.importing import import_request
+    from shardmill.infra.progress import shown_to_people
 
     place = checked_source(source, dataset, "auto")
     with shown_to_people():
@@ -140,8 +140,8 @@ def job_request(
 
 def checked_source(source: str, dataset: str, kind: str = "image_folder") -> str:
     """The source as an absolute path or URI. Obvious mistakes are reported before Prefect starts."""
-    from flows.parameters import absolute
-    from infra.storage.names import check_dataset_name
+    from shardmill.flows.parameters import absolute
+    from shardmill.infra.storage.names import check_dataset_name
 
     check_dataset_name(dataset)
     if not source.strip():

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from flows.cli import options
-from infra.errors import UsageError
+from shardmill.flows.cli import options
+from shardmill.infra.errors import UsageError
 
 
 class PoolKind(StrEnum):
@@ -51,9 +51,9 @@ def deploy(
       shardmill platform deploy --pool cpu --place gpu=train,train-torch,evaluate,promote,pipeline
       shardmill platform deploy --type kubernetes --pool cpu --place gpu=train,train-torch
     """
-    from flows.cli import output
-    from flows.server.api import prefect_api
-    from flows.server.production import placing
+    from shardmill.flows.cli import output
+    from shardmill.flows.server.api import prefect_api
+    from shardmill.flows.server.production import placing
 
     others = _parsed(place or [])
     described = placing.placed(pool, others)

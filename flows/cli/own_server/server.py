@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from flows.cli import options
-from flows.cli.server.service import Auth, Host
-from infra.errors import UsageError
+from shardmill.flows.cli import options
+from shardmill.flows.cli.server.service import Auth, Host
+from shardmill.infra.errors import UsageError
 
 if TYPE_CHECKING:
-    from flows.server.production.settings import Backends
+    from shardmill.flows.server.production.settings import Backends
 
 _DEFAULT_PORT = 4200
 
@@ -92,10 +92,10 @@ def server(
       shardmill platform server api --host 0.0.0.0 --url https://prefect.example.org
       shardmill platform server services --url https://prefect.example.org
     """
-    from flows.cli import output
-    from flows.home import server_url
-    from flows.server import service_process
-    from flows.server.production import preparing
+    from shardmill.flows.cli import output
+    from shardmill.flows.home import server_url
+    from shardmill.flows.server import service_process
+    from shardmill.flows.server.production import preparing
 
     if part is Part.MIGRATE:
         preparing.migrate(_given(database, "--database"))
@@ -103,7 +103,7 @@ def server(
         return
     backends = _backends(database, redis)
     if part is Part.API:
-        from flows.server.addresses import check_place
+        from shardmill.flows.server.addresses import check_place
 
         check_place(host, port, auth or None, "--port")
     ui_url = (url or server_url(host, port)).rstrip("/")
@@ -120,7 +120,7 @@ def server(
 
 
 def _say(found: dict[str, str], words: str, json_output: bool) -> None:
-    from flows.cli import output
+    from shardmill.flows.cli import output
 
     if json_output:
         output.print_json(found)
@@ -129,7 +129,7 @@ def _say(found: dict[str, str], words: str, json_output: bool) -> None:
 
 
 def _backends(database: str, redis: str) -> Backends:
-    from flows.server.production.settings import Backends
+    from shardmill.flows.server.production.settings import Backends
 
     return Backends(_given(database, "--database"), _given(redis, "--redis"))
 

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from flows.cli import options
-from infra.readable import readable_bytes
+from shardmill.flows.cli import options
+from shardmill.infra.readable import readable_bytes
 
 if TYPE_CHECKING:
-    from flows.server.backup.backing_up import Backup, Places
+    from shardmill.flows.server.backup.backing_up import Backup, Places
 
 Database = Annotated[
     str | None,
@@ -40,8 +40,8 @@ def backup(
     Examples:
       shardmill platform backup /backups/monday --root /data/datasets --runs /data/runs
     """
-    from flows.cli import output
-    from flows.server.backup.backing_up import back_up
+    from shardmill.flows.cli import output
+    from shardmill.flows.server.backup.backing_up import back_up
 
     places = _places(root, runs, database)
     done = back_up(folder.absolute(), places, with_shards=with_shards)
@@ -66,8 +66,8 @@ def restore(
     Examples:
       shardmill platform restore /backups/monday --root /data/datasets --runs /data/runs --replace
     """
-    from flows.cli import output
-    from flows.server.backup.backing_up import restore as bring_back
+    from shardmill.flows.cli import output
+    from shardmill.flows.server.backup.backing_up import restore as bring_back
 
     done = bring_back(folder.absolute(), _places(root, runs, database), replace=replace)
     if json_output:
@@ -81,14 +81,14 @@ def restore(
 
 
 def _places(root: str | None, runs: str | None, database: str | None) -> Places:
-    from flows.parameters import root_or_default, runs_or_default
-    from flows.server.backup.backing_up import Places
+    from shardmill.flows.parameters import root_or_default, runs_or_default
+    from shardmill.flows.server.backup.backing_up import Places
 
     return Places(root_or_default(root), runs_or_default(runs), database or None)
 
 
 def _print(done: Backup, title: str) -> None:
-    from flows.cli import output
+    from shardmill.flows.cli import output
 
     output.say(f"{title}:", f"  Prefect's history: {done.database or 'none'}")
     for name, copied in done.datasets.items():

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from flows.cli import options
-from infra.errors import EnvironmentFault, NotFoundError, UsageError
+from shardmill.flows.cli import options
+from shardmill.infra.errors import EnvironmentFault, NotFoundError, UsageError
 
 if TYPE_CHECKING:
-    from flows.server.alarm.destinations import Destination
+    from shardmill.flows.server.alarm.destinations import Destination
 
 Url = Annotated[
     str | None,
@@ -53,8 +53,8 @@ def notify(
       shardmill notify "mailtos://user:password@smtp.example.com?to=team@example.com"
       shardmill notify --test
     """
-    from flows.cli import output
-    from flows.server.api import prefect_api, standing_api
+    from shardmill.flows.cli import output
+    from shardmill.flows.server.api import prefect_api, standing_api
 
     if (test or remove is not None) and on:
         raise UsageError("--on goes with a URL alone", "shardmill notify URL --on failed")
@@ -66,8 +66,8 @@ def notify(
     with prefect_api():
         from prefect.client.orchestration import get_client
 
-        from flows.server import services
-        from flows.server.alarm import destinations
+        from shardmill.flows.server import services
+        from shardmill.flows.server.alarm import destinations
 
         with get_client(sync_client=True) as client:
             if remove is not None:
@@ -94,7 +94,7 @@ def notify(
 
 
 def _say(values: dict[str, Any], json_output: bool, *lines: str) -> None:
-    from flows.cli import output
+    from shardmill.flows.cli import output
 
     if json_output:
         output.print_json(values)
@@ -103,7 +103,7 @@ def _say(values: dict[str, Any], json_output: bool, *lines: str) -> None:
 
 
 def _row(one: Destination) -> dict[str, Any]:
-    from flows.server.alarm.sending import kind_of
+    from shardmill.flows.server.alarm.sending import kind_of
 
     return {"name": one.name, "kind": kind_of(one.url), "on": sorted(one.on)}
 
@@ -114,7 +114,7 @@ def _test(told: list[Destination], json_output: bool) -> None:
     Raises:
         NotFoundError: there is nobody. EnvironmentFault: somebody did not take it.
     """
-    from flows.server.alarm.sending import Message, NotSent, check_url, send
+    from shardmill.flows.server.alarm.sending import Message, NotSent, check_url, send
 
     if not told:
         raise NotFoundError("nobody is told anything", "shardmill notify URL")
@@ -138,7 +138,7 @@ def _test(told: list[Destination], json_output: bool) -> None:
 
 
 def _list(told: list[Destination], json_output: bool) -> None:
-    from flows.cli import output
+    from shardmill.flows.cli import output
 
     rows = [_row(one) for one in told]
     if json_output:

@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from flows.cli import options
-from flows.cli.server.service import Auth, Host
-from infra.processes.ports import free_port
+from shardmill.flows.cli import options
+from shardmill.flows.cli.server.service import Auth, Host
+from shardmill.infra.processes.ports import free_port
 
 _DEFAULT_PORT = 4201
 
@@ -33,15 +33,15 @@ def page(
       shardmill platform page
       shardmill platform page --root /data/datasets --runs /data/runs --port 8080
     """
-    from flows.cli import output
-    from flows.cli.training_runs.folder import runs_location
-    from flows.home import server_url
-    from flows.page.options import PageOptions
-    from flows.page.serving import serve_page
-    from flows.parameters import root_or_default
-    from flows.server.addresses import check_place
-    from flows.server.api import standing_api
-    from infra.errors import EnvironmentFault
+    from shardmill.flows.cli import output
+    from shardmill.flows.cli.training_runs.folder import runs_location
+    from shardmill.flows.home import server_url
+    from shardmill.flows.page.options import PageOptions
+    from shardmill.flows.page.serving import serve_page
+    from shardmill.flows.parameters import root_or_default
+    from shardmill.flows.server.addresses import check_place
+    from shardmill.flows.server.api import standing_api
+    from shardmill.infra.errors import EnvironmentFault
 
     port = port or free_port()
     check_place(host, port, auth or None, "--port")

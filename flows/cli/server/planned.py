@@ -8,14 +8,14 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from infra.errors import UsageError
+from shardmill.infra.errors import UsageError
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-    from flows.scheduling.inboxes import Inbox
-    from flows.server.automations.training_rules import TrainingRule
-    from flows.server.schedules import Schedule
+    from shardmill.flows.scheduling.inboxes import Inbox
+    from shardmill.flows.server.automations.training_rules import TrainingRule
+    from shardmill.flows.server.schedules import Schedule
 
 RULE_NAME = "train-when"  # of the rule of training that a dataset has, among its schedules
 _RULE_EVERY = "1h"
@@ -67,7 +67,7 @@ class Wish:
         if not self.train and (self.train_when is not None or self.promote):
             raise UsageError("--train-when and --promote go with --train", "add --train")
         if self.train_when is not None:
-            from flows.train_when import parse_train_when
+            from shardmill.flows.train_when import parse_train_when
 
             parse_train_when(self.train_when)
         if self.is_rule:
@@ -110,10 +110,10 @@ class Wish:
 
 def planned_rule(wish: Wish) -> TrainingRule:
     """The rule of training that the options describe."""
-    from flows.cli.jobs.settings import train_settings
-    from flows.server.automations.training_rules import TrainingRule
-    from flows.train_when import TrainWhen, parse_train_when
-    from infra.storage.names import check_dataset_name
+    from shardmill.flows.cli.jobs.settings import train_settings
+    from shardmill.flows.server.automations.training_rules import TrainingRule
+    from shardmill.flows.train_when import TrainWhen, parse_train_when
+    from shardmill.infra.storage.names import check_dataset_name
 
     check_dataset_name(wish.dataset)
     settings = train_settings(wish.config, wish.overrides, wish.recipe)
@@ -129,7 +129,7 @@ def planned_rule(wish: Wish) -> TrainingRule:
 
 def planned_schedule(wish: Wish) -> Schedule:
     """The schedule that the options describe."""
-    from flows.server.schedules import Schedule
+    from shardmill.flows.server.schedules import Schedule
 
     interval = None if wish.every is None else parse_interval(wish.every)
     flow, parameters = _work(wish)
@@ -139,8 +139,8 @@ def planned_schedule(wish: Wish) -> Schedule:
 
 def planned_inbox(wish: Wish) -> Inbox:
     """The inbox that the options describe."""
-    from flows.scheduling.arrivals import Batching
-    from flows.scheduling.inboxes import Inbox
+    from shardmill.flows.scheduling.arrivals import Batching
+    from shardmill.flows.scheduling.inboxes import Inbox
 
     usual = Batching()
     settle = usual.settle_seconds if wish.settle is None else _seconds("--settle", wish.settle)
@@ -157,18 +157,18 @@ def planned_inbox(wish: Wish) -> Inbox:
 
 def _work(wish: Wish, *more: str) -> tuple[str, dict[str, object]]:
     """The flow that runs, and its parameters."""
-    from flows.cli.jobs.settings import (
+    from shardmill.flows.cli.jobs.settings import (
         checked_source,
         prepare_settings,
         settings_by_section,
         train_settings,
     )
-    from infra.settings import load_settings
-    from infra.storage.names import check_dataset_name
+    from shardmill.infra.settings import load_settings
+    from shardmill.infra.storage.names import check_dataset_name
 
     overrides = [*more, *wish.overrides]
     if wish.maintain:
-        from beam_jobs.config.maintain import MaintainConfig
+        from shardmill.beam_jobs.config.maintain import MaintainConfig
 
         check_dataset_name(wish.dataset)
         settings = load_settings(
@@ -194,7 +194,7 @@ def _what_follows(wish: Wish) -> dict[str, object]:
     """The parameters of the pipeline for the conditions of training and for promotion."""
     parameters: dict[str, object] = {"promote": True} if wish.promote else {}
     if wish.train_when is not None:
-        from flows.train_when import parse_train_when
+        from shardmill.flows.train_when import parse_train_when
 
         parameters["train_when"] = chosen(parse_train_when(wish.train_when))
     return parameters

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from flows.cli import options
+from shardmill.flows.cli import options
 
 Every = Annotated[
     str | None,
@@ -27,16 +27,16 @@ def reap(every: Every = None, json_output: options.Json = False) -> None:
       shardmill platform reap        (PREFECT_API_URL=http://prefect:4200/api names your server)
       shardmill platform reap --every 30s
     """
-    from flows.cli import output
-    from flows.cli.server.planned import parse_interval
-    from flows.server.api import prefect_api
+    from shardmill.flows.cli import output
+    from shardmill.flows.cli.server.planned import parse_interval
+    from shardmill.flows.server.api import prefect_api
 
     interval = None if every is None else parse_interval(every)
     if interval is not None:
         _reap_again_and_again(interval.total_seconds(), json_output)
         return
     with prefect_api():
-        from flows.server.tidying.reaper import Reaper
+        from shardmill.flows.server.tidying.reaper import Reaper
 
         done = Reaper(has_worker=False).reap()
     if json_output:
@@ -47,11 +47,11 @@ def reap(every: Every = None, json_output: options.Json = False) -> None:
 
 def _reap_again_and_again(seconds: float, json_output: bool) -> None:
     """Reap until a signal ends this process; a server that does not answer is asked again."""
-    from flows.cli import output
-    from flows.server.api import ApiLost, prefect_api
+    from shardmill.flows.cli import output
+    from shardmill.flows.server.api import ApiLost, prefect_api
 
     with prefect_api() as api:
-        from flows.server.tidying.reaper import Reaper
+        from shardmill.flows.server.tidying.reaper import Reaper
 
         reaper = Reaper(has_worker=False)
     output.note(f"Reaping every {seconds:g} s")

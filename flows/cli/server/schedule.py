@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from flows.cli import options
-from flows.cli.server.planned import RULE_NAME, Wish, planned_inbox, planned_rule, planned_schedule
-from infra.errors import EnvironmentFault, NotFoundError
-from infra.storage.locations import public_location
+from shardmill.flows.cli import options
+from shardmill.flows.cli.server.planned import RULE_NAME, Wish, planned_inbox, planned_rule, planned_schedule
+from shardmill.infra.errors import EnvironmentFault, NotFoundError
+from shardmill.infra.storage.locations import public_location
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from flows.scheduling.inboxes import Inbox
-    from flows.server.automations.training_rules import TrainingRule
-    from flows.server.schedules import Schedule
+    from shardmill.flows.scheduling.inboxes import Inbox
+    from shardmill.flows.server.automations.training_rules import TrainingRule
+    from shardmill.flows.server.schedules import Schedule
 
 Name = Annotated[
     str, typer.Option("--name", metavar="NAME", help="Tells the schedules of one dataset apart, e.g. nightly")
@@ -133,8 +133,8 @@ def add(
     )
     wish.check()
     _need_server()
-    from flows.cli import output
-    from flows.cli.server.schedule_rows import rule_entries, rule_in_words, schedule_entries
+    from shardmill.flows.cli import output
+    from shardmill.flows.cli.server.schedule_rows import rule_entries, rule_in_words, schedule_entries
 
     made = _set(wish)
     if json_output:
@@ -159,8 +159,8 @@ def list_(json_output: options.Json = False) -> None:
       shardmill schedule list --json
     """
     _need_server()
-    from flows.cli import output
-    from flows.cli.server.schedule_rows import print_schedules, rule_entries, schedule_entries
+    from shardmill.flows.cli import output
+    from shardmill.flows.cli.server.schedule_rows import print_schedules, rule_entries, schedule_entries
 
     found, rules = _all()
     if json_output:
@@ -197,7 +197,7 @@ def remove(dataset: options.Dataset, name: Only = None, json_output: options.Jso
 
 
 def _need_server() -> None:
-    from flows.server.api import standing_api
+    from shardmill.flows.server.api import standing_api
 
     if standing_api() is None:
         raise EnvironmentFault(
@@ -206,23 +206,23 @@ def _need_server() -> None:
 
 
 def _all() -> tuple[Sequence[Schedule | Inbox], Sequence[TrainingRule]]:
-    from flows.server.api import prefect_api
+    from shardmill.flows.server.api import prefect_api
 
     with prefect_api():
-        from flows.server.automations.training_rules import training_rules
-        from flows.server.schedules import all_schedules
+        from shardmill.flows.server.automations.training_rules import training_rules
+        from shardmill.flows.server.schedules import all_schedules
 
         return all_schedules(), training_rules()
 
 
 def _change(done: str, dataset: str, name: str | None, json_output: bool) -> None:
-    from flows.cli import output
-    from flows.server.api import prefect_api
+    from shardmill.flows.cli import output
+    from shardmill.flows.server.api import prefect_api
 
     _need_server()
     with prefect_api():
-        from flows.server import schedules
-        from flows.server.automations import training_rules as rules
+        from shardmill.flows.server import schedules
+        from shardmill.flows.server.automations import training_rules as rules
 
         if done == "Removed":
             number = schedules.remove_schedules(dataset, name)
@@ -242,11 +242,11 @@ def _change(done: str, dataset: str, name: str | None, json_output: bool) -> Non
 
 def _set(wish: Wish) -> Any:
     """Make what the options describe; return it."""
-    from flows.server.api import prefect_api
+    from shardmill.flows.server.api import prefect_api
 
     with prefect_api():
-        from flows.server import schedules
-        from flows.server.automations import training_rules as rules
+        from shardmill.flows.server import schedules
+        from shardmill.flows.server.automations import training_rules as rules
 
         if wish.inbox:
             watched = planned_inbox(wish)

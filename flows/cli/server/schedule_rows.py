@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from flows.cli.server.planned import RULE_NAME
-from infra.storage.locations import public_location, public_values
+from shardmill.flows.cli.server.planned import RULE_NAME
+from shardmill.infra.storage.locations import public_location, public_values
 
 if TYPE_CHECKING:
-    from flows.scheduling.inboxes import Inbox
-    from flows.server.automations.training_rules import TrainingRule
-    from flows.server.schedules import Schedule
+    from shardmill.flows.scheduling.inboxes import Inbox
+    from shardmill.flows.server.automations.training_rules import TrainingRule
+    from shardmill.flows.server.schedules import Schedule
 
 
 def schedule_entries(found: Sequence[Schedule | Inbox]) -> list[dict[str, Any]]:
@@ -49,7 +49,7 @@ def rule_entries(rules: Sequence[TrainingRule]) -> list[dict[str, Any]]:
 
 def rule_in_words(rule: TrainingRule) -> str:
     """The conditions of a rule of training."""
-    from flows.train_when import TrainWhen, in_words
+    from shardmill.flows.train_when import TrainWhen, in_words
 
     then = ", then promoted if better" if rule.parameters.get("promote") else ""
     return f"{in_words(TrainWhen.model_validate(rule.parameters.get('when', {})))}{then}"
@@ -57,7 +57,7 @@ def rule_in_words(rule: TrainingRule) -> str:
 
 def print_schedules(found: Sequence[Schedule | Inbox], rules: Sequence[TrainingRule] = ()) -> None:
     """Print the schedules for people."""
-    from flows.cli import output
+    from shardmill.flows.cli import output
 
     if not found and not rules:
         output.say("No schedules. Make one: shardmill schedule add SOURCE --dataset NAME --every 1h")

@@ -12,18 +12,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from flows.cli import options
-from infra.errors import EnvironmentFault
-from infra.processes.ports import free_port
+from shardmill.flows.cli import options
+from shardmill.infra.errors import EnvironmentFault
+from shardmill.infra.processes.ports import free_port
 
 if TYPE_CHECKING:
     import psutil
 
-    from flows.server.running_up import RunningUp
-    from flows.server.up import UpOptions
+    from shardmill.flows.server.running_up import RunningUp
+    from shardmill.flows.server.up import UpOptions
 
 _DEFAULT_PORT = 4200
-# Flow runs get 20 s to report their end, then each of the five services 20 s at most (flows.server.services).
+# Flow runs get 20 s to report their end, then each of the five services 20 s at most
+# (shardmill.flows.server.services).
 _STOP_SECONDS = 150.0
 _DETACH_SECONDS = 600.0
 
@@ -95,10 +96,10 @@ def up(
       shardmill up --host 0.0.0.0 --auth team:LONG-PASSWORD
       shardmill up --database postgresql+asyncpg://prefect:PASSWORD@localhost/prefect
     """
-    from flows import home
-    from flows.cli import output
-    from flows.parameters import root_or_default, runs_or_default
-    from flows.server import up
+    from shardmill.flows import home
+    from shardmill.flows.cli import output
+    from shardmill.flows.parameters import root_or_default, runs_or_default
+    from shardmill.flows.server import up
 
     server_port = port or free_port()
     after_server = server_port + 1 if port else 0
@@ -131,8 +132,8 @@ def down(json_output: options.Json = False) -> None:
     """
     import psutil
 
-    from flows.cli import output
-    from flows.server.running_up import up_process
+    from shardmill.flows.cli import output
+    from shardmill.flows.server.running_up import up_process
 
     process_id = up_process()
     if process_id is None:
@@ -157,7 +158,7 @@ def _wait_for_end(process: psutil.Process) -> None:
     Raises:
         EnvironmentFault: It takes longer than its services may take.
     """
-    from infra.processes.trees import lives
+    from shardmill.infra.processes.trees import lives
 
     deadline = time.monotonic() + _STOP_SECONDS
     while lives(process):
@@ -175,9 +176,9 @@ def _detach(chosen: UpOptions) -> None:
     Raises:
         EnvironmentFault: It ended before it was healthy.
     """
-    from flows import home
-    from flows.cli import output
-    from flows.server.running_up import running_up, up_lock
+    from shardmill.flows import home
+    from shardmill.flows.cli import output
+    from shardmill.flows.server.running_up import running_up, up_lock
 
     with up_lock():
         chosen.check()  # refuse here, not in a log
@@ -199,7 +200,7 @@ def _detach(chosen: UpOptions) -> None:
     with open(log_path, "ab", opener=home.open_private) as log:
         begin = log.tell()
         process = subprocess.Popen(
-            [sys.executable, "-m", "flows.cli", "up", *arguments],
+            [sys.executable, "-m", "shardmill.flows.cli", "up", *arguments],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
@@ -217,7 +218,7 @@ def _detach(chosen: UpOptions) -> None:
 
 
 def _note_with_time(text: str) -> None:
-    from flows.cli import output
+    from shardmill.flows.cli import output
 
     output.note(f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} {text}")
 
@@ -232,8 +233,8 @@ def _passwords(chosen: UpOptions) -> dict[str, str]:
 
 
 def _say_where(json_output: bool) -> None:
-    from flows.cli import output
-    from flows.server.running_up import running_up
+    from shardmill.flows.cli import output
+    from shardmill.flows.server.running_up import running_up
 
     running = running_up()
     assert running is not None

@@ -11,16 +11,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from flows.cli import options
-from flows.cli.server.schedule_rows import in_local_time, print_schedules, schedule_entries
-from infra.progress import WAITING
+from shardmill.flows.cli import options
+from shardmill.flows.cli.server.schedule_rows import in_local_time, print_schedules, schedule_entries
+from shardmill.infra.progress import WAITING
 
 if TYPE_CHECKING:
-    from flows.page.reading.prefect import Activity, FlowRun
-    from flows.problems import Problem
-    from flows.scheduling.inboxes import Inbox
-    from flows.server.api import Api
-    from flows.server.schedules import Schedule
+    from shardmill.flows.page.reading.prefect import Activity, FlowRun
+    from shardmill.flows.problems import Problem
+    from shardmill.flows.scheduling.inboxes import Inbox
+    from shardmill.flows.server.api import Api
+    from shardmill.flows.server.schedules import Schedule
 
 T = TypeVar("T")
 
@@ -38,8 +38,8 @@ def status(json_output: options.Json = False) -> None:
       shardmill status
       shardmill status --json
     """
-    from flows.cli import output
-    from flows.server.api import standing_api
+    from shardmill.flows.cli import output
+    from shardmill.flows.server.api import standing_api
 
     api = standing_api(_ANSWER_SECONDS)
     if api is None:
@@ -65,19 +65,19 @@ def status(json_output: options.Json = False) -> None:
 
 def _load(api: Api) -> None:
     """Import Prefect's client first, since that may take seconds, which must not count as a slow server."""
-    from flows.server.api import prefect_api
+    from shardmill.flows.server.api import prefect_api
 
     with prefect_api(api):
         import prefect.client.orchestration  # noqa: F401
 
-        import flows.page.reading.prefect
-        import flows.server.schedules  # noqa: F401
+        import shardmill.flows.page.reading.prefect
+        import shardmill.flows.server.schedules  # noqa: F401
 
 
 def _say_that_nothing_answers(json_output: bool) -> None:
-    from flows import home
-    from flows.cli import output
-    from flows.server.running_up import running_up, up_process
+    from shardmill.flows import home
+    from shardmill.flows.cli import output
+    from shardmill.flows.server.running_up import running_up, up_process
 
     process = up_process()
     if process is None:
@@ -86,7 +86,7 @@ def _say_that_nothing_answers(json_output: bool) -> None:
         else:
             output.say("shardmill up is not running", "Start it: shardmill up --detach")
         return
-    from flows.problems import open_problems
+    from shardmill.flows.problems import open_problems
 
     found = open_problems()
     up = running_up()
@@ -132,7 +132,7 @@ class _Question(Generic[T]):
 
 
 def _activity(api: Api) -> Activity:
-    from flows.page.reading.prefect import PrefectApi
+    from shardmill.flows.page.reading.prefect import PrefectApi
 
     async def ask() -> Activity:
         prefect = PrefectApi(api.url, api.auth)
@@ -145,10 +145,10 @@ def _activity(api: Api) -> Activity:
 
 
 def _schedules() -> list[Schedule | Inbox]:
-    from flows.server.api import prefect_api
+    from shardmill.flows.server.api import prefect_api
 
     with prefect_api():
-        from flows.server.schedules import all_schedules
+        from shardmill.flows.server.schedules import all_schedules
 
         return all_schedules()
 
@@ -156,7 +156,7 @@ def _schedules() -> list[Schedule | Inbox]:
 def _as_json(
     api: Api, activity: Activity | None, found: Sequence[Schedule | Inbox] | None, problems: list[str]
 ) -> dict[str, Any]:
-    from flows.problems import open_problems
+    from shardmill.flows.problems import open_problems
 
     known: dict[str, Any] = {
         "running": True,
@@ -182,7 +182,7 @@ def _as_json(
 
 def _page_url(api: Api) -> str | None:
     """URL of the platform's own page, if this server belongs to a `shardmill up` of this home."""
-    from flows.server.running_up import running_up
+    from shardmill.flows.server.running_up import running_up
 
     up = running_up()
     return up.page_url if up is not None and up.api_url == api.url else None
@@ -203,8 +203,8 @@ def _run(run: FlowRun) -> dict[str, Any]:
 def _print(
     api: Api, activity: Activity | None, found: Sequence[Schedule | Inbox] | None, problems: list[str]
 ) -> None:
-    from flows.cli import output
-    from flows.problems import open_problems
+    from shardmill.flows.cli import output
+    from shardmill.flows.problems import open_problems
 
     url = _page_url(api)
     page = [f"Page:       {url}"] if url else []
@@ -227,7 +227,7 @@ def _open_entries(found: Sequence[Problem]) -> list[dict[str, Any]]:
 
 
 def _print_open(found: Sequence[Problem]) -> None:
-    from flows.cli import output
+    from shardmill.flows.cli import output
 
     if found:
         rows = [[in_local_time(one.since), one.text, one.remedy] for one in found]
@@ -235,7 +235,7 @@ def _print_open(found: Sequence[Problem]) -> None:
 
 
 def _print_runs(activity: Activity) -> None:
-    from flows.cli import output
+    from shardmill.flows.cli import output
 
     if activity.running:
         rows = [[run.name, run.state, in_local_time(run.begins), _progress(run)] for run in activity.running]

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from flows.cli import options
-from flows.cli.training_runs.looking import Run, Split, whole_settings
+from shardmill.flows.cli import options
+from shardmill.flows.cli.training_runs.looking import Run, Split, whole_settings
 
 if TYPE_CHECKING:
-    from training.results.run_files.run_folder import RunFolder
+    from shardmill.training.results.run_files.run_folder import RunFolder
 
 Other = Annotated[str, typer.Argument(metavar="RUN", help="The run to compare with it")]
 OnDataset = Annotated[
@@ -42,14 +42,14 @@ def compare(
       shardmill compare photos-v1-3f2a photos-v1-90bc --split validation --json
       shardmill compare photos-v1-3f2a photos-v2-77cd --dataset photos@2
     """
-    from flows.cli import output
-    from flows.cli.training_runs.folder import runs_folder
-    from flows.parameters import root_or_default
-    from infra.dataset.catalog import Catalog
-    from infra.html.formatting import differing_settings
-    from training.results.metrics.figures import FIGURES
-    from training.results.predictions import comparison
-    from training.results.run_files.run_folder import open_run
+    from shardmill.flows.cli import output
+    from shardmill.flows.cli.training_runs.folder import runs_folder
+    from shardmill.flows.parameters import root_or_default
+    from shardmill.infra.dataset.catalog import Catalog
+    from shardmill.infra.html.formatting import differing_settings
+    from shardmill.training.results.metrics.figures import FIGURES
+    from shardmill.training.results.predictions import comparison
+    from shardmill.training.results.run_files.run_folder import open_run
 
     folder = runs_folder(runs)
     one, other = open_run(first, folder), open_run(second, folder)
@@ -93,9 +93,9 @@ def compare(
 
 def _evaluate_if_missing(run: RunFolder, split: str, ref: str, root: str) -> None:
     """Evaluate a run on a split of a dataset version, unless it has predictions of it."""
-    from flows.cli import output
-    from flows.cli.training_runs.using import evaluate_in_child
-    from infra.errors import NotFoundError
+    from shardmill.flows.cli import output
+    from shardmill.flows.cli.training_runs.using import evaluate_in_child
+    from shardmill.infra.errors import NotFoundError
 
     try:
         run.predictions(split, ref)
@@ -105,7 +105,7 @@ def _evaluate_if_missing(run: RunFolder, split: str, ref: str, root: str) -> Non
 
 
 def _verdict(name: str, each: Any) -> str:
-    from training.results.metrics.figures import is_smaller_better
+    from shardmill.training.results.metrics.figures import is_smaller_better
 
     if each.low <= 0 <= each.high:
         return "no clear difference"

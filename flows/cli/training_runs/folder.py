@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from training.results.run_files.run_folder import RunFolder
+    from shardmill.training.results.run_files.run_folder import RunFolder
 
 
 def runs_location(runs: str | None) -> str:
     """Return the folder of the runs as an absolute path or a URI."""
-    from flows.parameters import runs_or_default
+    from shardmill.flows.parameters import runs_or_default
 
     return runs_or_default(runs).removeprefix("file://")
 
@@ -22,7 +22,7 @@ def runs_folder(runs: str | None) -> Path:
     Raises:
         StorageError: the store cannot be read.
     """
-    from training.runs.stored import local_runs
+    from shardmill.training.runs.stored import local_runs
 
     return local_runs(runs_location(runs))
 
@@ -32,10 +32,10 @@ def run_named(subject: str, runs: str | None, root: str | None) -> RunFolder | N
 
     The beginning of a run's name is taken unless a dataset is called so.
     """
-    from flows.parameters import root_or_default
-    from infra.dataset.catalog import Catalog
-    from training.aliases.names import names_an_alias
-    from training.results.run_files.run_folder import find_run, open_run, run_names
+    from shardmill.flows.parameters import root_or_default
+    from shardmill.infra.dataset.catalog import Catalog
+    from shardmill.training.aliases.names import names_an_alias
+    from shardmill.training.results.run_files.run_folder import find_run, open_run, run_names
 
     folder = runs_folder(runs)
     found = open_run(subject, folder) if names_an_alias(subject) else find_run(subject, folder)

@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from flows.cli import options
-from flows.cli.jobs.flags import with_flags
+from shardmill.flows.cli import options
+from shardmill.flows.cli.jobs.flags import with_flags
 
 Folds = Annotated[
     int, typer.Option("--folds", metavar="N", min=2, max=100, help="Number of folds, and of trainings")
@@ -38,19 +38,19 @@ def label_errors(
     """
     import sys
 
-    from flows.cli import output
-    from flows.cli.jobs.job_process import result_of
-    from flows.cli.jobs.settings import train_settings
-    from flows.cli.training_runs.folder import runs_location
-    from flows.parameters import root_or_default
-    from infra.dataset.catalog import Catalog
-    from training.config import with_devices
-    from training.label_errors import summary
+    from shardmill.flows.cli import output
+    from shardmill.flows.cli.jobs.job_process import result_of
+    from shardmill.flows.cli.jobs.settings import train_settings
+    from shardmill.flows.cli.training_runs.folder import runs_location
+    from shardmill.flows.parameters import root_or_default
+    from shardmill.infra.dataset.catalog import Catalog
+    from shardmill.training.config import with_devices
+    from shardmill.training.label_errors import summary
 
     settings = with_devices(train_settings(config, overrides or [], recipe), devices, workers)
     folder = root_or_default(root)
     ref = Catalog(folder).open_view(dataset).ref
-    command = [sys.executable, "-m", "training.label_errors", ref, "--folds", str(folds)]
+    command = [sys.executable, "-m", "shardmill.training.label_errors", ref, "--folds", str(folds)]
     command += [
         "--root",
         folder,

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from flows.cli import options
-from infra.errors import UsageError, near_miss
+from shardmill.flows.cli import options
+from shardmill.infra.errors import UsageError, near_miss
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from training.results.run_files.run_folder import RunFolder
+    from shardmill.training.results.run_files.run_folder import RunFolder
 
 _COLUMNS = ("model.name", "run.epochs")  # have columns of their own in a list of runs
 Run = Annotated[
@@ -46,11 +46,11 @@ def runs(runs: options.Runs = None, json_output: options.Json = False) -> None:
       shardmill runs
       shardmill runs --runs /data/runs --json
     """
-    from flows.cli import output
-    from flows.cli.training_runs.folder import runs_folder, runs_location
-    from infra.progress import shown_to_people
-    from infra.storage.locations import public_location
-    from training.results.run_files.run_folder import list_runs
+    from shardmill.flows.cli import output
+    from shardmill.flows.cli.training_runs.folder import runs_folder, runs_location
+    from shardmill.infra.progress import shown_to_people
+    from shardmill.infra.storage.locations import public_location
+    from shardmill.training.results.run_files.run_folder import list_runs
 
     folder = runs_folder(runs)
     with shown_to_people():
@@ -75,8 +75,8 @@ def whole_settings(run: RunFolder) -> dict[str, Any]:
     """The settings of a run, with the defaults of those that its release did not have."""
     from pydantic import ValidationError
 
-    from infra.errors import ShardmillError
-    from training.config import TrainConfig
+    from shardmill.infra.errors import ShardmillError
+    from shardmill.training.config import TrainConfig
 
     found = run.config()
     try:
@@ -87,8 +87,8 @@ def whole_settings(run: RunFolder) -> dict[str, Any]:
 
 def _settings_if_sound(run: RunFolder) -> dict[str, Any] | None:
     """The settings of a run; None, with a warning, if their file is damaged."""
-    from infra import progress
-    from infra.errors import CorruptDataError
+    from shardmill.infra import progress
+    from shardmill.infra.errors import CorruptDataError
 
     try:
         return whole_settings(run)
@@ -99,7 +99,7 @@ def _settings_if_sound(run: RunFolder) -> dict[str, Any] | None:
 
 def _with_settings(runs: Sequence[RunFolder]) -> Iterator[tuple[RunFolder, dict[str, str]]]:
     """Yield each run with those of its settings in which the runs of its dataset differ."""
-    from infra.html.formatting import differing_settings
+    from shardmill.infra.html.formatting import differing_settings
 
     places: dict[str, list[int]] = {}
     for place, run in enumerate(runs):
@@ -116,7 +116,7 @@ def _with_settings(runs: Sequence[RunFolder]) -> Iterator[tuple[RunFolder, dict[
 
 
 def _row(run: dict[str, Any]) -> dict[str, object]:
-    from training.results.metrics.figures import FIGURES
+    from shardmill.training.results.metrics.figures import FIGURES
 
     figure = run["test_figure"] or {}
     return {
@@ -145,8 +145,8 @@ def _described(run: RunFolder) -> dict[str, Any]:
 
 def show_run(run: RunFolder, json_output: bool) -> None:
     """Print what a run is, and how evenly its ranks worked, if it has several."""
-    from flows.cli import output
-    from training.results.run_files.rank_balance import BALANCE_FILE, read_balance
+    from shardmill.flows.cli import output
+    from shardmill.training.results.run_files.rank_balance import BALANCE_FILE, read_balance
 
     described = _described(run)
     balance = read_balance(run.path) if (run.path / BALANCE_FILE).is_file() else None

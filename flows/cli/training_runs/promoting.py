@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from flows.cli import options
-from flows.cli.training_runs.looking import Run
-from infra.errors import UsageError
-from training.aliases.names import PRODUCTION
+from shardmill.flows.cli import options
+from shardmill.flows.cli.training_runs.looking import Run
+from shardmill.infra.errors import UsageError
+from shardmill.training.aliases.names import PRODUCTION
 
 if TYPE_CHECKING:
-    from training.aliases.history import AliasRecords
-    from training.aliases.record import AliasRecord
+    from shardmill.training.aliases.history import AliasRecords
+    from shardmill.training.aliases.record import AliasRecord
 
 Alias = Annotated[str, typer.Option("--alias", metavar="ALIAS", help="Name of the alias")]
 Reason = Annotated[
@@ -49,16 +49,16 @@ def promote(
       shardmill model promote photos-v2-77cd --set metric=macro_f1 --set minimum_gain=0.01
       shardmill model promote photos-v2-77cd --alias staging --reason "asked for by the shop"
     """
-    from flows.cli import output
-    from flows.cli.jobs.job_process import result_of
-    from flows.cli.training_runs.folder import runs_location
-    from flows.flow_runs.jobs.job_commands import promote_command
-    from flows.parameters import root_or_default
-    from infra.settings import load_settings
-    from training.aliases.names import AliasName
-    from training.promote import summary
-    from training.promotion.rules import PromotionRules
-    from training.runs.stored import is_in_store, opened_run
+    from shardmill.flows.cli import output
+    from shardmill.flows.cli.jobs.job_process import result_of
+    from shardmill.flows.cli.training_runs.folder import runs_location
+    from shardmill.flows.flow_runs.jobs.job_commands import promote_command
+    from shardmill.flows.parameters import root_or_default
+    from shardmill.infra.settings import load_settings
+    from shardmill.training.aliases.names import AliasName
+    from shardmill.training.promote import summary
+    from shardmill.training.promotion.rules import PromotionRules
+    from shardmill.training.runs.stored import is_in_store, opened_run
 
     folder = runs_location(runs)
     with opened_run(run, folder) as found:
@@ -95,11 +95,11 @@ def rollback(
     Examples:
       shardmill model rollback photos@production --reason "wrong on night pictures"
     """
-    from flows.cli import output
-    from flows.cli.training_runs.folder import runs_location
-    from training.aliases.names import AliasName, parse_alias
-    from training.promote import result_of, summary
-    from training.promotion.deciding import roll_back
+    from shardmill.flows.cli import output
+    from shardmill.flows.cli.training_runs.folder import runs_location
+    from shardmill.training.aliases.names import AliasName, parse_alias
+    from shardmill.training.promote import result_of, summary
+    from shardmill.training.promotion.deciding import roll_back
 
     if alias.partition("@")[2].isdecimal():
         raise UsageError(f"{alias} is a version, not an alias", f"bring it back: shardmill rollback {alias}")
@@ -119,9 +119,9 @@ def aliases(name: AliasOf = None, runs: options.Runs = None, json_output: option
       shardmill model aliases photos
       shardmill model aliases photos@production --json
     """
-    from flows.cli import output
-    from flows.cli.training_runs.folder import runs_folder
-    from infra.progress import shown_to_people
+    from shardmill.flows.cli import output
+    from shardmill.flows.cli.training_runs.folder import runs_folder
+    from shardmill.infra.progress import shown_to_people
 
     folder = runs_folder(runs)
     with shown_to_people():
@@ -140,10 +140,10 @@ def aliases(name: AliasOf = None, runs: options.Runs = None, json_output: option
 
 
 def _histories(name: str | None, runs: Path) -> list[AliasRecords]:
-    from infra.errors import NotFoundError, near_miss
-    from infra.storage.filesystem import Storage
-    from training.aliases.history import AliasHistory, list_aliases
-    from training.aliases.names import parse_alias
+    from shardmill.infra.errors import NotFoundError, near_miss
+    from shardmill.infra.storage.filesystem import Storage
+    from shardmill.training.aliases.history import AliasHistory, list_aliases
+    from shardmill.training.aliases.names import parse_alias
 
     storage = Storage.at(runs)
     if name is None:
@@ -160,7 +160,7 @@ def _histories(name: str | None, runs: Path) -> list[AliasRecords]:
 
 def _holder(history: AliasRecords) -> AliasRecord | None:
     """Return the record that gave the alias to its run; None: none did, or a damaged one hides it."""
-    from infra.errors import CorruptDataError
+    from shardmill.infra.errors import CorruptDataError
 
     try:
         return history.current()
@@ -169,7 +169,7 @@ def _holder(history: AliasRecords) -> AliasRecord | None:
 
 
 def _described(history: AliasRecords, runs: Path) -> dict[str, Any]:
-    from training.promotion.purged import num_purged
+    from shardmill.training.promotion.purged import num_purged
 
     current = _holder(history)
     return {
@@ -184,7 +184,7 @@ def _described(history: AliasRecords, runs: Path) -> dict[str, Any]:
 
 
 def _row(history: AliasRecords, runs: Path) -> list[object]:
-    from training.promotion.purged import purged_in_words
+    from shardmill.training.promotion.purged import purged_in_words
 
     current = _holder(history)
     if current is None:
@@ -199,8 +199,8 @@ def _minute(time: str) -> str:
 
 
 def _show_history(history: AliasRecords, runs: Path) -> None:
-    from flows.cli import output
-    from training.promotion.purged import purged_in_words
+    from shardmill.flows.cli import output
+    from shardmill.training.promotion.purged import purged_in_words
 
     current = _holder(history)
     nobody = "unknown, since a record is damaged" if history.damaged else "no run has it"

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from flows.cli import options
-from flows.cli.training_runs.looking import Run, Split
-from infra.errors import DataError, NotFoundError, UsageError
+from shardmill.flows.cli import options
+from shardmill.flows.cli.training_runs.looking import Run, Split
+from shardmill.infra.errors import DataError, NotFoundError, UsageError
 
 if TYPE_CHECKING:
-    from training.results.run_files.run_folder import RunFolder
+    from shardmill.training.results.run_files.run_folder import RunFolder
 
-PREDICT: tuple[str, ...] = (sys.executable, "-m", "training.predict")
+PREDICT: tuple[str, ...] = (sys.executable, "-m", "shardmill.training.predict")
 
 OtherDataset = Annotated[
     str | None,
@@ -53,11 +53,11 @@ def evaluate(
       shardmill evaluate photos-v1-3f2a --split train
       shardmill evaluate photos-v1-3f2a --dataset photos@4
     """
-    from flows.cli import output
-    from flows.cli.training_runs.folder import runs_location
-    from flows.parameters import root_or_default
-    from training.evaluate import summary
-    from training.runs.stored import opened_run
+    from shardmill.flows.cli import output
+    from shardmill.flows.cli.training_runs.folder import runs_location
+    from shardmill.flows.parameters import root_or_default
+    from shardmill.training.evaluate import summary
+    from shardmill.training.runs.stored import opened_run
 
     with opened_run(run, runs_location(runs)) as found:
         found.finished()
@@ -69,9 +69,9 @@ def evaluate(
 
 
 def evaluate_in_child(run: RunFolder, split: str, dataset: str | None, root: str) -> dict[str, Any]:
-    """Evaluate a run in a process that loads TensorFlow; see ``training.evaluate.evaluate_run``."""
-    from flows.cli.jobs.job_process import result_of
-    from flows.flow_runs.jobs.job_commands import evaluate_command
+    """Evaluate a run in a process that loads TensorFlow; see ``shardmill.training.evaluate.evaluate_run``."""
+    from shardmill.flows.cli.jobs.job_process import result_of
+    from shardmill.flows.flow_runs.jobs.job_commands import evaluate_command
 
     return result_of(evaluate_command(str(run.path), split, dataset, root))
 
@@ -97,9 +97,9 @@ def predict(
     """
     import tempfile
 
-    from flows.cli import output
-    from flows.cli.training_runs.folder import runs_folder
-    from training.results.run_files.run_folder import open_run
+    from shardmill.flows.cli import output
+    from shardmill.flows.cli.training_runs.folder import runs_folder
+    from shardmill.training.results.run_files.run_folder import open_run
 
     _check(format_name, out, json_output)
     folder = runs_folder(runs)
@@ -158,8 +158,8 @@ def _check(format_name: str, out: Path | None, json_output: bool) -> None:
 def _predicted(
     run: Path, paths: list[Path], format_name: str, out: Path, root: str | None, *, overlays: bool
 ) -> dict[str, Any]:
-    from flows.cli.jobs.job_process import result_of
-    from flows.parameters import root_or_default
+    from shardmill.flows.cli.jobs.job_process import result_of
+    from shardmill.flows.parameters import root_or_default
 
     command = [*PREDICT, str(run), "--format", format_name, "--out", str(out.absolute())]
     command += ["--root", root_or_default(root)]
@@ -167,7 +167,7 @@ def _predicted(
 
 
 def _counts(result: dict[str, Any]) -> str:
-    from flows.cli import output
+    from shardmill.flows.cli import output
 
     refused = f", {result['refused']:,} refused" if result["refused"] else ""
     return f"{output.counted(result['predicted'], 'file')} predicted{refused}"

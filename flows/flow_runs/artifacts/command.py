@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from infra.strict_json import dump_json
+from shardmill.infra.strict_json import dump_json
 
 
 def command_of(arguments: Sequence[str], settings: Mapping[str, BaseModel]) -> str:

@@ -8,11 +8,11 @@ from typing import Any, NotRequired, cast
 
 from typing_extensions import TypedDict
 
-from flows.flow_runs.showing.markdown import code, escaped, markdown_table, picture
-from infra.errors import CorruptDataError
-from infra.json_files import open_shape, read_json
-from infra.readable import counted
-from training.results.report.examples import EXAMPLES_FILE
+from shardmill.flows.flow_runs.showing.markdown import code, escaped, markdown_table, picture
+from shardmill.infra.errors import CorruptDataError
+from shardmill.infra.json_files import open_shape, read_json
+from shardmill.infra.readable import counted
+from shardmill.training.results.report.examples import EXAMPLES_FILE
 
 Found = Mapping[str, Any]
 
@@ -44,7 +44,7 @@ def lost_text(lost: Found) -> str:
     """Return the reasons of inputs that cannot be used, with the first inputs of each and their pictures.
 
     Args:
-        lost: the event ``lost`` (infra.progress).
+        lost: the event ``lost`` (shardmill.infra.progress).
     """
     parts = []
     for reason, count in sorted(lost["reasons"].items(), key=lambda reason: (-reason[1], reason[0])):

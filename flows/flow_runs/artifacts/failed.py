@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from flows.flow_runs.artifacts.examples import lost_text
-from flows.flow_runs.artifacts.keys import Keys
-from flows.flow_runs.artifacts.page import RunPage
-from flows.flow_runs.showing.markdown import code, code_block, escaped
-from infra.errors import LockedError, ShardmillError
+from shardmill.flows.flow_runs.artifacts.examples import lost_text
+from shardmill.flows.flow_runs.artifacts.keys import Keys
+from shardmill.flows.flow_runs.artifacts.page import RunPage
+from shardmill.flows.flow_runs.showing.markdown import code, code_block, escaped
+from shardmill.infra.errors import LockedError, ShardmillError
 
 _LOG_LINES = 20
 _LINE = 400  # characters of a card

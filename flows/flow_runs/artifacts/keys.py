@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from pydantic import BaseModel
 
-from infra.digests import digest_of
+from shardmill.infra.digests import digest_of
 
 _DIGEST_LENGTH = 6
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from flows.flow_runs.showing.markdown import table_rows
-from infra.strict_json import dump_json
+from shardmill.flows.flow_runs.showing.markdown import table_rows
+from shardmill.infra.strict_json import dump_json
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from flows.flow_runs.artifacts import prepared, trained
-from flows.flow_runs.artifacts.keys import Keys
-from flows.flow_runs.artifacts.page import RunPage
-from flows.flow_runs.showing import addresses
-from flows.flow_runs.showing.headline import headline
-from flows.flow_runs.showing.markdown import escaped, link
+from shardmill.flows.flow_runs.artifacts import prepared, trained
+from shardmill.flows.flow_runs.artifacts.keys import Keys
+from shardmill.flows.flow_runs.artifacts.page import RunPage
+from shardmill.flows.flow_runs.showing import addresses
+from shardmill.flows.flow_runs.showing.headline import headline
+from shardmill.flows.flow_runs.showing.markdown import escaped, link
 
 Result = Mapping[str, Any]
 

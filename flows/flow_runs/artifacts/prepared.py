@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from flows.flow_runs.artifacts.examples import lost_text
-from flows.flow_runs.artifacts.keys import Keys
-from flows.flow_runs.artifacts.page import RunPage
-from flows.flow_runs.showing import addresses, charts
-from flows.flow_runs.showing.headline import headline
-from flows.flow_runs.showing.markdown import escaped, picture, svg_uri, table
-from infra.dataset.views.references import reference_of
+from shardmill.flows.flow_runs.artifacts.examples import lost_text
+from shardmill.flows.flow_runs.artifacts.keys import Keys
+from shardmill.flows.flow_runs.artifacts.page import RunPage
+from shardmill.flows.flow_runs.showing import addresses, charts
+from shardmill.flows.flow_runs.showing.headline import headline
+from shardmill.flows.flow_runs.showing.markdown import escaped, picture, svg_uri, table
+from shardmill.infra.dataset.views.references import reference_of
 
 Result = Mapping[str, Any]
 Row = dict[str, Any]
@@ -102,7 +102,7 @@ def shard_rows(shards_by_split: Mapping[str, Sequence[Any]]) -> list[Row]:
     """Return a row for each split, with its number of shards and how even they are.
 
     Args:
-        shards_by_split: {split: [infra.format.contract.Shard, ...]}.
+        shards_by_split: {split: [shardmill.infra.format.contract.Shard, ...]}.
     """
     rows = []
     for split, shards in shards_by_split.items():

@@ -6,14 +6,14 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from flows.flow_runs.artifacts.examples import hardest_text, read_examples
-from flows.flow_runs.artifacts.keys import Keys
-from flows.flow_runs.artifacts.page import RunPage
-from flows.flow_runs.showing import addresses, training_curve
-from flows.flow_runs.showing.headline import headline
-from flows.flow_runs.showing.markdown import code, escaped, picture, svg_uri, table
-from infra.dataset.views.references import reference_of
-from training.results.metrics.figures import FIGURES
+from shardmill.flows.flow_runs.artifacts.examples import hardest_text, read_examples
+from shardmill.flows.flow_runs.artifacts.keys import Keys
+from shardmill.flows.flow_runs.artifacts.page import RunPage
+from shardmill.flows.flow_runs.showing import addresses, training_curve
+from shardmill.flows.flow_runs.showing.headline import headline
+from shardmill.flows.flow_runs.showing.markdown import code, escaped, picture, svg_uri, table
+from shardmill.infra.dataset.views.references import reference_of
+from shardmill.training.results.metrics.figures import FIGURES
 
 Result = Mapping[str, Any]
 Row = dict[str, Any]

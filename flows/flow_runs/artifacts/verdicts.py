@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from flows.flow_runs.artifacts.keys import Keys
-from flows.flow_runs.artifacts.page import RunPage
-from flows.flow_runs.artifacts.trained import Row, figure_rows
-from flows.flow_runs.showing import charts
-from flows.flow_runs.showing.markdown import escaped, picture, svg_uri, table
-from infra.dataset.views.references import reference_of
-from training.results.metrics.figures import FIGURES, is_smaller_better
+from shardmill.flows.flow_runs.artifacts.keys import Keys
+from shardmill.flows.flow_runs.artifacts.page import RunPage
+from shardmill.flows.flow_runs.artifacts.trained import Row, figure_rows
+from shardmill.flows.flow_runs.showing import charts
+from shardmill.flows.flow_runs.showing.markdown import escaped, picture, svg_uri, table
+from shardmill.infra.dataset.views.references import reference_of
+from shardmill.training.results.metrics.figures import FIGURES, is_smaller_better
 
 Result = Mapping[str, Any]
 

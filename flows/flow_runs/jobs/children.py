@@ -1,8 +1,8 @@
 """Run a job in a child process under a flow run, which it never outlives, and relay its events to Prefect.
 
-The jobs do not know Prefect. They emit the events of ``infra.progress``. Each event goes to the listeners of
-this process (such as the terminal bar of a command), into the run's logs, and to the run's live artifacts. A
-job that a command started early is taken over (flow_runs.early_job).
+The jobs do not know Prefect. They emit the events of ``shardmill.infra.progress``. Each event goes to the
+listeners of this process (such as the terminal bar of a command), into the run's logs, and to the run's live
+artifacts. A job that a command started early is taken over (flow_runs.early_job).
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-from flows.flow_runs.artifacts.failed import JobEnd
-from flows.flow_runs.artifacts.keys import Keys
-from flows.flow_runs.artifacts.page import RunPage
-from flows.flow_runs.jobs.cancel_watch import StopRequest, watched_runs
-from flows.flow_runs.jobs.early_job import run_job
-from flows.flow_runs.jobs.worker_process import begin_workers_run, is_started_by_worker
-from flows.flow_runs.showing.headline import headline
-from flows.flow_runs.showing.live import LivePage
-from infra.errors import GO_ON, Cancelled, ShardmillError
-from infra.progress import Event
-from infra.readable import readable_figure
-from training.results.metrics.figures import FIGURES
+from shardmill.flows.flow_runs.artifacts.failed import JobEnd
+from shardmill.flows.flow_runs.artifacts.keys import Keys
+from shardmill.flows.flow_runs.artifacts.page import RunPage
+from shardmill.flows.flow_runs.jobs.cancel_watch import StopRequest, watched_runs
+from shardmill.flows.flow_runs.jobs.early_job import run_job
+from shardmill.flows.flow_runs.jobs.worker_process import begin_workers_run, is_started_by_worker
+from shardmill.flows.flow_runs.showing.headline import headline
+from shardmill.flows.flow_runs.showing.live import LivePage
+from shardmill.infra.errors import GO_ON, Cancelled, ShardmillError
+from shardmill.infra.progress import Event
+from shardmill.infra.readable import readable_figure
+from shardmill.training.results.metrics.figures import FIGURES
 
 Logger = logging.Logger | logging.LoggerAdapter[Any]
 
@@ -54,7 +54,7 @@ def run_child_job(
     """Run a job's command to its end under the flow run of this context.
 
     Args:
-        command: argv of a process that emits the events of infra.progress.
+        command: argv of a process that emits the events of shardmill.infra.progress.
         job: Name of the job.
         keys: Keys of the run's artifacts.
         log: Logger of the run.

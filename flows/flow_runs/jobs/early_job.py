@@ -11,8 +11,8 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterator, Sequence
 
-from infra.processes.children import ChildResult, RunningChild, run_child, running_child
-from infra.progress import Event, Listener, emit
+from shardmill.infra.processes.children import ChildResult, RunningChild, run_child, running_child
+from shardmill.infra.progress import Event, Listener, emit
 
 OnLine = Callable[[str], None]
 
@@ -106,7 +106,7 @@ def run_job(
     Its events go to the listeners of this process too.
 
     Args:
-        command: argv of a process that emits the events of infra.progress.
+        command: argv of a process that emits the events of shardmill.infra.progress.
         on_event: called with each event, on a thread of its own.
         on_line: called with each line that the job prints, likewise.
         cancel: set it from another thread to stop the job.

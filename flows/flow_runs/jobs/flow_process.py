@@ -2,7 +2,7 @@
 
 Usage::
 
-    python -m flows.flow_runs.jobs.flow_process    with the environment that Prefect's worker gives
+    python -m shardmill.flows.flow_runs.jobs.flow_process    with the environment that Prefect's worker gives
 
 Importing the engine and asking the server for the run takes seconds, or a minute while the server is away.
 The worker may be killed meanwhile.
@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import runpy
 
-from flows.flow_runs.jobs.worker_process import follow_worker
-from infra.processes.process import die_at_once_with_parent
+from shardmill.flows.flow_runs.jobs.worker_process import follow_worker
+from shardmill.infra.processes.process import die_at_once_with_parent
 
 
 def main() -> None:

@@ -6,15 +6,15 @@ import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from beam_jobs.config import PrepareConfig
-    from training.config import TrainConfig
-    from training.promotion.rules import PromotionRules
+    from shardmill.beam_jobs.config import PrepareConfig
+    from shardmill.training.config import TrainConfig
+    from shardmill.training.promotion.rules import PromotionRules
 
-PREPARE: tuple[str, ...] = (sys.executable, "-m", "beam_jobs.prepare")
-TRAIN: tuple[str, ...] = (sys.executable, "-m", "training.train")
-PROFILE: tuple[str, ...] = (sys.executable, "-m", "training.profile")
-EVALUATE: tuple[str, ...] = (sys.executable, "-m", "training.evaluate")
-PROMOTE: tuple[str, ...] = (sys.executable, "-m", "training.promote")
+PREPARE: tuple[str, ...] = (sys.executable, "-m", "shardmill.beam_jobs.prepare")
+TRAIN: tuple[str, ...] = (sys.executable, "-m", "shardmill.training.train")
+PROFILE: tuple[str, ...] = (sys.executable, "-m", "shardmill.training.profile")
+EVALUATE: tuple[str, ...] = (sys.executable, "-m", "shardmill.training.evaluate")
+PROMOTE: tuple[str, ...] = (sys.executable, "-m", "shardmill.training.promote")
 
 
 def prepare_command(source: str, dataset: str, root: str, config: PrepareConfig) -> list[str]:

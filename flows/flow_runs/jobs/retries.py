@@ -10,9 +10,9 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from infra.errors import ChildDied
-from infra.processes.process import is_defect
-from infra.progress import log
+from shardmill.infra.errors import ChildDied
+from shardmill.infra.processes.process import is_defect
+from shardmill.infra.progress import log
 
 Result = TypeVar("Result")
 

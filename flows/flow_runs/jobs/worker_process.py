@@ -10,8 +10,8 @@ from uuid import UUID
 
 import psutil
 
-from flows import home
-from flows.flow_runs.lost_runs import hold_until_exit
+from shardmill.flows import home
+from shardmill.flows.flow_runs.lost_runs import hold_until_exit
 
 # Set by the worker of `shardmill up`. Other workers do not, and are known as the parent of this process.
 WORKER_VARIABLE = "SHARDMILL_WORKER"

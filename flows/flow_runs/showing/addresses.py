@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 from urllib.parse import quote
 
-from flows.flow_runs.showing.markdown import code, link
+from shardmill.flows.flow_runs.showing.markdown import code, link
 
 PAGE_URL = "SHARDMILL_PAGE_URL"
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from infra.dataset.views.references import reference_of
-from infra.readable import counted, readable_seconds
-from training.results.metrics.figures import FIGURES
+from shardmill.infra.dataset.views.references import reference_of
+from shardmill.infra.readable import counted, readable_seconds
+from shardmill.training.results.metrics.figures import FIGURES
 
 Result = Mapping[str, Any]
 

@@ -9,13 +9,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from flows.flow_runs.artifacts.keys import Keys
-from flows.flow_runs.artifacts.page import RunPage
-from flows.flow_runs.showing import training_curve
-from flows.flow_runs.showing.markdown import escaped, picture, svg_uri, table
-from infra.errors import ShardmillError
-from infra.progress import Event, WholeJob
-from training.results.run_files.curve import CURVE_FILE
+from shardmill.flows.flow_runs.artifacts.keys import Keys
+from shardmill.flows.flow_runs.artifacts.page import RunPage
+from shardmill.flows.flow_runs.showing import training_curve
+from shardmill.flows.flow_runs.showing.markdown import escaped, picture, svg_uri, table
+from shardmill.infra.errors import ShardmillError
+from shardmill.infra.progress import Event, WholeJob
+from shardmill.training.results.run_files.curve import CURVE_FILE
 
 _UPDATE_SECONDS = 2.0
 _CURVE_SECONDS = 5.0

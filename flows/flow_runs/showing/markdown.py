@@ -12,8 +12,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from infra.html.formatting import visible
-from infra.readable import readable_figure
+from shardmill.infra.html.formatting import visible
+from shardmill.infra.readable import readable_figure
 
 _LONGEST_TEXT = 1000  # characters of a message; names are shorter
 # Characters with a meaning in Markdown: anywhere, in addresses that become links, and at the start of a line.

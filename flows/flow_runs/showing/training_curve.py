@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from flows.flow_runs.showing.charts import Panel, Point, panels
-from training.results.metrics.figures import FIGURES
-from training.results.run_files.curve import read_curve
-from training.results.run_files.history import read_history
+from shardmill.flows.flow_runs.showing.charts import Panel, Point, panels
+from shardmill.training.results.metrics.figures import FIGURES
+from shardmill.training.results.run_files.curve import read_curve
+from shardmill.training.results.run_files.history import read_history
 
 _POINTS = 200  # of a line; more cannot be seen
 _GIB = 1 << 30

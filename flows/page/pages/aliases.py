@@ -5,10 +5,10 @@ from __future__ import annotations
 from starlette.requests import Request
 from starlette.responses import Response
 
-from flows.page.paging import list_page
-from flows.page.platform import Platform
-from flows.page.reading.aliases import alias_rows
-from flows.page.rendering import render
+from shardmill.flows.page.paging import list_page
+from shardmill.flows.page.platform import Platform
+from shardmill.flows.page.reading.aliases import alias_rows
+from shardmill.flows.page.rendering import render
 
 _DECISIONS = 20
 

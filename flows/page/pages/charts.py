@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from markupsafe import Markup
 
-from flows.page.reading.curves import Curves, Point
-from training.results.metrics.figures import FIGURES
-from training.results.report.curves import curves_svg
+from shardmill.flows.page.reading.curves import Curves, Point
+from shardmill.training.results.metrics.figures import FIGURES
+from shardmill.training.results.report.curves import curves_svg
 
 # Curves of one chart beyond this number cannot be told apart.
 MOST_CURVES = 6

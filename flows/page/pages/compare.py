@@ -9,13 +9,13 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from flows.page.pages.charts import MOST_CURVES, compared_charts, curve_kind
-from flows.page.platform import Platform
-from flows.page.rendering import render
-from infra.errors import ShardmillError
-from infra.html.formatting import differing_settings
-from training.results.metrics.figures import FIGURES
-from training.results.run_files.run_folder import RunFolder
+from shardmill.flows.page.pages.charts import MOST_CURVES, compared_charts, curve_kind
+from shardmill.flows.page.platform import Platform
+from shardmill.flows.page.rendering import render
+from shardmill.infra.errors import ShardmillError
+from shardmill.infra.html.formatting import differing_settings
+from shardmill.training.results.metrics.figures import FIGURES
+from shardmill.training.results.run_files.run_folder import RunFolder
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from starlette.requests import Request
 from starlette.responses import Response
 
-from flows.page.files import dataset_report
-from flows.page.paging import list_page
-from flows.page.platform import Platform
-from flows.page.rendering import render
-from infra.dataset.version import DatasetVersion
-from infra.errors import NotFoundError
-from infra.format.contract import Manifest
-from infra.html.formatting import setting_rows
+from shardmill.flows.page.files import dataset_report
+from shardmill.flows.page.paging import list_page
+from shardmill.flows.page.platform import Platform
+from shardmill.flows.page.rendering import render
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.errors import NotFoundError
+from shardmill.infra.format.contract import Manifest
+from shardmill.infra.html.formatting import setting_rows
 
 _CLASSES = 200
 _SHARDS = 200

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from starlette.requests import Request
 from starlette.responses import Response
 
-from flows.page.paging import list_page
-from flows.page.platform import Platform
-from flows.page.reading.datasets import VersionRow
-from flows.page.reading.runs import RunRow
-from flows.page.rendering import render
-from training.aliases.history import aliases_by_run
+from shardmill.flows.page.paging import list_page
+from shardmill.flows.page.platform import Platform
+from shardmill.flows.page.reading.datasets import VersionRow
+from shardmill.flows.page.reading.runs import RunRow
+from shardmill.flows.page.rendering import render
+from shardmill.training.aliases.history import aliases_by_run
 
 _VERSIONS = 20
 

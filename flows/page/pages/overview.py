@@ -13,14 +13,14 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
-from flows.page.pages.charts import small_chart
-from flows.page.platform import Disk, Platform
-from flows.page.reading.prefect import FAILURES_DAYS, Activity, FlowRun
-from flows.page.reading.runs import RunRow
-from flows.page.rendering import ago, render
-from flows.problems import Problem, open_problems
-from infra.errors import ShardmillError
-from infra.readable import counted
+from shardmill.flows.page.pages.charts import small_chart
+from shardmill.flows.page.platform import Disk, Platform
+from shardmill.flows.page.reading.prefect import FAILURES_DAYS, Activity, FlowRun
+from shardmill.flows.page.reading.runs import RunRow
+from shardmill.flows.page.rendering import ago, render
+from shardmill.flows.problems import Problem, open_problems
+from shardmill.infra.errors import ShardmillError
+from shardmill.infra.readable import counted
 
 _NEWEST = 8
 _LIVE_RUNS = 6

@@ -10,22 +10,22 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from flows.page.files import RUN_REPORT, pictures_of, run_file
-from flows.page.options import path_of
-from flows.page.pages.charts import latest, legend, run_charts
-from flows.page.paging import list_page
-from flows.page.platform import Platform
-from flows.page.reading.runs import BROKEN, TRAINING, RunRow
-from flows.page.rendering import render
-from infra.dataset.views.references import parse_reference
-from infra.errors import ShardmillError
-from infra.html.formatting import setting_rows
-from training.aliases.history import aliases_by_run
-from training.promotion.purged import purged_in_words
-from training.results.metrics.figures import FIGURES, is_smaller_better
-from training.results.predictions.label_errors import LABEL_ERRORS_FILE
-from training.results.run_files.rank_balance import BALANCE_FILE, read_balance
-from training.results.run_files.run_folder import RunFolder
+from shardmill.flows.page.files import RUN_REPORT, pictures_of, run_file
+from shardmill.flows.page.options import path_of
+from shardmill.flows.page.pages.charts import latest, legend, run_charts
+from shardmill.flows.page.paging import list_page
+from shardmill.flows.page.platform import Platform
+from shardmill.flows.page.reading.runs import BROKEN, TRAINING, RunRow
+from shardmill.flows.page.rendering import render
+from shardmill.infra.dataset.views.references import parse_reference
+from shardmill.infra.errors import ShardmillError
+from shardmill.infra.html.formatting import setting_rows
+from shardmill.training.aliases.history import aliases_by_run
+from shardmill.training.promotion.purged import purged_in_words
+from shardmill.training.results.metrics.figures import FIGURES, is_smaller_better
+from shardmill.training.results.predictions.label_errors import LABEL_ERRORS_FILE
+from shardmill.training.results.run_files.rank_balance import BALANCE_FILE, read_balance
+from shardmill.training.results.run_files.run_folder import RunFolder
 
 _COLUMNS = ("name", "changed", "dataset", "model", "state")
 _LABEL_ERRORS = 10

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from infra.errors import CorruptDataError, ShardmillError
-from infra.storage.filesystem import Storage
-from training.aliases.history import list_aliases
-from training.aliases.record import AliasRecord
+from shardmill.infra.errors import CorruptDataError, ShardmillError
+from shardmill.infra.storage.filesystem import Storage
+from shardmill.training.aliases.history import list_aliases
+from shardmill.training.aliases.record import AliasRecord
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from flows.flow_runs.showing.training_curve import points_of
+from shardmill.flows.flow_runs.showing.training_curve import points_of
 
 # What a point tells besides figures.
 _NO_FIGURES = frozenset({"time", "step", "epoch", "rank"})

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from flows.page.reading.remembered import ForSeconds, Remembered
-from infra.dataset.catalog import Catalog
-from infra.dataset.version import DatasetVersion
-from infra.errors import ShardmillError
-from infra.format.contract import Manifest
-from infra.format.layout import version_of_manifest
-from infra.storage.names import check_dataset_name
+from shardmill.flows.page.reading.remembered import ForSeconds, Remembered
+from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.errors import ShardmillError
+from shardmill.infra.format.contract import Manifest
+from shardmill.infra.format.layout import version_of_manifest
+from shardmill.infra.storage.names import check_dataset_name
 
 _VERSIONS_KEPT = 5_000
 _LIST_SECONDS = 2.0

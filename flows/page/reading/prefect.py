@@ -11,12 +11,12 @@ from typing import Any
 
 import httpx
 
-from flows.flow_runs.run_records import UNCHANGED
-from flows.flow_runs.showing.markdown import unescaped
-from flows.scheduling.coalescing import SKIPPED
-from flows.scheduling.failures import POSTPONED
-from flows.scheduling.inboxes import INBOX_VARIABLES, Inbox, inboxes_of
-from infra.progress import WAITING
+from shardmill.flows.flow_runs.run_records import UNCHANGED
+from shardmill.flows.flow_runs.showing.markdown import unescaped
+from shardmill.flows.scheduling.coalescing import SKIPPED
+from shardmill.flows.scheduling.failures import POSTPONED
+from shardmill.flows.scheduling.inboxes import INBOX_VARIABLES, Inbox, inboxes_of
+from shardmill.infra.progress import WAITING
 
 _TIMEOUT_SECONDS = 10.0
 _RUNNING = ("RUNNING", "PENDING", "CANCELLING")

@@ -8,17 +8,17 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from flows.page.reading.curves import Curves, read_curves
-from flows.page.reading.locked_files import held_locks
-from flows.page.reading.remembered import ForSeconds, Remembered
-from flows.page.reading.runs_copy import RunsCopy
-from infra.errors import NotFoundError, ShardmillError
-from infra.storage.filesystem import Storage
-from infra.storage.names import is_text
-from training.results.metrics.figures import FIGURES
-from training.results.run_files.curve import CURVE_FILE
-from training.results.run_files.run_folder import RunFolder, is_run, read_run
-from training.runs.stored import is_in_store, local_folder
+from shardmill.flows.page.reading.curves import Curves, read_curves
+from shardmill.flows.page.reading.locked_files import held_locks
+from shardmill.flows.page.reading.remembered import ForSeconds, Remembered
+from shardmill.flows.page.reading.runs_copy import RunsCopy
+from shardmill.infra.errors import NotFoundError, ShardmillError
+from shardmill.infra.storage.filesystem import Storage
+from shardmill.infra.storage.names import is_text
+from shardmill.training.results.metrics.figures import FIGURES
+from shardmill.training.results.run_files.curve import CURVE_FILE
+from shardmill.training.results.run_files.run_folder import RunFolder, is_run, read_run
+from shardmill.training.runs.stored import is_in_store, local_folder
 
 TRAINING, FINISHED, UNFINISHED, BROKEN = "training", "finished", "unfinished", "broken"
 

@@ -6,8 +6,8 @@ import logging
 import threading
 import time
 
-from infra.storage.locations import public_location
-from training.runs.stored import fetch_runs
+from shardmill.infra.storage.locations import public_location
+from shardmill.training.runs.stored import fetch_runs
 
 LOG = logging.getLogger("shardmill.page")
 

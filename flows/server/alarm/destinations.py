@@ -8,10 +8,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from flows.flow_runs.api_requests import forget_secret, keep_secret, read_block, read_secrets
-from flows.server.alarm.sending import check_url, kind_of
-from infra.digests import digest_of
-from infra.errors import NotFoundError, UsageError
+from shardmill.flows.flow_runs.api_requests import forget_secret, keep_secret, read_block, read_secrets
+from shardmill.flows.server.alarm.sending import check_url, kind_of
+from shardmill.infra.digests import digest_of
+from shardmill.infra.errors import NotFoundError, UsageError
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient

@@ -15,15 +15,15 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from flows.flow_runs.api_requests import all_pages
-from flows.flow_runs.events import OPEN, TRAINING
-from flows.flow_runs.events import PUBLISHED as VERSION_PUBLISHED
-from flows.flow_runs.run_records import UNCHANGED as UNCHANGED_STATE
-from flows.scheduling.attempts import STILL_FAILING
-from flows.scheduling.coalescing import SKIPPED
-from flows.scheduling.failures import POSTPONED
-from flows.server.alarm import outbox
-from flows.server.alarm.destinations import (
+from shardmill.flows.flow_runs.api_requests import all_pages
+from shardmill.flows.flow_runs.events import OPEN, TRAINING
+from shardmill.flows.flow_runs.events import PUBLISHED as VERSION_PUBLISHED
+from shardmill.flows.flow_runs.run_records import UNCHANGED as UNCHANGED_STATE
+from shardmill.flows.scheduling.attempts import STILL_FAILING
+from shardmill.flows.scheduling.coalescing import SKIPPED
+from shardmill.flows.scheduling.failures import POSTPONED
+from shardmill.flows.server.alarm import outbox
+from shardmill.flows.server.alarm.destinations import (
     COMPLETED,
     FAILED,
     FAILING,
@@ -32,9 +32,9 @@ from flows.server.alarm.destinations import (
     UNCHANGED,
     Destination,
 )
-from flows.server.alarm.kept_file import KeptFile
-from flows.server.alarm.sending import Message
-from infra.digests import digest_of
+from shardmill.flows.server.alarm.kept_file import KeptFile
+from shardmill.flows.server.alarm.sending import Message
+from shardmill.infra.digests import digest_of
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient

@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from flows import home
+from shardmill.flows import home
 
 LOG = logging.getLogger("shardmill.alarm")
 

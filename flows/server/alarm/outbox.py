@@ -19,16 +19,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from flows import home
-from flows.problems import Problem, close_problem, open_problem, open_problems
-from flows.server.alarm.destinations import Destination
-from flows.server.alarm.sending import Message, NotSent, send
-from infra.digests import digest_of
-from infra.errors import CorruptDataError
-from infra.json_files import decode_json
-from infra.readable import counted
-from infra.storage.local import file_writer
-from infra.strict_json import dump_json
+from shardmill.flows import home
+from shardmill.flows.problems import Problem, close_problem, open_problem, open_problems
+from shardmill.flows.server.alarm.destinations import Destination
+from shardmill.flows.server.alarm.sending import Message, NotSent, send
+from shardmill.infra.digests import digest_of
+from shardmill.infra.errors import CorruptDataError
+from shardmill.infra.json_files import decode_json
+from shardmill.infra.readable import counted
+from shardmill.infra.storage.local import file_writer
+from shardmill.infra.strict_json import dump_json
 
 LOG = logging.getLogger("shardmill.alarm")
 

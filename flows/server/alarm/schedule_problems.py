@@ -5,13 +5,13 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from flows.flow_runs.api_requests import all_pages, in_progress
-from flows.flow_runs.own_runs import own_runs
-from flows.problems import Problem
-from flows.server.automations.schedule_parameters import StoredSchedule
-from flows.server.automations.training_rules import as_rule, is_rule
-from flows.server.schedules import as_schedule
-from infra.readable import counted
+from shardmill.flows.flow_runs.api_requests import all_pages, in_progress
+from shardmill.flows.flow_runs.own_runs import own_runs
+from shardmill.flows.problems import Problem
+from shardmill.flows.server.automations.schedule_parameters import StoredSchedule
+from shardmill.flows.server.automations.training_rules import as_rule, is_rule
+from shardmill.flows.server.schedules import as_schedule
+from shardmill.infra.readable import counted
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient

@@ -7,7 +7,7 @@ import re
 from dataclasses import asdict, dataclass
 from urllib.parse import urlsplit
 
-from infra.errors import UsageError
+from shardmill.infra.errors import UsageError
 
 _TIMEOUT_SECONDS = 10.0
 _OK = 300  # HTTP statuses below it

@@ -12,11 +12,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
-from flows.problems import Problem, set_problems
-from flows.scheduling.source_state import probe
-from flows.server.alarm.kept_file import KeptFile
-from infra.digests import digest_of
-from infra.storage.locations import public_location
+from shardmill.flows.problems import Problem, set_problems
+from shardmill.flows.scheduling.source_state import probe
+from shardmill.flows.server.alarm.kept_file import KeptFile
+from shardmill.infra.digests import digest_of
+from shardmill.infra.storage.locations import public_location
 
 _EVERY_SECONDS, _EVERY_SECONDS_OF_INBOX = 10.0, 20.0
 _SHARE_OF_TIME, _LONGEST_PAUSE_SECONDS = 0.05, 60.0  # so much of the time is spent on listing

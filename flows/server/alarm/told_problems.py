@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from flows.problems import Problem, open_problems
-from flows.server.alarm import outbox
-from flows.server.alarm.destinations import PROBLEM, Destination
-from flows.server.alarm.kept_file import KeptFile
-from flows.server.alarm.sending import Message
-from infra.readable import readable_seconds
+from shardmill.flows.problems import Problem, open_problems
+from shardmill.flows.server.alarm import outbox
+from shardmill.flows.server.alarm.destinations import PROBLEM, Destination
+from shardmill.flows.server.alarm.kept_file import KeptFile
+from shardmill.flows.server.alarm.sending import Message
+from shardmill.infra.readable import readable_seconds
 
 OPENED, CLOSED = "shardmill.problem.opened", "shardmill.problem.closed"
 # A problem that comes back so soon after it was over is told when it has lasted for a while.

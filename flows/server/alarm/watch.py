@@ -2,7 +2,7 @@
 
 `shardmill up` runs it; on a server of your own, one process beside a worker::
 
-    python -m flows.server.service_process watch
+    python -m shardmill.flows.server.service_process watch
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from flows.problems import Problem, close_problem, open_problem, set_problems
-from flows.scheduling.inboxes import read_inboxes, watch_inboxes
-from flows.server import services
-from flows.server.alarm.destinations import Destination, read_destinations, take_over_automations
-from flows.server.alarm.history import History, emit_problems
-from flows.server.alarm.outbox import Sender
-from flows.server.alarm.schedule_problems import late_runs, problem_of
-from flows.server.alarm.sending import Message
-from flows.server.alarm.sources import Sources
-from flows.server.alarm.told_problems import ToldProblems
-from flows.server.automations.schedule_parameters import heal_schedules
-from flows.server.running_up import up_process
+from shardmill.flows.problems import Problem, close_problem, open_problem, set_problems
+from shardmill.flows.scheduling.inboxes import read_inboxes, watch_inboxes
+from shardmill.flows.server import services
+from shardmill.flows.server.alarm.destinations import Destination, read_destinations, take_over_automations
+from shardmill.flows.server.alarm.history import History, emit_problems
+from shardmill.flows.server.alarm.outbox import Sender
+from shardmill.flows.server.alarm.schedule_problems import late_runs, problem_of
+from shardmill.flows.server.alarm.sending import Message
+from shardmill.flows.server.alarm.sources import Sources
+from shardmill.flows.server.alarm.told_problems import ToldProblems
+from shardmill.flows.server.automations.schedule_parameters import heal_schedules
+from shardmill.flows.server.running_up import up_process
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient

@@ -2,7 +2,7 @@
 
 `prefect deployment schedule pause` and `resume`, and the switch in Prefect's web interface, empty the
 parameters of a schedule. Its runs would then fail before their flow begins. So the parameters of each
-schedule are kept a second time (flows.flow_runs.api_requests), under the id of the schedule.
+schedule are kept a second time (shardmill.flows.flow_runs.api_requests), under the id of the schedule.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from flows.flow_runs.api_requests import forget_secret, keep_secret, read_secrets
-from flows.server.deployments import SCHEDULED_FLOWS, read_deployment
-from infra.errors import EnvironmentFault
+from shardmill.flows.flow_runs.api_requests import forget_secret, keep_secret, read_secrets
+from shardmill.flows.server.deployments import SCHEDULED_FLOWS, read_deployment
+from shardmill.infra.errors import EnvironmentFault
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient

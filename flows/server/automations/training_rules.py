@@ -2,7 +2,7 @@
 
 The automation follows the event of a new version. An event may be lost, and days pass without one, so the
 schedule asks too. Both start the deployment `train` with the same conditions; the run itself decides whether
-a training is due (flows.train_when).
+a training is due (shardmill.flows.train_when).
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from flows.flow_runs.events import OPEN, PUBLISHED, TRAINING, resource_id
-from flows.server.automations.schedule_parameters import (
+from shardmill.flows.flow_runs.events import OPEN, PUBLISHED, TRAINING, resource_id
+from shardmill.flows.server.automations.schedule_parameters import (
     NO_PARAMETERS,
     StoredSchedule,
     give_back,
     keep_parameters,
     stored_schedules,
 )
-from flows.server.deployments import read_deployment
+from shardmill.flows.server.deployments import read_deployment
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient

@@ -11,8 +11,8 @@ from typing import Any, NotRequired, cast
 
 from typing_extensions import TypedDict
 
-from flows.home import PRIVATE_FOLDER, hide
-from flows.server.backup.catalog_files import (
+from shardmill.flows.home import PRIVATE_FOLDER, hide
+from shardmill.flows.server.backup.catalog_files import (
     Copied,
     back_up_dataset,
     check_aliases,
@@ -20,14 +20,14 @@ from flows.server.backup.catalog_files import (
     copy_aliases,
     restore_dataset,
 )
-from flows.server.backup.database import back_up_database, restore_database
-from flows.server.running_up import up_lock
-from infra.dataset.catalog import Catalog
-from infra.errors import NotFoundError, UsageError
-from infra.json_files import open_shape, read_json
-from infra.storage.filesystem import Storage
-from infra.strict_json import dump_json
-from training.aliases.history import FOLDER as ALIASES
+from shardmill.flows.server.backup.database import back_up_database, restore_database
+from shardmill.flows.server.running_up import up_lock
+from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.errors import NotFoundError, UsageError
+from shardmill.infra.json_files import open_shape, read_json
+from shardmill.infra.storage.filesystem import Storage
+from shardmill.infra.strict_json import dump_json
+from shardmill.training.aliases.history import FOLDER as ALIASES
 
 _LIST = "backup.json"
 _FORMAT = 1

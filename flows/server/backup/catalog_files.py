@@ -6,11 +6,11 @@ import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from infra.dataset.catalog import Catalog
-from infra.dataset.lock import lock_for_adding
-from infra.errors import PublishConflict, StorageError
-from infra.format.layout import version_of_manifest
-from infra.storage.filesystem import FileEntry, Storage
+from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.dataset.lock import lock_for_adding
+from shardmill.infra.errors import PublishConflict, StorageError
+from shardmill.infra.format.layout import version_of_manifest
+from shardmill.infra.storage.filesystem import FileEntry, Storage
 
 _COPY_BYTES = 8 << 20
 _SHARDS = (".tfrecord", ".tfrecord.gz")

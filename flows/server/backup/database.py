@@ -8,9 +8,9 @@ import sqlite3
 import subprocess
 from pathlib import Path
 
-from flows import home
-from flows.server.database import sqlite_path, without_password
-from infra.errors import CorruptDataError, EnvironmentFault, UsageError
+from shardmill.flows import home
+from shardmill.flows.server.database import sqlite_path, without_password
+from shardmill.infra.errors import CorruptDataError, EnvironmentFault, UsageError
 
 SQLITE_FILE, POSTGRESQL_FILE = "prefect.db", "prefect.dump"
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from flows.server.deployments import Deploying, make_pool, prefect_file
-from infra.errors import UsageError
+from shardmill.flows.server.deployments import Deploying, make_pool, prefect_file
+from shardmill.infra.errors import UsageError
 
 
 def placed(default: str, others: Mapping[str, str]) -> dict[str, Any]:

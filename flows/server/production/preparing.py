@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 
-from flows.server.database import check_database, without_password
-from flows.server.production.redis_check import check_redis
-from flows.server.production.settings import Backends, migration_environment, server_environment
-from infra.errors import EnvironmentFault, UsageError
+from shardmill.flows.server.database import check_database, without_password
+from shardmill.flows.server.production.redis_check import check_redis
+from shardmill.flows.server.production.settings import Backends, migration_environment, server_environment
+from shardmill.infra.errors import EnvironmentFault, UsageError
 
 
 def prepare(backends: Backends, ui_url: str, auth: str | None) -> list[str]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import importlib.util
 from typing import TYPE_CHECKING, Any
 
-from flows.server.database import without_password
-from infra.errors import EnvironmentFault, UsageError
+from shardmill.flows.server.database import without_password
+from shardmill.infra.errors import EnvironmentFault, UsageError
 
 if TYPE_CHECKING:
     from redis import Redis

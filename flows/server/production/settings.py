@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from flows import home
-from flows.server import services
-from flows.server.database import DATABASE_SETTING
+from shardmill.flows import home
+from shardmill.flows.server import services
+from shardmill.flows.server.database import DATABASE_SETTING
 
 REDIS_SETTING = "PREFECT_REDIS_MESSAGING_URL"
 

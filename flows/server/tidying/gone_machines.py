@@ -18,13 +18,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from flows.flow_runs.api_requests import in_progress
-from flows.flow_runs.lost_runs import set_crashed
-from flows.flow_runs.own_runs import own_runs
-from flows.parameters import root_or_default
-from infra.dataset.lock import seen_holders
-from infra.errors import ShardmillError
-from infra.storage.filesystem import Storage
+from shardmill.flows.flow_runs.api_requests import in_progress
+from shardmill.flows.flow_runs.lost_runs import set_crashed
+from shardmill.flows.flow_runs.own_runs import own_runs
+from shardmill.flows.parameters import root_or_default
+from shardmill.infra.dataset.lock import seen_holders
+from shardmill.infra.errors import ShardmillError
+from shardmill.infra.storage.filesystem import Storage
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient

@@ -1,18 +1,18 @@
 """Correct Prefect's history after a process was killed: runs, runs inside them, tasks, and schedules.
 
-A run is lost if its process no longer holds the lock of the run (flows.flow_runs.lost_runs): the kernel
-releases it. Heartbeats of runs play no part, so a slow or restarted server makes no run look dead.
+A run is lost if its process no longer holds the lock of the run (shardmill.flows.flow_runs.lost_runs): the
+kernel releases it. Heartbeats of runs play no part, so a slow or restarted server makes no run look dead.
 
 1. A run whose process is gone becomes Crashed, or Cancelled if somebody had asked for that; so does a run
-   whose machine is gone (flows.server.tidying.gone_machines).
+   whose machine is gone (shardmill.flows.server.tidying.gone_machines).
 2. A run inside a run that has ended ends with it.
 3. The tasks of runs that crashed, failed or were cancelled end with them.
 4. Automatic runs that wait beside another one that does the same are skipped, and concurrency slots of
    deployments that no run holds are released.
 5. A run of a schedule or an inbox that crashed is started again, once; it continues the work.
-6. Runs without a server become flow runs (flows.flow_runs.run_records).
+6. Runs without a server become flow runs (shardmill.flows.flow_runs.run_records).
 
-Runs and deployments of others on the same server are left alone (flows.flow_runs.own_runs).
+Runs and deployments of others on the same server are left alone (shardmill.flows.flow_runs.own_runs).
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from flows.flow_runs import lost_runs, run_records
-from flows.flow_runs.own_runs import own_deployments, own_runs
-from flows.scheduling.coalescing import skip_repeated
-from flows.scheduling.kinds import AUTOMATIC_TAG, is_automatic
-from flows.server.tidying.gone_machines import GoneMachines
-from flows.server.tidying.slots import Slots
-from flows.server.tidying.stale_runs import end_vanished_runs
-from infra.readable import counted
+from shardmill.flows.flow_runs import lost_runs, run_records
+from shardmill.flows.flow_runs.own_runs import own_deployments, own_runs
+from shardmill.flows.scheduling.coalescing import skip_repeated
+from shardmill.flows.scheduling.kinds import AUTOMATIC_TAG, is_automatic
+from shardmill.flows.server.tidying.gone_machines import GoneMachines
+from shardmill.flows.server.tidying.slots import Slots
+from shardmill.flows.server.tidying.stale_runs import end_vanished_runs
+from shardmill.infra.readable import counted
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient
@@ -56,7 +56,8 @@ class Reaper:
         self._has_worker = has_worker
         self._seen: set[UUID] = set()
         self._gone_machines = GoneMachines()
-        # In the server of `shardmill up`, leases never expire (flows.server.services.server_settings).
+        # In the server of `shardmill up`, leases never expire
+        # (shardmill.flows.server.services.server_settings).
         self._slots = Slots(leases_expire=not has_worker)
 
     def reap(self) -> list[str]:

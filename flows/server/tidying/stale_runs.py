@@ -1,7 +1,7 @@
 """Find runs of the work pool that ended before they took their lock.
 
-A run holds a lock from the moment its flow begins (flows.flow_runs.lost_runs). Before that, its worker
-answers for it. If the worker is killed, or the server is away when the worker reports, nobody does.
+A run holds a lock from the moment its flow begins (shardmill.flows.flow_runs.lost_runs). Before that, its
+worker answers for it. If the worker is killed, or the server is away when the worker reports, nobody does.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
-from flows import home
-from flows.flow_runs.lost_runs import is_held, set_crashed
-from flows.server.deployments import POOL
-from infra.digests import digest_of
-from infra.processes.trees import lives
+from shardmill.flows import home
+from shardmill.flows.flow_runs.lost_runs import is_held, set_crashed
+from shardmill.flows.server.deployments import POOL
+from shardmill.infra.digests import digest_of
+from shardmill.infra.processes.trees import lives
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient

@@ -1,4 +1,4 @@
-"""The command ``python -m infra.clusters.flink``: run Flink with all that Beam needs, on this machine."""
+"""``python -m shardmill.infra.clusters.flink``: run Flink with all that Beam needs, on this machine."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from infra.clusters.flink.cluster import run_cluster
-from infra.clusters.flink.configuration import LOOPBACK, Layout
-from infra.clusters.flink.jars import find_java, get_jars
-from infra.clusters.services import require_free
-from infra.errors import Cancelled, EnvironmentFault, UsageError
-from infra.processes.ports import free_port
-from infra.processes.process import num_cpus, run_main
+from shardmill.infra.clusters.flink.cluster import run_cluster
+from shardmill.infra.clusters.flink.configuration import LOOPBACK, Layout
+from shardmill.infra.clusters.flink.jars import find_java, get_jars
+from shardmill.infra.clusters.services import require_free
+from shardmill.infra.errors import Cancelled, EnvironmentFault, UsageError
+from shardmill.infra.processes.ports import free_port
+from shardmill.infra.processes.process import num_cpus, run_main
 
 _MAX_TASK_MANAGERS = 200
 
@@ -22,7 +22,7 @@ _MAX_TASK_MANAGERS = 200
 def build_parser() -> argparse.ArgumentParser:
     """The command line."""
     parser = argparse.ArgumentParser(
-        "python -m infra.clusters.flink",
+        "python -m shardmill.infra.clusters.flink",
         description="Run Apache Flink with Beam's job server and Python workers, on this machine.",
         allow_abbrev=False,
     )

@@ -8,7 +8,7 @@ import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
-from infra.clusters.flink.configuration import (
+from shardmill.infra.clusters.flink.configuration import (
     LOOPBACK,
     Layout,
     job_manager_command,
@@ -17,11 +17,11 @@ from infra.clusters.flink.configuration import (
     worker_pool_command,
     write_configuration,
 )
-from infra.clusters.flink.jars import Jars
-from infra.clusters.services import LOOK_SECONDS, Service, Supervisor
-from infra.errors import EnvironmentFault
-from infra.http import open_url
-from infra.strict_json import dump_json
+from shardmill.infra.clusters.flink.jars import Jars
+from shardmill.infra.clusters.services import LOOK_SECONDS, Service, Supervisor
+from shardmill.infra.errors import EnvironmentFault
+from shardmill.infra.http import open_url
+from shardmill.infra.strict_json import dump_json
 
 START_SECONDS = 300.0
 CLUSTER_FILE = "cluster.json"

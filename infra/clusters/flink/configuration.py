@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from infra.clusters.flink.jars import Jars
+from shardmill.infra.clusters.flink.jars import Jars
 
 LOOPBACK = "127.0.0.1"
 _MIB = 1 << 20
@@ -177,7 +177,7 @@ def job_server_command(java: str, jars: Jars, layout: Layout) -> list[str]:
 def worker_pool_command(layout: Layout, number: int) -> list[str]:
     """The command of the pool of Python workers of a TaskManager (from 0)."""
     address = f"{layout.host(number)}:{layout.worker_port}"
-    return [sys.executable, "-m", "beam_jobs.worker_pool", "--listen", address]
+    return [sys.executable, "-m", "shardmill.beam_jobs.worker_pool", "--listen", address]
 
 
 def _flink(java: str, jars: Jars, layout: Layout, memory: Sequence[str], main: Sequence[str]) -> list[str]:

@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from infra.errors import EnvironmentFault
+from shardmill.infra.errors import EnvironmentFault
 
 FLINK_VERSION = "1.19.3"
 JAVA_VERSION = 17

@@ -14,19 +14,19 @@ import numpy as np
 import simplejpeg
 from PIL import Image
 
-from infra.codecs.color import Conversion, conversion_to_srgb
-from infra.codecs.formats import DecodedImage, ImageRejected, Pixels, SourceFacts
-from infra.codecs.jpeg.header import JpegHeader, check_header, read_header
-from infra.codecs.jpeg.libturbojpeg import library
-from infra.codecs.jpeg.segments import (
+from shardmill.infra.codecs.color import Conversion, conversion_to_srgb
+from shardmill.infra.codecs.formats import DecodedImage, ImageRejected, Pixels, SourceFacts
+from shardmill.infra.codecs.jpeg.header import JpegHeader, check_header, read_header
+from shardmill.infra.codecs.jpeg.libturbojpeg import library
+from shardmill.infra.codecs.jpeg.segments import (
     EOI,
     cut_behind_scans,
     without_metadata,
     without_padding,
     without_stray_bytes,
 )
-from infra.codecs.jpeg.turbojpeg import decode_pixels
-from infra.codecs.orientation import apply_orientation
+from shardmill.infra.codecs.jpeg.turbojpeg import decode_pixels
+from shardmill.infra.codecs.orientation import apply_orientation
 
 __all__ = ["JpegHeader", "check_header", "conversion_of", "decode_jpeg", "decode_jpeg_small", "read_header"]
 

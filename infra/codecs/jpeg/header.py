@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from infra.codecs.formats import ImageRejected, check_pixels
-from infra.codecs.jpeg.scans import read_scans
-from infra.codecs.jpeg.segments import FRAMES, SOS, header_segments
-from infra.codecs.structure.exif import orientation_in
+from shardmill.infra.codecs.formats import ImageRejected, check_pixels
+from shardmill.infra.codecs.jpeg.scans import read_scans
+from shardmill.infra.codecs.jpeg.segments import FRAMES, SOS, header_segments
+from shardmill.infra.codecs.structure.exif import orientation_in
 
 ColorSpace = Literal["grey", "YCbCr", "RGB", "CMYK", "YCCK", "other"]
 
@@ -156,7 +156,7 @@ def check_header(header: JpegHeader, max_pixels: int) -> None:
 
 
 def _is_exif(data: bytes, start: int) -> bool:
-    """Tell whether a segment is EXIF. Exported models search as many bytes (training.export.graph)."""
+    """Tell whether a segment is EXIF; shardmill.training.export.graph searches as many bytes."""
     return start < _SEARCHED_BYTES and data.startswith(b"Exif\x00\x00", start)
 
 

@@ -4,7 +4,7 @@ The binding is our own because one call for each step is enough. PyTurboJPEG cop
 current release refuses the library of Debian 12. Calls release the GIL. Each thread has its own handles.
 
 If the library is not installed (Debian: ``libturbojpeg0``, Ubuntu: ``libturbojpeg``), JPEGs go through RGB
-pixels (infra.codecs.jpeg.decode), which takes 1.8 times as long (400×533 pixels to 256).
+pixels (shardmill.infra.codecs.jpeg.decode), which takes 1.8 times as long (400×533 pixels to 256).
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from infra.codecs.jpeg.segments import EOI, SOS, scan_markers
+from shardmill.infra.codecs.jpeg.segments import EOI, SOS, scan_markers
 
 _SOS_OR_EOI = re.compile(rb"\xff[\xda\xd9]")
 _ALL_COEFFICIENTS = (1 << 64) - 1  # of a block of 8×8 pixels, a bit for each

@@ -9,8 +9,8 @@ from typing import cast
 import cv2
 import numpy as np
 
-from infra.codecs.formats import Pixels
-from infra.codecs.jpeg.libturbojpeg import library, this_thread
+from shardmill.infra.codecs.formats import Pixels
+from shardmill.infra.codecs.jpeg.libturbojpeg import library, this_thread
 
 # turbojpeg.h: number of the sampling -> vertical and horizontal size of a chroma sample (pixels).
 _SAMPLINGS = {0: (1, 1), 1: (1, 2), 2: (2, 2), 3: (1, 1), 4: (2, 1), 5: (1, 4)}

@@ -3,7 +3,7 @@
 A look holds the lowest 14×14 coefficients of the two-dimensional cosine transform of a thumbnail (luma,
 32×32). From them one gets the coefficients of a mirrored or turned image by signs and transposition, and
 nearly those of a cut image by a linear map. So one look serves to find all of these copies
-(``beam_jobs.plan.similarity``).
+(``shardmill.beam_jobs.plan.similarity``).
 
 A coefficient c (grey levels, of the transform with orthonormal rows) is stored as the nearest integer to
 ±4·√|c|, from -127 to 127, in a byte. The mean is stored as 0: how bright an image is does not matter.
@@ -17,10 +17,10 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
-from infra.codecs.formats import Pixels
-from infra.codecs.measures.perceptual import THUMBNAIL_SIDE
+from shardmill.infra.codecs.formats import Pixels
+from shardmill.infra.codecs.measures.perceptual import THUMBNAIL_SIDE
 
-LOOK_SIDE, ROOT_UNIT = 14, 4  # as infra.format.look says
+LOOK_SIDE, ROOT_UNIT = 14, 4  # as shardmill.infra.format.look says
 
 _TABLE_UNIT = 1 << 10
 _LARGEST = 127

@@ -12,9 +12,9 @@ from typing import cast
 
 import cv2
 
-from infra.codecs.formats import Pixels
-from infra.codecs.jpeg.turbojpeg import Planes
-from infra.codecs.resize import resize
+from shardmill.infra.codecs.formats import Pixels
+from shardmill.infra.codecs.jpeg.turbojpeg import Planes
+from shardmill.infra.codecs.resize import resize
 
 Statistics = tuple[tuple[float, ...], tuple[float, ...]]
 

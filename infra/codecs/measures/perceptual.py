@@ -13,9 +13,9 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from infra.codecs.formats import Pixels
-from infra.codecs.measures.moments import halve
-from infra.codecs.resize import resize
+from shardmill.infra.codecs.formats import Pixels
+from shardmill.infra.codecs.measures.moments import halve
+from shardmill.infra.codecs.resize import resize
 
 THUMBNAIL_SIDE = 32
 

@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from infra.codecs.jpeg.segments import header_segments
-from infra.codecs.metadata import exif, heif_items
-from infra.codecs.metadata.c2pa import is_store
-from infra.codecs.metadata.iptc import iptc_in
-from infra.codecs.structure import png_chunks, webp_chunks
+from shardmill.infra.codecs.jpeg.segments import header_segments
+from shardmill.infra.codecs.metadata import exif, heif_items
+from shardmill.infra.codecs.metadata.c2pa import is_store
+from shardmill.infra.codecs.metadata.iptc import iptc_in
+from shardmill.infra.codecs.structure import png_chunks, webp_chunks
 
 _EXIF, _XMP = b"Exif\x00\x00", b"http://ns.adobe.com/xap/1.0/\x00"
 _PHOTOSHOP = b"Photoshop 3.0\x00"
@@ -44,7 +44,7 @@ def find_blocks(data: bytes, format_: str) -> Blocks | None:
 
     Args:
         data: the file.
-        format_: as ``infra.codecs.sniff`` names it.
+        format_: as ``shardmill.infra.codecs.sniff`` names it.
     """
     find = _BY_FORMAT.get(format_)
     return find(data) if find is not None else None

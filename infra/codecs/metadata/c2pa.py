@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from itertools import islice
 
-from infra.codecs.structure.boxes import boxes
+from shardmill.infra.codecs.structure.boxes import boxes
 
 _STORE = bytes.fromhex("6332706100110010800000aa00389b71")  # c2pa
 _ASSERTIONS = bytes.fromhex("6332617300110010800000aa00389b71")  # c2as

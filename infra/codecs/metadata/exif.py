@@ -10,7 +10,7 @@ import struct
 from dataclasses import dataclass
 from typing import Self
 
-from infra.codecs.metadata.text import clean, iso_time
+from shardmill.infra.codecs.metadata.text import clean, iso_time
 
 MAKE, MODEL, ARTIST, COPYRIGHT = 0x010F, 0x0110, 0x013B, 0x8298
 XMP, IPTC, C2PA = 700, 33_723, 0xCD41  # of TIFF files only

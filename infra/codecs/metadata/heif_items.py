@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import islice
 
-from infra.codecs.structure.boxes import boxes
+from shardmill.infra.codecs.structure.boxes import boxes
 
 _C2PA_BOX = bytes.fromhex("d8fec3d61b0e483c92975828877ec481")
 _MAX_BOXES = 1_000

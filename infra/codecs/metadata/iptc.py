@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from infra.codecs.metadata.text import clean
+from shardmill.infra.codecs.metadata.text import clean
 
 BY_LINE: Final = 80
 CREDIT: Final = 110

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from infra.codecs.formats import sniff
-from infra.codecs.metadata import exif, iptc, xmp
-from infra.codecs.metadata.blocks import Blocks, find_blocks
-from infra.codecs.metadata.c2pa import declared_source_types
-from infra.codecs.metadata.exif import NO_TAGS, read_exif
-from infra.codecs.metadata.iptc import read_iptc
-from infra.codecs.metadata.text import clean, iso_time
-from infra.codecs.metadata.xmp import Properties, read_xmp
+from shardmill.infra.codecs.formats import sniff
+from shardmill.infra.codecs.metadata import exif, iptc, xmp
+from shardmill.infra.codecs.metadata.blocks import Blocks, find_blocks
+from shardmill.infra.codecs.metadata.c2pa import declared_source_types
+from shardmill.infra.codecs.metadata.exif import NO_TAGS, read_exif
+from shardmill.infra.codecs.metadata.iptc import read_iptc
+from shardmill.infra.codecs.metadata.text import clean, iso_time
+from shardmill.infra.codecs.metadata.xmp import Properties, read_xmp
 
 # Terms of IPTC's NewsCodes "Digital Source Type", and one of C2PA, for what generative models made.
 AI_MADE = frozenset({

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from infra.codecs.jpeg import segments as jpeg_segments
-from infra.codecs.structure import png_chunks, webp_chunks
+from shardmill.infra.codecs.jpeg import segments as jpeg_segments
+from shardmill.infra.codecs.structure import png_chunks, webp_chunks
 
 
 def _whole_jpeg(data: bytes) -> bytes | None:

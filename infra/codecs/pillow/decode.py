@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from PIL import Image, UnidentifiedImageError
 
-from infra.codecs.formats import (
+from shardmill.infra.codecs.formats import (
     Color,
     DecodedImage,
     ImageRejected,
@@ -19,22 +19,22 @@ from infra.codecs.formats import (
     check_pixels,
     too_many_pixels,
 )
-from infra.codecs.orientation import apply_orientation
-from infra.codecs.pillow.heif import open_heif
-from infra.codecs.pillow.library_state import no_warnings, truncation_tolerated
-from infra.codecs.pillow.raster import flatten
-from infra.codecs.pillow.rejections import (
+from shardmill.infra.codecs.orientation import apply_orientation
+from shardmill.infra.codecs.pillow.heif import open_heif
+from shardmill.infra.codecs.pillow.library_state import no_warnings, truncation_tolerated
+from shardmill.infra.codecs.pillow.raster import flatten
+from shardmill.infra.codecs.pillow.rejections import (
     ends_early,
     rejected_by_library,
     unidentified,
 )
-from infra.codecs.pillow.run_length_bmp import is_run_length_bmp, load_run_length_bmp
-from infra.codecs.pillow.samples import AnyPixels, samples_of
-from infra.codecs.pillow.undetected_damage import check_after_loading, check_before_loading
-from infra.codecs.structure.boxes import ends_within_a_box
-from infra.codecs.structure.exif import orientation_in
-from infra.codecs.structure.png_chunks import PngFile, read_png
-from infra.codecs.structure.webp_chunks import read_webp
+from shardmill.infra.codecs.pillow.run_length_bmp import is_run_length_bmp, load_run_length_bmp
+from shardmill.infra.codecs.pillow.samples import AnyPixels, samples_of
+from shardmill.infra.codecs.pillow.undetected_damage import check_after_loading, check_before_loading
+from shardmill.infra.codecs.structure.boxes import ends_within_a_box
+from shardmill.infra.codecs.structure.exif import orientation_in
+from shardmill.infra.codecs.structure.png_chunks import PngFile, read_png
+from shardmill.infra.codecs.structure.webp_chunks import read_webp
 
 _PILLOW_NAMES = {
     "png": "PNG",

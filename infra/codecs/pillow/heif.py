@@ -12,8 +12,8 @@ from typing import Any, cast
 
 from PIL import Image
 
-from infra.codecs.formats import ImageRejected
-from infra.codecs.structure.boxes import items_are_text
+from shardmill.infra.codecs.formats import ImageRejected
+from shardmill.infra.codecs.structure.boxes import items_are_text
 
 
 def heif_build() -> str:

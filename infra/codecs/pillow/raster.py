@@ -9,9 +9,9 @@ import cv2
 import numpy as np
 from PIL import Image
 
-from infra.codecs.color import conversion_to_srgb, lab_to_srgb
-from infra.codecs.formats import Color, Pixels
-from infra.codecs.structure.png_chunks import PngFile
+from shardmill.infra.codecs.color import conversion_to_srgb, lab_to_srgb
+from shardmill.infra.codecs.formats import Color, Pixels
+from shardmill.infra.codecs.structure.png_chunks import PngFile
 
 DEEP = "I;16"  # the mode of grey of 16 bits
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from infra.codecs.formats import FORMATS, ImageRejected
+from shardmill.infra.codecs.formats import FORMATS, ImageRejected
 
 _MEANINGS = (
     ("decoder error", "its pixel data is damaged, or compressed in a way that is not supported"),

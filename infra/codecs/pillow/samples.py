@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from infra.codecs.formats import ImageRejected
-from infra.codecs.pillow.raster import DEEP
+from shardmill.infra.codecs.formats import ImageRejected
+from shardmill.infra.codecs.pillow.raster import DEEP
 
 AnyPixels = npt.NDArray[Any]
 

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from PIL import Image, ImageFile
 
-from infra.codecs.formats import ImageRejected
-from infra.codecs.pillow.run_length_bmp import is_run_length_bmp
-from infra.codecs.structure.png_chunks import PngFile
-from infra.codecs.structure.png_rows import can_hold_all_rows, holds_all_rows, is_undamaged, last_row_decoded
+from shardmill.infra.codecs.formats import ImageRejected
+from shardmill.infra.codecs.pillow.run_length_bmp import is_run_length_bmp
+from shardmill.infra.codecs.structure.png_chunks import PngFile
+from shardmill.infra.codecs.structure.png_rows import (
+    can_hold_all_rows,
+    holds_all_rows,
+    is_undamaged,
+    last_row_decoded,
+)
 
 # Places of the bits of a pixel in a BMP: OS/2's header is shorter than all others.
 _OLD_BMP_HEADER_BYTES, _OLD_BMP_BITS_AT, _BMP_BITS_AT = 12, 24, 28

@@ -13,9 +13,9 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from infra.codecs.color import MAX_ICC_BYTES
-from infra.codecs.formats import ImageRejected
-from infra.codecs.structure.exif import orientation_in
+from shardmill.infra.codecs.color import MAX_ICC_BYTES
+from shardmill.infra.codecs.formats import ImageRejected
+from shardmill.infra.codecs.structure.exif import orientation_in
 
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _PICTURE = frozenset({b"IHDR", b"PLTE", b"tRNS", b"IDAT", b"IEND"})

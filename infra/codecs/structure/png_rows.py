@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from isal.isal_zlib import crc32  # at ten times the speed of zlib's
 
-from infra.codecs.structure.png_chunks import PngFile, chunks
+from shardmill.infra.codecs.structure.png_chunks import PngFile, chunks
 
 _SAMPLES = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}
 # Adam7: first column and row, and the steps between columns and rows, of each pass.

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from infra.codecs.formats import ImageRejected
-from infra.codecs.structure.exif import orientation_in
+from shardmill.infra.codecs.formats import ImageRejected
+from shardmill.infra.codecs.structure.exif import orientation_in
 
 _ALPHA_FLAG = 0x10
 _ANIMATION_FLAG = 0x02

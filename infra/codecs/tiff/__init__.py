@@ -7,5 +7,5 @@ five channels is opacity, or which sample is white, is then lost. These two hand
 depth, with all tags. Their licence is BSD, they have wheels for every Python that Shardmill runs on (28 MB,
 one for all versions), decompress into memory of a stated size without the GIL, and keep no state that a fork
 or a thread could break. They are less fuzzed than libtiff: a decoder that crashes costs one image
-(``beam_jobs.execution``).
+(``shardmill.beam_jobs.execution``).
 """

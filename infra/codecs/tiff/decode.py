@@ -21,10 +21,10 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from infra.codecs.formats import Color, DecodedImage, ImageRejected, Pixels, SourceFacts
-from infra.codecs.orientation import apply_orientation
-from infra.codecs.pillow.raster import composited
-from infra.codecs.tiff.kinds import (
+from shardmill.infra.codecs.formats import Color, DecodedImage, ImageRejected, Pixels, SourceFacts
+from shardmill.infra.codecs.orientation import apply_orientation
+from shardmill.infra.codecs.pillow.raster import composited
+from shardmill.infra.codecs.tiff.kinds import (
     ASSOCIATED,
     CIE_LAB,
     COLORS,
@@ -37,8 +37,8 @@ from infra.codecs.tiff.kinds import (
     YCBCR,
     check_kind,
 )
-from infra.codecs.tiff.page import Page, read_page
-from infra.codecs.tiff.strips import Samples, decode_strips
+from shardmill.infra.codecs.tiff.page import Page, read_page
+from shardmill.infra.codecs.tiff.strips import Samples, decode_strips
 
 _FULL_RANGE = (0.0, 255.0, 128.0, 255.0, 128.0, 255.0)
 _BT601 = (0.299, 0.587, 0.114)

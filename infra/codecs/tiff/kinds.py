@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import tifffile
 
-from infra.codecs.formats import ImageRejected
+from shardmill.infra.codecs.formats import ImageRejected
 
 UINT, INT, FLOAT = 1, 2, 3
 _FORMATS = {1: "", 2: "signed ", 3: "floating-point ", 4: "untyped ", 5: "complex ", 6: "complex "}

@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import tifffile
 
-from infra.codecs.formats import ImageRejected, check_pixels
-from infra.codecs.tiff.kinds import (
+from shardmill.infra.codecs.formats import ImageRejected, check_pixels
+from shardmill.infra.codecs.tiff.kinds import (
     COMPRESSIONS,
     PALETTE,
     RGB,

@@ -15,11 +15,11 @@ import imagecodecs
 import numpy as np
 import numpy.typing as npt
 
-from infra.codecs.formats import ImageRejected, check_pixels
-from infra.codecs.jpeg.header import check_header, read_header
-from infra.codecs.jpeg.segments import EOI, SOI
-from infra.codecs.structure.webp_chunks import read_webp
-from infra.codecs.tiff.kinds import (
+from shardmill.infra.codecs.formats import ImageRejected, check_pixels
+from shardmill.infra.codecs.jpeg.header import check_header, read_header
+from shardmill.infra.codecs.jpeg.segments import EOI, SOI
+from shardmill.infra.codecs.structure.webp_chunks import read_webp
+from shardmill.infra.codecs.tiff.kinds import (
     DEFLATE,
     FAX,
     FLOAT,
@@ -38,7 +38,7 @@ from infra.codecs.tiff.kinds import (
     YCBCR,
     ZSTD,
 )
-from infra.codecs.tiff.page import Page, damaged
+from shardmill.infra.codecs.tiff.page import Page, damaged
 
 Samples = npt.NDArray[Any]
 

@@ -17,17 +17,17 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.types as types
 
-from infra.dataset.croissant.terms import PROPERTIES, Terms, terms_of
-from infra.errors import EnvironmentFault, NotFoundError
-from infra.format.contract import INDEX_SCHEMA, Manifest
-from infra.format.features import Feature
-from infra.format.labels import LABELS
-from infra.format.layout import croissant_file
-from infra.format.masks import MASK
-from infra.progress import log
-from infra.storage.filesystem import Storage
-from infra.storage.names import uri_of
-from infra.strict_json import dump_json
+from shardmill.infra.dataset.croissant.terms import PROPERTIES, Terms, terms_of
+from shardmill.infra.errors import EnvironmentFault, NotFoundError
+from shardmill.infra.format.contract import INDEX_SCHEMA, Manifest
+from shardmill.infra.format.features import Feature
+from shardmill.infra.format.labels import LABELS
+from shardmill.infra.format.layout import croissant_file
+from shardmill.infra.format.masks import MASK
+from shardmill.infra.progress import log
+from shardmill.infra.storage.filesystem import Storage
+from shardmill.infra.storage.names import uri_of
+from shardmill.infra.strict_json import dump_json
 
 _CONTEXT: dict[str, Any] = {
     "@language": "en",

@@ -8,10 +8,10 @@ from typing import Final
 
 import pyarrow.compute as pc
 
-from infra.format.contract import Manifest
-from infra.format.features import Feature
-from infra.format.parquet import read_parquet
-from infra.storage.filesystem import Storage
+from shardmill.infra.format.contract import Manifest
+from shardmill.infra.format.features import Feature
+from shardmill.infra.format.parquet import read_parquet
+from shardmill.infra.storage.filesystem import Storage
 
 # Name of a further feature -> the property of schema.org that it is.
 PROPERTIES: Final[Mapping[str, str]] = {

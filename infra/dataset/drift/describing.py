@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from infra.dataset.drift.scales import Ints, Trait
-from infra.html.formatting import share
+from shardmill.infra.dataset.drift.scales import Ints, Trait
+from shardmill.infra.html.formatting import share
 
 
 def typical(trait: Trait, before: Ints, after: Ints) -> tuple[str, str]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from infra.dataset.drift.scales import Ints
+from shardmill.infra.dataset.drift.scales import Ints
 
 _RARE = 1e-4  # share of comparisons of samples of one population that exceed the bounds
 _CUMULATIVE = math.sqrt(math.log(2 / _RARE) / 2)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from infra.dataset.drift.limits import Group
+from shardmill.infra.dataset.drift.limits import Group
 
 Scope = Literal["new", "all", "same"]
 
@@ -20,7 +20,7 @@ class DriftFigure:
         split: of the images; None for figures of all inputs.
         scope: "new": the new images against all images of the version before; "all": the whole versions;
             "same": the images of both versions, as other settings store them now, which is no drift.
-        distance: 0 to 1; ``infra.dataset.drift`` says of what.
+        distance: 0 to 1; ``shardmill.infra.dataset.drift`` says of what.
         chance: the part of the distance that chance explains.
         limit: the largest distance beyond chance.
         before, after: typical values as text; empty for looks.

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from infra.settings import Settings
+from shardmill.infra.settings import Settings
 
 Group = Literal["classes", "sizes", "colours", "looks", "duplicates", "quarantine"]
 Limit = Annotated[float, Field(ge=0, le=1)]

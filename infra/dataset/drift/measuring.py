@@ -11,16 +11,23 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from infra.dataset.compare import differing_inputs, same_place
-from infra.dataset.drift.describing import leading_class, typical
-from infra.dataset.drift.distances import Distance, of_bits, of_classes, of_numbers, of_rates, spread
-from infra.dataset.drift.figures import Drift, DriftFigure, Scope
-from infra.dataset.drift.limits import DriftLimits, Group
-from infra.dataset.drift.population import PIXEL_GROUPS, Population, columns_of
-from infra.dataset.drift.scales import TRAITS, target_trait
-from infra.dataset.version import DatasetVersion
-from infra.format.contract import DUPLICATE, FILTERED, QUARANTINED, RECORD, Accounting, Shard
-from infra.html.formatting import share
+from shardmill.infra.dataset.compare import differing_inputs, same_place
+from shardmill.infra.dataset.drift.describing import leading_class, typical
+from shardmill.infra.dataset.drift.distances import (
+    Distance,
+    of_bits,
+    of_classes,
+    of_numbers,
+    of_rates,
+    spread,
+)
+from shardmill.infra.dataset.drift.figures import Drift, DriftFigure, Scope
+from shardmill.infra.dataset.drift.limits import DriftLimits, Group
+from shardmill.infra.dataset.drift.population import PIXEL_GROUPS, Population, columns_of
+from shardmill.infra.dataset.drift.scales import TRAITS, target_trait
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.format.contract import DUPLICATE, FILTERED, QUARANTINED, RECORD, Accounting, Shard
+from shardmill.infra.html.formatting import share
 
 _Ids = npt.NDArray[np.uint64]
 # Settings of [prepare.image] that change no pixel of an image that is stored with either value.

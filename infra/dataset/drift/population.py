@@ -11,9 +11,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from infra.dataset.drift.scales import INDEX_COLUMNS, TRAITS, Ints, binned, bins_of, target_trait
-from infra.format.contract import Manifest, class_counts_of
-from infra.format.labels import LABELS, TARGETS
+from shardmill.infra.dataset.drift.scales import INDEX_COLUMNS, TRAITS, Ints, binned, bins_of, target_trait
+from shardmill.infra.format.contract import Manifest, class_counts_of
+from shardmill.infra.format.labels import LABELS, TARGETS
 
 HASH = "perceptual_hash"
 HASH_BITS = 64

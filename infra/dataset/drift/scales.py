@@ -11,9 +11,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from infra.dataset.drift.limits import Group
-from infra.html.formatting import pixels, ratio
-from infra.readable import readable_bytes
+from shardmill.infra.dataset.drift.limits import Group
+from shardmill.infra.html.formatting import pixels, ratio
+from shardmill.infra.readable import readable_bytes
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

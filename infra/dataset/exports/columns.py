@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from infra.codecs.encode import encode
-from infra.dataset.exports.plan import Plan
-from infra.dataset.exports.reading import Batch
-from infra.format.examples import ImageRecord
-from infra.storage.names import uri_of
-from infra.strict_json import dump_json
+from shardmill.infra.codecs.encode import encode
+from shardmill.infra.dataset.exports.plan import Plan
+from shardmill.infra.dataset.exports.reading import Batch
+from shardmill.infra.format.examples import ImageRecord
+from shardmill.infra.storage.names import uri_of
+from shardmill.infra.strict_json import dump_json
 
 _SUFFIXES = {"jpeg": "jpg", "png": "png", "webp": "webp"}
 

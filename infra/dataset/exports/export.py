@@ -13,14 +13,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from infra.dataset.exports.formats import Format, format_named
-from infra.dataset.exports.plan import Part, Plan, plan_export
-from infra.dataset.exports.reading import Batch, read_batches
-from infra.dataset.exports.target import CHECKSUMS_FILE, FileMade, PartFiles, Target
-from infra.dataset.version import DatasetVersion
-from infra.digests import sha256_hex
-from infra.errors import AccountingError, Cancelled, CorruptDataError, DataError, UsageError
-from infra.processes.process import num_cpus
+from shardmill.infra.dataset.exports.formats import Format, format_named
+from shardmill.infra.dataset.exports.plan import Part, Plan, plan_export
+from shardmill.infra.dataset.exports.reading import Batch, read_batches
+from shardmill.infra.dataset.exports.target import CHECKSUMS_FILE, FileMade, PartFiles, Target
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.digests import sha256_hex
+from shardmill.infra.errors import AccountingError, Cancelled, CorruptDataError, DataError, UsageError
+from shardmill.infra.processes.process import num_cpus
 
 OnProgress = Callable[[int, int], None]  # records done, records in all
 

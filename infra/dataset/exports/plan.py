@@ -9,12 +9,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.types as types
 
-from infra.dataset.version import DatasetVersion
-from infra.dataset.views.scanning import index_schema
-from infra.digests import digest_of
-from infra.format.contract import Shard, class_counts_of
-from infra.format.labels import LABELS
-from infra.format.layout import shard_stem
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.dataset.views.scanning import index_schema
+from shardmill.infra.digests import digest_of
+from shardmill.infra.format.contract import Shard, class_counts_of
+from shardmill.infra.format.labels import LABELS
+from shardmill.infra.format.layout import shard_stem
 
 # Increase this number when the same version would be exported as other bytes.
 _REVISION = 1

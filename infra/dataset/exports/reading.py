@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from infra.dataset.exports.plan import Part, Plan
-from infra.dataset.version import DatasetVersion
-from infra.errors import CorruptDataError
-from infra.format.examples import ImageRecord, parse_example
-from infra.format.labels import NO_CLASS
-from infra.format.records import iter_records, unpack_record
+from shardmill.infra.dataset.exports.plan import Part, Plan
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.errors import CorruptDataError
+from shardmill.infra.format.examples import ImageRecord, parse_example
+from shardmill.infra.format.labels import NO_CLASS
+from shardmill.infra.format.records import iter_records, unpack_record
 
 _BATCH_ROWS, _BATCH_BYTES = 1000, 16 << 20
 

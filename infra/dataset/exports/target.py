@@ -19,10 +19,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from infra.dataset.exports.plan import Part, Plan
-from infra.errors import GO_ON, NotFoundError, StorageError, UsageError
-from infra.storage.filesystem import Storage
-from infra.strict_json import dump_json
+from shardmill.infra.dataset.exports.plan import Part, Plan
+from shardmill.infra.errors import GO_ON, NotFoundError, StorageError, UsageError
+from shardmill.infra.storage.filesystem import Storage
+from shardmill.infra.strict_json import dump_json
 
 SUMMARY_FILE, CHECKSUMS_FILE = "export.json", "checksums.sha256"
 _NOTES, _LOCK, _DIGEST = ".shardmill", ".shardmill/lock", ".shardmill/digest"

@@ -11,12 +11,12 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from infra.dataset.catalog import Catalog
-from infra.dataset.lock import lock_for_removing
-from infra.dataset.maintenance.removed import delete_for_good, files_of_removed, removed_versions
-from infra.errors import NotFoundError, UsageError
-from infra.format.layout import croissant_file, data_dir, manifest_file, signature_file
-from infra.storage.filesystem import FileEntry, Storage
+from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.dataset.lock import lock_for_removing
+from shardmill.infra.dataset.maintenance.removed import delete_for_good, files_of_removed, removed_versions
+from shardmill.infra.errors import NotFoundError, UsageError
+from shardmill.infra.format.layout import croissant_file, data_dir, manifest_file, signature_file
+from shardmill.infra.storage.filesystem import FileEntry, Storage
 
 _DATA, _SPOOLS, _MANIFESTS = "data", "spool", "manifests"
 

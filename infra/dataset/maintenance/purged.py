@@ -12,11 +12,11 @@ from typing import Annotated, NotRequired
 from pydantic import AfterValidator, Field
 from typing_extensions import TypedDict
 
-from infra.digests import sha256_hex
-from infra.errors import NotFoundError
-from infra.json_files import decode_json
-from infra.storage.filesystem import Storage
-from infra.strict_json import dump_json
+from shardmill.infra.digests import sha256_hex
+from shardmill.infra.errors import NotFoundError
+from shardmill.infra.json_files import decode_json
+from shardmill.infra.storage.filesystem import Storage
+from shardmill.infra.strict_json import dump_json
 
 PURGED_FILE = "purged.json"
 PURGING_FILE = "purging.json"  # exists from the beginning of a purge to its end

@@ -15,15 +15,15 @@ from typing import Annotated
 from pydantic import AfterValidator
 from typing_extensions import TypedDict
 
-from infra.dataset.catalog import Catalog, removed_numbers
-from infra.dataset.lock import lock_for_adding, lock_for_removing
-from infra.errors import CorruptDataError, NotFoundError, PublishConflict, UsageError
-from infra.format.contract import Manifest
-from infra.format.layout import croissant_file, manifest_file, removed_file, signature_file
-from infra.format.stored_manifest import decode_manifest
-from infra.json_files import decode_json
-from infra.storage.filesystem import Storage
-from infra.strict_json import dump_json
+from shardmill.infra.dataset.catalog import Catalog, removed_numbers
+from shardmill.infra.dataset.lock import lock_for_adding, lock_for_removing
+from shardmill.infra.errors import CorruptDataError, NotFoundError, PublishConflict, UsageError
+from shardmill.infra.format.contract import Manifest
+from shardmill.infra.format.layout import croissant_file, manifest_file, removed_file, signature_file
+from shardmill.infra.format.stored_manifest import decode_manifest
+from shardmill.infra.json_files import decode_json
+from shardmill.infra.storage.filesystem import Storage
+from shardmill.infra.strict_json import dump_json
 
 GRACE_DAYS = 7.0
 

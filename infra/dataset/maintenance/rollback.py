@@ -5,12 +5,12 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from functools import partial
 
-from infra.dataset.catalog import Catalog
-from infra.dataset.lock import lock_for_adding
-from infra.dataset.publishing import publish_on_newest
-from infra.dataset.version import DatasetVersion
-from infra.errors import CorruptDataError, UsageError
-from infra.format.contract import Manifest
+from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.dataset.lock import lock_for_adding
+from shardmill.infra.dataset.publishing import publish_on_newest
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.errors import CorruptDataError, UsageError
+from shardmill.infra.format.contract import Manifest
 
 
 def rollback(catalog: Catalog, ref: str) -> DatasetVersion:

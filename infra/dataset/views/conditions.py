@@ -16,10 +16,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as types
 
-from infra.dataset.views.functions import apply_function
-from infra.dataset.views.values import LABEL, LABEL_NAME, Columns, Value, kind_of
-from infra.errors import UsageError
-from infra.format.labels import LABELS
+from shardmill.infra.dataset.views.functions import apply_function
+from shardmill.infra.dataset.views.values import LABEL, LABEL_NAME, Columns, Value, kind_of
+from shardmill.infra.errors import UsageError
+from shardmill.infra.format.labels import LABELS
 
 _COMPARISONS: dict[type[ast.cmpop], Callable[..., Any]] = {
     ast.Eq: pc.equal,

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from infra.dataset.views.values import LABEL, Columns, Value
-from infra.errors import UsageError
+from shardmill.infra.dataset.views.values import LABEL, Columns, Value
+from shardmill.infra.errors import UsageError
 
 
 def apply_function(name: str, arguments: Sequence[Value], columns: Columns, text: str) -> Value:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
 
-from infra.errors import UsageError
+from shardmill.infra.errors import UsageError
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,12 +10,12 @@ import pyarrow.compute as pc
 import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 
-from infra.dataset.views.values import LABEL_NAME, SPLIT, Columns
-from infra.errors import NotFoundError, near_miss
-from infra.format.contract import INDEX_SCHEMA, Shard
+from shardmill.infra.dataset.views.values import LABEL_NAME, SPLIT, Columns
+from shardmill.infra.errors import NotFoundError, near_miss
+from shardmill.infra.format.contract import INDEX_SCHEMA, Shard
 
 if TYPE_CHECKING:
-    from infra.dataset.version import DatasetVersion
+    from shardmill.infra.dataset.version import DatasetVersion
 
 
 def index_schema(version: DatasetVersion) -> pa.Schema:

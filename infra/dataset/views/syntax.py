@@ -13,7 +13,7 @@ from __future__ import annotations
 import ast
 import difflib
 
-from infra.errors import UsageError
+from shardmill.infra.errors import UsageError
 
 MOST_CHARACTERS = 10_000
 

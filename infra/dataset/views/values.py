@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as types
 
-from infra.errors import UsageError, near_miss
-from infra.format.labels import LABELS, NO_CLASS
-from infra.storage.names import uri_of
+from shardmill.infra.errors import UsageError, near_miss
+from shardmill.infra.format.labels import LABELS, NO_CLASS
+from shardmill.infra.storage.names import uri_of
 
 Kind = Literal["number", "text", "truth", "time", "list", "nothing"]
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from infra.dataset.views.conditions import condition
-from infra.dataset.views.syntax import canonical_text, parse_query
-from infra.dataset.views.values import Columns, TableColumns
+from shardmill.infra.dataset.views.conditions import condition
+from shardmill.infra.dataset.views.syntax import canonical_text, parse_query
+from shardmill.infra.dataset.views.values import Columns, TableColumns
 
 
 @dataclass(frozen=True, slots=True)

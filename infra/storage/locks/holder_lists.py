@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
-from infra.errors import LockedError
-from infra.storage.local import TEMPORARY_PREFIX
+from shardmill.infra.errors import LockedError
+from shardmill.infra.storage.local import TEMPORARY_PREFIX
 
 _BUSY_SECONDS = 2.0  # a change of a file takes less than a millisecond
 

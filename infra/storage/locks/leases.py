@@ -26,11 +26,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
-from infra.errors import GO_ON, EnvironmentFault, LockedError, StorageError
-from infra.storage.locks.holder_lists import HolderList, ListChanged, Written
-from infra.storage.locks.locking import Lock
-from infra.storage.locks.process_identity import has_ended, machine, started_at
-from infra.strict_json import dump_json
+from shardmill.infra.errors import GO_ON, EnvironmentFault, LockedError, StorageError
+from shardmill.infra.storage.locks.holder_lists import HolderList, ListChanged, Written
+from shardmill.infra.storage.locks.locking import Lock
+from shardmill.infra.storage.locks.process_identity import has_ended, machine, started_at
+from shardmill.infra.strict_json import dump_json
 
 _MAX_UPDATES = 100  # attempts to change the list against others who change it too
 _UPDATE_PAUSE_SECONDS = 0.1

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol
 
-from infra.errors import LockedError
+from shardmill.infra.errors import LockedError
 
 
 class Lock(Protocol):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.fs as pafs
 
-from infra.storage.locations import ObjectLocation
+from shardmill.infra.storage.locations import ObjectLocation
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore

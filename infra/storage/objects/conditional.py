@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-from infra.errors import StorageError
-from infra.storage.local import TEMPORARY_PREFIX
-from infra.storage.locations import object_path, public_location
-from infra.storage.locks.holder_lists import ListChanged, Written
-from infra.storage.objects.retries import is_retryable, retry
-from infra.storage.objects.stores import (
+from shardmill.infra.errors import StorageError
+from shardmill.infra.storage.local import TEMPORARY_PREFIX
+from shardmill.infra.storage.locations import object_path, public_location
+from shardmill.infra.storage.locks.holder_lists import ListChanged, Written
+from shardmill.infra.storage.objects.retries import is_retryable, retry
+from shardmill.infra.storage.objects.stores import (
     ONE_ATTEMPT,
     SEVERAL_ATTEMPTS,
     errors_of_the_store,
@@ -259,7 +259,7 @@ class ConditionalObjects:
 
 
 class HolderObject:
-    """The list of the holders of a lock, as an object. Implements infra.storage.locks.HolderList."""
+    """The list of the holders of a lock, as an object. A ``HolderList`` of shardmill.infra.storage.locks."""
 
     def __init__(self, objects: ConditionalObjects, key: str) -> None:
         self._objects = objects

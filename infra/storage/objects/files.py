@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, cast
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-from infra.storage.objects.retries import retry
+from shardmill.infra.storage.objects.retries import retry
 
 _IN_MEMORY_BYTES = 8 << 20  # of an object that is being written; a larger one waits in a temporary file
 _COPY_BYTES = 4 << 20

@@ -9,11 +9,16 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from infra.errors import StorageError
-from infra.storage.locations import ObjectLocation, object_location, public_location, without_secrets
-from infra.storage.objects.azure import azure_store
-from infra.storage.objects.retries import ATTEMPTS, DEADLINE_SECONDS
-from infra.strict_json import dump_json
+from shardmill.infra.errors import StorageError
+from shardmill.infra.storage.locations import (
+    ObjectLocation,
+    object_location,
+    public_location,
+    without_secrets,
+)
+from shardmill.infra.storage.objects.azure import azure_store
+from shardmill.infra.storage.objects.retries import ATTEMPTS, DEADLINE_SECONDS
+from shardmill.infra.strict_json import dump_json
 
 if TYPE_CHECKING:  # loaded when the first conditional write is made: readers do without
     from obstore.store import ObjectStore

@@ -22,8 +22,8 @@ from tests.benchmarks.measuring.process_tree import run_measured
 from tests.prefect_server.server import RunningServer, started_up, user_environment
 from tests.samples.sources.image_folders import write_image_folder
 
-_MODULE = [sys.executable, "-m", "beam_jobs.prepare"]
-_COMMAND = [sys.executable, "-m", "flows.cli", "prepare"]
+_MODULE = [sys.executable, "-m", "shardmill.beam_jobs.prepare"]
+_COMMAND = [sys.executable, "-m", "shardmill.flows.cli", "prepare"]
 _TINY = {"data": {"image_size": 32, "global_batch_size": 16}, "run": {"epochs": 1}}
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import simplejpeg
 
-from infra.codecs import encode_jpeg
+from shardmill.infra.codecs import encode_jpeg
 from tests.samples.images.photos import jpeg
 
 REPOSITORY = Path(__file__).parents[3]

@@ -48,12 +48,12 @@ def convert(path: str, codec: str) -> bytes:
 
 def _as_shardmill(data: bytes) -> bytes:
     """Through planes of luma and chroma as ``prepare`` does; through pixels where ``prepare`` would."""
-    from infra.codecs import WHITE, decode, encode_jpeg, resize_short_side
-    from infra.codecs.jpeg import turbojpeg
-    from infra.codecs.jpeg.libturbojpeg import library
-    from infra.codecs.jpeg.planes import fit
-    from infra.codecs.resize import geometry
-    from infra.preparation import Sizing
+    from shardmill.infra.codecs import WHITE, decode, encode_jpeg, resize_short_side
+    from shardmill.infra.codecs.jpeg import turbojpeg
+    from shardmill.infra.codecs.jpeg.libturbojpeg import library
+    from shardmill.infra.codecs.jpeg.planes import fit
+    from shardmill.infra.codecs.resize import geometry
+    from shardmill.infra.preparation import Sizing
 
     header = turbojpeg.read_planar_header(data) if library() else None
     if header is None:

@@ -14,11 +14,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-from infra.dataset.catalog import Catalog
-from infra.dataset.exports.export import export
-from infra.dataset.version import DatasetVersion
-from infra.format.examples import parse_example
-from infra.format.records import iter_records
+from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.dataset.exports.export import export
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.format.examples import parse_example
+from shardmill.infra.format.records import iter_records
 from tests.benchmarks.inputs.photo_folders import REPOSITORY, make_photographs
 from tests.benchmarks.inputs.photographs import QUALITY, SHORT_SIDE
 
@@ -50,7 +50,7 @@ def make_stored(work: Path, count: int, folder: Path | None) -> DatasetVersion:
 
 
 def _prepare(source: Path, root: Path, container: str) -> None:
-    argv = [sys.executable, "-m", "beam_jobs.prepare", str(source), "--json"]
+    argv = [sys.executable, "-m", "shardmill.beam_jobs.prepare", str(source), "--json"]
     argv += ["--dataset", f"photographs-{container}", "--root", str(root)]
     settings = {
         "image.size": SHORT_SIDE,

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import psutil
 
-from infra.processes.trees import wait_for_end
+from shardmill.infra.processes.trees import wait_for_end
 
 _SAMPLE_SECONDS = 0.2
 # Where time is measured: the system takes 20 ms to divide what five processes share, and holds them up.

@@ -28,7 +28,7 @@ from itertools import islice
 import numpy as np
 import numpy.typing as npt
 
-from training.order import BlockSizes, TrainingOrder
+from shardmill.training.order import BlockSizes, TrainingOrder
 
 Ints = npt.NDArray[np.int64]
 

@@ -21,9 +21,9 @@ from typing import Any
 
 import numpy as np
 
-from training.order import BlockSizes, TrainingOrder
-from training.order.balance.class_weights import balanced
-from training.order.balance.rules import RULES
+from shardmill.training.order import BlockSizes, TrainingOrder
+from shardmill.training.order.balance.class_weights import balanced
+from shardmill.training.order.balance.rules import RULES
 
 MIB = 1 << 20
 CLASSES = 1000

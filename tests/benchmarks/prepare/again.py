@@ -42,7 +42,7 @@ class Run:
 
 def measure(title: str, source: Path, root: Path) -> Run:
     """Run prepare once, on two workers."""
-    argv = [sys.executable, "-m", "beam_jobs.prepare", str(source), "--dataset", "again"]
+    argv = [sys.executable, "-m", "shardmill.beam_jobs.prepare", str(source), "--dataset", "again"]
     argv += ["--root", str(root), "--json", "--set", "runner.processes=2"]
     before = _files(root)
     cost = run_measured(argv, _REPOSITORY)

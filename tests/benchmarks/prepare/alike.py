@@ -31,11 +31,11 @@ import numpy as np
 import pyarrow as pa
 from PIL import Image, ImageEnhance
 
-from beam_jobs.config import FilterConfig, GroupsConfig, ImageConfig
-from beam_jobs.images.convert import convert
-from beam_jobs.plan.similarity.near_duplicates import NearDuplicates, find_near_duplicates
-from infra.codecs import ImageRejected
-from infra.codecs.measures.look import looks
+from shardmill.beam_jobs.config import FilterConfig, GroupsConfig, ImageConfig
+from shardmill.beam_jobs.images.convert import convert
+from shardmill.beam_jobs.plan.similarity.near_duplicates import NearDuplicates, find_near_duplicates
+from shardmill.infra.codecs import ImageRejected
+from shardmill.infra.codecs.measures.look import looks
 
 Picture = Image.Image
 Change = Callable[[Picture], Picture]

@@ -51,7 +51,16 @@ class Peer:
 
 
 def _prepare_argv(source: Path, out: Path) -> list[str]:
-    argv = [sys.executable, "-m", "beam_jobs.prepare", str(source), "--dataset", "peers", "--root", str(out)]
+    argv = [
+        sys.executable,
+        "-m",
+        "shardmill.beam_jobs.prepare",
+        str(source),
+        "--dataset",
+        "peers",
+        "--root",
+        str(out),
+    ]
     settings = {
         "image.size": SHORT_SIDE,
         "image.quality": QUALITY,

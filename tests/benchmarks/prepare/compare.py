@@ -30,7 +30,7 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-from infra.readable import counted
+from shardmill.infra.readable import counted
 from tests.benchmarks.inputs.arguments import REQUIREMENTS, add_folders, comparison_parser, refuse_unknown
 from tests.benchmarks.inputs.photo_folders import REPOSITORY, make_photographs
 from tests.benchmarks.inputs.photographs import CODECS

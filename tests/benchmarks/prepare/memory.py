@@ -34,7 +34,7 @@ class Run:
 
 def measure(source: Path, root: Path) -> Run:
     """Run prepare once, on two workers."""
-    argv = [sys.executable, "-m", "beam_jobs.prepare", str(source), "--dataset", source.name]
+    argv = [sys.executable, "-m", "shardmill.beam_jobs.prepare", str(source), "--dataset", source.name]
     argv += ["--root", str(root), "--json", "--set", "runner.processes=2"]
     cost = run_measured(argv, _REPOSITORY)
     return Run(json.loads(cost.output.splitlines()[-1])["num_records"], cost)

@@ -6,10 +6,10 @@
 tight loop: JPEG to planes, planes scaled by area, planes to JPEG, and nothing else: no file is read or
 written, nothing is hashed, nothing is known of a photo afterwards. A file that is no JPEG of planes is
 converted as prepare would. There are two, of the same bytes: with OpenCV's area averaging, which is what
-anyone would write, and with the compiled one (infra.native.area).
-*Prepare*: ``python -m beam_jobs.prepare`` on the same photos, from files to a published version with eight
-shards a split. Both in turn, several times; medians are shown, and the median of the ratios within a turn.
-Other work on the machine slows both, so trust the ratios, and the CPU seconds more than the clock.
+anyone would write, and with the compiled one (shardmill.infra.native.area).
+*Prepare*: ``python -m shardmill.beam_jobs.prepare`` on the same photos, from files to a published version
+with eight shards a split. Both in turn, several times; medians are shown, and the median of the ratios within
+a turn. Other work on the machine slows both, so trust the ratios, and the CPU seconds more than the clock.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from beam_jobs.config import PrepareConfig
-from beam_jobs.images.convert import convert
-from beam_jobs.sources import list_inputs
-from beam_jobs.sources.files.folder import SourceFolder
-from infra.codecs import WHITE, ImageRejected
-from infra.codecs.jpeg.libturbojpeg import library
-from infra.codecs.jpeg.planes import fit
-from infra.codecs.jpeg.turbojpeg import decode_planes, encode_planes, read_planar_header
-from infra.codecs.resize import geometry
-from infra.native.library import FOLDER_VARIABLE
-from infra.preparation import Sizing
+from shardmill.beam_jobs.config import PrepareConfig
+from shardmill.beam_jobs.images.convert import convert
+from shardmill.beam_jobs.sources import list_inputs
+from shardmill.beam_jobs.sources.files.folder import SourceFolder
+from shardmill.infra.codecs import WHITE, ImageRejected
+from shardmill.infra.codecs.jpeg.libturbojpeg import library
+from shardmill.infra.codecs.jpeg.planes import fit
+from shardmill.infra.codecs.jpeg.turbojpeg import decode_planes, encode_planes, read_planar_header
+from shardmill.infra.codecs.resize import geometry
+from shardmill.infra.native.library import FOLDER_VARIABLE
+from shardmill.infra.preparation import Sizing
 from tests.benchmarks.measuring.process_tree import RARELY_SECONDS, run_measured
 from tests.samples.images.photos import jpeg, write
 
@@ -128,7 +128,16 @@ def measure_prepare(
     folder: Path, root: Path, workers: int, more: Sequence[str] = ()
 ) -> tuple[Run, Run, dict[str, Any]]:
     """Measure prepare; return its run without start-up, its whole run, and its result."""
-    argv = [sys.executable, "-m", "beam_jobs.prepare", str(folder), "--dataset", "rate", "--root", str(root)]
+    argv = [
+        sys.executable,
+        "-m",
+        "shardmill.beam_jobs.prepare",
+        str(folder),
+        "--dataset",
+        "rate",
+        "--root",
+        str(root),
+    ]
     argv += ["--json", "--failure-budget", "1", "--set", f"runner.processes={workers}"]
     argv += ["--set", "shards.num_shards=8", *more]
     cost = run_measured(argv, Path.cwd(), sample_seconds=RARELY_SECONDS)

@@ -4,9 +4,9 @@
 
 N photos of the folder, evenly chosen, are written anew as class folders, one plain tar, one tar.gz, one zip,
 and one Parquet file of embedded bytes. Every form becomes a published version by ``python -m
-beam_jobs.prepare``, in turn, several times, each in an order of its own. Figures are medians; the ratios to
-folders are taken within a turn. Other work on the machine slows all of them, so trust the ratios, and the CPU
-seconds more than the clock.
+shardmill.beam_jobs.prepare``, in turn, several times, each in an order of its own. Figures are medians; the
+ratios to folders are taken within a turn. Other work on the machine slows all of them, so trust the ratios,
+and the CPU seconds more than the clock.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@ import json
 import tarfile
 from pathlib import Path
 
-from infra.format.records import iter_records
-from infra.storage.filesystem import Storage
+from shardmill.infra.format.records import iter_records
+from shardmill.infra.storage.filesystem import Storage
 
 
 def count_tfrecords(out: Path) -> tuple[int, int]:

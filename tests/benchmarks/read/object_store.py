@@ -30,12 +30,12 @@ from typing import Any, NamedTuple
 import cv2
 import numpy as np
 
-from infra.storage.filesystem import Storage
+from shardmill.infra.storage.filesystem import Storage
+from shardmill.training.config import AugmentSettings
+from shardmill.training.dataset import open_dataset
 from tests.samples.clusters.load_balancer import balancing
 from tests.samples.datasets.published import Picture, publish
 from tests.samples.stores.minio import minio, minio_location
-from training.config import AugmentSettings
-from training.dataset import open_dataset
 
 SIZE, BATCH, RECORDS_OF_A_SHARD = 224, 128, 100
 

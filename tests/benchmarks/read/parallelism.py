@@ -36,13 +36,13 @@ from typing import Any
 import numpy as np
 import psutil
 
-from infra.processes.process import num_cpus
+from shardmill.infra.processes.process import num_cpus
+from shardmill.training.config import AugmentSettings
+from shardmill.training.dataset import Dataset, open_dataset
+from shardmill.training.order import TrainingOrder
+from shardmill.training.reading import BatchMaker
 from tests.benchmarks.measuring.process_tree import memory_of_tree
 from tests.benchmarks.read.tensorflow_examples import parse, random_window, train_files
-from training.config import AugmentSettings
-from training.dataset import Dataset, open_dataset
-from training.order import TrainingOrder
-from training.reading import BatchMaker
 
 SIZE, BATCH, SLOTS_A_PROCESS = 224, 256, 2
 AUGMENT = AugmentSettings(scale=(0.08, 1.0))
@@ -118,8 +118,8 @@ def cpu_seconds() -> float:
 @contextlib.contextmanager
 def threads(dataset: Dataset) -> Iterator[Iterator[Any]]:
     """The indexed pipeline."""
-    from training.ranks import tensorflow_runtime
-    from training.tf_data.indexed import IndexedPipeline
+    from shardmill.training.ranks import tensorflow_runtime
+    from shardmill.training.tf_data.indexed import IndexedPipeline
 
     tensorflow_runtime.start()
     reader = dataset.reader("train")
@@ -190,7 +190,7 @@ def stock_graph(dataset: Dataset) -> Any:
 @contextlib.contextmanager
 def stock(dataset: Dataset) -> Iterator[Iterator[Any]]:
     """TensorFlow's operations in this process."""
-    from training.ranks import tensorflow_runtime
+    from shardmill.training.ranks import tensorflow_runtime
 
     tensorflow_runtime.start()
     import tensorflow as tf
@@ -200,7 +200,7 @@ def stock(dataset: Dataset) -> Iterator[Iterator[Any]]:
 
 _WORKER = """
 import sys
-from training.ranks import tensorflow_runtime
+from shardmill.training.ranks import tensorflow_runtime
 tensorflow_runtime.start()
 import tensorflow as tf
 service = tf.data.experimental.service
@@ -213,7 +213,7 @@ sys.stdin.read()
 @contextlib.contextmanager
 def service(dataset: Dataset) -> Iterator[Iterator[Any]]:
     """The same graph in a worker process for each CPU."""
-    from training.ranks import tensorflow_runtime
+    from shardmill.training.ranks import tensorflow_runtime
 
     tensorflow_runtime.start()
     import tensorflow as tf

@@ -36,19 +36,19 @@ import cv2
 import numpy as np
 import simplejpeg
 
-from infra.format import records as framing
+from shardmill.infra.format import records as framing
+from shardmill.training import augment
+from shardmill.training.augment import augment_image, flips, keys_at
+from shardmill.training.config import AugmentSettings
+from shardmill.training.config.reading import Decoder, ReadingSettings
+from shardmill.training.dataset import Dataset, open_dataset
+from shardmill.training.order import Passes, TrainingOrder
+from shardmill.training.ranks import tensorflow_runtime
+from shardmill.training.reading import BatchMaker, decode
+from shardmill.training.reading.batches.iterate import NumpyBatches
+from shardmill.training.reading.decode import decode_window
 from tests.benchmarks.read.tensorflow_examples import parse, random_window, train_files
 from tests.samples.datasets.published import Picture, publish
-from training import augment
-from training.augment import augment_image, flips, keys_at
-from training.config import AugmentSettings
-from training.config.reading import Decoder, ReadingSettings
-from training.dataset import Dataset, open_dataset
-from training.order import Passes, TrainingOrder
-from training.ranks import tensorflow_runtime
-from training.reading import BatchMaker, decode
-from training.reading.batches.iterate import NumpyBatches
-from training.reading.decode import decode_window
 
 SIZE, BATCH, THREADS = 224, 256, 2
 IN_GRAPH = 64  # images a call of TensorFlow's limit
@@ -132,7 +132,7 @@ def order_of(dataset: Dataset) -> TrainingOrder:
 
 def indexed(dataset: Dataset, decoder: Decoder) -> Way:
     """The exact order."""
-    from training.tf_data.indexed import IndexedPipeline
+    from shardmill.training.tf_data.indexed import IndexedPipeline
 
     pipeline = IndexedPipeline(dataset.reader("train"), order_of(dataset), SIZE, AUGMENT, decoder)
     endless = pipeline.dataset(0, 1_000_000)
@@ -148,7 +148,7 @@ def numpy_batches(dataset: Dataset) -> Way:
 
 def streaming(dataset: Dataset) -> Way:
     """Shards from front to back, decoded by TensorFlow."""
-    from training.tf_data.streaming.opening import open_stream, stream_plan
+    from shardmill.training.tf_data.streaming.opening import open_stream, stream_plan
 
     reader = dataset.reader("train")
     plan = stream_plan(reader, BATCH, last_batch="drop")

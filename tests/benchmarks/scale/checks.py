@@ -10,10 +10,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from beam_jobs.config import PrepareConfig
-from beam_jobs.plan import AnyPlan
-from beam_jobs.tables.ids import hex_bytes, record_ids
-from infra.format.contract import DUPLICATE, FILTERED, OUTCOMES, QUARANTINED, RECORD, SPLITS
+from shardmill.beam_jobs.config import PrepareConfig
+from shardmill.beam_jobs.plan import AnyPlan
+from shardmill.beam_jobs.tables.ids import hex_bytes, record_ids
+from shardmill.infra.format.contract import DUPLICATE, FILTERED, OUTCOMES, QUARANTINED, RECORD, SPLITS
 from tests.benchmarks.scale.references import (
     CLASSES,
     FAR,

@@ -17,14 +17,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from beam_jobs.config import PrepareConfig
-from beam_jobs.encode.placing import place_facts
-from beam_jobs.plan_by_ranges import GatherFacts, PlanOnStorage, plan_on_storage, plan_tables
-from beam_jobs.plan_by_ranges.gathering import LISTED, FileRange
-from beam_jobs.plan_by_ranges.tables import RangeTask
-from beam_jobs.publish.digests import Digests, plan_digest
-from beam_jobs.schemas import FACTS_SCHEMA
-from infra.storage.filesystem import Storage
+from shardmill.beam_jobs.config import PrepareConfig
+from shardmill.beam_jobs.encode.placing import place_facts
+from shardmill.beam_jobs.plan_by_ranges import GatherFacts, PlanOnStorage, plan_on_storage, plan_tables
+from shardmill.beam_jobs.plan_by_ranges.gathering import LISTED, FileRange
+from shardmill.beam_jobs.plan_by_ranges.tables import RangeTask
+from shardmill.beam_jobs.publish.digests import Digests, plan_digest
+from shardmill.beam_jobs.schemas import FACTS_SCHEMA
+from shardmill.infra.storage.filesystem import Storage
 from tests.benchmarks.scale.checks import check_plan
 from tests.benchmarks.scale.references import References
 

@@ -18,9 +18,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from beam_jobs.schemas import DECODE, FACTS_SCHEMA, IGNORED, LISTING_SCHEMA, Status
-from infra.format.look import LOOK_BYTES, LOOK_SIDE, ROOT_UNIT
-from infra.splitmix import splitmix64
+from shardmill.beam_jobs.schemas import DECODE, FACTS_SCHEMA, IGNORED, LISTING_SCHEMA, Status
+from shardmill.infra.format.look import LOOK_BYTES, LOOK_SIDE, ROOT_UNIT
+from shardmill.infra.splitmix import splitmix64
 
 Int64 = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]

@@ -16,9 +16,9 @@ import subprocess
 import sys
 from typing import ClassVar
 
-from beam_jobs.config import RunnerConfig
-from beam_jobs.execution.runners import run_task
-from beam_jobs.execution.task import Task
+from shardmill.beam_jobs.config import RunnerConfig
+from shardmill.beam_jobs.execution.runners import run_task
+from shardmill.beam_jobs.execution.task import Task
 
 MIB = 1 << 20
 IMAGES = {"block": 128, "shard": 4_400}

@@ -26,10 +26,10 @@ from pathlib import Path
 import numpy as np
 import pyarrow.compute as pc
 
-from beam_jobs.assemble.shard_task import finished_shards, first_batches
-from beam_jobs.assemble.shards_to_write import ShardsToWrite
-from beam_jobs.config import PrepareConfig, RunnerConfig
-from beam_jobs.encode.blocks import (
+from shardmill.beam_jobs.assemble.shard_task import finished_shards, first_batches
+from shardmill.beam_jobs.assemble.shards_to_write import ShardsToWrite
+from shardmill.beam_jobs.config import PrepareConfig, RunnerConfig
+from shardmill.beam_jobs.encode.blocks import (
     cut_blocks,
     facts_digest,
     reuse_blocks,
@@ -37,16 +37,16 @@ from beam_jobs.encode.blocks import (
     write_facts,
     write_references,
 )
-from beam_jobs.encode.stage import EncodedFiles
-from beam_jobs.plan import RECORD_OVERHEAD_BYTES, num_shards
-from beam_jobs.plan.shards import cut_split
-from beam_jobs.schemas import FACTS_SCHEMA, Status
-from infra.format.contract import SPLITS, Shard
-from infra.storage.filesystem import Storage
+from shardmill.beam_jobs.encode.stage import EncodedFiles
+from shardmill.beam_jobs.plan import RECORD_OVERHEAD_BYTES, num_shards
+from shardmill.beam_jobs.plan.shards import cut_split
+from shardmill.beam_jobs.schemas import FACTS_SCHEMA, Status
+from shardmill.infra.format.contract import SPLITS, Shard
+from shardmill.infra.storage.filesystem import Storage
+from shardmill.training.order import BlockSizes, TrainingOrder
+from shardmill.training.reading import SplitTable
+from shardmill.training.reading.staging.shard_lookahead import ShardLookahead, StepRange, least_budget
 from tests.benchmarks.scale.references import CLASSES, References
-from training.order import BlockSizes, TrainingOrder
-from training.reading import SplitTable
-from training.reading.staging.shard_lookahead import ShardLookahead, StepRange, least_budget
 
 MIB = 1 << 20
 AT_ONCE = 1_000_000

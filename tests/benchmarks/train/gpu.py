@@ -27,8 +27,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from shardmill.training.ranks.devices import visible_gpus
 from tests.samples.datasets.published import coloured, publish
-from training.ranks.devices import visible_gpus
 
 MIB = 1 << 20
 CLASSES = "abcdefghij"
@@ -105,7 +105,15 @@ def train(root: Path, case: Case, arguments: argparse.Namespace, num_pictures: i
             "collectives": arguments.collectives,
         },
     }
-    command = [sys.executable, "-m", "training.train", "pictures", "--json", "--root", str(root / "datasets")]
+    command = [
+        sys.executable,
+        "-m",
+        "shardmill.training.train",
+        "pictures",
+        "--json",
+        "--root",
+        str(root / "datasets"),
+    ]
     command += ["--runs", str(root / "runs"), "--config-json", json.dumps(config)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:

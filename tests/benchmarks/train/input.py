@@ -43,7 +43,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         source = arguments.source or draw(folder / "source")
-        prepare = [sys.executable, "-m", "beam_jobs.prepare", str(source), "--dataset", DATASET]
+        prepare = [sys.executable, "-m", "shardmill.beam_jobs.prepare", str(source), "--dataset", DATASET]
         prepare += ["--root", str(folder / "datasets"), "--set", f"image.size={STORED_PIXELS}"]
         subprocess.run(prepare, check=True, stdout=subprocess.DEVNULL)
         result = train(folder, arguments)
@@ -72,7 +72,7 @@ def train(folder: Path, arguments: argparse.Namespace) -> dict[str, Any]:
         f"data.global_batch_size={arguments.batch}", f"run.epochs={arguments.epochs}",
         f"run.validate_every_epochs={arguments.epochs}", *arguments.set,
     ]  # fmt: skip
-    argv = [sys.executable, "-m", "training.train", DATASET, "--json", "--devices", "one"]
+    argv = [sys.executable, "-m", "shardmill.training.train", DATASET, "--json", "--devices", "one"]
     argv += ["--root", str(folder / "datasets"), "--runs", str(folder / "runs")]
     argv += [word for setting in settings for word in ("--set", setting)]
     done = subprocess.run(argv, check=True, stdout=subprocess.PIPE, text=True)
@@ -82,7 +82,7 @@ def train(folder: Path, arguments: argparse.Namespace) -> dict[str, Any]:
 
 def reading_alone(folder: Path, arguments: argparse.Namespace) -> float:
     """Images a second of the train split as ``tf.data``, after the first batch."""
-    from training.dataset import open_dataset
+    from shardmill.training.dataset import open_dataset
 
     dataset = open_dataset(DATASET, root=folder / "datasets")
     batches = iter(

@@ -23,14 +23,14 @@ import time
 from pathlib import Path
 from typing import Any
 
-from infra.settings import load_settings
-from infra.storage.filesystem import Storage
+from shardmill.infra.settings import load_settings
+from shardmill.infra.storage.filesystem import Storage
+from shardmill.training.config import TrainConfig
+from shardmill.training.ranks import tensorflow_runtime
+from shardmill.training.ranks.hardware.gpu_use import GpuSampler
+from shardmill.training.results.tracking.trackers import Trackers
 from tests.benchmarks.train.in_memory import InMemory, random_batch
 from tests.samples.datasets.published import coloured, publish
-from training.config import TrainConfig
-from training.ranks import tensorflow_runtime
-from training.ranks.hardware.gpu_use import GpuSampler
-from training.results.tracking.trackers import Trackers
 
 CASES = {
     "small_cnn, 64 pixels, batch 32": ("small_cnn", 64, 32),
@@ -62,14 +62,14 @@ def overhead(folder: Path, case: tuple[str, int, int], steps: int, rounds: int) 
     """Measure the loop beside the bare step; the rest of a row."""
     import keras
 
-    from training.loop.checkpoints.checkpoints import Checkpoints, Progress
-    from training.loop.checkpoints.shared import SharedCheckpoints
-    from training.loop.epochs.data_and_outputs import RunOutputs, TrainingData
-    from training.loop.loop import TrainingLoop
-    from training.loop.stopping.interruption import StopFlag
-    from training.ranks.group import group_of
-    from training.results.run_files.history import HistoryFiles
-    from training.results.tensorboard_log import TensorBoardLog
+    from shardmill.training.loop.checkpoints.checkpoints import Checkpoints, Progress
+    from shardmill.training.loop.checkpoints.shared import SharedCheckpoints
+    from shardmill.training.loop.epochs.data_and_outputs import RunOutputs, TrainingData
+    from shardmill.training.loop.loop import TrainingLoop
+    from shardmill.training.loop.stopping.interruption import StopFlag
+    from shardmill.training.ranks.group import group_of
+    from shardmill.training.results.run_files.history import HistoryFiles
+    from shardmill.training.results.tensorboard_log import TensorBoardLog
 
     model, image_size, batch_size = case
     parts, config, reader = _parts(folder, model, image_size, batch_size, rounds + 1, steps)
@@ -121,7 +121,7 @@ def take_turns() -> Any:
 
 def checkpoint_cost(folder: Path, model: str) -> str:
     """Measure one checkpoint of a model with AdamW; the rest of a row."""
-    from training.loop.checkpoints.checkpoints import Checkpoints, Progress
+    from shardmill.training.loop.checkpoints.checkpoints import Checkpoints, Progress
 
     parts, _, _ = _parts(folder, model, 64, 8, 1, 1)
     checkpoints = Checkpoints(Storage.at(folder / model), 1)
@@ -142,9 +142,9 @@ def checkpoint_cost(folder: Path, model: str) -> str:
 def _parts(
     folder: Path, model: str, image_size: int, batch_size: int, epochs: int, steps: int
 ) -> tuple[Any, TrainConfig, Any]:
-    from training.dataset import Dataset
-    from training.loop.parts import build_parts
-    from training.ranks.strategy import make_strategy
+    from shardmill.training.dataset import Dataset
+    from shardmill.training.loop.parts import build_parts
+    from shardmill.training.ranks.strategy import make_strategy
 
     settings = [
         f"model.name={model}",

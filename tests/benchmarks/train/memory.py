@@ -27,16 +27,16 @@ STEPS = 4
 
 def measure(arguments: argparse.Namespace, batch_size: int) -> dict[str, float]:
     """Train a few steps in this process: bytes and seconds."""
-    from training.ranks import tensorflow_runtime
+    from shardmill.training.ranks import tensorflow_runtime
 
     tensorflow_runtime.start(seed=0)
     import keras
     import tensorflow as tf
 
-    from infra.processes.process import own_peak_rss_bytes
-    from training.loop.memory.rematerialization import rematerialize
-    from training.models import ModelSpec, build_model, resolve_name
-    from training.ranks.hardware.device_memory import peak_device_bytes
+    from shardmill.infra.processes.process import own_peak_rss_bytes
+    from shardmill.training.loop.memory.rematerialization import rematerialize
+    from shardmill.training.models import ModelSpec, build_model, resolve_name
+    from shardmill.training.ranks.hardware.device_memory import peak_device_bytes
 
     keras.config.set_dtype_policy(
         "float32" if arguments.precision == "off" else f"mixed_{arguments.precision}"

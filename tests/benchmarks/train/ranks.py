@@ -63,7 +63,7 @@ def cpu_seconds(folder: Path, model: str, image_size: int, place: str, epochs: i
         "data.seed": seed, "run.epochs": epochs, "run.log_pictures": "false",
     }  # fmt: skip
     runs = folder / f"{place}-{epochs}-{seed}".replace(" ", "-")
-    argv = [sys.executable, "-m", "training.train", "set", "--root", str(folder / "datasets")]
+    argv = [sys.executable, "-m", "shardmill.training.train", "set", "--root", str(folder / "datasets")]
     argv += ["--runs", str(runs), *PLACES[place]]
     argv += [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
     before = resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -26,7 +26,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from training.recipes import recipe_path
+from shardmill.training.recipes import recipe_path
 
 DATASET = "recipe"
 
@@ -78,7 +78,7 @@ def devices_of(place: str) -> list[str]:
 
 def train(folder: Path, recipe: str, place: str, seed: int, settings: Sequence[str]) -> Row:
     """Train once."""
-    argv = [sys.executable, "-m", "training.train", DATASET, "--recipe", recipe, "--json"]
+    argv = [sys.executable, "-m", "shardmill.training.train", DATASET, "--recipe", recipe, "--json"]
     argv += ["--root", str(folder / "datasets"), "--runs", str(folder / f"runs-{place.replace(':', '-')}")]
     argv += devices_of(place)
     argv += [word for setting in (f"data.seed={seed}", *settings) for word in ("--set", setting)]
@@ -106,7 +106,14 @@ def main() -> None:
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
         folder = (arguments.folder or Path(scratch)).absolute()
-        prepare = [sys.executable, "-m", "beam_jobs.prepare", str(arguments.source), "--dataset", DATASET]
+        prepare = [
+            sys.executable,
+            "-m",
+            "shardmill.beam_jobs.prepare",
+            str(arguments.source),
+            "--dataset",
+            DATASET,
+        ]
         prepare += ["--root", str(folder / "datasets"), "--config", str(recipe_path(arguments.recipe))]
         subprocess.run(prepare, check=True, stdout=subprocess.DEVNULL)
         kept = folder / "rows.jsonl"

@@ -23,13 +23,13 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from infra.processes.ports import free_port
-from infra.settings import load_settings
+from shardmill.infra.processes.ports import free_port
+from shardmill.infra.settings import load_settings
+from shardmill.training.config import TrainConfig
+from shardmill.training.ranks import tensorflow_runtime
+from shardmill.training.ranks.cluster import Cluster, cluster_from_environment
 from tests.benchmarks.train.in_memory import InMemory, random_batch
 from tests.samples.datasets.published import coloured, publish
-from training.config import TrainConfig
-from training.ranks import tensorflow_runtime
-from training.ranks.cluster import Cluster, cluster_from_environment
 
 PATIENCE_SECONDS = 600.0
 
@@ -73,11 +73,11 @@ def first_step_seconds(args: argparse.Namespace, devices: str, synchronized: str
     place = cluster_from_environment()
     cluster = place if isinstance(place, Cluster) else None
     tensorflow_runtime.start(devices=devices, seed=0, in_cluster=cluster is not None)
-    from training.loop.parts import build_parts
-    from training.loop.sharing.moments import moments_between_ranks
-    from training.loop.step import TrainStep
-    from training.ranks.local_sums import Patience
-    from training.ranks.strategy import distribute, num_local_replicas
+    from shardmill.training.loop.parts import build_parts
+    from shardmill.training.loop.sharing.moments import moments_between_ranks
+    from shardmill.training.loop.step import TrainStep
+    from shardmill.training.ranks.local_sums import Patience
+    from shardmill.training.ranks.strategy import distribute, num_local_replicas
 
     config = _config(args, devices, synchronized)
     strategy = _strategy(devices, cluster)
@@ -111,7 +111,7 @@ def _config(args: argparse.Namespace, devices: str, synchronized: str) -> TrainC
 
 
 def _strategy(devices: str, cluster: Cluster | None) -> Any:
-    from training.ranks.strategy import Communication, make_rank_strategy, make_strategy
+    from shardmill.training.ranks.strategy import Communication, make_rank_strategy, make_strategy
 
     return make_strategy(devices) if cluster is None else make_rank_strategy(cluster, Communication())
 

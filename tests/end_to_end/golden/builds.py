@@ -8,7 +8,7 @@ from importlib.metadata import version
 
 from PIL import features
 
-from infra.codecs import codec_builds
+from shardmill.infra.codecs import codec_builds
 
 # Pillow's wheels bring most of these along. zlib, which compresses PNG files, may be the system's.
 _PARTS_OF_PILLOW = ("libjpeg_turbo", "jpg_2000", "libtiff", "webp", "avif", "zlib_ng", "zlib")

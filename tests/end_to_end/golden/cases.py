@@ -59,13 +59,13 @@ def shared_folder(name: str) -> Path:
 
 def prepare(files: Callable[[], Files] | None = None, name: str = "prepare", **settings: Any) -> Step:
     """Make the step that prepares the source; ``settings`` are tables of the configuration."""
-    words = ("beam_jobs.prepare", "{source}", "--dataset", DATASET, "--root", "{root}")
+    words = ("shardmill.beam_jobs.prepare", "{source}", "--dataset", DATASET, "--root", "{root}")
     given = json.dumps({"failure_budget": 1, **settings})
     return Step(name, (*words, "--config-json", given), files)
 
 
 def _command(name: str, *more: str) -> Step:
-    return Step(name, ("flows.cli", name, DATASET, "--root", "{root}", *more))
+    return Step(name, ("shardmill.flows.cli", name, DATASET, "--root", "{root}", *more))
 
 
 def _one(files: Callable[[], Files], **settings: Any) -> Case:

@@ -7,8 +7,8 @@ import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from beam_jobs import prepare
-from flows import cli
+from shardmill.beam_jobs import prepare
+from shardmill.flows import cli
 from tests.end_to_end.golden.builds import running_builds
 from tests.end_to_end.golden.cases import CASES, DATASET, Case, Step, shared_folder
 from tests.end_to_end.golden.sources import digest_of_files, write_folder
@@ -16,7 +16,10 @@ from tests.end_to_end.golden.versions import Document, describe
 
 _RECORDED = Path(__file__).parent / "recorded"
 _MOST_LINES = 80
-_MAIN: dict[str, Callable[[Sequence[str]], int]] = {"beam_jobs.prepare": prepare.main, "flows.cli": cli.run}
+_MAIN: dict[str, Callable[[Sequence[str]], int]] = {
+    "shardmill.beam_jobs.prepare": prepare.main,
+    "shardmill.flows.cli": cli.run,
+}
 
 
 def path_of(name: str) -> Path:

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from flows import cli
-from flows.server.running_up import up_lock
-from infra.dataset.catalog import Catalog
+from shardmill.flows import cli
+from shardmill.flows.server.running_up import up_lock
+from shardmill.infra.dataset.catalog import Catalog
 from tests.prefect_server.postgresql import in_postgresql, running_postgresql
 from tests.samples.images.photos import jpeg, make_photos, write
 from tests.samples.preparing.runs import problems, run

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from beam_jobs.maintain import compaction as compaction_module
-from beam_jobs.maintain.compaction import compact
-from flows import cli
-from infra.dataset.catalog import Catalog
-from infra.errors import CorruptDataError
-from infra.progress import subscribe
+from shardmill.beam_jobs.maintain import compaction as compaction_module
+from shardmill.beam_jobs.maintain.compaction import compact
+from shardmill.flows import cli
+from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.errors import CorruptDataError
+from shardmill.infra.progress import subscribe
 from tests.samples.datasets.contents import outcomes, records, splits
 from tests.samples.images.photos import jpeg, make_photos, write
 from tests.samples.preparing.runs import Saved, during, problems, run, stopped

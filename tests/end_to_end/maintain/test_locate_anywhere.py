@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from flows import cli
-from infra.dataset.catalog import Catalog
-from infra.dataset.locate import locate_anywhere
-from infra.errors import NotFoundError
+from shardmill.flows import cli
+from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.dataset.locate import locate_anywhere
+from shardmill.infra.errors import NotFoundError
 from tests.samples.images.photos import make_photos
 from tests.samples.preparing.runs import run
 

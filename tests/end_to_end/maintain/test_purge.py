@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
-from beam_jobs import job as job_module
-from beam_jobs.maintain.purge import find_to_purge, purge, working
-from flows import cli
-from infra.dataset.catalog import Catalog
-from infra.dataset.lock import lock_for_adding
-from infra.dataset.maintenance.purged import purged_contents
-from infra.errors import LockedError, NotFoundError
-from infra.storage.filesystem import Storage
+from shardmill.beam_jobs import job as job_module
+from shardmill.beam_jobs.maintain.purge import find_to_purge, purge, working
+from shardmill.flows import cli
+from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.dataset.lock import lock_for_adding
+from shardmill.infra.dataset.maintenance.purged import purged_contents
+from shardmill.infra.errors import LockedError, NotFoundError
+from shardmill.infra.storage.filesystem import Storage
 from tests.samples.datasets.contents import outcomes, records
 from tests.samples.images.photos import jpeg, make_photos, write
 from tests.samples.preparing.command import prepare_command

@@ -7,19 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from beam_jobs.config import PrepareConfig
-from beam_jobs.job import prepare_version
-from beam_jobs.maintain.compaction import compact
-from beam_jobs.maintain.purge.working import purge
-from beam_jobs.request import JobRequest
-from infra.dataset.catalog import Catalog
-from infra.dataset.verify import verify
-from infra.dataset.version import DatasetVersion
-from infra.format.contract import SPLITS
+from shardmill.beam_jobs.config import PrepareConfig
+from shardmill.beam_jobs.job import prepare_version
+from shardmill.beam_jobs.maintain.compaction import compact
+from shardmill.beam_jobs.maintain.purge.working import purge
+from shardmill.beam_jobs.request import JobRequest
+from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.dataset.verify import verify
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.format.contract import SPLITS
+from shardmill.training.dataset import open_dataset
 from tests.end_to_end.releases import DATASETS, NAMES, SOURCE, TABLE, releases, settings
 from tests.samples.images.photos import png, write
 from tests.samples.preparing.prepared import rows
-from training.dataset import open_dataset
 
 pytestmark = pytest.mark.parametrize("name", NAMES)
 

@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from beam_jobs import job as job_module
-from beam_jobs.config.maintain import MaintainConfig
-from beam_jobs.maintain import upkeep
-from flows import cli
-from infra.dataset.catalog import Catalog
-from infra.dataset.signatures import check_signature, signed_versions
-from infra.dataset.version import DatasetVersion
-from infra.errors import ConfigError, SignatureError
-from infra.format.layout import signature_file
-from infra.signing import PublicKey
-from infra.storage.filesystem import Storage
+from shardmill.beam_jobs import job as job_module
+from shardmill.beam_jobs.config.maintain import MaintainConfig
+from shardmill.beam_jobs.maintain import upkeep
+from shardmill.flows import cli
+from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.dataset.signatures import check_signature, signed_versions
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.errors import ConfigError, SignatureError
+from shardmill.infra.format.layout import signature_file
+from shardmill.infra.signing import PublicKey
+from shardmill.infra.storage.filesystem import Storage
 from tests.samples.datasets.keys import Keys, make_keys
 from tests.samples.datasets.published import coloured, publish
 from tests.samples.images.photos import jpeg, make_photos, write

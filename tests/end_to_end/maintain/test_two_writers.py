@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from beam_jobs import job as job_module
-from infra.dataset.catalog import Catalog
-from infra.dataset.maintenance.garbage import find_garbage
-from infra.errors import PublishConflict
+from shardmill.beam_jobs import job as job_module
+from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.dataset.maintenance.garbage import find_garbage
+from shardmill.infra.errors import PublishConflict
 from tests.samples.datasets.contents import outcomes, records, splits
 from tests.samples.images.photos import jpeg, make_photos, write
 from tests.samples.preparing.command import prepare_command

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from beam_jobs import job as job_module
-from flows import cli
-from infra.dataset.catalog import Catalog
-from infra.dataset.lock import lock_for_adding, lock_for_removing
-from infra.dataset.maintenance import garbage as garbage_module
-from infra.dataset.maintenance.garbage import collect_garbage, find_garbage
-from infra.dataset.maintenance.rollback import rollback
-from infra.errors import ConfigError, CorruptDataError, LockedError, NotFoundError, UsageError
+from shardmill.beam_jobs import job as job_module
+from shardmill.flows import cli
+from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.dataset.lock import lock_for_adding, lock_for_removing
+from shardmill.infra.dataset.maintenance import garbage as garbage_module
+from shardmill.infra.dataset.maintenance.garbage import collect_garbage, find_garbage
+from shardmill.infra.dataset.maintenance.rollback import rollback
+from shardmill.infra.errors import ConfigError, CorruptDataError, LockedError, NotFoundError, UsageError
 from tests.samples.datasets.contents import records
 from tests.samples.images.photos import jpeg, make_photos, write
 from tests.samples.preparing.runs import Saved, Stopped, problems, run, stopped

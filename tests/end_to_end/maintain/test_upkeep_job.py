@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from beam_jobs import job as job_module
-from beam_jobs.config.maintain import MaintainConfig
-from beam_jobs.maintain.upkeep import maintain
-from infra.dataset.catalog import Catalog
-from infra.dataset.lock import lock_for_adding
-from infra.errors import LockedError
+from shardmill.beam_jobs import job as job_module
+from shardmill.beam_jobs.config.maintain import MaintainConfig
+from shardmill.beam_jobs.maintain.upkeep import maintain
+from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.dataset.lock import lock_for_adding
+from shardmill.infra.errors import LockedError
 from tests.samples.images.photos import jpeg, make_photos, write
 from tests.samples.preparing.runs import folders, problems, run, stopped
 

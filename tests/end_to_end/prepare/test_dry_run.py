@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from infra.format.contract import SPLITS
+from shardmill.infra.format.contract import SPLITS
 from tests.samples.images.photos import make_photos
 from tests.samples.preparing.prepared import prepare_here, prepared_here
 

@@ -11,22 +11,22 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from beam_jobs import job as job_module
-from beam_jobs.config import PrepareConfig
-from beam_jobs.job import prepare_version
-from beam_jobs.maintain.purge import purge
-from beam_jobs.plan import inputs as inputs_module
-from beam_jobs.request import JobRequest
-from beam_jobs.schemas import SAME_BYTES
-from beam_jobs.sources.files.folder import SourceFolder
-from beam_jobs.sources.listing import Listing
-from beam_jobs.sources.workplace import Workplace
-from beam_jobs.summaries import version_lines
-from infra.dataset.catalog import Catalog
-from infra.dataset.verify import verify
-from infra.dataset.version import DatasetVersion
-from infra.errors import LeakError
-from infra.format.contract import Leaks
+from shardmill.beam_jobs import job as job_module
+from shardmill.beam_jobs.config import PrepareConfig
+from shardmill.beam_jobs.job import prepare_version
+from shardmill.beam_jobs.maintain.purge import purge
+from shardmill.beam_jobs.plan import inputs as inputs_module
+from shardmill.beam_jobs.request import JobRequest
+from shardmill.beam_jobs.schemas import SAME_BYTES
+from shardmill.beam_jobs.sources.files.folder import SourceFolder
+from shardmill.beam_jobs.sources.listing import Listing
+from shardmill.beam_jobs.sources.workplace import Workplace
+from shardmill.beam_jobs.summaries import version_lines
+from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.dataset.verify import verify
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.errors import LeakError
+from shardmill.infra.format.contract import Leaks
 from tests.samples.images.photos import jpeg, make_photos, picture, write
 
 

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from infra.dataset.catalog import Catalog
-from infra.dataset.verify import verify
-from infra.format.examples import parse_example
-from infra.format.records import iter_records
+from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.dataset.verify import verify
+from shardmill.infra.format.examples import parse_example
+from shardmill.infra.format.records import iter_records
 from tests.samples.images.photos import jpeg, make_photos, png, write
 from tests.samples.preparing.prepared import prepared, rows, run, stored_bytes
 from tests.samples.strict_json import strict_documents

@@ -11,11 +11,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from beam_jobs.config import PrepareConfig
-from beam_jobs.request import JobRequest
-from infra.dataset.catalog import Catalog
-from infra.dataset.lock import lock_for_run
-from infra.errors import ConfigError, DataError, FailureBudgetExceeded, LockedError, NotFoundError
+from shardmill.beam_jobs.config import PrepareConfig
+from shardmill.beam_jobs.request import JobRequest
+from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.dataset.lock import lock_for_run
+from shardmill.infra.errors import ConfigError, DataError, FailureBudgetExceeded, LockedError, NotFoundError
 from tests.samples.images.photos import make_photos, write
 from tests.samples.preparing.prepared import prepare_here, run
 
@@ -44,9 +44,9 @@ def test_all_filtered_is_an_error(tmp_path: Path) -> None:
 
 
 def test_a_second_run_on_the_same_work_is_turned_away(tmp_path: Path) -> None:
-    from beam_jobs.publish.digests import Digests
-    from beam_jobs.sources import list_inputs
-    from beam_jobs.sources.files.folder import SourceFolder
+    from shardmill.beam_jobs.publish.digests import Digests
+    from shardmill.beam_jobs.sources import list_inputs
+    from shardmill.beam_jobs.sources.files.folder import SourceFolder
 
     source = make_photos(tmp_path / "source", {"a": 4})
     config = PrepareConfig.model_validate({"runner": {"processes": 2, "block_images": 8}})

@@ -8,9 +8,9 @@ import tempfile
 from importlib.metadata import version
 from pathlib import Path
 
-from beam_jobs.config import PrepareConfig
-from beam_jobs.job import prepare_version
-from beam_jobs.request import JobRequest
+from shardmill.beam_jobs.config import PrepareConfig
+from shardmill.beam_jobs.job import prepare_version
+from shardmill.beam_jobs.request import JobRequest
 from tests.end_to_end.releases import DATASETS, FOLDER, NAMES, SOURCE, TABLE, settings
 from tests.samples.images.photos import jpeg, make_photos, write
 

@@ -13,23 +13,23 @@ from typing import Any
 
 import pytest
 
-from flows import cli
-from infra.errors import UsageError
-from infra.storage.filesystem import Storage
+from shardmill.flows import cli
+from shardmill.infra.errors import UsageError
+from shardmill.infra.storage.filesystem import Storage
+from shardmill.training.aliases.history import AliasHistory, AliasRecords
+from shardmill.training.aliases.names import AliasName
+from shardmill.training.aliases.record import AliasRecord
+from shardmill.training.config import TrainConfig
+from shardmill.training.promotion import measuring
+from shardmill.training.promotion.deciding import promote_by_figures, promote_by_hand
+from shardmill.training.promotion.rules import PromotionRules
+from shardmill.training.results.predictions.file import predictions_file
+from shardmill.training.runs.identity import run_identity, run_name
+from shardmill.training.runs.stored import opened_run
+from shardmill.training.train import train_dataset
 from tests.samples.datasets.published import coloured, publish
 from tests.samples.stores.object_store import ObjectStore, serve_with_credentials
 from tests.samples.training.finished_runs import FinishedRuns
-from training.aliases.history import AliasHistory, AliasRecords
-from training.aliases.names import AliasName
-from training.aliases.record import AliasRecord
-from training.config import TrainConfig
-from training.promotion import measuring
-from training.promotion.deciding import promote_by_figures, promote_by_hand
-from training.promotion.rules import PromotionRules
-from training.results.predictions.file import predictions_file
-from training.runs.identity import run_identity, run_name
-from training.runs.stored import opened_run
-from training.train import train_dataset
 
 NAME = AliasName("set")
 
@@ -161,7 +161,7 @@ def test_of_two_decisions_at_once_the_second_sees_the_first(store: ObjectStore) 
 
 
 def test_promotions_on_two_machines_at_once_are_both_kept(machines: Machines, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "training.promote", "--root", str(machines.root)]
+    command = [sys.executable, "-m", "shardmill.training.promote", "--root", str(machines.root)]
     command += ["--runs", machines.runs, "--reason", "by hand"]
     started = [
         subprocess.Popen(
@@ -188,7 +188,7 @@ def test_what_was_evaluated_to_compare_is_uploaded(
     kept.write_bytes(store.read_bytes(f"one/{predictions_file('test')}"))
     store.delete(f"one/{predictions_file('test')}")
     program = (
-        "import pathlib, shutil, sys; from infra.progress import events; events.adopt_parent();"
+        "import pathlib, shutil, sys; from shardmill.infra.progress import events; events.adopt_parent();"
         f"shutil.copy({str(kept)!r}, pathlib.Path(sys.argv[1]) / {predictions_file('test')!r});"
         "events.result({})"
     )

@@ -14,19 +14,19 @@ from typing import Any, get_args
 import numpy as np
 import pytest
 
-from infra.dataset.catalog import Catalog
-from infra.errors import NotFoundError, PublishConflict
-from infra.storage.filesystem import Storage
+from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.errors import NotFoundError, PublishConflict
+from shardmill.infra.storage.filesystem import Storage
+from shardmill.training.config.reading import Decoder
+from shardmill.training.dataset import Dataset, open_dataset
 from tests.samples.datasets.published import coloured, publish
 from tests.samples.stores.object_store import KEY, SECRET, ObjectStore, serve_version
 from tests.samples.training.trainer import settings
-from training.config.reading import Decoder
-from training.dataset import Dataset, open_dataset
 
 COUNTS = {"train": {"a": 24, "b": 12}, "validation": {"a": 4, "b": 4}}
 READER = """
 import json, sys
-from training.dataset import open_dataset
+from shardmill.training.dataset import open_dataset
 root, staging, rank, num_ranks = sys.argv[1:]
 dataset = open_dataset("set", root=root, staging_dir=staging)
 batches = dataset.batches("train", batch_size=8, image_size=16, rank=int(rank), num_ranks=int(num_ranks))
@@ -114,7 +114,7 @@ def test_a_training_run_from_a_bucket(store: ObjectStore, tmp_path: Path) -> Non
         reading={"staging_dir": str(tmp_path / "staged")}, run={"epochs": 1, "trace_records": True}
     )
     root = store.location("root", credentials=f"{KEY}:{SECRET}@")
-    command = [sys.executable, "-m", "training.train", "set", "--json", "--root", root]
+    command = [sys.executable, "-m", "shardmill.training.train", "set", "--json", "--root", root]
     command += ["--runs", str(tmp_path / "runs"), "--config-json", json.dumps(config)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr

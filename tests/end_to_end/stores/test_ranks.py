@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from infra.storage.filesystem import Storage
+from shardmill.infra.storage.filesystem import Storage
+from shardmill.training.ranks.launchers.outer import RANK_LOST
 from tests.samples.datasets.published import coloured, publish
 from tests.samples.ranks.local_ranks import CONFIG as LOCAL
 from tests.samples.ranks.local_ranks import COUNTS
@@ -16,7 +17,6 @@ from tests.samples.ranks.outer_ranks import OuterRanks, command, tf_config
 from tests.samples.ranks.supervised import assert_same_training
 from tests.samples.stores.object_store import ObjectStore, serve_with_credentials
 from tests.samples.training.trainer import train
-from training.ranks.launchers.outer import RANK_LOST
 
 CONFIG = {
     **LOCAL,

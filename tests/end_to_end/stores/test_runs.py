@@ -17,12 +17,17 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from flows import cli
-from flows.maintain import trained_versions
-from flows.train_when import TrainWhen, due
-from infra.dataset.catalog import Catalog
-from infra.errors import LockedError, NotFoundError, UsageError
-from infra.storage.filesystem import Storage
+from shardmill.flows import cli
+from shardmill.flows.maintain import trained_versions
+from shardmill.flows.train_when import TrainWhen, due
+from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.errors import LockedError, NotFoundError, UsageError
+from shardmill.infra.storage.filesystem import Storage
+from shardmill.training.config import TrainConfig
+from shardmill.training.promotion.purged import PURGED_FILE
+from shardmill.training.runs.identity import run_identity, run_name
+from shardmill.training.runs.stored import fetch_runs, kept_in_store, opened_run
+from shardmill.training.train import train_dataset
 from tests.samples.datasets.published import coloured, publish
 from tests.samples.images.photos import make_photos
 from tests.samples.preparing.prepared import run as prepare
@@ -30,11 +35,6 @@ from tests.samples.ranks.outer_ranks import tf_config
 from tests.samples.stores.object_store import ObjectStore, serve_with_credentials
 from tests.samples.training.finished_runs import RESULT_JSON, RUN_JSON
 from tests.samples.training.trainer import settings
-from training.config import TrainConfig
-from training.promotion.purged import PURGED_FILE
-from training.runs.identity import run_identity, run_name
-from training.runs.stored import fetch_runs, kept_in_store, opened_run
-from training.train import train_dataset
 
 COUNTS = {"train": {"a": 24, "b": 12}, "validation": {"a": 4, "b": 4}}
 
@@ -54,7 +54,17 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def start(machine: Path, root: Path, runs: str, config: dict[str, Any]) -> subprocess.Popen[str]:
     """Train as on another machine: only the store is shared."""
-    command = [sys.executable, "-m", "training.train", "set", "--json", "--root", str(root), "--runs", runs]
+    command = [
+        sys.executable,
+        "-m",
+        "shardmill.training.train",
+        "set",
+        "--json",
+        "--root",
+        str(root),
+        "--runs",
+        runs,
+    ]
     return subprocess.Popen(
         [*command, "--config-json", json.dumps(config)],
         stdout=subprocess.PIPE,
@@ -104,7 +114,7 @@ def test_a_run_is_continued_on_another_machine_and_ends_as_undisturbed(
     assert {path for path in made if not path.startswith("logs/")} <= kept
     monkeypatch.setenv("SHARDMILL_RUNS_COPY", str(tmp_path / "three"))
     assert finish(start(tmp_path / "three", root, runs, config))["unchanged"]
-    command = [sys.executable, "-m", "training.evaluate", name, "--split", "train", "--json"]
+    command = [sys.executable, "-m", "shardmill.training.evaluate", name, "--split", "train", "--json"]
     done = subprocess.run(
         [*command, "--root", str(root), "--runs", runs],
         capture_output=True,

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from infra.dataset.catalog import Catalog
-from infra.dataset.version import DatasetVersion
+from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.dataset.version import DatasetVersion
 from tests.samples.images.photos import write
 from tests.samples.preparing.prepared import make_messy, prepare, prepared_here
 from tests.samples.stores.object_store import KEY, SECRET, serve

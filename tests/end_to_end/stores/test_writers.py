@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from infra.dataset.catalog import Catalog
-from infra.dataset.lock import lock_for_adding, lock_for_removing
-from infra.dataset.maintenance.garbage import collect_garbage
-from infra.dataset.maintenance.rollback import rollback
-from infra.dataset.verify import verify
-from infra.errors import LockedError
+from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.dataset.lock import lock_for_adding, lock_for_removing
+from shardmill.infra.dataset.maintenance.garbage import collect_garbage
+from shardmill.infra.dataset.maintenance.rollback import rollback
+from shardmill.infra.dataset.verify import verify
+from shardmill.infra.errors import LockedError
 from tests.samples.images.photos import jpeg, make_photos, write
 from tests.samples.preparing.command import prepare_command
 from tests.samples.preparing.publishers import check_publishers

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from shardmill.training import open_dataset
 from tests.samples.datasets.published import coloured, publish
 from tests.samples.training.tutorial_fit import EPOCHS, OPTIONS, fit
-from training import open_dataset
 
 NUM_RECORDS = 48
 COUNTS = {"train": {"a": 27, "b": 21}, "validation": {"a": 6, "b": 5}}

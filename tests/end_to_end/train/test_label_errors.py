@@ -10,10 +10,10 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from flows import cli
-from infra.codecs.encode import encode
-from infra.dataset.catalog import Catalog
-from infra.progress import subscribe
+from shardmill.flows import cli
+from shardmill.infra.codecs.encode import encode
+from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.progress import subscribe
 from tests.samples.datasets.published import coloured
 from tests.samples.preparing.prepared import rows, run
 

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from infra.codecs.masks import decode_stored_mask
+from shardmill.infra.codecs.masks import decode_stored_mask
 from tests.samples.images.masks import config, make_masked, painted
 from tests.samples.preparing.prepared import run
 
@@ -35,7 +35,7 @@ def test_a_unet_is_trained_evaluated_and_exported(tmp_path: Path) -> None:
         "model.name": "small_unet", "data.image_size": 64, "data.global_batch_size": 8, "run.epochs": 12,
         "optimizer.learning_rate": 0.003,
     }  # fmt: skip
-    command = [sys.executable, "-m", "training.train", "d", "--root", str(root), "--json"]
+    command = [sys.executable, "-m", "shardmill.training.train", "d", "--root", str(root), "--json"]
     command += ["--runs", str(tmp_path / "runs")]
     command += [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -68,7 +68,15 @@ def test_a_unet_is_trained_evaluated_and_exported(tmp_path: Path) -> None:
 def check_predicted_files(folder: Path, source: Path, place: Path) -> None:
     """The predicted masks have the size of their files, and show what the files show."""
     images = [*sorted((source / "images").iterdir())[:9], place / "missing.png"]
-    command = [sys.executable, "-m", "flows.cli", "predict", str(folder), *map(str, images), "--overlays"]
+    command = [
+        sys.executable,
+        "-m",
+        "shardmill.flows.cli",
+        "predict",
+        str(folder),
+        *map(str, images),
+        "--overlays",
+    ]
     command += ["--format", "json", "--out", str(place / "found.json")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 2, "a file that was named is missing"

@@ -58,8 +58,8 @@ def test_the_loss_falls_and_all_files_of_a_run_are_there(result: dict[str, Any],
 def test_the_exported_model_gives_the_boxes_of_the_evaluation(
     result: dict[str, Any], folder: Path, tmp_path: Path
 ) -> None:
-    from training.predict import predict
-    from training.results.run_files.run_folder import open_run
+    from shardmill.training.predict import predict
+    from shardmill.training.results.run_files.run_folder import open_run
 
     run = open_run(result["run_dir"], folder / "runs")
     kept = {
@@ -87,7 +87,7 @@ def test_the_exported_model_gives_the_boxes_of_the_evaluation(
 def test_stored_images_give_the_boxes_of_the_evaluation_exactly(result: dict[str, Any], folder: Path) -> None:
     """The SavedModel decodes with TensorFlow: the same boxes but for rounding, on the whole test split."""
     tf = pytest.importorskip("tensorflow")
-    from training.dataset import open_dataset
+    from shardmill.training.dataset import open_dataset
 
     served = tf.saved_model.load(result["export_dir"]).signatures["serving_default"]
     kept = {row["id"]: row for row in pq.read_table(result["predictions"]["test"]).to_pylist()}

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from flows import cli
+from shardmill.flows import cli
 from tests.samples.datasets.published import coloured, publish
 from tests.samples.training.trainer import settings, train_here
 

@@ -11,14 +11,14 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from infra.preparation import Preparation
+from shardmill.infra.preparation import Preparation
+from shardmill.training.export.model_input import ModelInput, read_model_input
+from shardmill.training.predict import predict
+from shardmill.training.predicting.inputs import input_of_run
+from shardmill.training.results.run_files.run_folder import open_run
 from tests.samples.images.photos import make_photos
 from tests.samples.preparing.prepared import run as prepare
 from tests.samples.training.trainer import settings, train_here
-from training.export.model_input import ModelInput, read_model_input
-from training.predict import predict
-from training.predicting.inputs import input_of_run
-from training.results.run_files.run_folder import open_run
 
 IMAGE = {"resize": "pad", "height": 24, "width": 60, "background": "#ff8000"}
 CLOSE = 0.06  # of a probability: what a graph may add to JPEG records
@@ -64,7 +64,7 @@ def test_predict_gives_what_evaluation_gave(folder: Path, result: dict[str, Any]
 
 def test_exports_give_what_evaluation_gave(folder: Path, result: dict[str, Any]) -> None:
     tf = pytest.importorskip("tensorflow")
-    from training.export.litert import LiteRTModel
+    from shardmill.training.export.litert import LiteRTModel
 
     run_dir, wanted = Path(result["run_dir"]), of_records(result)
     files = [(folder / "photos" / path).read_bytes() for path in wanted]

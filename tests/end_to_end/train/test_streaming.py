@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from infra.dataset.catalog import Catalog
+from shardmill.infra.dataset.catalog import Catalog
+from shardmill.training.reading import load_table
 from tests.samples.datasets.published import coloured, publish
 from tests.samples.training.trainer import Trainer, settings, train_here
-from training.reading import load_table
 
 COUNTS = {"train": {"a": 40, "b": 30}, "validation": {"a": 5, "b": 5}}
 READING = {"mode": "streaming", "shuffle_buffer": 16, "cache": "memory"}

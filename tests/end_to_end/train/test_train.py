@@ -11,15 +11,15 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from infra.dataset.catalog import Catalog
-from infra.errors import ConfigError
-from infra.storage.filesystem import Storage
+from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.errors import ConfigError
+from shardmill.infra.storage.filesystem import Storage
+from shardmill.training.reading import load_table
+from shardmill.training.reading.shard_reader import open_records
+from shardmill.training.results.metrics.confusion import confusion_matrix
 from tests.samples.datasets.published import Picture, coloured, publish
 from tests.samples.strict_json import strict_documents
 from tests.samples.training.trainer import Trainer, settings, train, train_here
-from training.reading import load_table
-from training.reading.shard_reader import open_records
-from training.results.metrics.confusion import confusion_matrix
 
 # Names of folders can be anything: a slash of another alphabet, quotes, markup, bytes that are no UTF-8.
 ODD_NAMES = ["<b>&\"'", "caf\udce9", "naïve ∕ 中文 🙂"]

@@ -8,11 +8,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from infra.dataset.catalog import Catalog
-from infra.dataset.verify import verify
-from infra.dataset.version import DatasetVersion
+from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.dataset.verify import verify
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.training.results.run_files.run_folder import list_runs
 from tests.faults.week.platform import Platform
-from training.results.run_files.run_folder import list_runs
 
 _FINAL = ("COMPLETED", "FAILED", "CRASHED", "CANCELLED")
 _UP_STAMP = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d")
@@ -28,7 +28,7 @@ def check_versions(platform: Platform, dataset: str) -> None:
     parents = [version.manifest.parent for version in versions]
     assert parents == [None, *numbers[:-1]], "each version follows from the one before it"
     assert verify(versions[-1]).problems == []
-    # The file of a lock stays for ever (beam_jobs.spool.claims).
+    # The file of a lock stays for ever (shardmill.beam_jobs.spool.claims).
     left = [path for path in (platform.root / dataset).glob("spool/*") if path.suffix != ".lock"]
     assert left == [], "no unfinished work is left"
 

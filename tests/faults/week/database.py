@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import psutil
 import pytest
 
-from infra.processes.trees import lives
+from shardmill.infra.processes.trees import lives
 from tests.prefect_server.postgresql import PostgreSql, running_postgresql
 
 _START_SECONDS = 60.0

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import psutil
 
-from infra.processes.process import num_cpus
-from infra.processes.trees import lives
+from shardmill.infra.processes.process import num_cpus
+from shardmill.infra.processes.trees import lives
 from tests.faults.week.database import KillableDatabase
 from tests.faults.week.platform import Platform
 from tests.faults.week.victims import DATABASE, KINDS, by_kind

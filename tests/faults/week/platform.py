@@ -13,8 +13,8 @@ from typing import Any
 
 import psutil
 
-from infra.processes.ports import free_port
-from infra.processes.trees import lives
+from shardmill.infra.processes.ports import free_port
+from shardmill.infra.processes.trees import lives
 from tests.faults.week.victims import kind_of
 from tests.prefect_server.server import (
     RunningServer,
@@ -83,7 +83,7 @@ class Platform:
 
     def shardmill(self, *arguments: str) -> Any:
         """Run a command of `shardmill`."""
-        return run_command([sys.executable, "-m", "flows.cli", *arguments], self.env, 600)
+        return run_command([sys.executable, "-m", "shardmill.flows.cli", *arguments], self.env, 600)
 
     def patiently(self, *arguments: str) -> None:
         """Run a command until it succeeds: the server may be on its way up again."""

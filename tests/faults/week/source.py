@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from infra.codecs import encode_jpeg
+from shardmill.infra.codecs import encode_jpeg
 
 CLASSES = ("circle", "square", "triangle")
 _FEWEST, _MOST = 60, 400

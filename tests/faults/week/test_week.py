@@ -21,7 +21,7 @@ from pathlib import Path
 
 import pytest
 
-from infra.dataset.catalog import Catalog
+from shardmill.infra.dataset.catalog import Catalog
 from tests.faults.week import checks
 from tests.faults.week.database import KillableDatabase, maybe_database
 from tests.faults.week.kills import Kills, add_to_record

@@ -9,8 +9,12 @@ import psutil
 DATABASE = "database"
 KINDS = ("flow", "job", "image worker", "trainer", "rank", "worker", "server", "up", DATABASE)
 
-_FLOW_MODULE = "flows.flow_runs.jobs.flow_process"
-_JOB_MODULES = {"beam_jobs.prepare": "job", "training.train": "trainer", "training.train_rank": "rank"}
+_FLOW_MODULE = "shardmill.flows.flow_runs.jobs.flow_process"
+_JOB_MODULES = {
+    "shardmill.beam_jobs.prepare": "job",
+    "shardmill.training.train": "trainer",
+    "shardmill.training.train_rank": "rank",
+}
 
 
 def by_kind(processes: list[psutil.Process]) -> dict[str, list[psutil.Process]]:
@@ -29,9 +33,9 @@ def kind_of(process: psutil.Process) -> str | None:
     words = process.cmdline()
     if _FLOW_MODULE in words:
         return "flow"
-    if "flows.server.service_process" in words:
+    if "shardmill.flows.server.service_process" in words:
         return next((kind for kind in ("worker", "server") if kind in words), None)
-    if "flows.cli" in words:
+    if "shardmill.flows.cli" in words:
         return "up" if "up" in words and "--detach" not in words else None
     for module, kind in _JOB_MODULES.items():
         if module in words:
@@ -45,4 +49,4 @@ def _is_image_worker(process: psutil.Process) -> bool:
     if above is None or "multiprocessing.forkserver" not in " ".join(above.cmdline()):
         return False
     job = above.parent()
-    return job is not None and "beam_jobs.prepare" in job.cmdline()
+    return job is not None and "shardmill.beam_jobs.prepare" in job.cmdline()

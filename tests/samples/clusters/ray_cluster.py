@@ -14,7 +14,7 @@ from typing import Self
 
 import psutil
 
-from infra.processes.ports import free_port
+from shardmill.infra.processes.ports import free_port
 
 # Of 127.0.0.1 Ray would take the address of the network.
 _HEAD = "127.0.0.2"

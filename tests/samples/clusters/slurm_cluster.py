@@ -22,7 +22,7 @@ from pathlib import Path
 
 import psutil
 
-from infra.processes.ports import free_port
+from shardmill.infra.processes.ports import free_port
 from tests.samples.waiting import eventually
 
 NODES = ("127.0.0.1", "127.0.0.2")

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from infra.processes.ports import free_port
+from shardmill.infra.processes.ports import free_port
 from tests.samples.waiting import eventually
 
 JARS = Path(os.environ.get("SHARDMILL_SPARK_JARS", "~/.cache/shardmill/spark")).expanduser()

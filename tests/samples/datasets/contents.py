@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from infra.dataset.version import DatasetVersion
-from infra.format.contract import Shard
-from infra.format.examples import ImageRecord, parse_example, parse_whole_example
-from infra.format.features import FeatureValues
-from infra.format.records import iter_records
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.format.contract import Shard
+from shardmill.infra.format.examples import ImageRecord, parse_example, parse_whole_example
+from shardmill.infra.format.features import FeatureValues
+from shardmill.infra.format.records import iter_records
 
 
 def records(version: DatasetVersion) -> set[tuple[str, str, bytes]]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pyarrow.fs as pafs
 
-from infra.dataset.version import DatasetVersion
-from infra.storage.filesystem import Storage
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.storage.filesystem import Storage
 
 
 def elsewhere(version: DatasetVersion) -> DatasetVersion:

@@ -12,8 +12,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from infra.dataset.version import DatasetVersion
-from infra.format.contract import (
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.format.contract import (
     INDEX_SCHEMA,
     INPUTS_SCHEMA,
     Accounting,
@@ -23,7 +23,7 @@ from infra.format.contract import (
     class_counts_of,
     summarise_splits,
 )
-from infra.storage.filesystem import Storage
+from shardmill.infra.storage.filesystem import Storage
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from beam_jobs.config import PrepareConfig
-from infra.format.contract import Manifest
+from shardmill.beam_jobs.config import PrepareConfig
+from shardmill.infra.format.contract import Manifest
 
 BUILDS = {"pillow": "12"}
 

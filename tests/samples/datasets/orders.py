@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from training.order import BlockSizes, TrainingOrder
-from training.order.balance.class_weights import WEIGHT_RULES
-from training.order.balance.rules import RULES
-from training.reading import SplitTable
+from shardmill.training.order import BlockSizes, TrainingOrder
+from shardmill.training.order.balance.class_weights import WEIGHT_RULES
+from shardmill.training.order.balance.rules import RULES
+from shardmill.training.reading import SplitTable
 
 SEEDS = st.integers(0, 2**63 - 1)
 CLASS_COUNTS = st.lists(st.integers(0, 40), min_size=1, max_size=8).filter(any)

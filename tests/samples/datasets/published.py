@@ -13,12 +13,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from infra.codecs import Pixels
-from infra.codecs.encode import encode
-from infra.dataset.catalog import Catalog
-from infra.dataset.version import DatasetVersion
-from infra.digests import sha256_hex
-from infra.format.contract import (
+from shardmill.infra.codecs import Pixels
+from shardmill.infra.codecs.encode import encode
+from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.digests import sha256_hex
+from shardmill.infra.format.contract import (
     INDEX_SCHEMA,
     SPLITS,
     Accounting,
@@ -29,13 +29,20 @@ from infra.format.contract import (
     format_version_of,
     summarise_splits,
 )
-from infra.format.examples import ImageRecord, build_example
-from infra.format.features import Feature, FeatureValues
-from infra.format.labels import LABELS, NO_CLASS, TARGETS, LabelKind, labels_feature, targets_feature
-from infra.format.layout import data_dir, index_file, shard_file
-from infra.format.records import Container, pack_record
-from infra.preparation import Encoding
-from infra.storage.filesystem import Storage
+from shardmill.infra.format.examples import ImageRecord, build_example
+from shardmill.infra.format.features import Feature, FeatureValues
+from shardmill.infra.format.labels import (
+    LABELS,
+    NO_CLASS,
+    TARGETS,
+    LabelKind,
+    labels_feature,
+    targets_feature,
+)
+from shardmill.infra.format.layout import data_dir, index_file, shard_file
+from shardmill.infra.format.records import Container, pack_record
+from shardmill.infra.preparation import Encoding
+from shardmill.infra.storage.filesystem import Storage
 
 PLAN = "0123456789abcdef"
 _KINDS: dict[str, LabelKind] = {LABELS: "multi", TARGETS: "targets"}

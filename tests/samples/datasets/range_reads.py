@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from infra.storage.range_reader import RangeReader
+from shardmill.infra.storage.range_reader import RangeReader
 
 
 def note_reads(patch: pytest.MonkeyPatch) -> list[tuple[str, int, int]]:

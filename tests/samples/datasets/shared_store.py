@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from training.reading.cache.stores import MemoryStore
+from shardmill.training.reading.cache.stores import MemoryStore
 
 
 def fill_second(store: MemoryStore) -> None:

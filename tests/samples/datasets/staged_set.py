@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-from infra.dataset.version import DatasetVersion
+from shardmill.infra.dataset.version import DatasetVersion
 from tests.samples.datasets.published import coloured, publish
 from tests.samples.stores.object_store import ObjectStore
 

@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from infra.codecs import Pixels, encode_jpeg
-from infra.format.contract import (
+from shardmill.infra.codecs import Pixels, encode_jpeg
+from shardmill.infra.format.contract import (
     INDEX_SCHEMA,
     INPUTS_SCHEMA,
     Accounting,
@@ -24,10 +24,10 @@ from infra.format.contract import (
     TableFile,
     summarise_splits,
 )
-from infra.format.examples import ImageRecord, build_example
-from infra.format.layout import data_dir, index_file, shard_file
-from infra.format.records import Container, pack_record
-from infra.storage.filesystem import Storage
+from shardmill.infra.format.examples import ImageRecord, build_example
+from shardmill.infra.format.layout import data_dir, index_file, shard_file
+from shardmill.infra.format.records import Container, pack_record
+from shardmill.infra.storage.filesystem import Storage
 
 SHARE = {"train": 0.8, "validation": 0.1, "test": 0.1}
 

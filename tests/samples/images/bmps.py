@@ -8,7 +8,7 @@ import struct
 import numpy as np
 import numpy.typing as npt
 
-from infra.codecs import Pixels
+from shardmill.infra.codecs import Pixels
 
 _HEADERS_BYTES = 14 + 40
 

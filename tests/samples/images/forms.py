@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from infra.codecs import Pixels
+from shardmill.infra.codecs import Pixels
 
 
 def gradient(height: int = 48, width: int = 64) -> Pixels:

@@ -9,8 +9,8 @@ import cv2
 import numpy as np
 from PIL import Image
 
-from infra.codecs import Pixels
-from infra.codecs.jpeg.segments import EOI, SOI, SOS, header_segments
+from shardmill.infra.codecs import Pixels
+from shardmill.infra.codecs.jpeg.segments import EOI, SOI, SOS, header_segments
 from tests.samples.images.forms import saved
 
 _SOF0, _DQT, _DHT = 0xC0, 0xDB, 0xC4

@@ -20,7 +20,7 @@ import zlib
 import numpy as np
 from PIL import Image
 
-from infra.codecs import Pixels
+from shardmill.infra.codecs import Pixels
 from tests.samples.images.bmps import painted
 from tests.samples.images.forms import gradient, rgb_profile, saved
 
@@ -144,10 +144,10 @@ def _mend_checksums(data: bytearray) -> None:
 
 def main(first: int, end: int) -> None:
     """Convert mutants, each under one of several configurations."""
-    from beam_jobs.config import FilterConfig, ImageConfig
-    from beam_jobs.images.convert import convert
-    from infra.codecs import ImageRejected
-    from infra.codecs.prepare import LIBRARY_FAULTS
+    from shardmill.beam_jobs.config import FilterConfig, ImageConfig
+    from shardmill.beam_jobs.images.convert import convert
+    from shardmill.infra.codecs import ImageRejected
+    from shardmill.infra.codecs.prepare import LIBRARY_FAULTS
 
     faulthandler.enable()
     limits = {"size": 48, "max_pixels": 4_000_000}

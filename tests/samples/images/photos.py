@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from infra.codecs import Pixels, encode_jpeg
+from shardmill.infra.codecs import Pixels, encode_jpeg
 
 
 def picture(seed: int, height: int = 48, width: int = 64) -> Pixels:

@@ -1,6 +1,7 @@
 """TIFFs of every kind, written byte by byte from the specification (TIFF 6.0 and its supplements).
 
-A library that reads what it wrote hides its errors. So only the numbers of ``infra.codecs.tiff`` are used.
+A library that reads what it wrote hides its errors. So only the numbers of ``shardmill.infra.codecs.tiff``
+are used.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from infra.codecs.tiff.kinds import (
+from shardmill.infra.codecs.tiff.kinds import (
     DEFLATE,
     FAX,
     FLOAT,

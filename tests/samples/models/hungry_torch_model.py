@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from training.models import ModelSpec
+from shardmill.training.models import ModelSpec
 
 DEFAULT_IMAGE_SIZE = 8
 

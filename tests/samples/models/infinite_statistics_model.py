@@ -7,7 +7,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from training.models import ModelSpec
+from shardmill.training.models import ModelSpec
 
 
 class Far(keras.layers.Layer):  # type: ignore[misc]

@@ -7,8 +7,8 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from shardmill.training.models import ModelSpec
 from tests.samples.models import linear_model
-from training.models import ModelSpec
 
 NAN_AT = 6  # the last step of the second epoch of 20 examples by 8
 

@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from shardmill.training.models import ModelSpec
 from tests.samples.models import torch_model
-from training.models import ModelSpec
 
 DEFAULT_IMAGE_SIZE = 16
 NAN_AT = 12  # the last step of the second epoch

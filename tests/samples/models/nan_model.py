@@ -12,10 +12,10 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from shardmill.training.models import ModelSpec
 from tests.samples.models import linear_model
 from tests.samples.models.slow_rank_model import own_rank
 from tests.samples.once import happens_once
-from training.models import ModelSpec
 
 NAN_AT = 6
 MARKER = "SHARDMILL_TEST_NAN"

@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch import nn
 
+from shardmill.training.models import ModelSpec
 from tests.samples.models import torch_model
 from tests.samples.once import happens_once
-from training.models import ModelSpec
 
 DEFAULT_IMAGE_SIZE = 16
 NAN_AT = 6

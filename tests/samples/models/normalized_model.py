@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from training.models import ModelSpec, normalized
-from training.models.synchronized import BatchNormalization
+from shardmill.training.models import ModelSpec, normalized
+from shardmill.training.models.synchronized import BatchNormalization
 
 DEFAULT_IMAGE_SIZE = 8
 

@@ -12,7 +12,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from training.models import ModelSpec, build_model
+from shardmill.training.models import ModelSpec, build_model
 
 SECONDS_AN_EXAMPLE = 0.01
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from torch import nn
 
+from shardmill.training.models import ModelSpec
 from tests.samples.models import torch_model
-from training.models import ModelSpec
 
 DEFAULT_IMAGE_SIZE = torch_model.DEFAULT_IMAGE_SIZE
 SECONDS_AN_EXAMPLE = 0.01

@@ -6,8 +6,8 @@ from typing import Any
 
 from torch import nn
 
-from training.models import ModelSpec
-from training.torch_loop.models import Normalization
+from shardmill.training.models import ModelSpec
+from shardmill.training.torch_loop.models import Normalization
 
 DEFAULT_IMAGE_SIZE = 16
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from training.models import ModelSpec, normalized
+from shardmill.training.models import ModelSpec, normalized
 
 DEFAULT_IMAGE_SIZE = 8
 

@@ -6,11 +6,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-from infra.dataset.catalog import Catalog
-from infra.format.contract import Manifest
+from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.format.contract import Manifest
+from shardmill.training.config import TrainConfig
+from shardmill.training.results.run_files.curve import CURVE_FILE
 from tests.samples.datasets.manifests import empty_manifest
-from training.config import TrainConfig
-from training.results.run_files.curve import CURVE_FILE
 
 HOSTILE = '<script>alert("x")</script>\'"\u202eevil'
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from infra.codecs import encode_jpeg
-from infra.dataset.catalog import Catalog
-from infra.format.contract import (
+from shardmill.infra.codecs import encode_jpeg
+from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.format.contract import (
     NEAR_DUPLICATES_SCHEMA,
     ChannelStatistics,
     Leaks,

@@ -9,19 +9,19 @@ from typing import Any
 
 import numpy as np
 
-from infra.storage.filesystem import Storage
+from shardmill.infra.storage.filesystem import Storage
+from shardmill.training.config import TrainConfig
+from shardmill.training.dataset import Dataset, open_dataset
+from shardmill.training.reading import RecordReader
+from shardmill.training.results.metrics.regression import RegressionTally
+from shardmill.training.results.metrics.single_label import SingleLabelTally
+from shardmill.training.results.predictions.columns import RegressionColumns
+from shardmill.training.results.predictions.file import PredictionsWriter, predictions_file
+from shardmill.training.results.predictions.label_errors import find_label_errors
+from shardmill.training.results.report.label_errors_page import Fold, LabelErrorsPage, write_label_errors_page
+from shardmill.training.results.report.writing import write_run_report
+from shardmill.training.results.run_files.environment import describe_environment
 from tests.samples.datasets.published import coloured, publish
-from training.config import TrainConfig
-from training.dataset import Dataset, open_dataset
-from training.reading import RecordReader
-from training.results.metrics.regression import RegressionTally
-from training.results.metrics.single_label import SingleLabelTally
-from training.results.predictions.columns import RegressionColumns
-from training.results.predictions.file import PredictionsWriter, predictions_file
-from training.results.predictions.label_errors import find_label_errors
-from training.results.report.label_errors_page import Fold, LabelErrorsPage, write_label_errors_page
-from training.results.report.writing import write_run_report
-from training.results.run_files.environment import describe_environment
 
 SPLITS = ("validation", "test")
 

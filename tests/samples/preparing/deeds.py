@@ -13,14 +13,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
 
-from beam_jobs.config import RunnerConfig
-from beam_jobs.execution.pool.limits import OWN_BYTES, MemoryRanOut
-from beam_jobs.execution.pool.notes import being_processed, counting_files
-from beam_jobs.execution.runners import run_task
-from beam_jobs.execution.task import Limits, Task
-from beam_jobs.schemas import FileRef
-from infra.errors import StorageError
-from infra.processes.process import exit_at_once, run_main
+from shardmill.beam_jobs.config import RunnerConfig
+from shardmill.beam_jobs.execution.pool.limits import OWN_BYTES, MemoryRanOut
+from shardmill.beam_jobs.execution.pool.notes import being_processed, counting_files
+from shardmill.beam_jobs.execution.runners import run_task
+from shardmill.beam_jobs.execution.task import Limits, Task
+from shardmill.beam_jobs.schemas import FileRef
+from shardmill.infra.errors import StorageError
+from shardmill.infra.processes.process import exit_at_once, run_main
 
 MIB = 1 << 20
 

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from beam_jobs.config import PrepareConfig
-from beam_jobs.job import prepare_version
-from beam_jobs.request import JobRequest
-from beam_jobs.sources.recognition.importing import import_request
-from infra.dataset.version import DatasetVersion
-from infra.format.examples import ImageRecord, parse_example
-from infra.format.records import iter_records
-from infra.settings import load_settings
+from shardmill.beam_jobs.config import PrepareConfig
+from shardmill.beam_jobs.job import prepare_version
+from shardmill.beam_jobs.request import JobRequest
+from shardmill.beam_jobs.sources.recognition.importing import import_request
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.format.examples import ImageRecord, parse_example
+from shardmill.infra.format.records import iter_records
+from shardmill.infra.settings import load_settings
 
 
 def import_of(place: Path | str, root: Path, **settings: Any) -> JobRequest:

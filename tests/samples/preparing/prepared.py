@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-import beam_jobs.prepare
-from beam_jobs.config import PrepareConfig
-from beam_jobs.job import prepare_version
-from beam_jobs.request import JobRequest
-from infra.dataset.version import DatasetVersion
-from infra.processes.process import run_main
+from shardmill.beam_jobs import prepare as prepare_job
+from shardmill.beam_jobs.config import PrepareConfig
+from shardmill.beam_jobs.job import prepare_version
+from shardmill.beam_jobs.request import JobRequest
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.processes.process import run_main
 from tests.samples.images.photos import jpeg, make_photos, png, rotated_jpeg, write
 from tests.samples.preparing.command import prepare_command
 
@@ -30,14 +30,14 @@ def prepare(source: Path | str, root: Path, *more: str) -> subprocess.CompletedP
 def prepare_here(source: Path, root: Path, *more: str) -> subprocess.CompletedProcess[str]:
     """Run the command to its end in this process, which is quicker than to start one."""
     argv = prepare_command(source, root, *more)
-    words = argv[argv.index("beam_jobs.prepare") + 1 :]
+    words = argv[argv.index("shardmill.beam_jobs.prepare") + 1 :]
     with (
         contextlib.redirect_stdout(io.StringIO()) as out,
         contextlib.redirect_stderr(io.StringIO()) as err,
         pytest.MonkeyPatch.context() as patch,
     ):
         patch.setenv("ARROW_DEFAULT_MEMORY_POOL", "system")  # the command sets it
-        status = run_main(lambda: beam_jobs.prepare.main(words))
+        status = run_main(lambda: prepare_job.main(words))
     return subprocess.CompletedProcess(argv, status, out.getvalue(), err.getvalue())
 
 

@@ -6,9 +6,9 @@ import multiprocessing
 from pathlib import Path
 from typing import Any
 
-from infra.dataset.catalog import Catalog
-from infra.dataset.maintenance.rollback import rollback
-from infra.dataset.verify import verify
+from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.dataset.maintenance.rollback import rollback
+from shardmill.infra.dataset.verify import verify
 from tests.samples.images.photos import jpeg, make_photos, write
 from tests.samples.stores.stored_life import prepare
 

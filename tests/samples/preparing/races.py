@@ -7,8 +7,8 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from infra.errors import PublishConflict
-from infra.storage.filesystem import Storage
+from shardmill.infra.errors import PublishConflict
+from shardmill.infra.storage.filesystem import Storage
 
 NUM_RACES = 10
 

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from beam_jobs.config import PrepareConfig
-from beam_jobs.job import prepare_version
-from beam_jobs.request import JobRequest
-from infra.dataset.catalog import Catalog
-from infra.dataset.verify import verify
+from shardmill.beam_jobs.config import PrepareConfig
+from shardmill.beam_jobs.job import prepare_version
+from shardmill.beam_jobs.request import JobRequest
+from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.dataset.verify import verify
 
 
 def run(source: Path, root: Path, **config: Any) -> dict[str, Any]:

@@ -16,8 +16,8 @@ import time
 from pathlib import Path
 from typing import NoReturn
 
-from infra import progress as events
-from infra.errors import (
+from shardmill.infra import progress as events
+from shardmill.infra.errors import (
     ChildDied,
     DataError,
     Diverged,
@@ -27,9 +27,9 @@ from infra.errors import (
     Preempted,
     RankLost,
 )
-from infra.processes.process import REPORT_DEFECT, run_main
-from training.ranks.cluster import Cluster, cluster_from_environment
-from training.ranks.heartbeat import Work, heart_of_this_process
+from shardmill.infra.processes.process import REPORT_DEFECT, run_main
+from shardmill.training.ranks.cluster import Cluster, cluster_from_environment
+from shardmill.training.ranks.heartbeat import Work, heart_of_this_process
 
 STEP_SECONDS = 0.02
 LONG_SECONDS = 4.0

@@ -15,9 +15,9 @@ from typing import Any, Self
 
 import psutil
 
-from infra.processes.ports import free_port
-from training.ranks.cluster import Cluster
-from training.results.run_files.curve import read_curve
+from shardmill.infra.processes.ports import free_port
+from shardmill.training.ranks.cluster import Cluster
+from shardmill.training.results.run_files.curve import read_curve
 
 
 def tf_config(hosts: Sequence[str] = ("localhost", "localhost")) -> list[dict[str, str]]:
@@ -35,7 +35,16 @@ def meeting(num_ranks: int = 2, host: str = "localhost", port: int | None = None
 def command(root: Path, ref: str, config: Mapping[str, Any], python: str = sys.executable) -> list[str]:
     """The command of each rank."""
     places = ["--root", str(root / "datasets"), "--runs", str(root / "runs")]
-    return [python, "-m", "training.train", ref, *places, "--json", "--config-json", json.dumps(config)]
+    return [
+        python,
+        "-m",
+        "shardmill.training.train",
+        ref,
+        *places,
+        "--json",
+        "--config-json",
+        json.dumps(config),
+    ]
 
 
 class OuterRanks:
@@ -92,7 +101,7 @@ class OuterRanks:
         return [
             child
             for child in psutil.Process(self.processes[rank].pid).children(recursive=True)
-            if "training.train_rank" in child.cmdline()
+            if "shardmill.training.train_rank" in child.cmdline()
         ]
 
     def wait_for_steps(self, root: Path, steps: int, seconds: float = 600.0) -> None:

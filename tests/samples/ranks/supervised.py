@@ -21,7 +21,7 @@ def rank_processes(trainer: Trainer) -> list[psutil.Process]:
     ranks = [
         child
         for child in psutil.Process(trainer.process.pid).children()
-        if "training.train_rank" in child.cmdline()
+        if "shardmill.training.train_rank" in child.cmdline()
     ]
     return sorted(ranks, key=lambda process: process.pid)
 

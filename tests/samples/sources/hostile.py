@@ -8,11 +8,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from beam_jobs.config import PrepareConfig
-from beam_jobs.schemas import Status, file_refs
-from beam_jobs.sources import list_inputs, open_reader
-from beam_jobs.sources.files.folder import SourceFolder
-from beam_jobs.sources.files.walking import SourceFault
+from shardmill.beam_jobs.config import PrepareConfig
+from shardmill.beam_jobs.schemas import Status, file_refs
+from shardmill.beam_jobs.sources import list_inputs, open_reader
+from shardmill.beam_jobs.sources.files.folder import SourceFolder
+from shardmill.beam_jobs.sources.files.walking import SourceFault
 
 HUGE = "9" * 400  # digits of a number that fits into no float
 HALF = "\ud800"  # half a character of a pair: JSON can write it, UTF-8 cannot

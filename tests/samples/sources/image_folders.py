@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from infra.codecs import encode_jpeg
+from shardmill.infra.codecs import encode_jpeg
 
 
 def write_image_folder(

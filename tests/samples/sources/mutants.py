@@ -33,13 +33,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from beam_jobs.config import PrepareConfig
-from beam_jobs.schemas import Status, file_refs
-from beam_jobs.sources import list_inputs, open_reader
-from beam_jobs.sources.files.folder import SourceFolder
-from beam_jobs.sources.files.walking import SourceFault
-from infra.errors import ShardmillError, StorageError
-from infra.format.records import frame
+from shardmill.beam_jobs.config import PrepareConfig
+from shardmill.beam_jobs.schemas import Status, file_refs
+from shardmill.beam_jobs.sources import list_inputs, open_reader
+from shardmill.beam_jobs.sources.files.folder import SourceFolder
+from shardmill.beam_jobs.sources.files.walking import SourceFault
+from shardmill.infra.errors import ShardmillError, StorageError
+from shardmill.infra.format.records import frame
 from tests.samples.sources.archives import make_tar
 from tests.samples.sources.hostile import HALF, npy
 from tests.samples.sources.rows import example, idx_bytes

@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from beam_jobs.config import PrepareConfig
-from beam_jobs.request import JobRequest
+from shardmill.beam_jobs.config import PrepareConfig
+from shardmill.beam_jobs.request import JobRequest
 
 
 def asked(source: Path | str, **settings: Any) -> JobRequest:

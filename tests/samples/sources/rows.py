@@ -14,14 +14,14 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from beam_jobs.config import PrepareConfig
-from beam_jobs.schemas import MEMBER_LISTING_SCHEMA, file_refs
-from beam_jobs.sources import list_inputs, make_readable, open_reader
-from beam_jobs.sources.files.folder import SourceFolder
-from beam_jobs.sources.files.walking import SourceFault
-from beam_jobs.sources.listing import Listing
-from beam_jobs.tables.features import features_of, with_features
-from infra.storage.filesystem import Storage
+from shardmill.beam_jobs.config import PrepareConfig
+from shardmill.beam_jobs.schemas import MEMBER_LISTING_SCHEMA, file_refs
+from shardmill.beam_jobs.sources import list_inputs, make_readable, open_reader
+from shardmill.beam_jobs.sources.files.folder import SourceFolder
+from shardmill.beam_jobs.sources.files.walking import SourceFault
+from shardmill.beam_jobs.sources.listing import Listing
+from shardmill.beam_jobs.tables.features import features_of, with_features
+from shardmill.infra.storage.filesystem import Storage
 
 IMAGE_STRUCT = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 

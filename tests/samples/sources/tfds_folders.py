@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from infra.format.records import frame
+from shardmill.infra.format.records import frame
 from tests.samples.images.photos import jpeg, write
 from tests.samples.sources.rows import example
 

@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 import pyarrow.fs as pafs
 
-from infra.processes.ports import free_port
+from shardmill.infra.processes.ports import free_port
 from tests.samples.stores.store_program import program_of, serving
 
 ACCOUNT = "devstoreaccount1"

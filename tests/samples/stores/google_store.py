@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pyarrow.fs as pafs
 
-from infra.processes.ports import free_port
+from shardmill.infra.processes.ports import free_port
 from tests.samples.stores.google_xml import xml_interface
 from tests.samples.stores.store_program import program_of, serving
 

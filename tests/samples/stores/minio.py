@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pyarrow.fs as pafs
 
-from infra.processes.ports import free_port
+from shardmill.infra.processes.ports import free_port
 from tests.samples.stores.store_program import program_of, serving
 
 USER, PASSWORD = "minio-of-tests", "password-of-tests"

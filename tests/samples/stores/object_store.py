@@ -15,7 +15,7 @@ import pytest
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 from werkzeug.serving import WSGIRequestHandler, make_server
 
-from infra.dataset.version import DatasetVersion
+from shardmill.infra.dataset.version import DatasetVersion
 
 KEY, SECRET = "AKIAEXAMPLE", "top-secret-of-tests"
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from beam_jobs.config import PrepareConfig
-from beam_jobs.schemas import BAD_NAME, file_refs
-from beam_jobs.sources import list_inputs, open_reader
-from beam_jobs.sources.files.folder import SourceFolder
+from shardmill.beam_jobs.config import PrepareConfig
+from shardmill.beam_jobs.schemas import BAD_NAME, file_refs
+from shardmill.beam_jobs.sources import list_inputs, open_reader
+from shardmill.beam_jobs.sources.files.folder import SourceFolder
 
 READ = (
     "cat/1.jpg",

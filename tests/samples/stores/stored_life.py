@@ -11,21 +11,21 @@ from typing import Any
 import numpy as np
 import pytest
 
-from beam_jobs.config import PrepareConfig
-from beam_jobs.job import prepare_version
-from beam_jobs.maintain.compaction import compact
-from beam_jobs.request import JobRequest
-from infra.dataset.catalog import Catalog
-from infra.dataset.maintenance.garbage import collect_garbage
-from infra.dataset.maintenance.rollback import rollback
-from infra.dataset.verify import verify
-from infra.errors import LockedError, StorageError
-from infra.storage.filesystem import Storage
+from shardmill.beam_jobs.config import PrepareConfig
+from shardmill.beam_jobs.job import prepare_version
+from shardmill.beam_jobs.maintain.compaction import compact
+from shardmill.beam_jobs.request import JobRequest
+from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.dataset.maintenance.garbage import collect_garbage
+from shardmill.infra.dataset.maintenance.rollback import rollback
+from shardmill.infra.dataset.verify import verify
+from shardmill.infra.errors import LockedError, StorageError
+from shardmill.infra.storage.filesystem import Storage
+from shardmill.training.dataset import open_dataset
 from tests.samples.datasets.contents import outcomes, records, splits
 from tests.samples.images.photos import jpeg, make_photos, write
 from tests.samples.preparing.command import prepare_command
 from tests.samples.preparing.races import NUM_RACES, winners
-from training.dataset import open_dataset
 
 
 def prepare(source: str, root: str) -> dict[str, Any]:

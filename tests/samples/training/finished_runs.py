@@ -8,16 +8,16 @@ from pathlib import Path
 
 import numpy as np
 
-from infra.dataset.catalog import Catalog
-from infra.dataset.version import DatasetVersion
-from infra.format.contract import summarise_splits
-from infra.storage.filesystem import Storage
+from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.format.contract import summarise_splits
+from shardmill.infra.storage.filesystem import Storage
+from shardmill.training.arrays import Ints
+from shardmill.training.config import TrainConfig
+from shardmill.training.reading import load_table
+from shardmill.training.results.predictions.file import PredictionsWriter
+from shardmill.training.results.run_files.run_folder import RunFolder, open_run
 from tests.samples.datasets.published import coloured, publish
-from training.arrays import Ints
-from training.config import TrainConfig
-from training.reading import load_table
-from training.results.predictions.file import PredictionsWriter
-from training.results.run_files.run_folder import RunFolder, open_run
 
 # The least that run.json and result.json of a run hold.
 RUN_JSON = b'{"dataset": "set@1", "config": {"model": {"name": "m"}, "run": {}, "optimizer": {}}}'

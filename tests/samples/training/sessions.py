@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from infra.dataset.version import DatasetVersion
-from infra.errors import Cancelled
-from infra.settings import load_settings
-from training.config import TrainConfig
-from training.dataset import Dataset
-from training.loop.stopping.interruption import StopFlag
-from training.runs.folds import divide_train_split
-from training.tasks.traits import settings_for
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.errors import Cancelled
+from shardmill.infra.settings import load_settings
+from shardmill.training.config import TrainConfig
+from shardmill.training.dataset import Dataset
+from shardmill.training.loop.stopping.interruption import StopFlag
+from shardmill.training.runs.folds import divide_train_split
+from shardmill.training.tasks.traits import settings_for
 
 SMALL = [
     "model.name=tests.samples.models.linear_model", "data.image_size=8", "data.global_batch_size=8",
@@ -37,12 +37,12 @@ def trained(
     version: DatasetVersion, run_dir: Path, *overrides: str, stop: StopFlag | None = None
 ) -> tuple[Any, Any]:
     """The loop with the best model of a run restored, and its evaluation on the validation split."""
-    from training.loop.epochs.data_and_outputs import TrainingData
-    from training.loop.parts import build_parts
-    from training.loop.session import train_and_restore_best
-    from training.ranks import tensorflow_runtime
-    from training.ranks.strategy import make_strategy
-    from training.tf_data.training_input import InputSettings, open_training_input
+    from shardmill.training.loop.epochs.data_and_outputs import TrainingData
+    from shardmill.training.loop.parts import build_parts
+    from shardmill.training.loop.session import train_and_restore_best
+    from shardmill.training.ranks import tensorflow_runtime
+    from shardmill.training.ranks.strategy import make_strategy
+    from shardmill.training.tf_data.training_input import InputSettings, open_training_input
 
     config = load_settings(TrainConfig, section="train", overrides=[*SMALL, *overrides])
     config = settings_for(config, version)

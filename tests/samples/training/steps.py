@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from infra.dataset.catalog import Catalog
-from infra.dataset.version import DatasetVersion
-from infra.settings import load_settings
-from training.config import TrainConfig
+from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.settings import load_settings
+from shardmill.training.config import TrainConfig
 
 BASE = [
     "model.name=tests.samples.models.linear_model", "data.image_size=8", "data.global_batch_size=8",
@@ -50,10 +50,10 @@ class Training:
     """A model that is trained step by step."""
 
     def __init__(self, version: DatasetVersion, *overrides: str) -> None:
-        from training.loop.parts import build_parts
-        from training.loop.step import TrainStep
-        from training.ranks import tensorflow_runtime
-        from training.ranks.strategy import make_strategy
+        from shardmill.training.loop.parts import build_parts
+        from shardmill.training.loop.step import TrainStep
+        from shardmill.training.ranks import tensorflow_runtime
+        from shardmill.training.ranks.strategy import make_strategy
 
         settings = config(*overrides)
         tensorflow_runtime.start(devices=settings.run.devices, seed=settings.data.seed)

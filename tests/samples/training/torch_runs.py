@@ -9,10 +9,10 @@ from typing import Any
 
 import torch
 
-from infra.errors import Cancelled
-from infra.settings import load_settings
-from training.config import TrainConfig
-from training.ranks.heartbeat import Work
+from shardmill.infra.errors import Cancelled
+from shardmill.infra.settings import load_settings
+from shardmill.training.config import TrainConfig
+from shardmill.training.ranks.heartbeat import Work
 
 MODEL = "tests.samples.models.torch_model"
 SMALL = (

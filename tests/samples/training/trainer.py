@@ -29,7 +29,15 @@ class Trainer:
 
     def __init__(self, root: Path, ref: str, config: dict[str, Any]) -> None:
         read, write = os.pipe()
-        argv = [sys.executable, "-m", "training.train", ref, "--json", "--config-json", json.dumps(config)]
+        argv = [
+            sys.executable,
+            "-m",
+            "shardmill.training.train",
+            ref,
+            "--json",
+            "--config-json",
+            json.dumps(config),
+        ]
         argv += ["--root", str(root / "datasets"), "--runs", str(root / "runs")]
         self.process = subprocess.Popen(
             argv,
@@ -79,8 +87,8 @@ def train_here(root: Path, ref: str, config: dict[str, Any]) -> dict[str, Any]:
 
     For one device, and not for ``run.deterministic``, which would hold for the tests that follow.
     """
-    from training.config import TrainConfig
-    from training.train import train_dataset
+    from shardmill.training.config import TrainConfig
+    from shardmill.training.train import train_dataset
 
     asked = TrainConfig.model_validate(config)
     with warnings.catch_warnings():

@@ -11,7 +11,7 @@ import sys
 from collections import defaultdict
 from typing import Any
 
-from training import open_dataset
+from shardmill.training import open_dataset
 
 EPOCHS = 10
 OPTIONS: dict[str, Any] = {"batch_size": 8, "image_size": 8}
@@ -80,7 +80,7 @@ def _in_order(of_replicas: dict[int, list[int]], rows: int) -> list[int]:
 
 
 if __name__ == "__main__":
-    from training.ranks import tensorflow_runtime
+    from shardmill.training.ranks import tensorflow_runtime
 
     folder, number = sys.argv[1], int(sys.argv[2])
     tensorflow_runtime.start(devices=f"cpu:{number}")

@@ -23,7 +23,7 @@ def test_the_flow_of_prefect_trains_with_pytorch(root: Path, tensorflow_python: 
         "PREFECT_HOME": str(tmp_path / "prefect"),
         "HOME": str(tmp_path),
     }
-    code = "from flows.cli import main; main()"
+    code = "from shardmill.flows.cli import main; main()"
     arguments = command(root, "--runs", str(tmp_path / "runs"), "--framework", "torch")
     done = subprocess.run(
         [tensorflow_python, "-c", code, "train", *arguments],

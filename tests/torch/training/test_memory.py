@@ -8,16 +8,16 @@ from pathlib import Path
 import pytest
 import torch
 
-from infra.dataset.version import DatasetVersion
-from infra.errors import OutOfMemory
-from infra.settings import load_settings
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.errors import OutOfMemory
+from shardmill.infra.settings import load_settings
+from shardmill.training.config import TrainConfig
+from shardmill.training.loop.memory.sizes import fitting_sizes
+from shardmill.training.torch_loop.memory.exhaustion import out_of_memory
+from shardmill.training.torch_loop.memory.trial import TorchSteps
+from shardmill.training.train import train_dataset
 from tests.samples.datasets.published import coloured, publish
 from tests.samples.training.torch_runs import assert_same_model
-from training.config import TrainConfig
-from training.loop.memory.sizes import fitting_sizes
-from training.torch_loop.memory.exhaustion import out_of_memory
-from training.torch_loop.memory.trial import TorchSteps
-from training.train import train_dataset
 
 PLENTY = 1 << 60
 COUNTS = {"train": {"a": 100, "b": 60}, "validation": {"a": 3, "b": 2}}

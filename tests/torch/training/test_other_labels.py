@@ -13,19 +13,19 @@ import numpy as np
 import pytest
 import torch
 
-from infra.dataset.catalog import Catalog
-from infra.errors import Cancelled
+from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.errors import Cancelled
+from shardmill.training.evaluate import evaluate_run
+from shardmill.training.predict import predict
+from shardmill.training.results.run_files.run_folder import open_run
+from shardmill.training.torch_data.transforms.device import AugmentedBatch
+from shardmill.training.torch_loop.session import train
+from shardmill.training.torch_loop.tasks.multi_label import MultiLabel
+from shardmill.training.torch_loop.tasks.of_dataset import BUILDERS
+from shardmill.training.torch_loop.tasks.regression import Regression
+from shardmill.training.train import train_dataset
 from tests.samples.datasets.published import publish_patterned
 from tests.samples.training.torch_runs import Interrupting, consumed, settings, weights
-from training.evaluate import evaluate_run
-from training.predict import predict
-from training.results.run_files.run_folder import open_run
-from training.torch_data.transforms.device import AugmentedBatch
-from training.torch_loop.session import train
-from training.torch_loop.tasks.multi_label import MultiLabel
-from training.torch_loop.tasks.of_dataset import BUILDERS
-from training.torch_loop.tasks.regression import Regression
-from training.train import train_dataset
 
 COUNTS = {"train": 60, "validation": 10, "test": 10}
 LEARN = ("run.epochs=12", "optimizer.learning_rate=0.03")
@@ -87,7 +87,7 @@ def test_losses_and_scores(mixed: bool) -> None:
 
 
 def test_pytorch_learns_every_kind_without_places() -> None:
-    from training.tasks.traits import TRAITS
+    from shardmill.training.tasks.traits import TRAITS
 
     assert BUILDERS.keys() == {kind for kind, traits in TRAITS.items() if not traits.finds_places}
 

@@ -13,15 +13,15 @@ from typing import Any
 import psutil
 import pytest
 
-from infra.dataset.version import DatasetVersion
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.training.dataset import Dataset
+from shardmill.training.order import order_from_settings
+from shardmill.training.results.run_files.rank_balance import read_balance
 from tests.samples.models.nan_torch_model import MARKER, NAN_AT
 from tests.samples.training.torch_runs import assert_same_model, command, consumed, settings
-from training.dataset import Dataset
-from training.order import order_from_settings
-from training.results.run_files.rank_balance import read_balance
 
 REPOSITORY = Path(__file__).parents[3]
-TRAIN = [sys.executable, "-m", "training.train"]
+TRAIN = [sys.executable, "-m", "shardmill.training.train"]
 # With batch normalisation, whose moments must be those of all ranks.
 EPOCHS = 6
 SYNCHRONISED = (
@@ -81,7 +81,7 @@ def ranks_of(process: subprocess.Popen[str]) -> list[psutil.Process]:
     found = [
         child
         for child in psutil.Process(process.pid).children(recursive=True)
-        if "training.train_rank" in child.cmdline()
+        if "shardmill.training.train_rank" in child.cmdline()
     ]
     return sorted(found, key=lambda rank: json.loads(rank.environ()["TF_CONFIG"])["task"]["index"])
 
@@ -138,7 +138,7 @@ def test_a_rank_that_computes_nan_is_named(
 def test_torchrun_starts_ranks_too(alone: Path, root: Path, dataset: Dataset, tmp_path: Path) -> None:
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     arguments = command(root, "--runs", str(tmp_path), "--json", *SYNCHRONISED)
-    result = run([*torchrun, "-m", "training.train", *arguments])
+    result = run([*torchrun, "-m", "shardmill.training.train", *arguments])
     assert result["num_replicas"] == 2
     assert consumed(Path(result["run_dir"])) == planned(dataset.version)
     assert_same_model(Path(result["run_dir"]), alone)

@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 import torch
 
-from infra.errors import ConfigError
+from shardmill.infra.errors import ConfigError
+from shardmill.training.dataset import Dataset
+from shardmill.training.models import ModelSpec
+from shardmill.training.torch_loop.models import build_model
+from shardmill.training.torch_loop.models.rematerialization import blocks_of, rematerialize
+from shardmill.training.torch_loop.session import train
+from shardmill.training.train import train_dataset
 from tests.samples.models import torch_blocks
 from tests.samples.training.torch_runs import assert_same_model, settings
-from training.dataset import Dataset
-from training.models import ModelSpec
-from training.torch_loop.models import build_model
-from training.torch_loop.models.rematerialization import blocks_of, rematerialize
-from training.torch_loop.session import train
-from training.train import train_dataset
 
 SPEC = ModelSpec("tests.samples.models.torch_blocks", 3, 16, dropout=0.5)
 

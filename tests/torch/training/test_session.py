@@ -14,24 +14,24 @@ import numpy as np
 import pytest
 import torch
 
-from infra.dataset.version import DatasetVersion
-from infra.errors import Cancelled, ConfigError, Diverged, EnvironmentFault
-from infra.format.records import unframe
-from infra.storage.filesystem import Storage
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.errors import Cancelled, ConfigError, Diverged, EnvironmentFault
+from shardmill.infra.format.records import unframe
+from shardmill.infra.storage.filesystem import Storage
+from shardmill.training.dataset import Dataset
+from shardmill.training.evaluate import evaluate_run
+from shardmill.training.export.model_input import read_model_input
+from shardmill.training.loop.checkpoints.checkpoints import Checkpoints
+from shardmill.training.order import order_from_settings
+from shardmill.training.predict import predict
+from shardmill.training.results.run_files.run_folder import open_run
+from shardmill.training.runs.summary import summary
+from shardmill.training.torch_loop.outputs.export import load_program, open_predictor
+from shardmill.training.torch_loop.session import train
+from shardmill.training.train import train_dataset
 from tests.samples.datasets.published import coloured, publish
 from tests.samples.strict_json import strict_documents
 from tests.samples.training.torch_runs import Interrupting, assert_same_model, consumed, settings, weights
-from training.dataset import Dataset
-from training.evaluate import evaluate_run
-from training.export.model_input import read_model_input
-from training.loop.checkpoints.checkpoints import Checkpoints
-from training.order import order_from_settings
-from training.predict import predict
-from training.results.run_files.run_folder import open_run
-from training.runs.summary import summary
-from training.torch_loop.outputs.export import load_program, open_predictor
-from training.torch_loop.session import train
-from training.train import train_dataset
 
 
 @pytest.fixture(autouse=True)
@@ -151,7 +151,7 @@ def test_onnx_predicts_as_the_model_does(version: DatasetVersion, tmp_path: Path
 def test_a_missing_converter_is_noticed_before_training(
     version: DatasetVersion, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("training.export.packages.find_spec", lambda name: None)
+    monkeypatch.setattr("shardmill.training.export.packages.find_spec", lambda name: None)
     with pytest.raises(EnvironmentFault, match="needs the package onnx"):
         train(settings('export.formats=["onnx"]'), version, tmp_path)
     assert not (tmp_path / "checkpoints").exists()

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 import torch
 
-from infra.errors import Cancelled
+from shardmill.infra.errors import Cancelled
+from shardmill.training.config import TrainConfig
+from shardmill.training.dataset import Dataset
+from shardmill.training.torch_loop.parts import build_parts
+from shardmill.training.torch_loop.ranks.group import TorchRanks
+from shardmill.training.torch_loop.session import train
 from tests.samples.training.torch_runs import Interrupting, settings
-from training.config import TrainConfig
-from training.dataset import Dataset
-from training.torch_loop.parts import build_parts
-from training.torch_loop.ranks.group import TorchRanks
-from training.torch_loop.session import train
 
 TWO_STAGES = (
     "model.warm_head_epochs=1", "optimizer.head_learning_rate=0.05", "optimizer.first_layer_factor=0.5",

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from beam_jobs.config import PrepareConfig, RunnerConfig
-from beam_jobs.prepare import build_parser, parse_request
-from infra.errors import ConfigError
-from infra.settings import load_settings, validate
+from shardmill.beam_jobs.config import PrepareConfig, RunnerConfig
+from shardmill.beam_jobs.prepare import build_parser, parse_request
+from shardmill.infra.errors import ConfigError
+from shardmill.infra.settings import load_settings, validate
 
 
 def test_what_changes_no_byte_is_not_in_the_digest() -> None:

@@ -13,7 +13,7 @@ def python(script: str) -> subprocess.CompletedProcess[str]:
 
 def test_nothing_heavy_loads_for_settings_or_the_command_line() -> None:
     script = (
-        "import sys, beam_jobs.config, beam_jobs.prepare\n"
+        "import sys, shardmill.beam_jobs.config, shardmill.beam_jobs.prepare\n"
         "heavy = ('apache_beam', 'tensorflow', 'prefect', 'cv2', 'numpy')\n"
         "print([name for name in heavy if name in sys.modules])\n"
     )
@@ -22,6 +22,6 @@ def test_nothing_heavy_loads_for_settings_or_the_command_line() -> None:
 
 
 def test_beam_is_not_loaded_to_find_nothing_to_do() -> None:
-    script = "import sys, beam_jobs.job; print('apache_beam' in sys.modules)"
+    script = "import sys, shardmill.beam_jobs.job; print('apache_beam' in sys.modules)"
     done = python(script)
     assert done.stdout.strip() == "False"

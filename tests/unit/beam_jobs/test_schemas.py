@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from beam_jobs.report.reasons import REASONS
-from beam_jobs.schemas import DECODE_REASONS, FILTER_REASONS, MASK_REASONS, QUARANTINE_REASONS
+from shardmill.beam_jobs.report.reasons import REASONS
+from shardmill.beam_jobs.schemas import DECODE_REASONS, FILTER_REASONS, MASK_REASONS, QUARANTINE_REASONS
 
 
 @pytest.mark.parametrize("reason", sorted(QUARANTINE_REASONS | FILTER_REASONS))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from beam_jobs.summaries import split_lines, version_lines
+from shardmill.beam_jobs.summaries import split_lines, version_lines
 
 
 def test_a_split_is_counted_in_words_in_even_columns() -> None:

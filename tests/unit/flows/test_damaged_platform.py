@@ -13,31 +13,31 @@ from uuid import uuid4
 
 import pytest
 
-from flows import cli
-from flows.flow_runs.lost_runs import lost_commands
-from flows.flow_runs.run_records import RunRecord, ended_records
-from flows.maintain import trained_versions
-from flows.page.app import create_app
-from flows.page.options import PageOptions
-from flows.problems import open_problems
-from flows.train_when import TrainWhen, due
-from infra.dataset.catalog import Catalog
-from infra.dataset.maintenance.purged import add_purged, purged_contents
-from infra.errors import ShardmillError
-from infra.storage.filesystem import Storage
+from shardmill.flows import cli
+from shardmill.flows.flow_runs.lost_runs import lost_commands
+from shardmill.flows.flow_runs.run_records import RunRecord, ended_records
+from shardmill.flows.maintain import trained_versions
+from shardmill.flows.page.app import create_app
+from shardmill.flows.page.options import PageOptions
+from shardmill.flows.problems import open_problems
+from shardmill.flows.train_when import TrainWhen, due
+from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.dataset.maintenance.purged import add_purged, purged_contents
+from shardmill.infra.errors import ShardmillError
+from shardmill.infra.storage.filesystem import Storage
+from shardmill.training.aliases.names import AliasName
+from shardmill.training.config import TrainConfig
+from shardmill.training.promotion.deciding import promote_by_figures, promote_by_hand, roll_back
+from shardmill.training.promotion.purged import AffectedRun, affected_runs, mark_runs
+from shardmill.training.promotion.rules import PromotionRules
+from shardmill.training.results.run_files.run_folder import open_run
+from shardmill.training.runs.identity import run_identity
+from shardmill.training.runs.lengthening import why_not_continued
+from shardmill.training.runs.once import finished_result
+from shardmill.training.runs.settled import read_settled
 from tests.samples.datasets.published import coloured, publish
 from tests.samples.pages.served import get
 from tests.samples.training.finished_runs import FinishedRuns
-from training.aliases.names import AliasName
-from training.config import TrainConfig
-from training.promotion.deciding import promote_by_figures, promote_by_hand, roll_back
-from training.promotion.purged import AffectedRun, affected_runs, mark_runs
-from training.promotion.rules import PromotionRules
-from training.results.run_files.run_folder import open_run
-from training.runs.identity import run_identity
-from training.runs.lengthening import why_not_continued
-from training.runs.once import finished_result
-from training.runs.settled import read_settled
 
 BAD, GOOD = "bad", "good"
 _SHAPES = ('{"a":1}', "[]", "7", "null", '"text"', '{"dataset":7,"config":[],"history":{},"metrics":[]}')

@@ -10,14 +10,14 @@ import jsonschema
 import pytest
 from prefect.utilities.callables import parameter_schema
 
-from flows.evaluate import evaluate
-from flows.maintain import maintain
-from flows.pipeline import pipeline
-from flows.prepare import prepare
-from flows.promote import promote
-from flows.server.answers.form_errors import wrong_parameters
-from flows.train import train
-from flows.train_torch import train_torch
+from shardmill.flows.evaluate import evaluate
+from shardmill.flows.maintain import maintain
+from shardmill.flows.pipeline import pipeline
+from shardmill.flows.prepare import prepare
+from shardmill.flows.promote import promote
+from shardmill.flows.server.answers.form_errors import wrong_parameters
+from shardmill.flows.train import train
+from shardmill.flows.train_torch import train_torch
 
 FLOWS = {flow.name: flow for flow in (prepare, train, train_torch, pipeline, evaluate, promote, maintain)}
 Schema = Mapping[str, Any]

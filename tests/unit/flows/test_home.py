@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from flows import home
-from flows.server.running_up import up_lock
-from infra.errors import EnvironmentFault
+from shardmill.flows import home
+from shardmill.flows.server.running_up import up_lock
+from shardmill.infra.errors import EnvironmentFault
 
 
 @pytest.fixture(autouse=True)

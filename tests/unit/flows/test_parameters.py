@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from beam_jobs.config import ImageConfig
-from flows.parameters import AliasWord, DatasetName, DatasetRef, RunRef
+from shardmill.beam_jobs.config import ImageConfig
+from shardmill.flows.parameters import AliasWord, DatasetName, DatasetRef, RunRef
 
 CASES = [
     (DatasetName, "photos-2.b", True),

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from flows import home
-from flows.problems import Problem, close_problem, open_problem, open_problems, set_problems
+from shardmill.flows import home
+from shardmill.flows.problems import Problem, close_problem, open_problem, open_problems, set_problems
 
 
 @pytest.fixture(autouse=True)

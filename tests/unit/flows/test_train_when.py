@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from flows.train_when import TrainWhen, due, in_words, parse_train_when
-from infra.dataset.catalog import Catalog
-from infra.errors import UsageError
-from infra.format.contract import summarise_splits
+from shardmill.flows.train_when import TrainWhen, due, in_words, parse_train_when
+from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.errors import UsageError
+from shardmill.infra.format.contract import summarise_splits
+from shardmill.training.config import TrainConfig
+from shardmill.training.runs.identity import run_identity, run_name
 from tests.samples.datasets.published import PLAN, coloured, publish
-from training.config import TrainConfig
-from training.runs.identity import run_identity, run_name
 
 CONFIG = TrainConfig.model_validate({"run": {"epochs": 2}, "optimizer": {"schedule": "cosine"}})
 

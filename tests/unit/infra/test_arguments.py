@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from infra.arguments import at_least, checked
-from infra.errors import UsageError
+from shardmill.infra.arguments import at_least, checked
+from shardmill.infra.errors import UsageError
 from tests.samples.public_api import check_refusals, public_functions
 
 if TYPE_CHECKING:

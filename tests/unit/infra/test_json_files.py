@@ -7,8 +7,8 @@ import json
 import pytest
 from typing_extensions import TypedDict
 
-from infra.errors import CorruptDataError
-from infra.json_files import decode_json, open_shape
+from shardmill.infra.errors import CorruptDataError
+from shardmill.infra.json_files import decode_json, open_shape
 
 
 @open_shape

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from infra.errors import Cancelled, DataError
-from infra.lineage import LineageDataset, reported_job
-from infra.progress import subscribe
+from shardmill.infra.errors import Cancelled, DataError
+from shardmill.infra.lineage import LineageDataset, reported_job
+from shardmill.infra.progress import subscribe
 
 pytest.importorskip("openlineage", reason="the extra openlineage is not installed")
 

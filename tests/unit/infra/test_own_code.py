@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from infra.errors import ConfigError, DataError
-from infra.own_code import faults_of_own_code
-from infra.splitmix import splitmix64
+from shardmill.infra.errors import ConfigError, DataError
+from shardmill.infra.own_code import faults_of_own_code
+from shardmill.infra.splitmix import splitmix64
 
 CODE = """
 import json
-from infra.splitmix import splitmix64
+from shardmill.infra.splitmix import splitmix64
 
 def through_a_library():
     return json.loads("{no JSON")

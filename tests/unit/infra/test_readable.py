@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from infra.readable import counted, printable, readable_bytes, readable_figure, readable_seconds
+from shardmill.infra.readable import counted, printable, readable_bytes, readable_figure, readable_seconds
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from pydantic import Field
 
-from infra.errors import ConfigError
-from infra.settings import Settings, load_settings, split_overrides
+from shardmill.infra.errors import ConfigError
+from shardmill.infra.settings import Settings, load_settings, split_overrides
 
 
 class Image(Settings):

@@ -12,8 +12,8 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
-from infra.errors import ConfigError, SignatureError, UsageError
-from infra.signing import PublicKey, SigningKey
+from shardmill.infra.errors import ConfigError, SignatureError, UsageError
+from shardmill.infra.signing import PublicKey, SigningKey
 from tests.samples.datasets.keys import Keys, make_keys
 
 

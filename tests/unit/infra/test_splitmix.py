@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from infra.splitmix import splitmix64
+from shardmill.infra.splitmix import splitmix64
 
 GOLDEN = 0x9E3779B97F4A7C15
 

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from infra.strict_json import dump_json
+from shardmill.infra.strict_json import dump_json
 from tests.samples.strict_json import strict
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infra.progress import TerminalProgress, WholeJob
+from shardmill.infra.progress import TerminalProgress, WholeJob
 
 SHARES = {"list": 10, "encode": 60, "publish": 30}
 TRAIN = {"train": 90, "evaluate test": 10}

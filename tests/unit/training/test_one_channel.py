@@ -8,20 +8,20 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from infra.errors import ConfigError, UsageError
+from shardmill.infra.errors import ConfigError, UsageError
+from shardmill.training.augment.batch_parameters import BatchParameters, draw_batch_parameters
+from shardmill.training.config import AugmentSettings
+from shardmill.training.dataset import Dataset, open_dataset
+from shardmill.training.models import ModelSpec, PixelStatistics, build_model
+from shardmill.training.models.normalization import pixels_of
+from shardmill.training.reading.grey import luma
 from tests.samples.datasets.published import coloured, publish
-from training.augment.batch_parameters import BatchParameters, draw_batch_parameters
-from training.config import AugmentSettings
-from training.dataset import Dataset, open_dataset
-from training.models import ModelSpec, PixelStatistics, build_model
-from training.models.normalization import pixels_of
-from training.reading.grey import luma
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (40, 50, 3), dtype=np.uint8)
 
 
 def test_the_luma_is_that_of_pillow_and_of_the_graph() -> None:
-    from training.tf_data.preprocess import to_grey
+    from shardmill.training.tf_data.preprocess import to_grey
 
     every_grey = np.repeat(np.arange(256, dtype=np.uint8)[:, None, None], 3, axis=2)
     assert np.array_equal(luma(every_grey), every_grey[..., :1])
@@ -105,7 +105,7 @@ def test_a_model_for_other_channels_is_refused() -> None:
 def test_statistics_for_one_channel(
     mean: list[float], std: list[float], expected: PixelStatistics | None, tmp_path: Path
 ) -> None:
-    from infra.format.contract import ChannelStatistics, SplitStatistics
+    from shardmill.infra.format.contract import ChannelStatistics, SplitStatistics
 
     manifest = publish(tmp_path, coloured({"train": {"a": 2}})).manifest
     pixels = ChannelStatistics(num_pixels=9, mean=mean, std=std)
@@ -119,7 +119,7 @@ def test_statistics_for_one_channel(
 def test_batches_of_one_channel_are_augmented_as_grey_colour_is() -> None:
     import tensorflow as tf
 
-    from training.augment.batched import BatchAugment
+    from shardmill.training.augment.batched import BatchAugment
 
     settings = AugmentSettings.model_validate({"randaugment": {"num_ops": 2}, "cutmix": 1.0})
     positions = np.arange(4, dtype=np.int64)

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from infra.errors import Preempted
-from infra.processes.turns import TURNS_VARIABLE, Turn
+from shardmill.infra.errors import Preempted
+from shardmill.infra.processes.turns import TURNS_VARIABLE, Turn
 from tests.samples.datasets.published import coloured, publish
 from tests.samples.training.trainer import Trainer, settings
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-import training
+from shardmill import training
 from tests.samples.datasets.published import coloured, publish
 
 README = Path(__file__).parents[3] / "README.md"
@@ -29,7 +29,7 @@ def test_the_snippet_of_the_readme_runs(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_the_public_names_are_there() -> None:
-    from training.dataset import Dataset, open_dataset
+    from shardmill.training.dataset import Dataset, open_dataset
 
     assert (training.Dataset, training.open_dataset) == (Dataset, open_dataset)
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
@@ -37,5 +37,5 @@ def test_the_public_names_are_there() -> None:
 
 
 def test_the_package_alone_loads_nothing_heavy() -> None:
-    code = "import sys, training; sys.exit('pyarrow' in sys.modules or 'tensorflow' in sys.modules)"
+    code = "import sys, shardmill.training; sys.exit('pyarrow' in sys.modules or 'tensorflow' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -10,12 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from flows.cli.jobs.settings import prepare_settings, train_settings
-from infra.errors import ConfigError, UsageError
+from shardmill.flows.cli.jobs.settings import prepare_settings, train_settings
+from shardmill.infra.errors import ConfigError, UsageError
+from shardmill.training.config import TrainConfig, image_size_of
+from shardmill.training.recipes import recipe_names, recipe_path
+from shardmill.training.train import main
 from tests.samples.datasets.published import coloured, publish
-from training.config import TrainConfig, image_size_of
-from training.recipes import recipe_names, recipe_path
-from training.train import main
 
 
 @pytest.mark.parametrize("name", recipe_names())
@@ -34,7 +34,7 @@ def test_the_head_of_a_recipe_says_what_it_reaches(name: str) -> None:
 
 @pytest.mark.parametrize("name", recipe_names())
 def test_the_page_and_the_help_name_each_recipe(name: str) -> None:
-    from flows.cli import options
+    from shardmill.flows.cli import options
 
     assert name in Path("docs/recipes.md").read_text(encoding="utf-8")
     assert name in options.Recipe.__metadata__[0].help
@@ -51,7 +51,7 @@ def test_a_small_stand_in_for_imagenet_trains(tmp_path: Path) -> None:
         "optimizer.learning_rate=3e-3",
         "run.epochs=1",
     )
-    argv = [sys.executable, "-m", "training.train", "set", "--recipe", "imagenet-like", "--json"]
+    argv = [sys.executable, "-m", "shardmill.training.train", "set", "--recipe", "imagenet-like", "--json"]
     argv += ["--root", str(tmp_path / "sets"), "--runs", str(tmp_path / "runs")]
     argv += [word for change in changes for word in ("--set", change)]
     done = subprocess.run(argv, capture_output=True, text=True, check=False)

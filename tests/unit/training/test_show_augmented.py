@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from infra.errors import ConfigError, CorruptDataError, NotFoundError, StorageError, UsageError
+from shardmill.infra.errors import ConfigError, CorruptDataError, NotFoundError, StorageError, UsageError
+from shardmill.training import show_augmented
+from shardmill.training.config import AugmentSettings, TrainConfig
+from shardmill.training.reading.records.split_records import EncodedImage
+from shardmill.training.reading.shard_reader import ShardReader
+from shardmill.training.results.pictures.grid import Cell, grid_picture
 from tests.samples.datasets.published import coloured, publish
-from training import show_augmented
-from training.config import AugmentSettings, TrainConfig
-from training.reading.records.split_records import EncodedImage
-from training.reading.shard_reader import ShardReader
-from training.results.pictures.grid import Cell, grid_picture
 
 CONFIG = {"data": {"image_size": 24, "global_batch_size": 8, "seed": 3}}
 JITTER = {"vertical_flip": True, "color_jitter": {"hue": 0.3}, "erasing": {"probability": 0.5}}
@@ -35,11 +35,11 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_cells_are_the_examples_of_the_training_pipeline(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, augment: dict[str, object]
 ) -> None:
-    from training.augment.batched import BatchAugment
-    from training.dataset import open_dataset
-    from training.order.from_settings import order_from_settings
-    from training.tf_data.augmented_batches import WithBatchParameters
-    from training.tf_data.indexed import IndexedPipeline
+    from shardmill.training.augment.batched import BatchAugment
+    from shardmill.training.dataset import open_dataset
+    from shardmill.training.order.from_settings import order_from_settings
+    from shardmill.training.tf_data.augmented_batches import WithBatchParameters
+    from shardmill.training.tf_data.indexed import IndexedPipeline
 
     config = TrainConfig.model_validate({**CONFIG, "augment": augment})
     shown: list[list[list[Cell]]] = []
@@ -72,7 +72,7 @@ def test_the_cells_are_the_examples_of_the_training_pipeline(
 
 
 def test_captions_say_how_labels_are_mixed(root: Path) -> None:
-    from training.augment.batch_parameters import draw_batch_parameters
+    from shardmill.training.augment.batch_parameters import draw_batch_parameters
 
     settings = AugmentSettings.model_validate(MIXING)
     draws = draw_batch_parameters(settings, 0, 0, np.arange(4), 24)._replace(

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from infra.errors import ConfigError, DataError, LockedError, NotFoundError
-from infra.storage.filesystem import Storage
+from shardmill.infra.errors import ConfigError, DataError, LockedError, NotFoundError
+from shardmill.infra.storage.filesystem import Storage
+from shardmill.training.config import TrainConfig
+from shardmill.training.runs.identity import run_name
+from shardmill.training.runs.summary import summary
+from shardmill.training.train import main, train_dataset
 from tests.samples.datasets.published import coloured, publish
-from training.config import TrainConfig
-from training.runs.identity import run_name
-from training.runs.summary import summary
-from training.train import main, train_dataset
 
 TRAINABLE = {"train": {"a": 2, "b": 2}}
 

@@ -1,4 +1,4 @@
-"""Decode images inside the exported graph: upright, opaque, grey or RGB, as ``infra.codecs.decode`` does.
+"""Decode images in the exported graph: upright, opaque, grey or RGB, as ``shardmill.infra.codecs`` does.
 
 TensorFlow has decoders of five formats. A kind of file that they decode to other pixels than the preparation
 is refused. Colour profiles (ICC) are the exception: a graph cannot convert them, and ignores them.
@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from infra.preparation import Preparation
-from training.export.graph.orientation import (
+from shardmill.infra.preparation import Preparation
+from shardmill.training.export.graph.orientation import (
     gif_is_opaque,
     jpeg_orientation,
     png_has_chunk,
@@ -19,7 +19,7 @@ from training.export.graph.orientation import (
     turn_upright,
     webp_orientation,
 )
-from training.tf_data.preprocess import to_grey
+from shardmill.training.tf_data.preprocess import to_grey
 
 _REMEDY = "make the pixels with model-input.json, and call the signature 'pixels'"
 _CMYK = 4

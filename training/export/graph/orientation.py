@@ -1,7 +1,7 @@
 """Search an image file in a TensorFlow graph: its EXIF orientation, which is undone, and its transparency.
 
 An exported model runs without this project, so this module repeats with TensorFlow's own operations the
-steps of ``infra.codecs``. EXIF 2.32 is a TIFF structure: byte order, then a directory of
+steps of ``shardmill.infra.codecs``. EXIF 2.32 is a TIFF structure: byte order, then a directory of
 12-byte entries; tag 274 is the orientation. JPEG keeps it in an APP1 segment, PNG in an ``eXIf`` chunk,
 WebP in an ``EXIF`` chunk. Without an entry, or with a broken one, the image counts as upright.
 """
@@ -14,12 +14,12 @@ import tensorflow as tf
 
 _TAG = 274
 _EXIF = b"Exif\x00\x00"
-_SEARCHED_BYTES = 1 << 16  # of a JPEG, as in infra.codecs; a segment is no longer than that either
+_SEARCHED_BYTES = 1 << 16  # of a JPEG, as in shardmill.infra.codecs; a segment is no longer than that either
 _SHORTS, _LONGS = (3, 8), (4, 9)  # TIFF types: unsigned and signed
 
 
 def turn_upright(pixels: Any, orientation: Any) -> Any:
-    """Turn pixels upright, like ``infra.codecs.apply_orientation``.
+    """Turn pixels upright, like ``shardmill.infra.codecs.apply_orientation``.
 
     Args:
         pixels: uint8 [h, w, C].

@@ -1,9 +1,9 @@
 """Prepare images inside the exported graph, and show of them what evaluation shows of records.
 
-The steps are those of ``training.export.model_input``: decode, cut, scale, lay on the canvas, store, look.
-Three of them are not the same to the bit. Of a JPEG that becomes a JPEG the preparation scales the stored
-chroma, which is known here only as decoded. Scaling and encoding round otherwise. A lossy WebP is not encoded
-here, so its loss is missing.
+The steps are those of ``shardmill.training.export.model_input``: decode, cut, scale, lay on the canvas,
+store, look. Three of them are not the same to the bit. Of a JPEG that becomes a JPEG the preparation scales
+the stored chroma, which is known here only as decoded. Scaling and encoding round otherwise. A lossy WebP is
+not encoded here, so its loss is missing.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from infra.preparation import Preparation, Sizing
-from training.export.graph.decoding import decode_in_graph
-from training.export.model_input import ModelInput
-from training.reading.decode import FRACTIONS, LEFT_TO_AVERAGE
-from training.tf_data.preprocess import resize, to_grey
+from shardmill.infra.preparation import Preparation, Sizing
+from shardmill.training.export.graph.decoding import decode_in_graph
+from shardmill.training.export.model_input import ModelInput
+from shardmill.training.reading.decode import FRACTIONS, LEFT_TO_AVERAGE
+from shardmill.training.tf_data.preprocess import resize, to_grey
 
 
 def see_in_graph(image: Any, given: ModelInput) -> tuple[Any, Any]:
@@ -62,7 +62,7 @@ _TO_YCBCR = np.array(
 
 @dataclass(frozen=True)
 class _GraphGeometry:
-    """``infra.codecs.resize.Geometry`` as tensors: int32 [2] each, height first."""
+    """``shardmill.infra.codecs.resize.Geometry`` as tensors: int32 [2] each, height first."""
 
     upright: Any
     start: Any
@@ -88,7 +88,7 @@ def _float(value: Any) -> Any:
 
 
 def _geometry(upright: Any, sizing: Sizing) -> _GraphGeometry:
-    """Return what ``infra.codecs.resize.geometry`` does, of a picture of int32 [2] pixels."""
+    """Return what ``shardmill.infra.codecs.resize.geometry`` does, of a picture of int32 [2] pixels."""
     sides, whole = _float(upright), tf.zeros([2], tf.int32)
     if sizing.mode in ("pad", "crop"):
         return _exact(upright, sizing)
@@ -124,7 +124,7 @@ def _centre(rest: Any) -> Any:
 
 
 def _fitted(pixels: Any, to: _GraphGeometry, how: Preparation) -> Any:
-    """Cut and scale a picture, and lay it on its canvas, as ``infra.codecs.pixels.fit_pixels`` does."""
+    """Cut and scale a picture, and lay it on its canvas, as ``shardmill.infra.codecs.pixels`` does."""
     cut = _cut(pixels, to.start, to.start + to.sides)
     scaled = (_averaged if how.resample == "area" else _lanczos)(cut, to.scaled)
     behind = tf.constant([[how.color_behind]], tf.uint8)
@@ -134,7 +134,7 @@ def _fitted(pixels: Any, to: _GraphGeometry, how: Preparation) -> Any:
 
 
 def _fitted_planes(pixels: Any, to: _GraphGeometry, how: Preparation) -> Any:
-    """Do the same with luma and chroma, as ``infra.codecs.jpeg.planes`` does: chroma has half the size."""
+    """Do the same with luma and chroma (half the size), as ``shardmill.infra.codecs.jpeg.planes`` does."""
     cut = tf.cast(_cut(pixels, to.start, to.start + to.sides), tf.float32)
     planes = tf.tensordot(cut, _TO_YCBCR, [[2], [1]])
     behind = tf.tensordot(tf.constant([[how.color_behind]], tf.float32), _TO_YCBCR, [[2], [1]])
@@ -188,7 +188,7 @@ def _encoded(pixels: Any, how: Preparation) -> Any:
 
 
 def _decoded_window(file: Any, canvas: Any, start: Any, sides: Any, size: int) -> Any:
-    """Decode a window of a stored JPEG at the fraction that ``training.reading.decode`` takes.
+    """Decode a window of a stored JPEG at the fraction that ``shardmill.training.reading.decode`` takes.
 
     Returns:
         uint8 [h, w, 3].

@@ -30,13 +30,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from infra import progress as events
-from infra.errors import CorruptDataError, Diverged
-from infra.readable import first_of
-from infra.storage.filesystem import Storage
-from infra.storage.local import TEMPORARY_PREFIX
-from infra.strict_json import dump_json
-from training.loop.checkpoints.background import BackgroundWork
+from shardmill.infra import progress as events
+from shardmill.infra.errors import CorruptDataError, Diverged
+from shardmill.infra.readable import first_of
+from shardmill.infra.storage.filesystem import Storage
+from shardmill.infra.storage.local import TEMPORARY_PREFIX
+from shardmill.infra.strict_json import dump_json
+from shardmill.training.loop.checkpoints.background import BackgroundWork
 
 _NAME = re.compile(r"step-\d{9,}\.npz")
 _BEST_NAME = re.compile(r"best-\d{6,}\.npz")

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
-from training.loop.checkpoints.checkpoints import Checkpoints, Progress, check_finite
-from training.ranks.peers import Peers
+from shardmill.training.loop.checkpoints.checkpoints import Checkpoints, Progress, check_finite
+from shardmill.training.ranks.peers import Peers
 
 
 class SharedCheckpoints:

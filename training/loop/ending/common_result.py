@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-from infra.dataset.version import DatasetVersion
-from training.config import TrainConfig
-from training.loop.checkpoints.checkpoints import Progress
-from training.results.predictions.file import predictions_file
-from training.results.predictions.label_errors import OUT_OF_SAMPLE
-from training.tasks.traits import traits_of
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.training.config import TrainConfig
+from shardmill.training.loop.checkpoints.checkpoints import Progress
+from shardmill.training.results.predictions.file import predictions_file
+from shardmill.training.results.predictions.label_errors import OUT_OF_SAMPLE
+from shardmill.training.tasks.traits import traits_of
 
 
 class EndedLoop(Protocol):

@@ -7,21 +7,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from infra import progress as events
-from training.dataset import Dataset
-from training.loop.beginning import Beginning
-from training.loop.ending.common_result import EndedLoop, common_result
-from training.loop.ending.source_check import Written, check_on_sources, checked_on, notes_on
-from training.loop.evaluating.final_evaluation import evaluate_left_out, evaluate_splits, write_label_errors
-from training.loop.evaluating.interface import SplitEvaluator
-from training.loop.sharing.balance_record import BalanceRecord
-from training.loop.stopping.interruption import StopFlag
-from training.ranks.heartbeat import Work
-from training.ranks.peers import Peers
-from training.reading import RecordReader
-from training.results.predictions.label_errors import OUT_OF_SAMPLE
-from training.results.report.writing import write_run_report
-from training.results.tracking.trackers import Trackers
+from shardmill.infra import progress as events
+from shardmill.training.dataset import Dataset
+from shardmill.training.loop.beginning import Beginning
+from shardmill.training.loop.ending.common_result import EndedLoop, common_result
+from shardmill.training.loop.ending.source_check import Written, check_on_sources, checked_on, notes_on
+from shardmill.training.loop.evaluating.final_evaluation import (
+    evaluate_left_out,
+    evaluate_splits,
+    write_label_errors,
+)
+from shardmill.training.loop.evaluating.interface import SplitEvaluator
+from shardmill.training.loop.sharing.balance_record import BalanceRecord
+from shardmill.training.loop.stopping.interruption import StopFlag
+from shardmill.training.ranks.heartbeat import Work
+from shardmill.training.ranks.peers import Peers
+from shardmill.training.reading import RecordReader
+from shardmill.training.results.predictions.label_errors import OUT_OF_SAMPLE
+from shardmill.training.results.report.writing import write_run_report
+from shardmill.training.results.tracking.trackers import Trackers
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,15 +7,15 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from training.config import ExportSettings
-from training.export.forms import Exported, FormsRequest, write_forms
-from training.export.model_input import ModelInput
-from training.export.saved_model import export, open_served
-from training.loop.ending.source_check import Written, checked_on
-from training.loop.evaluating.trained_model import WEIGHTS_FILE
-from training.loop.parts import TrainingParts
-from training.models import build_model
-from training.reading import RecordReader
+from shardmill.training.config import ExportSettings
+from shardmill.training.export.forms import Exported, FormsRequest, write_forms
+from shardmill.training.export.model_input import ModelInput
+from shardmill.training.export.saved_model import export, open_served
+from shardmill.training.loop.ending.source_check import Written, checked_on
+from shardmill.training.loop.evaluating.trained_model import WEIGHTS_FILE
+from shardmill.training.loop.parts import TrainingParts
+from shardmill.training.models import build_model
+from shardmill.training.reading import RecordReader
 
 
 def export_model(

@@ -6,8 +6,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from training.loop.parts import TrainingParts
-from training.ranks.hardware.device_memory import peak_device_bytes
+from shardmill.training.loop.parts import TrainingParts
+from shardmill.training.ranks.hardware.device_memory import peak_device_bytes
 
 
 def describe_model(parts: TrainingParts) -> dict[str, Any]:

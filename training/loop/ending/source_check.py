@@ -12,18 +12,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from infra import progress as events
-from infra.codecs import ImageRejected
-from infra.readable import counted
-from training.export.measures import FormMeasure
-from training.export.model_input import ModelInput
-from training.order import Passes, SequentialOrder
-from training.reading import BatchMaker, RecordReader
-from training.reading.batches.iterate import NumpyBatches
-from training.reading.decode import Pixels
-from training.reading.records.record_ids import id_number
-from training.results.predictions.file import predictions_file, read_predictions
-from training.results.report.gallery import source_path
+from shardmill.infra import progress as events
+from shardmill.infra.codecs import ImageRejected
+from shardmill.infra.readable import counted
+from shardmill.training.export.measures import FormMeasure
+from shardmill.training.export.model_input import ModelInput
+from shardmill.training.order import Passes, SequentialOrder
+from shardmill.training.reading import BatchMaker, RecordReader
+from shardmill.training.reading.batches.iterate import NumpyBatches
+from shardmill.training.reading.decode import Pixels
+from shardmill.training.reading.records.record_ids import id_number
+from shardmill.training.results.predictions.file import predictions_file, read_predictions
+from shardmill.training.results.report.gallery import source_path
 
 _MOST_FILES = 128
 _BATCH = 16

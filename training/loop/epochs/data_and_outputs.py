@@ -8,17 +8,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from infra.storage.filesystem import Storage
-from training.loop.checkpoints.checkpoints import Progress
-from training.loop.checkpoints.shared import SharedCheckpoints
-from training.loop.sharing.balance_record import BalanceRecord
-from training.order import Order
-from training.ranks.hardware.gpu_use import GpuSampler, nvml_reader
-from training.reading import RecordReader
-from training.results.consumed import ConsumedTrace
-from training.results.run_files.history import HistoryFiles
-from training.results.tensorboard_log import TensorBoardLog
-from training.results.tracking.trackers import Trackers
+from shardmill.infra.storage.filesystem import Storage
+from shardmill.training.loop.checkpoints.checkpoints import Progress
+from shardmill.training.loop.checkpoints.shared import SharedCheckpoints
+from shardmill.training.loop.sharing.balance_record import BalanceRecord
+from shardmill.training.order import Order
+from shardmill.training.ranks.hardware.gpu_use import GpuSampler, nvml_reader
+from shardmill.training.reading import RecordReader
+from shardmill.training.results.consumed import ConsumedTrace
+from shardmill.training.results.run_files.history import HistoryFiles
+from shardmill.training.results.tensorboard_log import TensorBoardLog
+from shardmill.training.results.tracking.trackers import Trackers
 
 B = TypeVar("B")
 

@@ -11,23 +11,23 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import Any
 
-from infra import progress as events
-from infra.errors import Cancelled
-from training.config import TrainConfig
-from training.loop.checkpoints.checkpoints import Progress
-from training.loop.epochs.data_and_outputs import RunOutputs, TrainingData
-from training.loop.epochs.reports import TrainingReports
-from training.loop.epochs.run_progress import RunProgress
-from training.loop.evaluating.interface import Sink
-from training.loop.optimization.stages import Stages
-from training.loop.showing.gpu_figures import gpu_figures
-from training.loop.showing.pictures import HardestExamples
-from training.loop.showing.step_profile import Profiler, StepProfile
-from training.loop.stopping.interruption import StopFlag
-from training.ranks.heartbeat import Work
-from training.ranks.peers import Peers
-from training.reading import RecordReader
-from training.results.metrics.tally import Evaluation
+from shardmill.infra import progress as events
+from shardmill.infra.errors import Cancelled
+from shardmill.training.config import TrainConfig
+from shardmill.training.loop.checkpoints.checkpoints import Progress
+from shardmill.training.loop.epochs.data_and_outputs import RunOutputs, TrainingData
+from shardmill.training.loop.epochs.reports import TrainingReports
+from shardmill.training.loop.epochs.run_progress import RunProgress
+from shardmill.training.loop.evaluating.interface import Sink
+from shardmill.training.loop.optimization.stages import Stages
+from shardmill.training.loop.showing.gpu_figures import gpu_figures
+from shardmill.training.loop.showing.pictures import HardestExamples
+from shardmill.training.loop.showing.step_profile import Profiler, StepProfile
+from shardmill.training.loop.stopping.interruption import StopFlag
+from shardmill.training.ranks.heartbeat import Work
+from shardmill.training.ranks.peers import Peers
+from shardmill.training.reading import RecordReader
+from shardmill.training.results.metrics.tally import Evaluation
 
 
 class EpochLoop(ABC):

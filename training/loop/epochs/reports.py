@@ -10,12 +10,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from infra import progress as events
-from infra.errors import Diverged, DivergedElsewhere
-from training.config import TrainConfig
-from training.loop.checkpoints.checkpoints import AFTER_DIVERGENCE, Progress
-from training.order import Order
-from training.ranks.peers import Peers
+from shardmill.infra import progress as events
+from shardmill.infra.errors import Diverged, DivergedElsewhere
+from shardmill.training.config import TrainConfig
+from shardmill.training.loop.checkpoints.checkpoints import AFTER_DIVERGENCE, Progress
+from shardmill.training.order import Order
+from shardmill.training.ranks.peers import Peers
 
 
 @dataclass(frozen=True, slots=True)

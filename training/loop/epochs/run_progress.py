@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from infra import progress as events
-from training.config import RunSettings
-from training.loop.checkpoints.checkpoints import Progress
-from training.loop.evaluating.best import is_better, looks_since_best
-from training.order import Order
-from training.results.metrics.figures import are_finite
-from training.runs.lengthening import check_not_past
+from shardmill.infra import progress as events
+from shardmill.training.config import RunSettings
+from shardmill.training.loop.checkpoints.checkpoints import Progress
+from shardmill.training.loop.evaluating.best import is_better, looks_since_best
+from shardmill.training.order import Order
+from shardmill.training.results.metrics.figures import are_finite
+from shardmill.training.runs.lengthening import check_not_past
 
 
 def resumed(found: Progress | None, run: RunSettings, order: Order) -> Progress:

@@ -8,17 +8,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from infra.errors import Diverged
-from infra.storage.filesystem import Storage
-from training.config import RunSettings
-from training.loop.checkpoints.checkpoints import AFTER_DIVERGENCE, Checkpoints, Progress
-from training.loop.checkpoints.shared import SharedCheckpoints
-from training.loop.epochs.data_and_outputs import RunOutputs, open_outputs
-from training.loop.epochs.run_progress import resumed
-from training.loop.stopping.interruption import StopFlag
-from training.order import Order
-from training.ranks.peers import Peers
-from training.results.tracking.trackers import Trackers
+from shardmill.infra.errors import Diverged
+from shardmill.infra.storage.filesystem import Storage
+from shardmill.training.config import RunSettings
+from shardmill.training.loop.checkpoints.checkpoints import AFTER_DIVERGENCE, Checkpoints, Progress
+from shardmill.training.loop.checkpoints.shared import SharedCheckpoints
+from shardmill.training.loop.epochs.data_and_outputs import RunOutputs, open_outputs
+from shardmill.training.loop.epochs.run_progress import resumed
+from shardmill.training.loop.stopping.interruption import StopFlag
+from shardmill.training.order import Order
+from shardmill.training.ranks.peers import Peers
+from shardmill.training.results.tracking.trackers import Trackers
 
 
 class SavedParts(Protocol):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from training.results.metrics.figures import are_finite, is_smaller_better
+from shardmill.training.results.metrics.figures import are_finite, is_smaller_better
 
 
 def is_better(figures: Mapping[str, float], best: Mapping[str, float] | None, metric: str) -> bool:

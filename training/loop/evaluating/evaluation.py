@@ -8,20 +8,20 @@ from typing import Any, Self
 
 import tensorflow as tf
 
-from training.arrays import Ints
-from training.config import TrainConfig, image_size_of
-from training.loop.evaluating.interface import Sink
-from training.models.outputs import in_float32
-from training.models.spec import Fit
-from training.order import SequentialOrder, rank_slice
-from training.ranks.group import group_of
-from training.ranks.strategy import distribute, gather
-from training.reading import RecordReader
-from training.results.metrics.tally import Evaluation, Rows
-from training.tasks.annotations import objects_of
-from training.tasks.task import Task, evaluated
-from training.tf_data.indexed import IndexedPipeline
-from training.tf_data.pipeline import reraise
+from shardmill.training.arrays import Ints
+from shardmill.training.config import TrainConfig, image_size_of
+from shardmill.training.loop.evaluating.interface import Sink
+from shardmill.training.models.outputs import in_float32
+from shardmill.training.models.spec import Fit
+from shardmill.training.order import SequentialOrder, rank_slice
+from shardmill.training.ranks.group import group_of
+from shardmill.training.ranks.strategy import distribute, gather
+from shardmill.training.reading import RecordReader
+from shardmill.training.results.metrics.tally import Evaluation, Rows
+from shardmill.training.tasks.annotations import objects_of
+from shardmill.training.tasks.task import Task, evaluated
+from shardmill.training.tf_data.indexed import IndexedPipeline
+from shardmill.training.tf_data.pipeline import reraise
 
 
 @dataclass(frozen=True, slots=True)

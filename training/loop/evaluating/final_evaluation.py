@@ -6,22 +6,26 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from infra import progress as events
-from infra.storage.filesystem import Storage
-from training.arrays import Ints
-from training.loop.evaluating.interface import SplitEvaluator
-from training.reading import RecordReader
-from training.results.metrics.single_label import SingleLabelEvaluation
-from training.results.metrics.tally import Evaluation
-from training.results.pictures.confusion import confusion_svg
-from training.results.pictures.reliability import reliability_svg
-from training.results.predictions.file import (
+from shardmill.infra import progress as events
+from shardmill.infra.storage.filesystem import Storage
+from shardmill.training.arrays import Ints
+from shardmill.training.loop.evaluating.interface import SplitEvaluator
+from shardmill.training.reading import RecordReader
+from shardmill.training.results.metrics.single_label import SingleLabelEvaluation
+from shardmill.training.results.metrics.tally import Evaluation
+from shardmill.training.results.pictures.confusion import confusion_svg
+from shardmill.training.results.pictures.reliability import reliability_svg
+from shardmill.training.results.predictions.file import (
     LEFT_OUT_FILE,
     PredictionsWriter,
     has_one_label,
     predictions_file,
 )
-from training.results.predictions.label_errors import LABEL_ERRORS_FILE, OUT_OF_SAMPLE, find_label_errors
+from shardmill.training.results.predictions.label_errors import (
+    LABEL_ERRORS_FILE,
+    OUT_OF_SAMPLE,
+    find_label_errors,
+)
 
 
 def evaluate_splits(

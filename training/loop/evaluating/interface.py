@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from training.arrays import Ints
-from training.reading import RecordReader
-from training.results.metrics.tally import Evaluation, Rows
-from training.results.predictions.columns import PredictionColumns
+from shardmill.training.arrays import Ints
+from shardmill.training.reading import RecordReader
+from shardmill.training.results.metrics.tally import Evaluation, Rows
+from shardmill.training.results.predictions.columns import PredictionColumns
 
 
 class Sink(Protocol):

@@ -6,14 +6,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from infra.dataset.version import DatasetVersion
-from infra.errors import CorruptDataError
-from training.config import TrainConfig
-from training.loop.evaluating.evaluation import EvaluationSize, Evaluator
-from training.loop.optimization.precision import precision
-from training.loop.parts import model_spec
-from training.models import build_model
-from training.tasks.of_dataset import task_of
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.errors import CorruptDataError
+from shardmill.training.config import TrainConfig
+from shardmill.training.loop.evaluating.evaluation import EvaluationSize, Evaluator
+from shardmill.training.loop.optimization.precision import precision
+from shardmill.training.loop.parts import model_spec
+from shardmill.training.models import build_model
+from shardmill.training.tasks.of_dataset import task_of
 
 WEIGHTS_FILE = "model.weights.h5"
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import tensorflow as tf
 
-from training.loop.memory.fallback import does_not_fit
+from shardmill.training.loop.memory.fallback import does_not_fit
 
 
 @contextlib.contextmanager

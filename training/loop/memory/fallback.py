@@ -8,12 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
-from infra import progress as events
-from infra.errors import ConfigError, OutOfMemory
-from training.augment.batch_parameters import check_pairs
-from training.config import AugmentSettings, TrainConfig
-from training.ranks.peers import Peers
-from training.runs.settled import Settled, read_settled, settle_again, settled_by
+from shardmill.infra import progress as events
+from shardmill.infra.errors import ConfigError, OutOfMemory
+from shardmill.training.augment.batch_parameters import check_pairs
+from shardmill.training.config import AugmentSettings, TrainConfig
+from shardmill.training.ranks.peers import Peers
+from shardmill.training.runs.settled import Settled, read_settled, settle_again, settled_by
 
 T = TypeVar("T")
 
@@ -114,7 +114,7 @@ def settle_parts_of_ranks(config: TrainConfig, run_dir: Path, num_ranks: int) ->
 def _more_parts_of_unequal(parts: int, size: int, num_ranks: int, augment: AugmentSettings) -> int | None:
     """Return the next number of parts for ranks that cannot take the same number of rows.
 
-    Their rows are multiples of a part's (``training.loop.sharing.division``).
+    Their rows are multiples of a part's (``shardmill.training.loop.sharing.division``).
     """
     for number in range(2 * parts, size // num_ranks + 1):
         unit = number * (2 if augment.mixes else 1)

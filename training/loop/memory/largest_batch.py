@@ -11,22 +11,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from infra import progress as events
-from infra.dataset.version import DatasetVersion
-from infra.errors import OutOfMemory
-from infra.processes.children import run_child
-from infra.progress import Event
-from infra.readable import readable_bytes
-from training.config import TrainConfig
-from training.ranks.cluster import Cluster, Meeting
-from training.runs.supervised_ranks import first_places, of_a_rank
+from shardmill.infra import progress as events
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.errors import OutOfMemory
+from shardmill.infra.processes.children import run_child
+from shardmill.infra.progress import Event
+from shardmill.infra.readable import readable_bytes
+from shardmill.training.config import TrainConfig
+from shardmill.training.ranks.cluster import Cluster, Meeting
+from shardmill.training.runs.supervised_ranks import first_places, of_a_rank
 
 TRIAL = "trial"
 
 # Each takes real steps with its framework.
 _COMMANDS = {
-    "tensorflow": "training.loop.memory.try_batches",
-    "torch": "training.torch_loop.memory.try_batches",
+    "tensorflow": "shardmill.training.loop.memory.try_batches",
+    "torch": "shardmill.training.torch_loop.memory.try_batches",
 }
 
 

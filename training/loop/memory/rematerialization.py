@@ -24,7 +24,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from infra.errors import ConfigError
+from shardmill.infra.errors import ConfigError
 
 # In fewer blocks, one that is computed again takes about the memory of the whole model.
 _LEAST_BLOCKS = 3

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
-from infra.errors import OutOfMemory
-from infra.processes.memory import free_memory_bytes
-from infra.processes.process import own_peak_rss_bytes
-from training.config import TrainConfig
-from training.loop.sharing.division import unit_of_rows
+from shardmill.infra.errors import OutOfMemory
+from shardmill.infra.processes.memory import free_memory_bytes
+from shardmill.infra.processes.process import own_peak_rss_bytes
+from shardmill.training.config import TrainConfig
+from shardmill.training.loop.sharing.division import unit_of_rows
 
 # More examples a step make a run worse and hardly faster.
 _MOST = 4096

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from infra.dataset.version import DatasetVersion
-from training.config import TrainConfig, image_size_of
-from training.dataset import Dataset
-from training.loop.memory.exhaustion import out_of_memory
-from training.loop.memory.sizes import sized
-from training.loop.parts import build_parts
-from training.loop.step import TrainStep
-from training.ranks.hardware.device_memory import peak_device_bytes
-from training.ranks.strategy import distribute, make_strategy
-from training.runs.folds import divide_train_split
-from training.tasks.annotations import objects_of
-from training.tf_data.training_input import InputSettings, open_training_input
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.training.config import TrainConfig, image_size_of
+from shardmill.training.dataset import Dataset
+from shardmill.training.loop.memory.exhaustion import out_of_memory
+from shardmill.training.loop.memory.sizes import sized
+from shardmill.training.loop.parts import build_parts
+from shardmill.training.loop.step import TrainStep
+from shardmill.training.ranks.hardware.device_memory import peak_device_bytes
+from shardmill.training.ranks.strategy import distribute, make_strategy
+from shardmill.training.runs.folds import divide_train_split
+from shardmill.training.tasks.annotations import objects_of
+from shardmill.training.tf_data.training_input import InputSettings, open_training_input
 
 _STEPS = 2
 

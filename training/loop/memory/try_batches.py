@@ -1,4 +1,4 @@
-"""``python -m training.loop.memory.try_batches``: which batch sizes fit into memory, for a run that begins.
+"""``python -m shardmill.training.loop.memory.try_batches``: which batch sizes fit into memory.
 
 With ``--ranks`` it takes the steps of one of so many ranks. Its parent reads each size that fits from the
 events, so that this process may die of the next one. Not for people.
@@ -9,21 +9,21 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 
-from infra import progress as events
-from infra.dataset.catalog import Catalog
-from infra.dataset.version import DatasetVersion
-from infra.processes.job_command import JobParser, settings_of
-from infra.processes.process import exit_at_once, run_main
-from training.config import TrainConfig, faults_of_users
-from training.loop.memory.largest_batch import TRIAL
-from training.loop.memory.sizes import TriedSteps, available_ram_bytes, fitting_sizes
+from shardmill.infra import progress as events
+from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.processes.job_command import JobParser, settings_of
+from shardmill.infra.processes.process import exit_at_once, run_main
+from shardmill.training.config import TrainConfig, faults_of_users
+from shardmill.training.loop.memory.largest_batch import TRIAL
+from shardmill.training.loop.memory.sizes import TriedSteps, available_ram_bytes, fitting_sizes
 
 StepsOf = Callable[[TrainConfig, DatasetVersion], TriedSteps]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the trials and return the exit status."""
-    return try_batches("training.loop.memory.try_batches", argv, _steps)
+    return try_batches("shardmill.training.loop.memory.try_batches", argv, _steps)
 
 
 def try_batches(module: str, argv: Sequence[str] | None, steps_of: StepsOf) -> int:
@@ -52,7 +52,7 @@ def try_batches(module: str, argv: Sequence[str] | None, steps_of: StepsOf) -> i
 
 
 def _steps(config: TrainConfig, version: DatasetVersion) -> TriedSteps:
-    from training.ranks import tensorflow_runtime
+    from shardmill.training.ranks import tensorflow_runtime
 
     with tensorflow_runtime.quiet_start():
         tensorflow_runtime.start(
@@ -60,7 +60,7 @@ def _steps(config: TrainConfig, version: DatasetVersion) -> TriedSteps:
             seed=config.data.seed,
             gpu_memory_limit_bytes=config.run.gpu_memory_limit_bytes,
         )
-        from training.loop.memory.trial import TensorFlowSteps
+        from shardmill.training.loop.memory.trial import TensorFlowSteps
 
     return TensorFlowSteps(config, version)
 

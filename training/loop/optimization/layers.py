@@ -6,7 +6,7 @@ from typing import Any
 
 import keras
 
-from training.models.layers import inner_layers, layers_of
+from shardmill.training.models.layers import inner_layers, layers_of
 
 _NORMALIZATIONS = (
     keras.layers.BatchNormalization,

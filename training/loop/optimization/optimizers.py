@@ -8,13 +8,13 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from infra.errors import ConfigError
-from training.config import OptimizerSettings
-from training.config.optimizer_names import OPTIMIZERS
-from training.loop.optimization.layers import without_weight_decay
-from training.loop.optimization.schedules import Horizon, learning_rates
-from training.loop.optimization.stages import StepRates
-from training.loop.optimization.update import SummedGradients
+from shardmill.infra.errors import ConfigError
+from shardmill.training.config import OptimizerSettings
+from shardmill.training.config.optimizer_names import OPTIMIZERS
+from shardmill.training.loop.optimization.layers import without_weight_decay
+from shardmill.training.loop.optimization.schedules import Horizon, learning_rates
+from shardmill.training.loop.optimization.stages import StepRates
+from shardmill.training.loop.optimization.update import SummedGradients
 
 
 class TabulatedRates(keras.optimizers.schedules.LearningRateSchedule):  # type: ignore[misc]

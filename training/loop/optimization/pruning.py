@@ -13,8 +13,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from training.config.optimizer import PruningSettings
-from training.loop.optimization.layers import without_weight_decay
+from shardmill.training.config.optimizer import PruningSettings
+from shardmill.training.loop.optimization.layers import without_weight_decay
 
 
 def sparsity_at(step: int, begin: int, end: int, final: float) -> float:

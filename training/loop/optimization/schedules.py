@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from training.arrays import Floats, Ints
-from training.config.optimizer import OptimizerSettings
+from shardmill.training.arrays import Floats, Ints
+from shardmill.training.config.optimizer import OptimizerSettings
 
 _ONE_CYCLE_START = 1 / 25
 _FINAL = {"cosine": 0.0, "one-cycle": 1e-4}

@@ -8,8 +8,8 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from infra.errors import ConfigError
-from training.loop.optimization.layers import rate_factors
+from shardmill.infra.errors import ConfigError
+from shardmill.training.loop.optimization.layers import rate_factors
 
 # Else the schedule would set the rate too.
 FREE_RATE = (

@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 import psutil
 
-from infra import progress as events
-from infra.strict_json import dump_json
-from training.arrays import Ints
-from training.loop.sharing.division import Division
-from training.order import Order
-from training.ranks.peers import Peers
-from training.reading import SplitTable
-from training.results.run_files.rank_balance import (
+from shardmill.infra import progress as events
+from shardmill.infra.strict_json import dump_json
+from shardmill.training.arrays import Ints
+from shardmill.training.loop.sharing.division import Division
+from shardmill.training.order import Order
+from shardmill.training.ranks.peers import Peers
+from shardmill.training.reading import SplitTable
+from shardmill.training.results.run_files.rank_balance import (
     BALANCE_FILE,
     RankBalance,
     read_balance,

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from infra import progress as events
-from infra.errors import ConfigError, UsageError
-from infra.storage.filesystem import Storage
-from infra.strict_json import dump_json
-from training.config import TrainConfig
-from training.order import rank_slice, shares_of_speed
-from training.ranks.peers import Peers
+from shardmill.infra import progress as events
+from shardmill.infra.errors import ConfigError, UsageError
+from shardmill.infra.storage.filesystem import Storage
+from shardmill.infra.strict_json import dump_json
+from shardmill.training.config import TrainConfig
+from shardmill.training.order import rank_slice, shares_of_speed
+from shardmill.training.ranks.peers import Peers
 
 SHARES_FILE = "logs/ranks/shares.json"
 # Equal shares stay if measured ones would shorten a step by less: speeds are never measured exactly.

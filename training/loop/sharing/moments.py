@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from training.models.synchronized import sum_by
-from training.ranks.cluster import Cluster
-from training.ranks.group import group_of
-from training.ranks.local_sums import MOST_BYTES, LocalSums, Patience, connected
-from training.ranks.strategy import num_local_replicas
+from shardmill.training.models.synchronized import sum_by
+from shardmill.training.ranks.cluster import Cluster
+from shardmill.training.ranks.group import group_of
+from shardmill.training.ranks.local_sums import MOST_BYTES, LocalSums, Patience, connected
+from shardmill.training.ranks.strategy import num_local_replicas
 
 
 @contextmanager

@@ -5,12 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from training.config import TrainConfig
-from training.loop.sharing.balance_record import BalanceRecord, RankLabels
-from training.loop.sharing.division import Division, MeasuredRank, measured_division, planned_division
-from training.order import Order
-from training.ranks.peers import Peers
-from training.reading import RecordReader
+from shardmill.training.config import TrainConfig
+from shardmill.training.loop.sharing.balance_record import BalanceRecord, RankLabels
+from shardmill.training.loop.sharing.division import (
+    Division,
+    MeasuredRank,
+    measured_division,
+    planned_division,
+)
+from shardmill.training.order import Order
+from shardmill.training.ranks.peers import Peers
+from shardmill.training.reading import RecordReader
 
 
 @dataclass(frozen=True, slots=True)

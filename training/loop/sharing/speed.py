@@ -14,16 +14,16 @@ from typing import Any
 
 import tensorflow as tf
 
-from training.config import TrainConfig
-from training.loop.optimization.precision import precision
-from training.loop.parts import TrainingParts
-from training.loop.sharing.division import MeasuredRank
-from training.loop.sharing.timing import seconds_of_step
-from training.models import build_model
-from training.models.freezing import freeze_layers
-from training.ranks.group import group_of
-from training.ranks.hardware.device_name import kind_of_device, place_of_device
-from training.ranks.strategy import num_local_replicas
+from shardmill.training.config import TrainConfig
+from shardmill.training.loop.optimization.precision import precision
+from shardmill.training.loop.parts import TrainingParts
+from shardmill.training.loop.sharing.division import MeasuredRank
+from shardmill.training.loop.sharing.timing import seconds_of_step
+from shardmill.training.models import build_model
+from shardmill.training.models.freezing import freeze_layers
+from shardmill.training.ranks.group import group_of
+from shardmill.training.ranks.hardware.device_name import kind_of_device, place_of_device
+from shardmill.training.ranks.strategy import num_local_replicas
 
 
 def measured_rank(parts: TrainingParts, config: TrainConfig) -> MeasuredRank:

@@ -6,7 +6,7 @@ import statistics
 import time
 from collections.abc import Callable
 
-from training.ranks.peers import Peers
+from shardmill.training.ranks.peers import Peers
 
 _LEAST_SECONDS = 1.0
 _LEAST_STEPS = 5

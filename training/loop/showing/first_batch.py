@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from training.augment.batched import BatchAugment
-from training.config import TrainConfig
-from training.loop.showing.pictures import NUM_SHOWN, log_training_examples
-from training.results.tensorboard_log import TensorBoardLog
+from shardmill.training.augment.batched import BatchAugment
+from shardmill.training.config import TrainConfig
+from shardmill.training.loop.showing.pictures import NUM_SHOWN, log_training_examples
+from shardmill.training.results.tensorboard_log import TensorBoardLog
 
 
 def log_first_batch(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from training.ranks.hardware.gpu_use import GpuSampler
-from training.ranks.peers import Peers
+from shardmill.training.ranks.hardware.gpu_use import GpuSampler
+from shardmill.training.ranks.peers import Peers
 
 
 def gpu_figures(own: GpuSampler, ranks: Peers) -> dict[str, float]:

@@ -12,17 +12,17 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from infra.codecs import resize_short_side
-from infra.codecs.mask_colors import lay_over
-from training.arrays import Ints
-from training.reading import RecordReader
-from training.reading.decode import Pixels
-from training.results.metrics.tally import Rows
-from training.results.pictures.annotated import Annotation
-from training.results.pictures.grid import Cell, grid_picture
-from training.results.predictions.annotations import annotation_of
-from training.results.predictions.columns import PredictionColumns
-from training.results.tensorboard_log import TensorBoardLog
+from shardmill.infra.codecs import resize_short_side
+from shardmill.infra.codecs.mask_colors import lay_over
+from shardmill.training.arrays import Ints
+from shardmill.training.reading import RecordReader
+from shardmill.training.reading.decode import Pixels
+from shardmill.training.results.metrics.tally import Rows
+from shardmill.training.results.pictures.annotated import Annotation
+from shardmill.training.results.pictures.grid import Cell, grid_picture
+from shardmill.training.results.predictions.annotations import annotation_of
+from shardmill.training.results.predictions.columns import PredictionColumns
+from shardmill.training.results.tensorboard_log import TensorBoardLog
 
 _COLUMNS, _ROWS = 6, 3
 _SHORT_SIDE = 168  # pixels of the examples, before anything is drawn into them

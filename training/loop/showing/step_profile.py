@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from infra import progress as events
+from shardmill.infra import progress as events
 
 
 class Profiler(Protocol):

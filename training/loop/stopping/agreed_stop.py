@@ -12,10 +12,10 @@ from contextlib import AbstractContextManager, nullcontext
 
 import numpy as np
 
-from infra.errors import GO_ON, Cancelled, Preempted
-from training.loop.stopping.interruption import STOPPED, StopFlag
-from training.ranks.heartbeat import Heart, Work
-from training.ranks.peers import Peers
+from shardmill.infra.errors import GO_ON, Cancelled, Preempted
+from shardmill.training.loop.stopping.interruption import STOPPED, StopFlag
+from shardmill.training.ranks.heartbeat import Heart, Work
+from shardmill.training.ranks.peers import Peers
 
 _SECONDS_BETWEEN = 1.0
 _MOST_BOUNDARIES = 1000

@@ -9,8 +9,8 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from types import FrameType
 from typing import Literal
 
-from infra.errors import GO_ON, Cancelled, Preempted
-from training.ranks.heartbeat import Work
+from shardmill.infra.errors import GO_ON, Cancelled, Preempted
+from shardmill.training.ranks.heartbeat import Work
 
 STOPPED = "stopped on request"
 

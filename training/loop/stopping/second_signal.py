@@ -16,7 +16,7 @@ import threading
 import time
 from collections.abc import Iterator
 
-from infra.errors import GO_ON, Cancelled, Preempted
+from shardmill.infra.errors import GO_ON, Cancelled, Preempted
 
 # A terminal sends Ctrl-C to all processes, and a parent may pass it on: that is one request.
 _SAME_REQUEST_SECONDS = 0.5

@@ -1,8 +1,8 @@
 """Cut a classifier before its pooling: feature maps of several sizes, for heads that look at places.
 
-Any model of ``training.models`` serves as a backbone: a family, a model of ``keras.applications``, or a
-module of the user whose layers are in one functional model. The map of a stride is the output of the last
-layer at that size, just before the network halves its maps again.
+Any model of ``shardmill.training.models`` serves as a backbone: a family, a model of ``keras.applications``,
+or a module of the user whose layers are in one functional model. The map of a stride is the output of the
+last layer at that size, just before the network halves its maps again.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from typing import Any
 
 import keras
 
-from infra.errors import ConfigError
-from infra.progress import log
-from training.models.applications import preprocessed
-from training.models.applications_table import APPLICATIONS
-from training.models.freezing import BACKBONE
-from training.models.registry import build_model
-from training.models.spec import ModelSpec
-from training.models.weights import is_of_classifier, load_fitting
+from shardmill.infra.errors import ConfigError
+from shardmill.infra.progress import log
+from shardmill.training.models.applications import preprocessed
+from shardmill.training.models.applications_table import APPLICATIONS
+from shardmill.training.models.freezing import BACKBONE
+from shardmill.training.models.registry import build_model
+from shardmill.training.models.spec import ModelSpec
+from shardmill.training.models.weights import is_of_classifier, load_fitting
 
 
 def build_backbone(spec: ModelSpec, strides: Sequence[int]) -> tuple[Any, tuple[int, ...]]:

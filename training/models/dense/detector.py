@@ -2,8 +2,8 @@
 
 A feature pyramid (Lin et al.: Feature pyramid networks for object detection, 2017) with maps of one cell for
 8, 16 and 32 pixels. At each cell a head that all maps share predicts whether an object of each class is
-there, and the distances to its four edges (Tian et al.: FCOS, 2019). ``training.tasks.boxes`` turns these
-into boxes.
+there, and the distances to its four edges (Tian et al.: FCOS, 2019). ``shardmill.training.tasks.boxes`` turns
+these into boxes.
 
 The pyramid and the head have 0.3 million parameters with three classes.
 """
@@ -15,10 +15,10 @@ from typing import Any
 
 import keras
 
-from infra.errors import ConfigError
-from training.models.dense.backbone import build_backbone
-from training.models.spec import ModelSpec
-from training.models.synchronized import BatchNormalization
+from shardmill.infra.errors import ConfigError
+from shardmill.training.models.dense.backbone import build_backbone
+from shardmill.training.models.spec import ModelSpec
+from shardmill.training.models.synchronized import BatchNormalization
 
 STRIDES = (8, 16, 32)  # pixels of the image per cell of a map
 BOX_NUMBERS = 4

@@ -11,9 +11,9 @@ from typing import Any
 
 import keras
 
-from training.models.normalization import normalized
-from training.models.spec import ModelSpec
-from training.models.synchronized import BatchNormalization
+from shardmill.training.models.normalization import normalized
+from shardmill.training.models.spec import ModelSpec
+from shardmill.training.models.synchronized import BatchNormalization
 
 DEFAULT_IMAGE_SIZE = 96
 _WIDTHS = (24, 48, 96, 192)

@@ -10,9 +10,9 @@ from typing import Any
 
 import keras
 
-from training.models.normalization import normalized
-from training.models.spec import ModelSpec
-from training.models.synchronized import BatchNormalization
+from shardmill.training.models.normalization import normalized
+from shardmill.training.models.spec import ModelSpec
+from shardmill.training.models.synchronized import BatchNormalization
 
 DEFAULT_IMAGE_SIZE = 64
 _WIDTHS = (16, 32, 64, 128)

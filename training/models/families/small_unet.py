@@ -10,10 +10,10 @@ from typing import Any
 
 import keras
 
-from infra.errors import ConfigError
-from training.models.normalization import normalized
-from training.models.spec import ModelSpec
-from training.models.synchronized import BatchNormalization
+from shardmill.infra.errors import ConfigError
+from shardmill.training.models.normalization import normalized
+from shardmill.training.models.spec import ModelSpec
+from shardmill.training.models.synchronized import BatchNormalization
 
 DEFAULT_IMAGE_SIZE = 256
 OUTPUT = "pixels"

@@ -1,16 +1,16 @@
-"""The balanced order: segments, passes and circles (specified in the docstring of ``training.order``)."""
+"""The balanced order: segments, passes and circles, as ``shardmill.training.order`` specifies them."""
 
 from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
 
-from training.arrays import Ints
-from training.order.balance.intervals import Intervals
-from training.order.permutation import U32, permute, permute_by_table, round_keys_of
-from training.order.random_numbers import key_of
-from training.order.recent_values import RecentValues
-from training.order.streams import Purpose
+from shardmill.training.arrays import Ints
+from shardmill.training.order.balance.intervals import Intervals
+from shardmill.training.order.permutation import U32, permute, permute_by_table, round_keys_of
+from shardmill.training.order.random_numbers import key_of
+from shardmill.training.order.recent_values import RecentValues
+from shardmill.training.order.streams import Purpose
 
 # Records that are handled at a time, so that temporary arrays stay small beside the tables.
 _CHUNK = 1 << 20

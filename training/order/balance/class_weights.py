@@ -5,7 +5,7 @@ more. If both are set, the weights are computed from the draws of the rule, to c
 
 * *balanced*: 1 / m_c, where m_c is the number of draws of class c in an epoch: all classes weigh the same.
 * *effective-number*: n_c / (m_c E_c), where E_c is the effective number of the n_c records of the class (see
-  ``training.order.balance.rules``); with natural balance this is 1 / E_c, as in the paper.
+  ``shardmill.training.order.balance.rules``); with natural balance this is 1 / E_c, as in the paper.
 * *given*: the weights of the configuration.
 
 Only their ratios matter, since the loss of a step is the weighted mean over its examples.
@@ -18,9 +18,9 @@ from typing import Final
 
 import numpy as np
 
-from training.arrays import Floats
-from training.config.data import DEFAULT_BETA
-from training.order.balance.rules import Counts, class_mass
+from shardmill.training.arrays import Floats
+from shardmill.training.config.data import DEFAULT_BETA
+from shardmill.training.order.balance.rules import Counts, class_mass
 
 # (records of each class, draws of each class in an epoch) -> weight of an example of each class: float64 [C].
 WeightRule = Callable[[Counts, Counts], Floats]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from training.arrays import Ints
+from shardmill.training.arrays import Ints
 
 _TABLE_BITS = 16
 

@@ -28,9 +28,9 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from infra.errors import ConfigError
-from training.arrays import Floats
-from training.config.data import DEFAULT_BETA, DEFAULT_THRESHOLD
+from shardmill.infra.errors import ConfigError
+from shardmill.training.arrays import Floats
+from shardmill.training.config.data import DEFAULT_BETA, DEFAULT_THRESHOLD
 
 Counts = npt.NDArray[np.int64]
 Rule = Callable[[Counts], Counts]

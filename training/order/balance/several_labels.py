@@ -4,7 +4,8 @@ f_c is the share of the records that have label c, and t is the threshold. A lab
 r_c = max(1, sqrt(t / f_c)). A record has the largest factor of its labels; 1 if it has none.
 
 A record is drawn by its *leading label*: the rarest one, which has this factor. Records without a label whose
-factor is above 1 share one more class. So the order by classes (``training.order``) holds for these records
+factor is above 1 share one more class. So the order by classes (``shardmill.training.order``) holds for these
+records
 too: a class has n records with the same factor r, and is drawn in proportion to n r.
 """
 
@@ -16,8 +17,8 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from training.arrays import Floats, Ints
-from training.order.balance.rules import Counts, Rule, divide_draws
+from shardmill.training.arrays import Floats, Ints
+from shardmill.training.order.balance.rules import Counts, Rule, divide_draws
 
 
 class LabelSets(Protocol):

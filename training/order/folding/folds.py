@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from training.arrays import Ints
-from training.order.random_numbers import key_of
-from training.order.streams import Purpose
+from shardmill.training.arrays import Ints
+from shardmill.training.order.random_numbers import key_of
+from shardmill.training.order.streams import Purpose
 
 
 @dataclass(frozen=True, slots=True)

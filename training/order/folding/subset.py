@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from training.arrays import Ints
-from training.order.blocks import Blocks
-from training.order.steps import Order, StepPlan
+from shardmill.training.arrays import Ints
+from shardmill.training.order.blocks import Blocks
+from shardmill.training.order.steps import Order, StepPlan
 
 
 class SubsetOrder:

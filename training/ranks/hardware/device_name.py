@@ -7,7 +7,7 @@ import socket
 
 import tensorflow as tf
 
-from infra.processes.process import num_cpus
+from shardmill.infra.processes.process import num_cpus
 
 
 def kind_of_device() -> str:

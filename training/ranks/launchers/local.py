@@ -8,15 +8,15 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from infra import progress as events
-from infra.errors import ConfigError, EnvironmentFault
-from infra.processes.ports import free_port
-from infra.readable import counted
-from training.ranks.cluster import Cluster
-from training.ranks.devices import DeviceRequest, visible_gpus
-from training.ranks.supervision.hosts import OnEvent, RankHosts, RankJob
-from training.ranks.supervision.rank_process import RankProcess, RankStart
-from training.ranks.supervision.slots import RankCount, Slot
+from shardmill.infra import progress as events
+from shardmill.infra.errors import ConfigError, EnvironmentFault
+from shardmill.infra.processes.ports import free_port
+from shardmill.infra.readable import counted
+from shardmill.training.ranks.cluster import Cluster
+from shardmill.training.ranks.devices import DeviceRequest, visible_gpus
+from shardmill.training.ranks.supervision.hosts import OnEvent, RankHosts, RankJob
+from shardmill.training.ranks.supervision.rank_process import RankProcess, RankStart
+from shardmill.training.ranks.supervision.slots import RankCount, Slot
 
 # After so many failed starts in a row, a device is no longer used, if there are others.
 _FAILED_STARTS = 2

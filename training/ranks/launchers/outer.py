@@ -16,8 +16,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from infra.errors import Cancelled, DataError, EnvironmentFault, Preempted, UsageError
-from training.ranks.supervision.slots import RankCount
+from shardmill.infra.errors import Cancelled, DataError, EnvironmentFault, Preempted, UsageError
+from shardmill.training.ranks.supervision.slots import RankCount
 
 PREEMPTED: Final = Preempted.exit_code
 RANK_LOST: Final = EnvironmentFault.exit_code
@@ -82,7 +82,7 @@ class OuterJob:
             runs: the folder of the runs as they see it; None: as here.
         """
         return (
-            *(python, "-m", "training.train", self.dataset),
+            *(python, "-m", "shardmill.training.train", self.dataset),
             *("--root", root or self.root, "--runs", runs or self.runs),
             *("--config-json", self.config_json, "--json"),
         )

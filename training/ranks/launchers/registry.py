@@ -8,10 +8,10 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from infra.errors import ConfigError
-from training.ranks.launchers.outer import JobFiles, OuterJob
-from training.ranks.supervision.hosts import RankHosts
-from training.ranks.supervision.slots import RankCount
+from shardmill.infra.errors import ConfigError
+from shardmill.training.ranks.launchers.outer import JobFiles, OuterJob
+from shardmill.training.ranks.supervision.hosts import RankHosts
+from shardmill.training.ranks.supervision.slots import RankCount
 
 LauncherName = Literal["local", "ray", "slurm", "kubernetes"]
 
@@ -30,12 +30,12 @@ class _Launcher:
 
 
 _SUPERVISING: Final[dict[str, _Launcher]] = {
-    "local": _Launcher("training.ranks.launchers.local"),
-    "ray": _Launcher("training.ranks.launchers.ray.hosts", "ray"),
+    "local": _Launcher("shardmill.training.ranks.launchers.local"),
+    "ray": _Launcher("shardmill.training.ranks.launchers.ray.hosts", "ray"),
 }
 _RENDERING: Final[dict[str, _Launcher]] = {
-    "slurm": _Launcher("training.ranks.launchers.slurm.script"),
-    "kubernetes": _Launcher("training.ranks.launchers.kubernetes.manifest"),
+    "slurm": _Launcher("shardmill.training.ranks.launchers.slurm.script"),
+    "kubernetes": _Launcher("shardmill.training.ranks.launchers.kubernetes.manifest"),
 }
 
 

@@ -8,12 +8,12 @@ import time
 from collections.abc import Callable, Iterable
 from types import TracebackType
 
-from infra.errors import Cancelled, Diverged, DivergedElsewhere, RankLost
-from infra.processes.exit_status import describe_status
-from infra.progress import Event
-from training.ranks.heartbeat import Work
-from training.ranks.supervision.hosts import OnEvent, RunningRank
-from training.ranks.supervision.outcomes import (
+from shardmill.infra.errors import Cancelled, Diverged, DivergedElsewhere, RankLost
+from shardmill.infra.processes.exit_status import describe_status
+from shardmill.infra.progress import Event
+from shardmill.training.ranks.heartbeat import Work
+from shardmill.training.ranks.supervision.hosts import OnEvent, RunningRank
+from shardmill.training.ranks.supervision.outcomes import (
     Failed,
     Finished,
     Outcome,
@@ -22,8 +22,8 @@ from training.ranks.supervision.outcomes import (
     Regrown,
     Stopped,
 )
-from training.ranks.supervision.silence import Limits, Sign, SilenceWatch
-from training.ranks.supervision.stop_requests import StopRequests
+from shardmill.training.ranks.supervision.silence import Limits, Sign, SilenceWatch
+from shardmill.training.ranks.supervision.stop_requests import StopRequests
 
 _LOOK_SECONDS = 0.05
 # When a rank dies, its peers fail too. Wait so long for them, to tell the first failure from the others.

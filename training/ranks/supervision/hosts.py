@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from infra.errors import ShardmillError
-from infra.progress import Event
-from training.ranks.heartbeat import Beat
-from training.ranks.supervision.slots import Slot
+from shardmill.infra.errors import ShardmillError
+from shardmill.infra.progress import Event
+from shardmill.training.ranks.heartbeat import Beat
+from shardmill.training.ranks.supervision.slots import Slot
 
 OnEvent = Callable[[int, Event], None]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from infra.errors import ShardmillError
+from shardmill.infra.errors import ShardmillError
 
 Reason = Literal["signal", "stopped", "silent", "error", "exit", "loss", "machine"]
 

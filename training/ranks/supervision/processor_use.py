@@ -6,7 +6,7 @@ import time
 
 import psutil
 
-from infra.processes.trees import descendants
+from shardmill.infra.processes.trees import descendants
 
 _LOOK_SECONDS = 0.5
 # Idle threads of TensorFlow, which only poll, use a third of this share. A larger share would be too much to

@@ -14,13 +14,13 @@ from typing import Any
 
 import psutil
 
-from infra.errors import ShardmillError, from_event
-from infra.processes.child_output import ChildOutput
-from infra.processes.children import started
-from infra.progress import Event
-from training.ranks import heartbeat
-from training.ranks.heartbeat import Beat
-from training.ranks.supervision.processor_use import ProcessorUse
+from shardmill.infra.errors import ShardmillError, from_event
+from shardmill.infra.processes.child_output import ChildOutput
+from shardmill.infra.processes.children import started
+from shardmill.infra.progress import Event
+from shardmill.training.ranks import heartbeat
+from shardmill.training.ranks.heartbeat import Beat
+from shardmill.training.ranks.supervision.processor_use import ProcessorUse
 
 _LOG_LINES = 12
 _BRIEF_SECONDS = 1.0  # during a shorter silence the use of processors is not measured

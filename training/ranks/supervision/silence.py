@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from training.ranks.heartbeat import Beat, Work
+from shardmill.training.ranks.heartbeat import Beat, Work
 
 _TIMES_SLOWEST = 20
 LEAST_SECONDS = 10.0

@@ -6,7 +6,7 @@ import os
 import re
 from dataclasses import dataclass
 
-from infra.processes.process import num_cpus
+from shardmill.infra.processes.process import num_cpus
 
 _WORKERS = re.compile(r"([1-9]\d*)(?:\.\.([1-9]\d*))?")
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from infra.errors import GO_ON, Cancelled, Preempted
+from shardmill.infra.errors import GO_ON, Cancelled, Preempted
 
 
 class StopRequests:

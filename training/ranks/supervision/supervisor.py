@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from infra import progress as events
-from infra.errors import (
+from shardmill.infra import progress as events
+from shardmill.infra.errors import (
     GO_ON,
     DataError,
     EnvironmentFault,
@@ -24,15 +24,22 @@ from infra.errors import (
     RankLost,
     UsageError,
 )
-from infra.processes.process import is_defect
-from infra.readable import counted
-from infra.strict_json import dump_json
-from training.ranks.supervision.attempt import Attempt
-from training.ranks.supervision.hosts import RankHosts, RankJob
-from training.ranks.supervision.outcomes import Failed, Finished, Outcome, RankFailure, Regrown, Stopped
-from training.ranks.supervision.silence import Limits
-from training.ranks.supervision.slots import Slot
-from training.ranks.supervision.stop_requests import StopRequests, stop_requests
+from shardmill.infra.processes.process import is_defect
+from shardmill.infra.readable import counted
+from shardmill.infra.strict_json import dump_json
+from shardmill.training.ranks.supervision.attempt import Attempt
+from shardmill.training.ranks.supervision.hosts import RankHosts, RankJob
+from shardmill.training.ranks.supervision.outcomes import (
+    Failed,
+    Finished,
+    Outcome,
+    RankFailure,
+    Regrown,
+    Stopped,
+)
+from shardmill.training.ranks.supervision.silence import Limits
+from shardmill.training.ranks.supervision.slots import Slot
+from shardmill.training.ranks.supervision.stop_requests import StopRequests, stop_requests
 
 _LONGEST_PAUSE_SECONDS = 60.0
 _RECORD = "restarts.jsonl"

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
-from training.order import Order, Passes, Shares, StepPlan
-from training.reading.batches.maker import Batch, BatchMaker
+from shardmill.training.order import Order, Passes, Shares, StepPlan
+from shardmill.training.reading.batches.maker import Batch, BatchMaker
 
 _AHEAD = 2  # batches that are made while the caller works on one
 

@@ -15,22 +15,22 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from infra.arguments import at_least, checked
-from infra.errors import CorruptDataError, UsageError
-from infra.processes.process import num_cpus
-from training.augment import AugmentParameters, augment_image, draw_parameters
-from training.augment.windows import whole_windows
-from training.config.augment import AugmentSettings
-from training.models.spec import Fit
-from training.order import StepPlan
-from training.reading.batches.buffers import BufferPool
-from training.reading.decode import Pixels, Window, decode_window
-from training.reading.grey import luma
-from training.reading.records.columns import NO_FEATURES, FeatureColumns, Padded
-from training.reading.records.damage import without_rows
-from training.reading.records.masks import Masks, batch_dtype, check_reads_masks, fill_mask
-from training.reading.records.objects import Objects, SplitObjects, as_features
-from training.reading.records.record_reader import RecordReader
+from shardmill.infra.arguments import at_least, checked
+from shardmill.infra.errors import CorruptDataError, UsageError
+from shardmill.infra.processes.process import num_cpus
+from shardmill.training.augment import AugmentParameters, augment_image, draw_parameters
+from shardmill.training.augment.windows import whole_windows
+from shardmill.training.config.augment import AugmentSettings
+from shardmill.training.models.spec import Fit
+from shardmill.training.order import StepPlan
+from shardmill.training.reading.batches.buffers import BufferPool
+from shardmill.training.reading.decode import Pixels, Window, decode_window
+from shardmill.training.reading.grey import luma
+from shardmill.training.reading.records.columns import NO_FEATURES, FeatureColumns, Padded
+from shardmill.training.reading.records.damage import without_rows
+from shardmill.training.reading.records.masks import Masks, batch_dtype, check_reads_masks, fill_mask
+from shardmill.training.reading.records.objects import Objects, SplitObjects, as_features
+from shardmill.training.reading.records.record_reader import RecordReader
 
 # Rows that a thread takes at a time: many, so that handing them over costs little, but few enough that each
 # thread gets several turns and all end together.

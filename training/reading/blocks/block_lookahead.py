@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from training.arrays import Ints
-from training.order import Order
-from training.order.blocks import Blocks
-from training.reading.records.split_table import SplitTable
+from shardmill.training.arrays import Ints
+from shardmill.training.order import Order
+from shardmill.training.order.blocks import Blocks
+from shardmill.training.reading.records.split_table import SplitTable
 
 # Steps under way besides the latest one: batches are made two at a time, in any sequence.
 BLOCK_MARGIN_STEPS = 2

@@ -9,7 +9,7 @@ import weakref
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 
-from infra.errors import ShardmillError
+from shardmill.infra.errors import ShardmillError
 
 # Several, since an object store takes long to answer and a disk does better when it knows of several reads.
 _READING_THREADS = 4

@@ -19,16 +19,16 @@ from typing import Any
 
 import numpy as np
 
-from infra.storage.range_reader import RangeReader
-from training.arrays import Ints
-from training.order import Order
-from training.order.blocks import Blocks
-from training.reading.blocks.block_lookahead import BlockLookahead, block_ranges, fits, window_bytes
-from training.reading.blocks.buffer import BlockBuffer
-from training.reading.budget import WindowMemory
-from training.reading.records.record_reader import RecordReader
-from training.reading.records.split_table import SplitTable
-from training.reading.shard_reader import ShardReader
+from shardmill.infra.storage.range_reader import RangeReader
+from shardmill.training.arrays import Ints
+from shardmill.training.order import Order
+from shardmill.training.order.blocks import Blocks
+from shardmill.training.reading.blocks.block_lookahead import BlockLookahead, block_ranges, fits, window_bytes
+from shardmill.training.reading.blocks.buffer import BlockBuffer
+from shardmill.training.reading.budget import WindowMemory
+from shardmill.training.reading.records.record_reader import RecordReader
+from shardmill.training.reading.records.split_table import SplitTable
+from shardmill.training.reading.shard_reader import ShardReader
 
 # A step up to this many steps behind the latest one is merely late: it reads the records that are no longer
 # held one by one. A step from further back restarts the run there.

@@ -15,13 +15,13 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from infra import progress as events
-from infra.dataset.version import DatasetVersion
-from infra.digests import digest_of
-from infra.errors import LockedError, StorageError
-from infra.storage.filesystem import Storage
-from training.config.reading import CacheForm
-from training.reading.cache.stores import DiskStore, write_store
+from shardmill.infra import progress as events
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.digests import digest_of
+from shardmill.infra.errors import LockedError, StorageError
+from shardmill.infra.storage.filesystem import Storage
+from shardmill.training.config.reading import CacheForm
+from shardmill.training.reading.cache.stores import DiskStore, write_store
 
 # Increase this number when the same shards would be cached as other bytes.
 _REVISION = 1

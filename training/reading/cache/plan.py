@@ -7,11 +7,11 @@ from typing import Literal
 
 import numpy as np
 
-from infra.dataset.version import DatasetVersion
-from infra.errors import ConfigError
-from training.arrays import Ints
-from training.config.reading import CacheForm, ReadingSettings
-from training.reading.records.split_table import SplitTable
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.errors import ConfigError
+from shardmill.training.arrays import Ints
+from shardmill.training.config.reading import CacheForm, ReadingSettings
+from shardmill.training.reading.records.split_table import SplitTable
 
 
 @dataclass(frozen=True, slots=True)

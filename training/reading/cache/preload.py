@@ -7,17 +7,17 @@ from typing import Any
 
 import psutil
 
-from infra.errors import UsageError
-from infra.format.examples import ImageRecord
-from training.arrays import Ints
-from training.config.reading import CacheForm
-from training.order import Order
-from training.reading.budget import WindowMemory
-from training.reading.cache.plan import image_offsets
-from training.reading.cache.reader import all_images
-from training.reading.cache.stores import MemoryStore
-from training.reading.records.record_reader import RecordReader
-from training.reading.records.split_records import EncodedImage
+from shardmill.infra.errors import UsageError
+from shardmill.infra.format.examples import ImageRecord
+from shardmill.training.arrays import Ints
+from shardmill.training.config.reading import CacheForm
+from shardmill.training.order import Order
+from shardmill.training.reading.budget import WindowMemory
+from shardmill.training.reading.cache.plan import image_offsets
+from shardmill.training.reading.cache.reader import all_images
+from shardmill.training.reading.cache.stores import MemoryStore
+from shardmill.training.reading.records.record_reader import RecordReader
+from shardmill.training.reading.records.split_records import EncodedImage
 
 
 class PreloadedRecords(RecordReader):

@@ -10,20 +10,20 @@ from typing import Any, cast
 
 import numpy as np
 
-from infra import progress as events
-from infra.errors import StorageError
-from infra.format.examples import ImageRecord
-from infra.processes.process import num_cpus
-from training.arrays import Ints
-from training.config.reading import CacheForm, ReadingSettings
-from training.order import Order
-from training.reading.cache.folder import CacheFolder, cache_name
-from training.reading.cache.plan import CachePlan, no_cache, plan_cache
-from training.reading.cache.stores import CachedImage, ImageStore, MemoryStore
-from training.reading.records.masks import check_without_cache
-from training.reading.records.record_reader import RecordReader
-from training.reading.records.record_runs import record_runs
-from training.reading.records.split_records import EncodedImage
+from shardmill.infra import progress as events
+from shardmill.infra.errors import StorageError
+from shardmill.infra.format.examples import ImageRecord
+from shardmill.infra.processes.process import num_cpus
+from shardmill.training.arrays import Ints
+from shardmill.training.config.reading import CacheForm, ReadingSettings
+from shardmill.training.order import Order
+from shardmill.training.reading.cache.folder import CacheFolder, cache_name
+from shardmill.training.reading.cache.plan import CachePlan, no_cache, plan_cache
+from shardmill.training.reading.cache.stores import CachedImage, ImageStore, MemoryStore
+from shardmill.training.reading.records.masks import check_without_cache
+from shardmill.training.reading.records.record_reader import RecordReader
+from shardmill.training.reading.records.record_runs import record_runs
+from shardmill.training.reading.records.split_records import EncodedImage
 
 _RUN_BYTES = 1 << 20
 

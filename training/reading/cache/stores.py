@@ -1,6 +1,6 @@
 """Store cached images in memory that child processes share, or in a mapped file.
 
-The file, written once and whole (``training.reading.cache.folder``), little-endian::
+The file, written once and whole (``shardmill.training.reading.cache.folder``), little-endian::
 
     images, one behind the other | offsets int64 [N + 1] | CRC-32C uint32 [N] | channels uint8 [N]
     | number of images int64 | magic
@@ -22,7 +22,7 @@ import google_crc32c
 import numpy as np
 import numpy.typing as npt
 
-from infra.errors import CorruptDataError
+from shardmill.infra.errors import CorruptDataError
 
 MAGIC = b"SMCACHE1"
 _FOOTER = struct.Struct("<q8s")

@@ -11,10 +11,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from infra.errors import UsageError, near_miss
-from infra.format.features import MISSING, Feature
-from infra.format.labels import LABEL_FEATURES
-from training.arrays import Ints
+from shardmill.infra.errors import UsageError, near_miss
+from shardmill.infra.format.features import MISSING, Feature
+from shardmill.infra.format.labels import LABEL_FEATURES
+from shardmill.training.arrays import Ints
 
 Array = npt.NDArray[Any]
 

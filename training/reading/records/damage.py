@@ -10,10 +10,10 @@ import threading
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 
-from infra import progress as events
-from infra.errors import CorruptDataError
-from infra.readable import counted
-from training.order import StepPlan
+from shardmill.infra import progress as events
+from shardmill.infra.errors import CorruptDataError
+from shardmill.infra.readable import counted
+from shardmill.training.order import StepPlan
 
 
 @dataclass(frozen=True, slots=True)

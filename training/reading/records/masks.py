@@ -1,4 +1,4 @@
-"""The masks of the images of a batch (``infra.format.masks``), moved as their images are augmented."""
+"""The masks of a batch of images (``shardmill.infra.format.masks``), moved as the images are augmented."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from infra.codecs import ImageRejected
-from infra.codecs.masks import decode_stored_mask
-from infra.errors import ConfigError, CorruptDataError
-from infra.format.masks import MaskFormat
-from training.augment import AugmentParameters
-from training.augment.geometry import check_moves_objects, move_mask
-from training.config.augment import AugmentSettings
-from training.reading.records.split_records import EncodedImage
+from shardmill.infra.codecs import ImageRejected
+from shardmill.infra.codecs.masks import decode_stored_mask
+from shardmill.infra.errors import ConfigError, CorruptDataError
+from shardmill.infra.format.masks import MaskFormat
+from shardmill.training.augment import AugmentParameters
+from shardmill.training.augment.geometry import check_moves_objects, move_mask
+from shardmill.training.config.augment import AugmentSettings
+from shardmill.training.reading.records.split_records import EncodedImage
 
 Masks = npt.NDArray[Any]  # [b, H, W], of ``batch_dtype``
 

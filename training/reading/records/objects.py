@@ -1,4 +1,4 @@
-"""The objects of the records of a split (``infra.format.objects``), moved as their images are augmented.
+"""The objects of the records of a split (``shardmill.infra.format.objects``), moved as their images are.
 
 They come from the indexes: no record is read for them. All batches of a split have room for as many objects
 as its fullest image has, so that their shape never changes.
@@ -13,15 +13,15 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from infra.dataset.version import DatasetVersion
-from infra.format.features import MISSING
-from infra.format.objects import BOX_NUMBERS, BOXES, CROWDS, OBJECT_LABELS
-from training.arrays import Ints
-from training.augment import AugmentParameters
-from training.augment.geometry import move_boxes
-from training.augment.windows import Sizes
-from training.reading.records.columns import Padded
-from training.reading.records.split_table import load_features
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.format.features import MISSING
+from shardmill.infra.format.objects import BOX_NUMBERS, BOXES, CROWDS, OBJECT_LABELS
+from shardmill.training.arrays import Ints
+from shardmill.training.augment import AugmentParameters
+from shardmill.training.augment.geometry import move_boxes
+from shardmill.training.augment.windows import Sizes
+from shardmill.training.reading.records.columns import Padded
+from shardmill.training.reading.records.split_table import load_features
 
 NO_OBJECT = -1  # the class where there is no object
 FOLLOWING = frozenset({BOXES, OBJECT_LABELS, CROWDS})  # features that follow their image

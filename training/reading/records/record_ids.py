@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from infra.errors import CorruptDataError
+from shardmill.infra.errors import CorruptDataError
 
 RecordIds = npt.NDArray[np.uint64]
 

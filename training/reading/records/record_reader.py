@@ -11,15 +11,15 @@ from typing import Protocol
 
 import numpy as np
 
-from infra.errors import CorruptDataError
-from infra.format.examples import ImageRecord
-from training.arrays import Ints
-from training.order import Order, StepPlan
-from training.reading.budget import WindowMemory
-from training.reading.decode import Pixels, decode_window
-from training.reading.records.damage import without_rows
-from training.reading.records.split_records import EncodedImage, SplitRecords
-from training.reading.records.split_table import SplitTable
+from shardmill.infra.errors import CorruptDataError
+from shardmill.infra.format.examples import ImageRecord
+from shardmill.training.arrays import Ints
+from shardmill.training.order import Order, StepPlan
+from shardmill.training.reading.budget import WindowMemory
+from shardmill.training.reading.decode import Pixels, decode_window
+from shardmill.training.reading.records.damage import without_rows
+from shardmill.training.reading.records.split_records import EncodedImage, SplitRecords
+from shardmill.training.reading.records.split_table import SplitTable
 
 
 class RecordReader(Protocol):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from training.arrays import Ints
-from training.reading.records.split_table import SplitTable
+from shardmill.training.arrays import Ints
+from shardmill.training.reading.records.split_table import SplitTable
 
 _MOST_RECORDS = 512
 

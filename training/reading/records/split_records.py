@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from infra.dataset.version import DatasetVersion
-from infra.errors import CorruptDataError, ShardmillError
-from infra.format.examples import ImageRecord
-from infra.format.labels import class_name
-from infra.format.records import Container
-from training.reading.records.damage import BadRecords, restore
-from training.reading.records.split_table import SplitTable
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.errors import CorruptDataError, ShardmillError
+from shardmill.infra.format.examples import ImageRecord
+from shardmill.infra.format.labels import class_name
+from shardmill.infra.format.records import Container
+from shardmill.training.reading.records.damage import BadRecords, restore
+from shardmill.training.reading.records.split_table import SplitTable
 
 
 class EncodedImage(NamedTuple):

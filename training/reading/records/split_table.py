@@ -17,17 +17,17 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from infra.arguments import checked
-from infra.dataset.version import DatasetVersion
-from infra.digests import sha256_hex
-from infra.errors import CorruptDataError, NotFoundError, UsageError
-from infra.format.contract import Manifest, Shard
-from infra.format.labels import LABELS, TARGETS, LabelKind
-from infra.format.masks import MaskFormat
-from infra.format.parquet import read_parquet
-from training.arrays import Ints
-from training.reading.records.columns import FeatureColumns, SetLabels, Targets, chosen_features
-from training.reading.records.record_ids import RecordIds, id_numbers, id_text
+from shardmill.infra.arguments import checked
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.digests import sha256_hex
+from shardmill.infra.errors import CorruptDataError, NotFoundError, UsageError
+from shardmill.infra.format.contract import Manifest, Shard
+from shardmill.infra.format.labels import LABELS, TARGETS, LabelKind
+from shardmill.infra.format.masks import MaskFormat
+from shardmill.infra.format.parquet import read_parquet
+from shardmill.training.arrays import Ints
+from shardmill.training.reading.records.columns import FeatureColumns, SetLabels, Targets, chosen_features
+from shardmill.training.reading.records.record_ids import RecordIds, id_numbers, id_text
 
 T = TypeVar("T")
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import copy
 
-from infra.storage.range_reader import RangeReader
-from training.arrays import Ints
-from training.order import Order
-from training.reading.budget import WindowMemory
-from training.reading.records.split_table import SplitTable
+from shardmill.infra.storage.range_reader import RangeReader
+from shardmill.training.arrays import Ints
+from shardmill.training.order import Order
+from shardmill.training.reading.budget import WindowMemory
+from shardmill.training.reading.records.split_table import SplitTable
 
 
 class StoredRanges:

@@ -1,7 +1,7 @@
 """Fetch one shard from an object store and check it against the manifest, with retries.
 
-It retries errors that ``infra.storage.objects.retries`` calls retryable, and bytes that differ from the
-manifest.
+It retries errors that ``shardmill.infra.storage.objects.retries`` calls retryable, and bytes that differ from
+the manifest.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ import hashlib
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
-from infra.dataset.version import DatasetVersion
-from infra.errors import CorruptDataError, NotFoundError, ShardmillError, StorageError
-from infra.format.contract import Shard
-from infra.storage.locations import without_secrets
-from infra.storage.objects.retries import is_retryable
-from training.reading.records.damage import restore
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.errors import CorruptDataError, NotFoundError, ShardmillError, StorageError
+from shardmill.infra.format.contract import Shard
+from shardmill.infra.storage.locations import without_secrets
+from shardmill.infra.storage.objects.retries import is_retryable
+from shardmill.training.reading.records.damage import restore
 
 _CHUNK_BYTES = 4 << 20
 # Pauses before the second, third and fourth attempt (seconds). Each attempt opens the object anew, and
-# infra.storage repeats its requests.
+# shardmill.infra.storage repeats its requests.
 RETRY_SECONDS = (0.5, 2.0, 8.0)
 
 

@@ -27,9 +27,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from infra.errors import StorageError
-from infra.storage.range_reader import Descriptor
-from training.reading.staging.file_locks import is_at, is_locked, locks, remove_unused
+from shardmill.infra.errors import StorageError
+from shardmill.infra.storage.range_reader import Descriptor
+from shardmill.training.reading.staging.file_locks import is_at, is_locked, locks, remove_unused
 
 _WHOLE, _PARTIAL = ".shard", ".partial"
 _POLL_SECONDS = 0.01

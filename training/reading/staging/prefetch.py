@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from infra import progress as events
-from infra.errors import ShardmillError
-from training.reading.staging.shard_lookahead import ShardLookahead, StepRange
+from shardmill.infra import progress as events
+from shardmill.infra.errors import ShardmillError
+from shardmill.training.reading.staging.shard_lookahead import ShardLookahead, StepRange
 
 _FETCHING_THREADS = 4
 _TICK_SECONDS = 0.2

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from training.arrays import Ints
-from training.order import Order
-from training.reading.records.split_table import SplitTable
+from shardmill.training.arrays import Ints
+from shardmill.training.order import Order
+from shardmill.training.reading.records.split_table import SplitTable
 
 # How long a step's shards stay needed after the step was asked for: other steps are under way at the same
 # time, and the ranks of one machine are not at exactly the same step.

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import copy
 
-from training.arrays import Ints
-from training.order import Order
-from training.reading.budget import WindowMemory
-from training.reading.records.split_table import SplitTable
-from training.reading.staging.staging import Staging
+from shardmill.training.arrays import Ints
+from shardmill.training.order import Order
+from shardmill.training.reading.budget import WindowMemory
+from shardmill.training.reading.records.split_table import SplitTable
+from shardmill.training.reading.staging.staging import Staging
 
 
 class StagedRanges:

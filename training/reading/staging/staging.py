@@ -20,19 +20,19 @@ from pathlib import Path
 
 import numpy as np
 
-from infra import progress as events
-from infra.dataset.version import DatasetVersion
-from infra.digests import stream_sha256
-from infra.errors import ConfigError, ShardmillError
-from infra.format.contract import Shard
-from infra.storage.range_reader import Descriptor
-from training.config.reading import ReadingSettings
-from training.order import Order
-from training.reading.records.split_table import SplitTable
-from training.reading.staging.fetching import fetch_shard
-from training.reading.staging.folder import STALL_SECONDS, Claim, StagedFolder
-from training.reading.staging.prefetch import PrefetchActions, Prefetcher
-from training.reading.staging.shard_lookahead import StepRange, least_budget
+from shardmill.infra import progress as events
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.digests import stream_sha256
+from shardmill.infra.errors import ConfigError, ShardmillError
+from shardmill.infra.format.contract import Shard
+from shardmill.infra.storage.range_reader import Descriptor
+from shardmill.training.config.reading import ReadingSettings
+from shardmill.training.order import Order
+from shardmill.training.reading.records.split_table import SplitTable
+from shardmill.training.reading.staging.fetching import fetch_shard
+from shardmill.training.reading.staging.folder import STALL_SECONDS, Claim, StagedFolder
+from shardmill.training.reading.staging.prefetch import PrefetchActions, Prefetcher
+from shardmill.training.reading.staging.shard_lookahead import StepRange, least_budget
 
 # An open shard is released after this time, in use or not, and opened anew, so that other processes can evict
 # it.

@@ -11,8 +11,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from training.arrays import Floats, Ints
-from training.results.metrics.confusion import ratio
+from shardmill.training.arrays import Floats, Ints
+from shardmill.training.results.metrics.confusion import ratio
 
 _BINS = 4096
 _LARGEST = 88.0  # the logit of the smallest float32, but for its sign

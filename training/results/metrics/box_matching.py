@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from training.arrays import Floats
+from shardmill.training.arrays import Floats
 
 # A box is right if it overlaps its object by at least this much: intersection over union.
 OVERLAPS = np.linspace(0.5, 0.95, 10)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from training.arrays import Floats, Ints
+from shardmill.training.arrays import Floats, Ints
 
 NUM_BINS = 15
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from training.arrays import Floats, Ints
+from shardmill.training.arrays import Floats, Ints
 
 
 def confusion_matrix(

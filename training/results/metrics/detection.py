@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from training.arrays import Floats, Ints
-from training.results.metrics.box_matching import OVERLAPS, match_boxes
-from training.results.metrics.tally import Rows
+from shardmill.training.arrays import Floats, Ints
+from shardmill.training.results.metrics.box_matching import OVERLAPS, match_boxes
+from shardmill.training.results.metrics.tally import Rows
 
 _RECALLS = np.linspace(0.0, 1.0, 101)
 _BITS = 1 << np.arange(len(OVERLAPS), dtype=np.uint16)
@@ -37,7 +37,7 @@ class DetectionEvaluation:
     num_examples: int
 
     def figures(self) -> dict[str, float]:
-        """Return the figures by name; see ``training.results.metrics``."""
+        """Return the figures by name; see ``shardmill.training.results.metrics``."""
         has_objects = self.support > 0
         if not has_objects.any():
             return dict.fromkeys(("average_precision", "average_precision_50", "average_recall"), 0.0) | {

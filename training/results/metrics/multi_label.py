@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from training.arrays import Floats, Ints
-from training.results.metrics.average_precision import PrecisionCounts
-from training.results.metrics.confusion import mean_where, per_class, precision_recall_f1
-from training.results.metrics.tally import Rows
+from shardmill.training.arrays import Floats, Ints
+from shardmill.training.results.metrics.average_precision import PrecisionCounts
+from shardmill.training.results.metrics.confusion import mean_where, per_class, precision_recall_f1
+from shardmill.training.results.metrics.tally import Rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class MultiLabelEvaluation:
     average_precision: Floats
 
     def figures(self) -> dict[str, float]:
-        """Return the figures by name; see ``training.results.metrics``."""
+        """Return the figures by name; see ``shardmill.training.results.metrics``."""
         f1 = precision_recall_f1(self.hits, self.support, self.predicted)[2]
         both = int(self.support.sum() + self.predicted.sum())
         return {

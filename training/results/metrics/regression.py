@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from training.arrays import Floats
-from training.results.metrics.tally import Rows
+from shardmill.training.arrays import Floats
+from shardmill.training.results.metrics.tally import Rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class RegressionEvaluation:
     num_examples: int
 
     def figures(self) -> dict[str, float]:
-        """Return the figures by name, averaged over the targets; see ``training.results.metrics``."""
+        """Return the figures by name, over all targets; see ``shardmill.training.results.metrics``."""
         return {
             "loss": self.loss,
             "absolute_error": float(self.absolute.mean()),

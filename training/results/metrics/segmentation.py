@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from training.arrays import Ints
-from training.results.metrics.tally import Rows
+from shardmill.training.arrays import Ints
+from shardmill.training.results.metrics.tally import Rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class SegmentationEvaluation:
     num_examples: int
 
     def figures(self) -> dict[str, float]:
-        """Return the figures by name; see ``training.results.metrics``."""
+        """Return the figures by name; see ``shardmill.training.results.metrics``."""
         iou, occurs = self._intersections_over_unions()
         pixels = int(self.confusion.sum())
         return {

@@ -8,10 +8,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from training.arrays import Ints
-from training.results.metrics.calibration import Calibration
-from training.results.metrics.confusion import confusion_matrix, mean_where, per_class, precision_recall_f1
-from training.results.metrics.tally import Rows
+from shardmill.training.arrays import Ints
+from shardmill.training.results.metrics.calibration import Calibration
+from shardmill.training.results.metrics.confusion import (
+    confusion_matrix,
+    mean_where,
+    per_class,
+    precision_recall_f1,
+)
+from shardmill.training.results.metrics.tally import Rows
 
 _TOP = 5
 
@@ -43,7 +48,7 @@ class SingleLabelEvaluation:
         return float(np.trace(self.confusion)) / max(self.num_examples, 1)
 
     def figures(self) -> dict[str, float]:
-        """Return the figures by name; see ``training.results.metrics``."""
+        """Return the figures by name; see ``shardmill.training.results.metrics``."""
         _, recall, f1 = precision_recall_f1(*self._counts)
         support = self._counts[1]
         figures = {

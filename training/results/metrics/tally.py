@@ -18,7 +18,7 @@ class Evaluation(Protocol):
         """The number of evaluated examples."""
 
     def figures(self) -> dict[str, float]:
-        """Return the figures by name, among them ``loss``; see ``training.results.metrics``."""
+        """Return the figures by name, among them ``loss``; see ``shardmill.training.results.metrics``."""
 
     def to_result(self, classes: list[str]) -> dict[str, Any]:
         """Return the evaluation as a JSON object for the result of a run."""

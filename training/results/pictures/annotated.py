@@ -10,8 +10,8 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
-from infra.codecs import Pixels
-from infra.codecs.mask_colors import lay_over
+from shardmill.infra.codecs import Pixels
+from shardmill.infra.codecs.mask_colors import lay_over
 
 Boxes = Sequence[Sequence[float]]
 

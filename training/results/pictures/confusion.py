@@ -7,7 +7,7 @@ from html import escape
 import numpy as np
 import numpy.typing as npt
 
-from training.results.pictures.svg import picture_svg, shortened
+from shardmill.training.results.pictures.svg import picture_svg, shortened
 
 _LABEL_CHARACTERS = 24
 _LEAST_WIDTH = 280  # pixels, for the words

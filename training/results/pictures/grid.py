@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image, ImageDraw, ImageFont
 
-from training.reading.decode import resize_into
+from shardmill.training.reading.decode import resize_into
 
 Pixels = npt.NDArray[np.uint8]
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from training.results.pictures.svg import exact_line, picture_svg, plot_area, shortened
+from shardmill.training.results.pictures.svg import exact_line, picture_svg, plot_area, shortened
 
 _SIDE = 260  # of each plot (pixels)
 _LEFT, _TOP, _BETWEEN, _BELOW = 58, 34, 74, 46  # margins

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from training.results.metrics.tally import Rows
-from training.results.pictures.annotated import AnnotatedBoxes, AnnotatedMask, Annotation
-from training.results.predictions.columns import PredictionColumns
-from training.results.predictions.detection_columns import DetectionColumns
-from training.results.predictions.segmentation_columns import SegmentationColumns
+from shardmill.training.results.metrics.tally import Rows
+from shardmill.training.results.pictures.annotated import AnnotatedBoxes, AnnotatedMask, Annotation
+from shardmill.training.results.predictions.columns import PredictionColumns
+from shardmill.training.results.predictions.detection_columns import DetectionColumns
+from shardmill.training.results.predictions.segmentation_columns import SegmentationColumns
 
 
 def annotation_of(

@@ -10,12 +10,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from training.results.metrics.multi_label import MultiLabelTally
-from training.results.metrics.regression import RegressionTally
-from training.results.metrics.single_label import SingleLabelTally
-from training.results.metrics.tally import Rows, Tally
-from training.results.predictions.detection_columns import DetectionColumns
-from training.results.predictions.segmentation_columns import SegmentationColumns
+from shardmill.training.results.metrics.multi_label import MultiLabelTally
+from shardmill.training.results.metrics.regression import RegressionTally
+from shardmill.training.results.metrics.single_label import SingleLabelTally
+from shardmill.training.results.metrics.tally import Rows, Tally
+from shardmill.training.results.predictions.detection_columns import DetectionColumns
+from shardmill.training.results.predictions.segmentation_columns import SegmentationColumns
 
 _NUMBERS = pa.list_(pa.float32())
 _ROWS_TOGETHER = 8192

@@ -15,12 +15,17 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from infra.errors import DataError
-from infra.readable import counted
-from training.arrays import Floats
-from training.results.metrics.tally import Rows
-from training.results.predictions.file import columns_of, read_all, read_classes, read_predictions
-from training.results.predictions.resampling import COMPARED, SUMMARIES, ResampledFigures, resampled_figures
+from shardmill.infra.errors import DataError
+from shardmill.infra.readable import counted
+from shardmill.training.arrays import Floats
+from shardmill.training.results.metrics.tally import Rows
+from shardmill.training.results.predictions.file import columns_of, read_all, read_classes, read_predictions
+from shardmill.training.results.predictions.resampling import (
+    COMPARED,
+    SUMMARIES,
+    ResampledFigures,
+    resampled_figures,
+)
 
 RESAMPLES = 2000
 CONFIDENCE = 0.95

@@ -11,9 +11,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from training.arrays import Ints
-from training.results.metrics.detection import DetectionTally
-from training.results.metrics.tally import Rows
+from shardmill.training.arrays import Ints
+from shardmill.training.results.metrics.detection import DetectionTally
+from shardmill.training.results.metrics.tally import Rows
 
 SURE_SCORE = 0.5  # boxes with this score and more count as found, for people
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from infra.storage.names import name_of
-from training.results.predictions.file import columns_of, read_classes, read_predictions
+from shardmill.infra.storage.names import name_of
+from shardmill.training.results.predictions.file import columns_of, read_classes, read_predictions
 
 
 def figures_of(path: Path) -> dict[str, Any]:

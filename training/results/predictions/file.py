@@ -14,15 +14,20 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from infra.dataset.version import DatasetVersion
-from infra.errors import CorruptDataError
-from infra.storage.filesystem import Storage
-from infra.storage.names import uri_of
-from infra.strict_json import dump_json
-from training.arrays import Ints
-from training.reading import SplitTable
-from training.results.metrics.tally import Rows
-from training.results.predictions.columns import COLUMNS, PredictionColumns, SingleLabelColumns, numbers_of
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.errors import CorruptDataError
+from shardmill.infra.storage.filesystem import Storage
+from shardmill.infra.storage.names import uri_of
+from shardmill.infra.strict_json import dump_json
+from shardmill.training.arrays import Ints
+from shardmill.training.reading import SplitTable
+from shardmill.training.results.metrics.tally import Rows
+from shardmill.training.results.predictions.columns import (
+    COLUMNS,
+    PredictionColumns,
+    SingleLabelColumns,
+    numbers_of,
+)
 
 COMMON_COLUMNS = {
     "id": pa.string(),  # of the record
@@ -45,7 +50,7 @@ class PredictionsWriter:
     """Writes the predictions of a model, in memory for one row group.
 
     A context manager; the file appears when the block ends without an error. Implements
-    ``training.loop.evaluating.interface.Sink``.
+    ``shardmill.training.loop.evaluating.interface.Sink``.
     """
 
     def __init__(

@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from training.results.pictures.annotated import Annotation
-from training.results.predictions.annotations import annotation_of
-from training.results.predictions.columns import SingleLabelColumns
-from training.results.predictions.file import columns_of, read_classes, read_predictions
+from shardmill.training.results.pictures.annotated import Annotation
+from shardmill.training.results.predictions.annotations import annotation_of
+from shardmill.training.results.predictions.columns import SingleLabelColumns
+from shardmill.training.results.predictions.file import columns_of, read_classes, read_predictions
 
 
 class HardExample(NamedTuple):

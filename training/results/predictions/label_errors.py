@@ -10,7 +10,7 @@ A model that is nearer to guessing than to knowing blames the labels for its own
 withheld: its mean recall must be at least halfway between chance and 1.
 
 The probabilities must be out of sample: those of the validation and test splits are. For the train split
-``training.label_errors`` trains K models, each without one fold, which it then predicts.
+``shardmill.training.label_errors`` trains K models, each without one fold, which it then predicts.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from infra.storage.filesystem import Storage
-from training.arrays import Floats, Ints
-from training.results.metrics.confusion import ratio
-from training.results.predictions.file import probabilities_of, read_classes, read_predictions
+from shardmill.infra.storage.filesystem import Storage
+from shardmill.training.arrays import Floats, Ints
+from shardmill.training.results.metrics.confusion import ratio
+from shardmill.training.results.predictions.file import probabilities_of, read_classes, read_predictions
 
 LABEL_ERRORS_FILE = "label-errors.csv"
 OUT_OF_SAMPLE = ("validation", "test")  # splits that a model has not learned from

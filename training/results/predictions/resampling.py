@@ -9,11 +9,11 @@ from typing import Any, Final, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from training.arrays import Floats, Ints
-from training.results.metrics.average_precision import average_precision, bins_of, num_bins
-from training.results.metrics.confusion import mean_where, precision_recall_f1
-from training.results.metrics.tally import Rows
-from training.results.predictions.resampling_places import (
+from shardmill.training.arrays import Floats, Ints
+from shardmill.training.results.metrics.average_precision import average_precision, bins_of, num_bins
+from shardmill.training.results.metrics.confusion import mean_where, precision_recall_f1
+from shardmill.training.results.metrics.tally import Rows
+from shardmill.training.results.predictions.resampling_places import (
     BoxFigures,
     MaskFigures,
     summarized_boxes,

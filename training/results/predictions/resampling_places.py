@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from training.arrays import Floats, Ints
-from training.results.metrics.box_matching import OVERLAPS, match_boxes
-from training.results.metrics.detection import precision_and_recall
-from training.results.metrics.tally import Rows
+from shardmill.training.arrays import Floats, Ints
+from shardmill.training.results.metrics.box_matching import OVERLAPS, match_boxes
+from shardmill.training.results.metrics.detection import precision_and_recall
+from shardmill.training.results.metrics.tally import Rows
 
 _FOUND = np.dtype([("kind", "i4"), ("score", "f4"), ("hits", "?", 10), ("ignored", "?", 10)])
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
-from training.results.pictures.scatter import scatter_svg
-from training.results.predictions.columns import RegressionColumns
-from training.results.predictions.file import (
+from shardmill.training.results.pictures.scatter import scatter_svg
+from shardmill.training.results.predictions.columns import RegressionColumns
+from shardmill.training.results.predictions.file import (
     columns_of,
     num_predictions,
     read_classes,

@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from infra.codecs.masks import decode_stored_mask, encode_mask
-from infra.format.masks import MAX_CLASSES, mask_format
-from training.results.metrics.segmentation import SegmentationTally
-from training.results.metrics.tally import Rows
+from shardmill.infra.codecs.masks import decode_stored_mask, encode_mask
+from shardmill.infra.format.masks import MAX_CLASSES, mask_format
+from shardmill.training.results.metrics.segmentation import SegmentationTally
+from shardmill.training.results.metrics.tally import Rows
 
 _MOST_NAMES = 4
 

@@ -8,7 +8,7 @@ from html import escape
 
 from markupsafe import Markup
 
-from infra.html.formatting import visible
+from shardmill.infra.html.formatting import visible
 
 _WIDTH, _HEIGHT = 460, 240
 _LEFT, _RIGHT, _TOP, _BOTTOM = 58, 20, 12, 30

@@ -6,18 +6,18 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from infra.dataset.catalog import Catalog
-from infra.dataset.version import DatasetVersion
-from infra.dataset.views.references import parse_reference
-from infra.errors import DataError, NotFoundError
-from infra.format.contract import SPLITS
-from infra.readable import counted
-from training.reading import RecordReader, load_table, open_records
-from training.results.predictions.figures import figures_of
-from training.results.predictions.file import predictions_file
-from training.results.report.writing import write_run_report
-from training.results.run_files.history import read_history
-from training.results.run_files.run_folder import RunFolder
+from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.dataset.views.references import parse_reference
+from shardmill.infra.errors import DataError, NotFoundError
+from shardmill.infra.format.contract import SPLITS
+from shardmill.infra.readable import counted
+from shardmill.training.reading import RecordReader, load_table, open_records
+from shardmill.training.results.predictions.figures import figures_of
+from shardmill.training.results.predictions.file import predictions_file
+from shardmill.training.results.report.writing import write_run_report
+from shardmill.training.results.run_files.history import read_history
+from shardmill.training.results.run_files.run_folder import RunFolder
 
 
 def draw_run_report(run: RunFolder, root: str | Path) -> Path:

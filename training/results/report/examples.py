@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from infra.storage.filesystem import Storage
-from infra.strict_json import dump_json
+from shardmill.infra.storage.filesystem import Storage
+from shardmill.infra.strict_json import dump_json
 
 if TYPE_CHECKING:  # who reads the file needs no more than its name
-    from training.results.predictions.hardest import HardExample
-    from training.results.predictions.label_errors import LabelError
+    from shardmill.training.results.predictions.hardest import HardExample
+    from shardmill.training.results.predictions.label_errors import LabelError
 
 EXAMPLES_FILE = "examples.json"
 _SHOWN = 8  # of a split; a picture has about 4 kB

@@ -9,13 +9,13 @@ from pathlib import Path
 import numpy as np
 from markupsafe import Markup
 
-from infra.codecs import encode_jpeg, resize_short_side
-from infra.errors import CorruptDataError
-from infra.html.page import data_uri
-from infra.storage.names import name_of
-from training.reading import RecordReader
-from training.reading.records.record_ids import id_number
-from training.results.pictures.annotated import Annotation
+from shardmill.infra.codecs import encode_jpeg, resize_short_side
+from shardmill.infra.errors import CorruptDataError
+from shardmill.infra.html.page import data_uri
+from shardmill.infra.storage.names import name_of
+from shardmill.training.reading import RecordReader
+from shardmill.training.reading.records.record_ids import id_number
+from shardmill.training.results.pictures.annotated import Annotation
 
 _SHORT_SIDE, _LONG_SIDE, _QUALITY = 112, 280, 75  # pixels, pixels, JPEG quality
 _LONG_ANNOTATED = 564  # pixels: two pictures side by side

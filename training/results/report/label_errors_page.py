@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from infra.html.page import style_hash, style_sheet
-from infra.storage.filesystem import Storage
-from training.reading import RecordReader
-from training.results.predictions.label_errors import LabelErrors
-from training.results.report.gallery import read_thumbnails
-from training.results.report.page import template
+from shardmill.infra.html.page import style_hash, style_sheet
+from shardmill.infra.storage.filesystem import Storage
+from shardmill.training.reading import RecordReader
+from shardmill.training.results.predictions.label_errors import LabelErrors
+from shardmill.training.results.report.gallery import read_thumbnails
+from shardmill.training.results.report.page import template
 
 PAGE_FILE = "label-errors.html"
 _SHOWN = 120

@@ -12,16 +12,16 @@ import numpy as np
 from jinja2 import Environment, Template
 from markupsafe import Markup, escape
 
-from infra.codecs.mask_colors import legend
-from infra.html.formatting import setting_rows, settings_in_use
-from infra.html.page import environment, style_hash, style_sheet
-from training.results.metrics.figures import FIGURES
-from training.results.pictures.confusion import confusion_svg
-from training.results.pictures.reliability import reliability_svg
-from training.results.predictions.hardest import HardExample
-from training.results.predictions.label_errors import LabelError, LabelErrors
-from training.results.report.curves import Points, curves_svg
-from training.results.report.gallery import Thumbnail
+from shardmill.infra.codecs.mask_colors import legend
+from shardmill.infra.html.formatting import setting_rows, settings_in_use
+from shardmill.infra.html.page import environment, style_hash, style_sheet
+from shardmill.training.results.metrics.figures import FIGURES
+from shardmill.training.results.pictures.confusion import confusion_svg
+from shardmill.training.results.pictures.reliability import reliability_svg
+from shardmill.training.results.predictions.hardest import HardExample
+from shardmill.training.results.predictions.label_errors import LabelError, LabelErrors
+from shardmill.training.results.report.curves import Points, curves_svg
+from shardmill.training.results.report.gallery import Thumbnail
 
 _LARGEST_MATRIX = 60  # classes; a larger confusion matrix stays a file of its own
 _CLASSES_IN_SIGHT = 40
@@ -208,7 +208,11 @@ def template(name: str) -> Template:
 
 @cache
 def _resource(name: str) -> str:
-    return resources.files("training.results.report").joinpath("templates", name).read_text(encoding="utf-8")
+    return (
+        resources.files("shardmill.training.results.report")
+        .joinpath("templates", name)
+        .read_text(encoding="utf-8")
+    )
 
 
 @cache

@@ -7,16 +7,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from infra import progress as events
-from infra.storage.filesystem import Storage
-from training.reading import RecordReader
-from training.results.predictions.file import has_one_label, predictions_file
-from training.results.predictions.hardest import HardExample, find_hardest
-from training.results.predictions.label_errors import OUT_OF_SAMPLE, LabelErrors, find_label_errors
-from training.results.predictions.scatters import scatters_of
-from training.results.report.examples import write_examples
-from training.results.report.gallery import Thumbnail, read_thumbnails
-from training.results.report.page import Contents, render_page
+from shardmill.infra import progress as events
+from shardmill.infra.storage.filesystem import Storage
+from shardmill.training.reading import RecordReader
+from shardmill.training.results.predictions.file import has_one_label, predictions_file
+from shardmill.training.results.predictions.hardest import HardExample, find_hardest
+from shardmill.training.results.predictions.label_errors import OUT_OF_SAMPLE, LabelErrors, find_label_errors
+from shardmill.training.results.predictions.scatters import scatters_of
+from shardmill.training.results.report.examples import write_examples
+from shardmill.training.results.report.gallery import Thumbnail, read_thumbnails
+from shardmill.training.results.report.page import Contents, render_page
 
 REPORT_FILE = "report.html"
 _HARDEST, _LABEL_ERRORS = 36, 36

@@ -17,8 +17,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, TextIO
 
-from infra.progress import Event, subscribe
-from infra.strict_json import dump_json
+from shardmill.infra.progress import Event, subscribe
+from shardmill.infra.strict_json import dump_json
 
 CURVE_FILE = "curve.jsonl"
 _POINTS = 2000  # of the train split, or of a rank, in a whole run

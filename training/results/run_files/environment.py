@@ -8,11 +8,11 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from infra.dataset.version import DatasetVersion
-from infra.digests import sha256_hex
-from infra.format.layout import manifest_file
-from infra.processes.process import num_cpus
-from training.config import TrainConfig
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.digests import sha256_hex
+from shardmill.infra.format.layout import manifest_file
+from shardmill.infra.processes.process import num_cpus
+from shardmill.training.config import TrainConfig
 
 _PACKAGES = (
     "tensorflow",

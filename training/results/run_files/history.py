@@ -10,9 +10,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from infra.json_files import read_json_lines
-from infra.storage.filesystem import Storage
-from infra.strict_json import dump_json, finite
+from shardmill.infra.json_files import read_json_lines
+from shardmill.infra.storage.filesystem import Storage
+from shardmill.infra.strict_json import dump_json, finite
 
 _FILE = "metrics.jsonl"
 _SPLITS = ("train", "validation")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from infra.errors import CorruptDataError, NotFoundError
+from shardmill.infra.errors import CorruptDataError, NotFoundError
 
 BALANCE_FILE = "logs/ranks/balance.jsonl"
 # Shares of a step above which a rank's waiting is worth a warning.

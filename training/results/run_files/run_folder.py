@@ -10,15 +10,15 @@ from typing import Annotated, Any, NotRequired, cast
 from pydantic import AfterValidator
 from typing_extensions import TypedDict
 
-from infra import progress as events
-from infra.dataset.views.references import parse_reference
-from infra.digests import digest_of
-from infra.errors import CorruptDataError, DataError, NotFoundError, UsageError, near_miss
-from infra.json_files import decode_json, open_shape, read_json
-from infra.storage.filesystem import Storage
-from training.aliases.history import AliasHistory, list_aliases
-from training.aliases.names import AliasName, names_an_alias, parse_alias
-from training.results.metrics.figures import FIGURES
+from shardmill.infra import progress as events
+from shardmill.infra.dataset.views.references import parse_reference
+from shardmill.infra.digests import digest_of
+from shardmill.infra.errors import CorruptDataError, DataError, NotFoundError, UsageError, near_miss
+from shardmill.infra.json_files import decode_json, open_shape, read_json
+from shardmill.infra.storage.filesystem import Storage
+from shardmill.training.aliases.history import AliasHistory, list_aliases
+from shardmill.training.aliases.names import AliasName, names_an_alias, parse_alias
+from shardmill.training.results.metrics.figures import FIGURES
 
 RESULT_FILE, RUN_FILE, _ENVIRONMENT = "result.json", "run.json", "environment.json"
 _SHOWN = 5
@@ -221,7 +221,9 @@ class RunFolder:
             DataError: the run is unfinished. NotFoundError: it has no such file.
         """
         self.finished()
-        from training.results.predictions.file import predictions_file  # with it come image libraries
+        from shardmill.training.results.predictions.file import (
+            predictions_file,
+        )  # with it come image libraries
 
         path = self.evaluation_dir(ref or self.dataset) / predictions_file(split)
         if not path.is_file():

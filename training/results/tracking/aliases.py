@@ -7,10 +7,10 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from infra import progress as events
+from shardmill.infra import progress as events
 
 if TYPE_CHECKING:
-    from training.aliases.record import AliasRecord
+    from shardmill.training.aliases.record import AliasRecord
 
 
 def tell_trackers(run_dir: Path, record: AliasRecord) -> None:
@@ -26,7 +26,7 @@ def tell_trackers(run_dir: Path, record: AliasRecord) -> None:
         events.log("MLflow is not told of the alias: pip install 'shardmill[mlflow]'", level="warning")
         return
     try:
-        from training.results.tracking.mlflow import give_alias
+        from shardmill.training.results.tracking.mlflow import give_alias
 
         given = give_alias(run_dir, record.alias)
     except Exception as error:  # noqa: BLE001  a client may raise anything; the alias is moved already

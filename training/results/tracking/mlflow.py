@@ -9,10 +9,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from infra import progress as events
-from infra.html.formatting import setting_rows
-from training.results.metrics.figures import is_smaller_better
-from training.results.tracking.tracked import TrackedRun, read_identity
+from shardmill.infra import progress as events
+from shardmill.infra.html.formatting import setting_rows
+from shardmill.training.results.metrics.figures import is_smaller_better
+from shardmill.training.results.tracking.tracked import TrackedRun, read_identity
 
 # MLflow's own defaults let an unreachable server hold up a training for minutes.
 os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")

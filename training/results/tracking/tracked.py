@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from infra.dataset.views.references import reference_of
-from infra.json_files import read_json
-from infra.storage.filesystem import Storage
-from infra.strict_json import dump_json
-from training.config import TrackingSettings
+from shardmill.infra.dataset.views.references import reference_of
+from shardmill.infra.json_files import read_json
+from shardmill.infra.storage.filesystem import Storage
+from shardmill.infra.strict_json import dump_json
+from shardmill.training.config import TrackingSettings
 
 IDENTITIES_FILE = "tracking.json"
 

@@ -7,9 +7,9 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from infra import progress as events
-from training.results.run_files.history import flat
-from training.results.tracking.tracked import TrackedRun, Tracker
+from shardmill.infra import progress as events
+from shardmill.training.results.run_files.history import flat
+from shardmill.training.results.tracking.tracked import TrackedRun, Tracker
 
 _WANDB_VARIABLES = ("WANDB_API_KEY", "WANDB_MODE", "WANDB_PROJECT", "WANDB_BASE_URL")
 
@@ -67,13 +67,13 @@ class Trackers:
 
 
 def _mlflow(run: TrackedRun) -> Tracker:
-    from training.results.tracking.mlflow import MLflowTracker
+    from shardmill.training.results.tracking.mlflow import MLflowTracker
 
     return MLflowTracker(run)
 
 
 def _wandb(run: TrackedRun) -> Tracker:
-    from training.results.tracking.wandb import WandbTracker
+    from shardmill.training.results.tracking.wandb import WandbTracker
 
     return WandbTracker(run)
 

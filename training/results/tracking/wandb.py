@@ -8,7 +8,7 @@ from typing import Any
 
 import wandb
 
-from training.results.tracking.tracked import TrackedRun
+from shardmill.training.results.tracking.tracked import TrackedRun
 
 _SYSTEM = "wandb"
 

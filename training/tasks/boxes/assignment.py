@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from training.reading.records.objects import Objects
-from training.tasks.boxes.cells import Cells
+from shardmill.training.reading.records.objects import Objects
+from shardmill.training.tasks.boxes.cells import Cells
 
 _MOST_CELLS_OF_A_SIDE = 8
 _AROUND = [(row, column) for row in (0, -1, 1) for column in (0, -1, 1)]  # the centre comes first

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from training.models.dense.detector import STRIDES
+from shardmill.training.models.dense.detector import STRIDES
 
 # Distances up to e^8 strides: beyond any image, and far from overflowing.
 _LARGEST_LOGARITHM = 8.0

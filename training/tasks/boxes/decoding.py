@@ -6,7 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from training.tasks.boxes.cells import Cells
+from shardmill.training.tasks.boxes.cells import Cells
 
 MOST_BOXES = 100  # of an image; COCO's evaluation counts as many
 LEAST_SCORE = 0.05

@@ -15,12 +15,12 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from training.augment import augment_image
-from training.config.augment import AugmentSettings
-from training.order import StepPlan
-from training.reading import BatchMaker, RecordReader
-from training.tf_data.decoding.columns import Column, LabelColumns, call
-from training.tf_data.preprocess import decode_window
+from shardmill.training.augment import augment_image
+from shardmill.training.config.augment import AugmentSettings
+from shardmill.training.order import StepPlan
+from shardmill.training.reading import BatchMaker, RecordReader
+from shardmill.training.tf_data.decoding.columns import Column, LabelColumns, call
+from shardmill.training.tf_data.preprocess import decode_window
 
 _FETCHED = {
     "images": Column(tf.string, ()),

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from training.reading import SplitTable
-from training.reading.records.masks import batch_dtype
-from training.reading.records.objects import Objects, SplitObjects
+from shardmill.training.reading import SplitTable
+from shardmill.training.reading.records.masks import batch_dtype
+from shardmill.training.reading.records.objects import Objects, SplitObjects
 
 _LABELS = "labels"
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from infra.errors import ShardmillError
-from training.config.augment import AugmentSettings
-from training.config.reading import ReadingSettings
-from training.order import LastBatch
-from training.reading import RecordReader
-from training.reading.budget import RamBudget, shuffle_bytes, shuffle_examples
-from training.tf_data.streaming.pipeline import StreamingPipeline
-from training.tf_data.streaming.plan import StreamPlan
-from training.tf_data.streaming.sources import RecordSource, RunSource, TFRecordSource
+from shardmill.infra.errors import ShardmillError
+from shardmill.training.config.augment import AugmentSettings
+from shardmill.training.config.reading import ReadingSettings
+from shardmill.training.order import LastBatch
+from shardmill.training.reading import RecordReader
+from shardmill.training.reading.budget import RamBudget, shuffle_bytes, shuffle_examples
+from shardmill.training.tf_data.streaming.pipeline import StreamingPipeline
+from shardmill.training.tf_data.streaming.plan import StreamPlan
+from shardmill.training.tf_data.streaming.sources import RecordSource, RunSource, TFRecordSource
 
 # Bytes of one request to an object store: large enough to hide latency, and small beside a batch.
 _RUN_BYTES = 2 << 20

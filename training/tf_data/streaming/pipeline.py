@@ -24,19 +24,19 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from infra.errors import CorruptDataError, ShardmillError
-from training.arrays import Floats
-from training.augment import AugmentParameters, augment_image, draw_parameters
-from training.config.augment import AugmentSettings
-from training.models.spec import Fit
-from training.order.random_numbers import key_of
-from training.order.streams import Purpose
-from training.reading import RecordReader
-from training.reading.budget import RamBudget
-from training.tf_data.pipeline import in_channels, in_order
-from training.tf_data.preprocess import decode_image, decode_window
-from training.tf_data.streaming.plan import StreamPlan
-from training.tf_data.streaming.sources import RecordSource
+from shardmill.infra.errors import CorruptDataError, ShardmillError
+from shardmill.training.arrays import Floats
+from shardmill.training.augment import AugmentParameters, augment_image, draw_parameters
+from shardmill.training.config.augment import AugmentSettings
+from shardmill.training.models.spec import Fit
+from shardmill.training.order.random_numbers import key_of
+from shardmill.training.order.streams import Purpose
+from shardmill.training.reading import RecordReader
+from shardmill.training.reading.budget import RamBudget
+from shardmill.training.tf_data.pipeline import in_channels, in_order
+from shardmill.training.tf_data.preprocess import decode_image, decode_window
+from shardmill.training.tf_data.streaming.plan import StreamPlan
+from shardmill.training.tf_data.streaming.sources import RecordSource
 
 _INTERLEAVED_RECORDS = 16
 # TensorFlow's errors about records and images that it cannot read.

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from infra.errors import ConfigError, DataError
-from infra.readable import counted
-from training.order import LastBatch, rank_slice
+from shardmill.infra.errors import ConfigError, DataError
+from shardmill.infra.readable import counted
+from shardmill.training.order import LastBatch, rank_slice
 
 
 @dataclass(frozen=True, slots=True)

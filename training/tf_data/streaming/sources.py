@@ -20,10 +20,10 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from infra.errors import CorruptDataError, ShardmillError
-from infra.format.records import Container
-from training.reading import RecordReader
-from training.reading.records.record_runs import first_ordinals, record_runs
+from shardmill.infra.errors import CorruptDataError, ShardmillError
+from shardmill.infra.format.records import Container
+from shardmill.training.reading import RecordReader
+from shardmill.training.reading.records.record_runs import first_ordinals, record_runs
 
 _BLOCK_RECORDS = 64
 _READ_AHEAD_BYTES = 1 << 20

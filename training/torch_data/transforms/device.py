@@ -1,8 +1,9 @@
 """RandAugment, MixUp and CutMix of whole batches, on the device where their images lie.
 
 The parameters are a function of (seed, epoch, position), the same as for TensorFlow
-(``training.augment.batch_parameters``). So the result does not depend on the numbers of ranks and workers.
-The classes ``MixUp`` and ``CutMix`` of torchvision draw numbers of their own, and are therefore not used.
+(``shardmill.training.augment.batch_parameters``). So the result does not depend on the numbers of ranks and
+workers. The classes ``MixUp`` and ``CutMix`` of torchvision draw numbers of their own, and are therefore not
+used.
 """
 
 from __future__ import annotations
@@ -13,12 +14,12 @@ from typing import Any, NamedTuple
 
 import torch
 
-from infra.errors import EnvironmentFault, UsageError
-from training.augment.batch_parameters import BatchParameters, check_pairs, draw_batch_parameters
-from training.config import AugmentSettings
-from training.order import rank_slice
-from training.torch_data.batch import TorchBatch
-from training.torch_data.ranks import RankOrder
+from shardmill.infra.errors import EnvironmentFault, UsageError
+from shardmill.training.augment.batch_parameters import BatchParameters, check_pairs, draw_batch_parameters
+from shardmill.training.config import AugmentSettings
+from shardmill.training.order import rank_slice
+from shardmill.training.torch_data.batch import TorchBatch
+from shardmill.training.torch_data.ranks import RankOrder
 
 
 class AugmentedBatch(NamedTuple):
@@ -143,7 +144,7 @@ def _check(settings: AugmentSettings, images: Any) -> None:
 
 def _rand_augmented(images: Any, draws: BatchParameters) -> Any:
     try:
-        from training.torch_data.transforms.rand_augment import rand_augment
+        from shardmill.training.torch_data.transforms.rand_augment import rand_augment
     except ModuleNotFoundError as error:
         if error.name != "torchvision":
             raise

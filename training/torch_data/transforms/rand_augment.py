@@ -1,7 +1,8 @@
 """RandAugment's operations (Cubuk et al. 2020) by ``torchvision.transforms.v2``, on the device of the images.
 
 Rows with the same operation and the same amount are transformed together. Each row depends on its own pixels
-and parameters alone. The results are those of ``training.augment.rand_augment`` within two grey levels.
+and parameters alone. The results are those of ``shardmill.training.augment.rand_augment`` within two grey
+levels.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ import numpy as np
 import torch
 from torchvision.transforms.v2 import functional
 
-from training.arrays import Ints
-from training.augment.batch_parameters import OPS, BatchParameters
+from shardmill.training.arrays import Ints
+from shardmill.training.augment.batch_parameters import OPS, BatchParameters
 
 _NOTHING = 128.0  # the grey of pixels that a warp leaves uncovered
 _BRIGHTEST = 255  # torchvision refuses a threshold above it

@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from infra.errors import UsageError
-from infra.format.labels import class_name
-from training.order.random_numbers import key_of
-from training.order.streams import Purpose
-from training.reading.records.split_records import SplitRecords
-from training.torch_data.batch import Example, TorchBatch
+from shardmill.infra.errors import UsageError
+from shardmill.infra.format.labels import class_name
+from shardmill.training.order.random_numbers import key_of
+from shardmill.training.order.streams import Purpose
+from shardmill.training.reading.records.split_records import SplitRecords
+from shardmill.training.torch_data.batch import Example, TorchBatch
 
 
 class TransformRecord(NamedTuple):

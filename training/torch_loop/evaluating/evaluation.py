@@ -8,16 +8,16 @@ from typing import Any
 import numpy.typing as npt
 import torch
 
-from training.arrays import Ints
-from training.config import TrainConfig
-from training.loop.evaluating.interface import Sink
-from training.order import SequentialOrder
-from training.reading import BatchMaker, RecordReader
-from training.results.metrics.tally import Evaluation
-from training.torch_loop.parts import TrainingParts
-from training.torch_loop.ranks.group import RankDevice
-from training.torch_loop.reading import Batches, open_batches
-from training.torch_loop.step import pixels
+from shardmill.training.arrays import Ints
+from shardmill.training.config import TrainConfig
+from shardmill.training.loop.evaluating.interface import Sink
+from shardmill.training.order import SequentialOrder
+from shardmill.training.reading import BatchMaker, RecordReader
+from shardmill.training.results.metrics.tally import Evaluation
+from shardmill.training.torch_loop.parts import TrainingParts
+from shardmill.training.torch_loop.ranks.group import RankDevice
+from shardmill.training.torch_loop.reading import Batches, open_batches
+from shardmill.training.torch_loop.step import pixels
 
 
 class Evaluator:

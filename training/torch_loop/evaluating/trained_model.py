@@ -6,13 +6,13 @@ from pathlib import Path
 
 import torch
 
-from infra.dataset.version import DatasetVersion
-from infra.errors import CorruptDataError
-from training.config import TrainConfig
-from training.torch_loop.evaluating.evaluation import Evaluator
-from training.torch_loop.outputs.export import WEIGHTS_FILE
-from training.torch_loop.parts import build_parts
-from training.torch_loop.ranks.group import TorchRanks, choose_device
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.errors import CorruptDataError
+from shardmill.training.config import TrainConfig
+from shardmill.training.torch_loop.evaluating.evaluation import Evaluator
+from shardmill.training.torch_loop.outputs.export import WEIGHTS_FILE
+from shardmill.training.torch_loop.parts import build_parts
+from shardmill.training.torch_loop.ranks.group import TorchRanks, choose_device
 
 
 def open_evaluator(config: TrainConfig, version: DatasetVersion, run_dir: Path) -> Evaluator:

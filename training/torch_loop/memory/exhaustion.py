@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import torch
 
-from training.loop.memory.fallback import does_not_fit
+from shardmill.training.loop.memory.fallback import does_not_fit
 
 # What the allocators of CPUs say; PyTorch raises a plain RuntimeError there.
 _OF_CPUS = ("defaultcpuallocator", "not enough memory", "can't allocate memory")

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from infra.dataset.version import DatasetVersion
-from training.config import TrainConfig
-from training.dataset import Dataset
-from training.loop.memory.sizes import sized
-from training.runs.folds import divide_train_split
-from training.torch_loop.memory.exhaustion import out_of_memory
-from training.torch_loop.memory.figures import peak_device_bytes
-from training.torch_loop.parts import build_parts
-from training.torch_loop.ranks.group import TorchRanks, choose_device
-from training.torch_loop.reading import open_training_input
-from training.torch_loop.step import TrainStep
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.training.config import TrainConfig
+from shardmill.training.dataset import Dataset
+from shardmill.training.loop.memory.sizes import sized
+from shardmill.training.runs.folds import divide_train_split
+from shardmill.training.torch_loop.memory.exhaustion import out_of_memory
+from shardmill.training.torch_loop.memory.figures import peak_device_bytes
+from shardmill.training.torch_loop.parts import build_parts
+from shardmill.training.torch_loop.ranks.group import TorchRanks, choose_device
+from shardmill.training.torch_loop.reading import open_training_input
+from shardmill.training.torch_loop.step import TrainStep
 
 _STEPS = 2
 

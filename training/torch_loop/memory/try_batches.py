@@ -1,28 +1,28 @@
-"""``python -m training.torch_loop.memory.try_batches``: which batch sizes fit into memory with PyTorch.
+"""``python -m shardmill.training.torch_loop.memory.try_batches``: which batch sizes fit into memory.
 
-See ``training.loop.memory.try_batches``. Not for people.
+See ``shardmill.training.loop.memory.try_batches``. Not for people.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from infra.dataset.version import DatasetVersion
-from infra.processes.process import exit_at_once
-from training.config import TrainConfig
-from training.loop.memory.sizes import TriedSteps
-from training.loop.memory.try_batches import try_batches
-from training.torch_loop.ranks.processes import set_environment
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.processes.process import exit_at_once
+from shardmill.training.config import TrainConfig
+from shardmill.training.loop.memory.sizes import TriedSteps
+from shardmill.training.loop.memory.try_batches import try_batches
+from shardmill.training.torch_loop.ranks.processes import set_environment
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the trials and return the exit status."""
-    return try_batches("training.torch_loop.memory.try_batches", argv, _steps)
+    return try_batches("shardmill.training.torch_loop.memory.try_batches", argv, _steps)
 
 
 def _steps(config: TrainConfig, version: DatasetVersion) -> TriedSteps:
     set_environment(config)
-    from training.torch_loop.memory.trial import TorchSteps
+    from shardmill.training.torch_loop.memory.trial import TorchSteps
 
     return TorchSteps(config, version)
 

@@ -6,7 +6,7 @@ Normalisation of the input is part of the model.
 
 from __future__ import annotations
 
-from training.torch_loop.models.normalization import Normalization
-from training.torch_loop.models.registry import build_model, image_size_of, load_weights
+from shardmill.training.torch_loop.models.normalization import Normalization
+from shardmill.training.torch_loop.models.registry import build_model, image_size_of, load_weights
 
 __all__ = ["Normalization", "build_model", "image_size_of", "load_weights"]

@@ -1,4 +1,4 @@
-"""Batch normalisation in runs of any length, and over all ranks. See ``training.models.batch_normalization``.
+"""Batch normalisation in runs of any length, over all ranks: ``shardmill.training.models``.
 
 The momentum of PyTorch is the share of the new statistics: 1 minus that of Keras.
 """
@@ -14,8 +14,8 @@ import torch.distributed
 from torch import nn
 from torch.distributed.nn.functional import all_reduce
 
-from training.models.batch_normalization import LimitedMomentum
-from training.torch_loop.models.layers import BATCH_NORMALIZATIONS
+from shardmill.training.models.batch_normalization import LimitedMomentum
+from shardmill.training.torch_loop.models.layers import BATCH_NORMALIZATIONS
 
 # Whether the rows that this thread takes now are padding. Without any row a layer would fail.
 _only_padding: ContextVar[bool] = ContextVar("only_padding", default=False)
@@ -56,7 +56,7 @@ class SynchronizedBatchNorm2d(nn.BatchNorm2d):  # type: ignore[misc]
     """Batch normalisation of images whose moments are taken over the batches of all ranks.
 
     ``torch.nn.SyncBatchNorm`` works only on accelerators; this one is for the CPU. The means and squared
-    deviations of the ranks are combined as in ``training.models.synchronized``.
+    deviations of the ranks are combined as in ``shardmill.training.models.synchronized``.
     """
 
     def forward(self, images: Any) -> Any:

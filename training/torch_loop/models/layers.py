@@ -9,9 +9,9 @@ from typing import Any
 
 from torch import nn
 
-from infra.errors import ConfigError
-from infra.readable import counted
-from training.models.freezing import Freeze, Frozen
+from shardmill.infra.errors import ConfigError
+from shardmill.infra.readable import counted
+from shardmill.training.models.freezing import Freeze, Frozen
 
 BATCH_NORMALIZATIONS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
 NORMALIZATIONS = (*BATCH_NORMALIZATIONS, nn.GroupNorm, nn.LayerNorm, nn.LocalResponseNorm, nn.RMSNorm)
@@ -27,7 +27,7 @@ def weighted_modules(model: Any) -> list[tuple[str, Any]]:
 
 
 def freeze_modules(model: Any, freeze: Freeze) -> Frozen | None:
-    """Freeze modules of a model: their weights get no gradients. See ``training.models.freezing``.
+    """Freeze modules of a model: their weights get no gradients. See ``shardmill.training.models.freezing``.
 
     Names are those of ``named_modules``, each with all inside it.
 

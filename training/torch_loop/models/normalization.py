@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from training.models import ModelSpec
+from shardmill.training.models import ModelSpec
 
-# As in training.models.normalization.
+# As in shardmill.training.models.normalization.
 _LEAST_STD = 1.0
 
 

@@ -10,13 +10,13 @@ from typing import Any
 
 import torch
 
-from infra.errors import ConfigError
-from training.config import TrainConfig
-from training.models import ModelSpec
-from training.models.torchvision_table import TORCHVISION, find_torchvision
-from training.models.weights import TakenWeights
-from training.torch_loop.models import small_cnn, torchvision_models
-from training.torch_loop.models.layers import weighted_modules
+from shardmill.infra.errors import ConfigError
+from shardmill.training.config import TrainConfig
+from shardmill.training.models import ModelSpec
+from shardmill.training.models.torchvision_table import TORCHVISION, find_torchvision
+from shardmill.training.models.weights import TakenWeights
+from shardmill.training.torch_loop.models import small_cnn, torchvision_models
+from shardmill.training.torch_loop.models.layers import weighted_modules
 
 
 def image_size_of(config: TrainConfig) -> int:

@@ -19,8 +19,8 @@ from typing import Any
 from torch import is_grad_enabled, nn
 from torch.utils.checkpoint import checkpoint
 
-from infra.errors import ConfigError
-from training.torch_loop.models.layers import BATCH_NORMALIZATIONS
+from shardmill.infra.errors import ConfigError
+from shardmill.training.torch_loop.models.layers import BATCH_NORMALIZATIONS
 
 # In fewer blocks, one that is computed again takes about the memory of the whole model.
 _LEAST_BLOCKS = 3

@@ -1,4 +1,4 @@
-"""The ``small_cnn`` of ``training.models.families`` in PyTorch, layer by layer."""
+"""The ``small_cnn`` of ``shardmill.training.models.families`` in PyTorch, layer by layer."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import Any
 
 from torch import nn
 
-from training.models import ModelSpec
-from training.torch_loop.models.normalization import Normalization
+from shardmill.training.models import ModelSpec
+from shardmill.training.torch_loop.models.normalization import Normalization
 
 DEFAULT_IMAGE_SIZE = 64
 _WIDTHS = (16, 32, 64, 128)

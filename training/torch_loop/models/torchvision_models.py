@@ -8,11 +8,11 @@ from typing import Any
 from torch import nn
 from torch.nn import functional
 
-from infra.errors import ConfigError, EnvironmentFault
-from training.models import ModelSpec
-from training.models.torchvision_table import TORCHVISION
-from training.torch_loop.models.layers import weighted_modules
-from training.torch_loop.models.normalization import Normalization
+from shardmill.infra.errors import ConfigError, EnvironmentFault
+from shardmill.training.models import ModelSpec
+from shardmill.training.models.torchvision_table import TORCHVISION
+from shardmill.training.torch_loop.models.layers import weighted_modules
+from shardmill.training.torch_loop.models.normalization import Normalization
 
 # Of ImageNet, as all weights of torchvision expect them.
 _MEAN = [255 * share for share in (0.485, 0.456, 0.406)]

@@ -1,4 +1,4 @@
-"""Moving averages of the weights, as ``training.loop.optimization.averaging`` has them for Keras."""
+"""Moving averages of the weights, as of ``shardmill.training.loop.optimization.averaging`` for Keras."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from training.torch_loop.state import Saved, TensorState
+from shardmill.training.torch_loop.state import Saved, TensorState
 
 
 class WeightAverages:

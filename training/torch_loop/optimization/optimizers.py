@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from infra.errors import ConfigError
-from training.config import OptimizerSettings
-from training.config.optimizer_names import OPTIMIZERS
-from training.config.torch_settings import TORCH_OPTIMIZERS
-from training.loop.optimization.schedules import Horizon, learning_rates
-from training.torch_loop.models.layers import NORMALIZATIONS, weighted_modules
+from shardmill.infra.errors import ConfigError
+from shardmill.training.config import OptimizerSettings
+from shardmill.training.config.optimizer_names import OPTIMIZERS
+from shardmill.training.config.torch_settings import TORCH_OPTIMIZERS
+from shardmill.training.loop.optimization.schedules import Horizon, learning_rates
+from shardmill.training.torch_loop.models.layers import NORMALIZATIONS, weighted_modules
 
 
 class RateTable:

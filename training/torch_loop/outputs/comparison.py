@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from infra import progress as events
-from training.export.measures import FormMeasure
-from training.order import SequentialOrder
-from training.reading import BatchMaker
-from training.torch_data.batch import to_torch
+from shardmill.infra import progress as events
+from shardmill.training.export.measures import FormMeasure
+from shardmill.training.order import SequentialOrder
+from shardmill.training.reading import BatchMaker
+from shardmill.training.torch_data.batch import to_torch
 
 # How far a probability of an exported form may be from that of the model; of numbers, in their deviations.
 TOLERANCE = 1e-3

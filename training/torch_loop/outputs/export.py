@@ -12,18 +12,18 @@ import numpy.typing as npt
 import torch
 from torch import nn
 
-from infra.errors import CorruptDataError
-from infra.storage.filesystem import Storage
-from infra.strict_json import dump_json
-from training.config.export import ExportFormat
-from training.export.model_input import ModelInput
-from training.loop.ending.source_check import OfFile, Written
-from training.reading import BatchMaker
-from training.reading.decode import Pixels
-from training.torch_loop.outputs.comparison import TOLERANCE, compared, images_of
-from training.torch_loop.outputs.onnx import write_onnx
-from training.torch_loop.step import pixels
-from training.torch_loop.tasks.task import Task
+from shardmill.infra.errors import CorruptDataError
+from shardmill.infra.storage.filesystem import Storage
+from shardmill.infra.strict_json import dump_json
+from shardmill.training.config.export import ExportFormat
+from shardmill.training.export.model_input import ModelInput
+from shardmill.training.loop.ending.source_check import OfFile, Written
+from shardmill.training.reading import BatchMaker
+from shardmill.training.reading.decode import Pixels
+from shardmill.training.torch_loop.outputs.comparison import TOLERANCE, compared, images_of
+from shardmill.training.torch_loop.outputs.onnx import write_onnx
+from shardmill.training.torch_loop.step import pixels
+from shardmill.training.torch_loop.tasks.task import Task
 
 WEIGHTS_FILE = "model.pt"
 PROGRAM_FILE = "model.pt2"

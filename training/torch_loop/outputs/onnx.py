@@ -12,11 +12,11 @@ from typing import Any
 import torch
 from torch import nn
 
-from infra import progress as events
-from infra.storage.filesystem import Storage
-from training.export.measures import FormMeasure
-from training.reading import BatchMaker
-from training.torch_loop.outputs.comparison import TOLERANCE, compared, images_of
+from shardmill.infra import progress as events
+from shardmill.infra.storage.filesystem import Storage
+from shardmill.training.export.measures import FormMeasure
+from shardmill.training.reading import BatchMaker
+from shardmill.training.torch_loop.outputs.comparison import TOLERANCE, compared, images_of
 
 _FILE = "model.onnx"
 _INPUT = "images"

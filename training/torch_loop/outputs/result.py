@@ -6,9 +6,9 @@ from typing import Any
 
 import torch
 
-from training.torch_loop.memory.figures import peak_device_bytes
-from training.torch_loop.models.layers import num_parameters
-from training.torch_loop.parts import TrainingParts
+from shardmill.training.torch_loop.memory.figures import peak_device_bytes
+from shardmill.training.torch_loop.models.layers import num_parameters
+from shardmill.training.torch_loop.parts import TrainingParts
 
 
 def describe_model(parts: TrainingParts) -> dict[str, Any]:

@@ -17,12 +17,12 @@ import numpy.typing as npt
 import torch
 import torch.distributed as dist
 
-from infra.errors import ConfigError, EnvironmentFault
-from infra.processes.process import num_cpus
-from training.config import TrainConfig
-from training.ranks.cluster import Cluster, Meeting
-from training.ranks.devices import DeviceRequest
-from training.torch_loop.state import Saved
+from shardmill.infra.errors import ConfigError, EnvironmentFault
+from shardmill.infra.processes.process import num_cpus
+from shardmill.training.config import TrainConfig
+from shardmill.training.ranks.cluster import Cluster, Meeting
+from shardmill.training.ranks.devices import DeviceRequest
+from shardmill.training.torch_loop.state import Saved
 
 Place = Cluster | Meeting | None
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
-from training.config import TrainConfig
-from training.ranks.devices import DeviceRequest, visible_gpus
+from shardmill.training.config import TrainConfig
+from shardmill.training.ranks.devices import DeviceRequest, visible_gpus
 
 
 def with_a_rank_for_each_device(config: TrainConfig) -> TrainConfig:

@@ -1,1 +1,1 @@
-"""What a model of PyTorch learns: one file per task, as in ``training.tasks``."""
+"""What a model of PyTorch learns: one file per task, as in ``shardmill.training.tasks``."""

@@ -7,12 +7,12 @@ from typing import Any
 
 from torch.nn import functional
 
-from infra.dataset.version import DatasetVersion
-from training.config import TrainConfig
-from training.export.measures import LabelsMeasure
-from training.results.metrics.multi_label import MultiLabelTally
-from training.results.predictions.columns import MultiLabelColumns
-from training.torch_data.transforms.device import AugmentedBatch
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.training.config import TrainConfig
+from shardmill.training.export.measures import LabelsMeasure
+from shardmill.training.results.metrics.multi_label import MultiLabelTally
+from shardmill.training.results.predictions.columns import MultiLabelColumns
+from shardmill.training.torch_data.transforms.device import AugmentedBatch
 
 
 @dataclass(frozen=True, slots=True)

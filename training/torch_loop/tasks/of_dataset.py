@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from infra.dataset.version import DatasetVersion
-from infra.errors import UsageError
-from infra.format.labels import WORDS, LabelKind
-from training.config import TrainConfig
-from training.tasks.traits import traits_of
-from training.torch_loop.tasks import multi_label, regression, single_label
-from training.torch_loop.tasks.task import Task
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.errors import UsageError
+from shardmill.infra.format.labels import WORDS, LabelKind
+from shardmill.training.config import TrainConfig
+from shardmill.training.tasks.traits import traits_of
+from shardmill.training.torch_loop.tasks import multi_label, regression, single_label
+from shardmill.training.torch_loop.tasks.task import Task
 
 Builder = Callable[[DatasetVersion, TrainConfig], Task]
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import torch
 
-from infra.dataset.version import DatasetVersion
-from training.config import TrainConfig
-from training.export.measures import NumbersMeasure
-from training.results.metrics.regression import RegressionTally
-from training.results.predictions.columns import RegressionColumns
-from training.tasks.target_scale import target_scale
-from training.torch_data.transforms.device import AugmentedBatch
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.training.config import TrainConfig
+from shardmill.training.export.measures import NumbersMeasure
+from shardmill.training.results.metrics.regression import RegressionTally
+from shardmill.training.results.predictions.columns import RegressionColumns
+from shardmill.training.tasks.target_scale import target_scale
+from shardmill.training.torch_data.transforms.device import AugmentedBatch
 
 
 @dataclass(frozen=True, slots=True)

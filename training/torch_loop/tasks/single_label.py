@@ -7,12 +7,12 @@ from typing import Any
 
 from torch.nn import functional
 
-from infra.dataset.version import DatasetVersion
-from training.config import TrainConfig
-from training.export.measures import ClassMeasure
-from training.results.metrics.single_label import SingleLabelTally
-from training.results.predictions.columns import SingleLabelColumns
-from training.torch_data.transforms.device import AugmentedBatch
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.training.config import TrainConfig
+from shardmill.training.export.measures import ClassMeasure
+from shardmill.training.results.metrics.single_label import SingleLabelTally
+from shardmill.training.results.predictions.columns import SingleLabelColumns
+from shardmill.training.torch_data.transforms.device import AugmentedBatch
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from training.export.measures import FormMeasure
-from training.results.metrics.tally import Tally
-from training.results.predictions.columns import PredictionColumns
-from training.torch_data.transforms.device import AugmentedBatch
+from shardmill.training.export.measures import FormMeasure
+from shardmill.training.results.metrics.tally import Tally
+from shardmill.training.results.predictions.columns import PredictionColumns
+from shardmill.training.torch_data.transforms.device import AugmentedBatch
 
 
 class Task(Protocol):
-    """What a model learns, as ``training.tasks.task.Task`` with TensorFlow; b is the number of rows."""
+    """What a model learns, as ``shardmill.training.tasks.task.Task``; b is the number of rows."""
 
     @property
     def num_outputs(self) -> int:

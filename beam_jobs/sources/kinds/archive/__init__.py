@@ -24,29 +24,29 @@ from typing import Any
 
 import pyarrow as pa
 
-from beam_jobs.config import PrepareConfig, SourceConfig
-from beam_jobs.schemas import MEMBER_LISTING_SCHEMA, FileRef
-from beam_jobs.sources.classes.names import quoted
-from beam_jobs.sources.classes.numbers import class_numbers
-from beam_jobs.sources.files.folder import SourceFolder
-from beam_jobs.sources.files.ignore import IgnorePatterns
-from beam_jobs.sources.files.walking import FoundFile
-from beam_jobs.sources.kinds.archive.first_members import first_members
-from beam_jobs.sources.kinds.archive.labelling import labelled
-from beam_jobs.sources.kinds.archive.layouts import choose_layout
-from beam_jobs.sources.kinds.archive.listing import ListedArchive, json_label, list_archive
-from beam_jobs.sources.kinds.archive.masked import with_member_masks
-from beam_jobs.sources.kinds.archive.opening import ENDINGS, is_archive
-from beam_jobs.sources.kinds.archive.reading import ArchiveReader, unpack_compressed
-from beam_jobs.sources.kinds.archive.sidecar_values import asked_values, with_values
-from beam_jobs.sources.listing import Listing
-from beam_jobs.sources.recognition.glance import Glance, Recognised
-from beam_jobs.tables.long_columns import sorted_by
-from infra.codecs.formats import sniff
-from infra.errors import ConfigError, NotFoundError
-from infra.progress import log
-from infra.readable import counted
-from infra.storage.filesystem import Storage
+from shardmill.beam_jobs.config import PrepareConfig, SourceConfig
+from shardmill.beam_jobs.schemas import MEMBER_LISTING_SCHEMA, FileRef
+from shardmill.beam_jobs.sources.classes.names import quoted
+from shardmill.beam_jobs.sources.classes.numbers import class_numbers
+from shardmill.beam_jobs.sources.files.folder import SourceFolder
+from shardmill.beam_jobs.sources.files.ignore import IgnorePatterns
+from shardmill.beam_jobs.sources.files.walking import FoundFile
+from shardmill.beam_jobs.sources.kinds.archive.first_members import first_members
+from shardmill.beam_jobs.sources.kinds.archive.labelling import labelled
+from shardmill.beam_jobs.sources.kinds.archive.layouts import choose_layout
+from shardmill.beam_jobs.sources.kinds.archive.listing import ListedArchive, json_label, list_archive
+from shardmill.beam_jobs.sources.kinds.archive.masked import with_member_masks
+from shardmill.beam_jobs.sources.kinds.archive.opening import ENDINGS, is_archive
+from shardmill.beam_jobs.sources.kinds.archive.reading import ArchiveReader, unpack_compressed
+from shardmill.beam_jobs.sources.kinds.archive.sidecar_values import asked_values, with_values
+from shardmill.beam_jobs.sources.listing import Listing
+from shardmill.beam_jobs.sources.recognition.glance import Glance, Recognised
+from shardmill.beam_jobs.tables.long_columns import sorted_by
+from shardmill.infra.codecs.formats import sniff
+from shardmill.infra.errors import ConfigError, NotFoundError
+from shardmill.infra.progress import log
+from shardmill.infra.readable import counted
+from shardmill.infra.storage.filesystem import Storage
 
 # Where the texts of labels are numbers, these keys of .json sidecars may have the names.
 NAME_KEYS = ("label_name", "class_name")

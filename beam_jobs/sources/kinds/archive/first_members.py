@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from beam_jobs.schemas import FileRef
-from beam_jobs.sources.files.container import Container
-from beam_jobs.sources.files.folder import SourceFolder
-from beam_jobs.sources.files.walking import SourceFault
-from beam_jobs.sources.kinds.archive.members import ArchiveDamaged, Member
-from beam_jobs.sources.kinds.archive.opening import UnpackedStream, compression_of
-from beam_jobs.sources.kinds.archive.tar import tar_members
-from beam_jobs.sources.kinds.archive.zip import read_zip_member, zip_members
+from shardmill.beam_jobs.schemas import FileRef
+from shardmill.beam_jobs.sources.files.container import Container
+from shardmill.beam_jobs.sources.files.folder import SourceFolder
+from shardmill.beam_jobs.sources.files.walking import SourceFault
+from shardmill.beam_jobs.sources.kinds.archive.members import ArchiveDamaged, Member
+from shardmill.beam_jobs.sources.kinds.archive.opening import UnpackedStream, compression_of
+from shardmill.beam_jobs.sources.kinds.archive.tar import tar_members
+from shardmill.beam_jobs.sources.kinds.archive.zip import read_zip_member, zip_members
 
 _HEAD_BYTES = 16 << 20  # of a compressed tar
 _MAX_MEMBER_BYTES = 64 << 20  # larger ones are not looked at

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from beam_jobs.config import ArchiveConfig, PrepareConfig
-from beam_jobs.schemas import (
+from shardmill.beam_jobs.config import ArchiveConfig, PrepareConfig
+from shardmill.beam_jobs.schemas import (
     CONTRADICTION,
     DROPPED_LABEL,
     FILTER_REASONS,
@@ -18,20 +18,20 @@ from beam_jobs.schemas import (
     SIDECAR,
     Status,
 )
-from beam_jobs.sources.classes.folders import (
+from shardmill.beam_jobs.sources.classes.folders import (
     class_names,
     given_splits,
     label_by_folder,
     layout_warnings,
     split_by_folder,
 )
-from beam_jobs.sources.classes.names import look_alikes, no_classes, quoted, wanted_classes
-from beam_jobs.sources.classes.numbers import ClassNumbers, is_number, name_labels
-from beam_jobs.sources.kinds.archive.layouts import Layout, shape_of
-from beam_jobs.sources.kinds.archive.listing import ListedArchive
-from beam_jobs.sources.kinds.archive.members import LABEL_SIDECARS
-from beam_jobs.sources.kinds.archive.samples import Sidecars, sample_key
-from infra.errors import ConfigError
+from shardmill.beam_jobs.sources.classes.names import look_alikes, no_classes, quoted, wanted_classes
+from shardmill.beam_jobs.sources.classes.numbers import ClassNumbers, is_number, name_labels
+from shardmill.beam_jobs.sources.kinds.archive.layouts import Layout, shape_of
+from shardmill.beam_jobs.sources.kinds.archive.listing import ListedArchive
+from shardmill.beam_jobs.sources.kinds.archive.members import LABEL_SIDECARS
+from shardmill.beam_jobs.sources.kinds.archive.samples import Sidecars, sample_key
+from shardmill.infra.errors import ConfigError
 
 _REMEDY = (
     "put the images of each class into a folder of its own in the archive, or into an archive of its own; or "

@@ -14,12 +14,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from beam_jobs.config import PrepareConfig
-from beam_jobs.sources.classes.folders import Shape
-from beam_jobs.sources.files.walking import SPLIT_OF_FOLDER
-from beam_jobs.sources.kinds.archive.listing import ListedArchive
-from beam_jobs.sources.kinds.archive.opening import ENDINGS
-from infra.errors import UsageError
+from shardmill.beam_jobs.config import PrepareConfig
+from shardmill.beam_jobs.sources.classes.folders import Shape
+from shardmill.beam_jobs.sources.files.walking import SPLIT_OF_FOLDER
+from shardmill.beam_jobs.sources.kinds.archive.listing import ListedArchive
+from shardmill.beam_jobs.sources.kinds.archive.opening import ENDINGS
+from shardmill.infra.errors import UsageError
 
 _PARTS = re.compile(r"[/._\-]+|(?<=[^\d])(?=\d)")
 

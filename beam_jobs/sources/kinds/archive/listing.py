@@ -10,8 +10,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from beam_jobs.config import ArchiveConfig
-from beam_jobs.schemas import (
+from shardmill.beam_jobs.config import ArchiveConfig
+from shardmill.beam_jobs.schemas import (
     BAD_NAME,
     BROKEN_CONTAINER,
     EMPTY_ARCHIVE,
@@ -21,14 +21,19 @@ from beam_jobs.schemas import (
     FileRef,
     Status,
 )
-from beam_jobs.sources.annotations.box_values import text_of
-from beam_jobs.sources.files.folder import SourceFolder
-from beam_jobs.sources.files.ignore import IgnorePatterns
-from beam_jobs.sources.files.walking import FoundFile, SourceFault
-from beam_jobs.sources.kinds.archive.members import LABEL_SIDECARS, ArchiveDamaged, Member, is_sidecar
-from beam_jobs.sources.kinds.archive.opening import is_archive, members_of
-from beam_jobs.sources.listing import rows_of_files
-from infra.storage.names import stem_of
+from shardmill.beam_jobs.sources.annotations.box_values import text_of
+from shardmill.beam_jobs.sources.files.folder import SourceFolder
+from shardmill.beam_jobs.sources.files.ignore import IgnorePatterns
+from shardmill.beam_jobs.sources.files.walking import FoundFile, SourceFault
+from shardmill.beam_jobs.sources.kinds.archive.members import (
+    LABEL_SIDECARS,
+    ArchiveDamaged,
+    Member,
+    is_sidecar,
+)
+from shardmill.beam_jobs.sources.kinds.archive.opening import is_archive, members_of
+from shardmill.beam_jobs.sources.listing import rows_of_files
+from shardmill.infra.storage.names import stem_of
 
 _CHUNK_ROWS = 2048  # members that are Python values at a time
 

@@ -13,16 +13,16 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from beam_jobs.config import PrepareConfig
-from beam_jobs.schemas import OTHER_FILE, SIDECAR, Status
-from beam_jobs.sources.kinds.archive.labelling import is_image
-from beam_jobs.sources.kinds.archive.layouts import splits_by_name, without_ending
-from beam_jobs.sources.kinds.archive.listing import ListedArchive
-from beam_jobs.sources.masks.attaching import with_reason
-from beam_jobs.sources.masks.pairing import FolderPairs, Pairing, SamplePairs, pair, with_splits
-from infra.errors import NotFoundError
-from infra.progress import log
-from infra.readable import counted
+from shardmill.beam_jobs.config import PrepareConfig
+from shardmill.beam_jobs.schemas import OTHER_FILE, SIDECAR, Status
+from shardmill.beam_jobs.sources.kinds.archive.labelling import is_image
+from shardmill.beam_jobs.sources.kinds.archive.layouts import splits_by_name, without_ending
+from shardmill.beam_jobs.sources.kinds.archive.listing import ListedArchive
+from shardmill.beam_jobs.sources.masks.attaching import with_reason
+from shardmill.beam_jobs.sources.masks.pairing import FolderPairs, Pairing, SamplePairs, pair, with_splits
+from shardmill.infra.errors import NotFoundError
+from shardmill.infra.progress import log
+from shardmill.infra.readable import counted
 
 
 def with_member_masks(

@@ -18,10 +18,10 @@ from typing import IO, Any, cast
 import pyarrow as pa
 from isal import isal_zlib
 
-from beam_jobs.sources.files.container import Container
-from beam_jobs.sources.kinds.archive.members import LABEL_SIDECARS, ArchiveDamaged, Member
-from beam_jobs.sources.kinds.archive.tar import tar_members
-from beam_jobs.sources.kinds.archive.zip import zip_members
+from shardmill.beam_jobs.sources.files.container import Container
+from shardmill.beam_jobs.sources.kinds.archive.members import LABEL_SIDECARS, ArchiveDamaged, Member
+from shardmill.beam_jobs.sources.kinds.archive.tar import tar_members
+from shardmill.beam_jobs.sources.kinds.archive.zip import zip_members
 
 COMPRESSIONS = {
     ".tar.gz": "gzip", ".tgz": "gzip", ".tar.bz2": "bzip2", ".tbz2": "bzip2", ".tar.xz": "xz", ".txz": "xz",

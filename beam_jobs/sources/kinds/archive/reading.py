@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from beam_jobs.schemas import DAMAGED_MEMBER, UNREADABLE, VANISHED, FileRef, has_masks
-from beam_jobs.sources.files.containers import Containers
-from beam_jobs.sources.files.folder import SourceFolder
-from beam_jobs.sources.files.walking import SourceFault
-from beam_jobs.sources.kinds.archive.members import ArchiveDamaged
-from beam_jobs.sources.kinds.archive.opening import UnpackedStream, compression_of, members_of
-from beam_jobs.sources.kinds.archive.zip import read_zip_member
-from infra.digests import digest_of
-from infra.errors import NotFoundError
-from infra.progress import log
-from infra.storage.filesystem import Storage
-from infra.storage.range_reader import RangeReader
+from shardmill.beam_jobs.schemas import DAMAGED_MEMBER, UNREADABLE, VANISHED, FileRef, has_masks
+from shardmill.beam_jobs.sources.files.containers import Containers
+from shardmill.beam_jobs.sources.files.folder import SourceFolder
+from shardmill.beam_jobs.sources.files.walking import SourceFault
+from shardmill.beam_jobs.sources.kinds.archive.members import ArchiveDamaged
+from shardmill.beam_jobs.sources.kinds.archive.opening import UnpackedStream, compression_of, members_of
+from shardmill.beam_jobs.sources.kinds.archive.zip import read_zip_member
+from shardmill.infra.digests import digest_of
+from shardmill.infra.errors import NotFoundError
+from shardmill.infra.progress import log
+from shardmill.infra.storage.filesystem import Storage
+from shardmill.infra.storage.range_reader import RangeReader
 
 _FOLDER = "archives"
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from infra.storage.names import stem_of
+from shardmill.infra.storage.names import stem_of
 
 
 def sample_key(name: str) -> str:

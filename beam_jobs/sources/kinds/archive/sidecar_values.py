@@ -8,25 +8,25 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from beam_jobs.config import ArchiveConfig, PrepareConfig, RowsConfig
-from beam_jobs.schemas import BROKEN_ROW, NO_LABEL, Status
-from beam_jobs.sources.classes.numbers import ClassNumbers
-from beam_jobs.sources.files.folder import SourceFolder
-from beam_jobs.sources.files.walking import SPLIT_OF_FOLDER
-from beam_jobs.sources.kinds.archive.listing import ListedArchive
-from beam_jobs.sources.kinds.archive.samples import Sidecars
-from beam_jobs.sources.kinds.table.formats.columns import trimmed
-from beam_jobs.sources.kinds.table.rules import Rule, first_rules, understand_labels
-from beam_jobs.sources.kinds.table.typed.features import joined_features
-from beam_jobs.sources.kinds.table.typed.json_values import JsonColumn, read_json_column
-from beam_jobs.sources.listing import status_of
-from beam_jobs.sources.rows.row_files import FileRows, RowFile
-from beam_jobs.sources.rows.typed import TypedRows, count_targets, type_rows
-from beam_jobs.tables.features import PREFIX
-from beam_jobs.tables.lists import is_listed, with_column
-from beam_jobs.tables.long_columns import one_chunk
-from infra.errors import ConfigError
-from infra.format.labels import LabelKind
+from shardmill.beam_jobs.config import ArchiveConfig, PrepareConfig, RowsConfig
+from shardmill.beam_jobs.schemas import BROKEN_ROW, NO_LABEL, Status
+from shardmill.beam_jobs.sources.classes.numbers import ClassNumbers
+from shardmill.beam_jobs.sources.files.folder import SourceFolder
+from shardmill.beam_jobs.sources.files.walking import SPLIT_OF_FOLDER
+from shardmill.beam_jobs.sources.kinds.archive.listing import ListedArchive
+from shardmill.beam_jobs.sources.kinds.archive.samples import Sidecars
+from shardmill.beam_jobs.sources.kinds.table.formats.columns import trimmed
+from shardmill.beam_jobs.sources.kinds.table.rules import Rule, first_rules, understand_labels
+from shardmill.beam_jobs.sources.kinds.table.typed.features import joined_features
+from shardmill.beam_jobs.sources.kinds.table.typed.json_values import JsonColumn, read_json_column
+from shardmill.beam_jobs.sources.listing import status_of
+from shardmill.beam_jobs.sources.rows.row_files import FileRows, RowFile
+from shardmill.beam_jobs.sources.rows.typed import TypedRows, count_targets, type_rows
+from shardmill.beam_jobs.tables.features import PREFIX
+from shardmill.beam_jobs.tables.lists import is_listed, with_column
+from shardmill.beam_jobs.tables.long_columns import one_chunk
+from shardmill.infra.errors import ConfigError
+from shardmill.infra.format.labels import LabelKind
 
 _NO_TEXT = pa.scalar(None, pa.string())
 

@@ -16,10 +16,10 @@ import zlib
 from collections.abc import Collection, Iterator
 from typing import Any
 
-from beam_jobs.schemas import ARCHIVED_LINK, DAMAGED_MEMBER, ENCRYPTED, UNSUPPORTED_MEMBER, FileRef
-from beam_jobs.sources.files.container import Container
-from beam_jobs.sources.files.walking import SourceFault
-from beam_jobs.sources.kinds.archive.members import (
+from shardmill.beam_jobs.schemas import ARCHIVED_LINK, DAMAGED_MEMBER, ENCRYPTED, UNSUPPORTED_MEMBER, FileRef
+from shardmill.beam_jobs.sources.files.container import Container
+from shardmill.beam_jobs.sources.files.walking import SourceFault
+from shardmill.beam_jobs.sources.kinds.archive.members import (
     LABEL_SIDECARS,
     ArchiveDamaged,
     Member,

@@ -2,7 +2,7 @@
 
 Each row of an array of images is an input: ``images.npy#row=0000017``, or ``mnist.npz#x_train=0000017`` in a
 file of several arrays; rows are counted from 0. The bytes that stand for an image, whose SHA-256 is its
-identity, are a PNG file of its pixels without compression (beam_jobs.sources.rows.png).
+identity, are a PNG file of its pixels without compression (shardmill.beam_jobs.sources.rows.png).
 
     found      the arrays in a file, by its header
     roles      which arrays hold images, and which their labels
@@ -17,22 +17,28 @@ from functools import partial
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from beam_jobs.config import PrepareConfig, RowsConfig, SourceConfig
-from beam_jobs.sources.classes.names import quoted
-from beam_jobs.sources.files.folder import SourceFolder
-from beam_jobs.sources.files.walking import SourceFault
-from beam_jobs.sources.kinds.arrays.found import ENDINGS, FoundArray, find_arrays
-from beam_jobs.sources.kinds.arrays.reading import ArrayImages, keep_unpacked_arrays, list_rows
-from beam_jobs.sources.kinds.arrays.roles import LabelledImages, pair_arrays
-from beam_jobs.sources.listing import Listing
-from beam_jobs.sources.recognition.glance import Glance, Recognised
-from beam_jobs.sources.rows.listing import Contents, list_contents, row_of, walk_files
-from beam_jobs.sources.rows.reading import RowReader
-from beam_jobs.sources.rows.row_files import FileRows, RowFile, RowFileBroken, choose_files, files_of
-from infra.errors import ConfigError
-from infra.format.labels import LabelKind
-from infra.progress import log
-from infra.storage.filesystem import Storage
+from shardmill.beam_jobs.config import PrepareConfig, RowsConfig, SourceConfig
+from shardmill.beam_jobs.sources.classes.names import quoted
+from shardmill.beam_jobs.sources.files.folder import SourceFolder
+from shardmill.beam_jobs.sources.files.walking import SourceFault
+from shardmill.beam_jobs.sources.kinds.arrays.found import ENDINGS, FoundArray, find_arrays
+from shardmill.beam_jobs.sources.kinds.arrays.reading import ArrayImages, keep_unpacked_arrays, list_rows
+from shardmill.beam_jobs.sources.kinds.arrays.roles import LabelledImages, pair_arrays
+from shardmill.beam_jobs.sources.listing import Listing
+from shardmill.beam_jobs.sources.recognition.glance import Glance, Recognised
+from shardmill.beam_jobs.sources.rows.listing import Contents, list_contents, row_of, walk_files
+from shardmill.beam_jobs.sources.rows.reading import RowReader
+from shardmill.beam_jobs.sources.rows.row_files import (
+    FileRows,
+    RowFile,
+    RowFileBroken,
+    choose_files,
+    files_of,
+)
+from shardmill.infra.errors import ConfigError
+from shardmill.infra.format.labels import LabelKind
+from shardmill.infra.progress import log
+from shardmill.infra.storage.filesystem import Storage
 
 
 def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:

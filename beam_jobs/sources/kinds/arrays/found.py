@@ -20,9 +20,9 @@ from typing import Any, BinaryIO, Final, Literal, cast
 import numpy as np
 import numpy.typing as npt
 
-from beam_jobs.sources.rows.inflating import Inflated
-from beam_jobs.sources.rows.row_files import RowFile, RowFileBroken
-from beam_jobs.sources.rows.unpacked import PackedDataBroken
+from shardmill.beam_jobs.sources.rows.inflating import Inflated
+from shardmill.beam_jobs.sources.rows.row_files import RowFile, RowFileBroken
+from shardmill.beam_jobs.sources.rows.unpacked import PackedDataBroken
 
 ENDINGS = (".npy", ".npz", ".idx", "-ubyte", ".idx.gz", "-ubyte.gz")
 

@@ -9,18 +9,18 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from beam_jobs.schemas import FileRef
-from beam_jobs.sources.kinds.arrays.found import FoundArray, find_arrays, read_values, unpacked
-from beam_jobs.sources.kinds.arrays.roles import LabelledImages, check_images, where
-from beam_jobs.sources.kinds.table.formats.columns import trimmed
-from beam_jobs.sources.rows.listing import row_of
-from beam_jobs.sources.rows.png import png_bytes, stored_png
-from beam_jobs.sources.rows.ranges import Ranges
-from beam_jobs.sources.rows.row_files import FileRows, RowFile, RowFileBroken
-from beam_jobs.sources.rows.unpacked import keep_unpacked, open_unpacked
-from infra.errors import ConfigError
-from infra.format.labels import LabelKind
-from infra.storage.filesystem import Storage
+from shardmill.beam_jobs.schemas import FileRef
+from shardmill.beam_jobs.sources.kinds.arrays.found import FoundArray, find_arrays, read_values, unpacked
+from shardmill.beam_jobs.sources.kinds.arrays.roles import LabelledImages, check_images, where
+from shardmill.beam_jobs.sources.kinds.table.formats.columns import trimmed
+from shardmill.beam_jobs.sources.rows.listing import row_of
+from shardmill.beam_jobs.sources.rows.png import png_bytes, stored_png
+from shardmill.beam_jobs.sources.rows.ranges import Ranges
+from shardmill.beam_jobs.sources.rows.row_files import FileRows, RowFile, RowFileBroken
+from shardmill.beam_jobs.sources.rows.unpacked import keep_unpacked, open_unpacked
+from shardmill.infra.errors import ConfigError
+from shardmill.infra.format.labels import LabelKind
+from shardmill.infra.storage.filesystem import Storage
 
 _MAX_LOST_ROWS = 1_000_000  # of a file; a single row stands for more
 _FLOATS_WHOLE = 2.0**63  # floats below are whole numbers of 64 bits

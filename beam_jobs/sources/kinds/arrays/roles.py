@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from beam_jobs.config import RowsConfig
-from beam_jobs.sources.kinds.arrays.found import FoundArray
-from beam_jobs.sources.rows.names_of_splits import SPLIT_WORDS, split_of_name, words_of
-from beam_jobs.sources.rows.typed import asked_columns, needs_label
-from infra.errors import ConfigError
-from infra.format.labels import LabelKind
+from shardmill.beam_jobs.config import RowsConfig
+from shardmill.beam_jobs.sources.kinds.arrays.found import FoundArray
+from shardmill.beam_jobs.sources.rows.names_of_splits import SPLIT_WORDS, split_of_name, words_of
+from shardmill.beam_jobs.sources.rows.typed import asked_columns, needs_label
+from shardmill.infra.errors import ConfigError
+from shardmill.infra.format.labels import LabelKind
 
 _WORDS = {
     "image": ("images", "image", "imgs", "img", "x", "pixels"),

@@ -15,19 +15,24 @@ from typing import BinaryIO, cast
 
 import pyarrow as pa
 
-from beam_jobs.config import PrepareConfig, SourceConfig
-from beam_jobs.sources.files.folder import SourceFolder
-from beam_jobs.sources.files.walking import SourceFault
-from beam_jobs.sources.kinds.parquet.columns import Columns, find_columns, holds_images
-from beam_jobs.sources.kinds.parquet.reading import ParquetImages, check_num_rows, list_rows, open_parquet
-from beam_jobs.sources.listing import Listing
-from beam_jobs.sources.masks.in_rows import MaskedRowReader, with_row_masks
-from beam_jobs.sources.recognition.glance import Glance, Recognised
-from beam_jobs.sources.rows.listing import Contents, list_contents, read_all, walk_files
-from beam_jobs.sources.rows.reading import RowReader
-from beam_jobs.sources.rows.row_files import FileRows, RowFile, RowFileBroken, choose_files
-from infra.progress import log
-from infra.storage.filesystem import Storage
+from shardmill.beam_jobs.config import PrepareConfig, SourceConfig
+from shardmill.beam_jobs.sources.files.folder import SourceFolder
+from shardmill.beam_jobs.sources.files.walking import SourceFault
+from shardmill.beam_jobs.sources.kinds.parquet.columns import Columns, find_columns, holds_images
+from shardmill.beam_jobs.sources.kinds.parquet.reading import (
+    ParquetImages,
+    check_num_rows,
+    list_rows,
+    open_parquet,
+)
+from shardmill.beam_jobs.sources.listing import Listing
+from shardmill.beam_jobs.sources.masks.in_rows import MaskedRowReader, with_row_masks
+from shardmill.beam_jobs.sources.recognition.glance import Glance, Recognised
+from shardmill.beam_jobs.sources.rows.listing import Contents, list_contents, read_all, walk_files
+from shardmill.beam_jobs.sources.rows.reading import RowReader
+from shardmill.beam_jobs.sources.rows.row_files import FileRows, RowFile, RowFileBroken, choose_files
+from shardmill.infra.progress import log
+from shardmill.infra.storage.filesystem import Storage
 
 ENDINGS = (".parquet", ".pq")
 

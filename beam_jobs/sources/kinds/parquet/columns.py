@@ -16,10 +16,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from beam_jobs.config import RowsConfig
-from beam_jobs.sources.rows.typed import asked_columns, needs_label
-from infra.errors import ConfigError
-from infra.format.labels import LabelKind
+from shardmill.beam_jobs.config import RowsConfig
+from shardmill.beam_jobs.sources.rows.typed import asked_columns, needs_label
+from shardmill.infra.errors import ConfigError
+from shardmill.infra.format.labels import LabelKind
 
 IMAGE_NAMES = ("image", "img", "picture", "photo", "jpg", "jpeg", "png", "bytes")
 LABEL_NAMES = ("label", "class", "class_name", "label_name", "category", "target")

@@ -14,16 +14,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from beam_jobs.config import RowsConfig
-from beam_jobs.schemas import NO_IMAGE, FileRef
-from beam_jobs.sources.files.walking import SourceFault
-from beam_jobs.sources.kinds.parquet.columns import Columns, find_image, path_of_images
-from beam_jobs.sources.kinds.table.formats.columns import as_text, trimmed
-from beam_jobs.sources.kinds.table.formats.parquet import PARQUET_DAMAGES, first_line
-from beam_jobs.sources.rows.row_files import FileRows, RowFile, RowFileBroken
-from beam_jobs.tables.long_columns import one_chunk
-from beam_jobs.tables.utf8 import without_broken_texts
-from infra.format.labels import LabelKind
+from shardmill.beam_jobs.config import RowsConfig
+from shardmill.beam_jobs.schemas import NO_IMAGE, FileRef
+from shardmill.beam_jobs.sources.files.walking import SourceFault
+from shardmill.beam_jobs.sources.kinds.parquet.columns import Columns, find_image, path_of_images
+from shardmill.beam_jobs.sources.kinds.table.formats.columns import as_text, trimmed
+from shardmill.beam_jobs.sources.kinds.table.formats.parquet import PARQUET_DAMAGES, first_line
+from shardmill.beam_jobs.sources.rows.row_files import FileRows, RowFile, RowFileBroken
+from shardmill.beam_jobs.tables.long_columns import one_chunk
+from shardmill.beam_jobs.tables.utf8 import without_broken_texts
+from shardmill.infra.format.labels import LabelKind
 
 _BUFFER_BYTES = 1 << 20  # read at a time from the pages of a column
 _BATCH_BYTES = 4 << 20  # of images, decoded at a time

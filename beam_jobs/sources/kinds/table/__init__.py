@@ -23,26 +23,31 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from beam_jobs.config import PrepareConfig, SourceConfig
-from beam_jobs.schemas import LISTING_SCHEMA, SOURCE_TABLE, Status
-from beam_jobs.sources.classes.names import look_alikes, no_classes, wanted_classes
-from beam_jobs.sources.classes.numbers import class_numbers
-from beam_jobs.sources.files.folder import SourceFolder
-from beam_jobs.sources.files.ignore import IgnorePatterns
-from beam_jobs.sources.files.walking import FoundFile
-from beam_jobs.sources.kinds.table.formats.columns import trimmed
-from beam_jobs.sources.kinds.table.matching import check_found, find_files
-from beam_jobs.sources.kinds.table.own_folders import own_folders, with_splits_of_folders
-from beam_jobs.sources.kinds.table.recognising import recognise_table
-from beam_jobs.sources.kinds.table.rows import name_rows, paths_within, settings_warnings, understand
-from beam_jobs.sources.kinds.table.settling import Settled, settle
-from beam_jobs.sources.kinds.table.tables import Table, find_tables, read_tables
-from beam_jobs.sources.kinds.table.typed.labels import MASK_PATH
-from beam_jobs.sources.listing import Listing, rows_of_files
-from beam_jobs.sources.masks.naming import attach_named_masks
-from beam_jobs.sources.recognition.glance import Glance, Recognised
-from beam_jobs.tables.features import PREFIX
-from infra.progress import log
+from shardmill.beam_jobs.config import PrepareConfig, SourceConfig
+from shardmill.beam_jobs.schemas import LISTING_SCHEMA, SOURCE_TABLE, Status
+from shardmill.beam_jobs.sources.classes.names import look_alikes, no_classes, wanted_classes
+from shardmill.beam_jobs.sources.classes.numbers import class_numbers
+from shardmill.beam_jobs.sources.files.folder import SourceFolder
+from shardmill.beam_jobs.sources.files.ignore import IgnorePatterns
+from shardmill.beam_jobs.sources.files.walking import FoundFile
+from shardmill.beam_jobs.sources.kinds.table.formats.columns import trimmed
+from shardmill.beam_jobs.sources.kinds.table.matching import check_found, find_files
+from shardmill.beam_jobs.sources.kinds.table.own_folders import own_folders, with_splits_of_folders
+from shardmill.beam_jobs.sources.kinds.table.recognising import recognise_table
+from shardmill.beam_jobs.sources.kinds.table.rows import (
+    name_rows,
+    paths_within,
+    settings_warnings,
+    understand,
+)
+from shardmill.beam_jobs.sources.kinds.table.settling import Settled, settle
+from shardmill.beam_jobs.sources.kinds.table.tables import Table, find_tables, read_tables
+from shardmill.beam_jobs.sources.kinds.table.typed.labels import MASK_PATH
+from shardmill.beam_jobs.sources.listing import Listing, rows_of_files
+from shardmill.beam_jobs.sources.masks.naming import attach_named_masks
+from shardmill.beam_jobs.sources.recognition.glance import Glance, Recognised
+from shardmill.beam_jobs.tables.features import PREFIX
+from shardmill.infra.progress import log
 
 _CHUNK_ROWS = 2048  # files that are Python values at a time
 

@@ -10,11 +10,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from beam_jobs.schemas import BROKEN_ROW, MISSING_FILE, SEVERAL_FILES, Status
-from beam_jobs.sources.kinds.table.rows import reject
-from beam_jobs.tables.lists import mask_of
-from beam_jobs.tables.long_columns import one_chunk
-from infra.errors import NotFoundError
+from shardmill.beam_jobs.schemas import BROKEN_ROW, MISSING_FILE, SEVERAL_FILES, Status
+from shardmill.beam_jobs.sources.kinds.table.rows import reject
+from shardmill.beam_jobs.tables.lists import mask_of
+from shardmill.beam_jobs.tables.long_columns import one_chunk
+from shardmill.infra.errors import NotFoundError
 
 Int64 = npt.NDArray[np.int64]
 Texts: TypeAlias = pa.Array | pa.ChunkedArray

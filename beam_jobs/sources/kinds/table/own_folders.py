@@ -15,15 +15,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from beam_jobs.config import TableConfig
-from beam_jobs.sources.kinds.table.matching import FoundFiles, locate
-from beam_jobs.sources.kinds.table.recognising import FILE_NAME, is_metadata
-from beam_jobs.sources.kinds.table.rows import UNDERSTOOD_SCHEMA, paths_within
-from beam_jobs.sources.kinds.table.tables import Table
-from beam_jobs.sources.rows.names_of_splits import split_of_name
-from beam_jobs.tables.lists import mask_of, with_column
-from infra.errors import ConfigError
-from infra.progress import log
+from shardmill.beam_jobs.config import TableConfig
+from shardmill.beam_jobs.sources.kinds.table.matching import FoundFiles, locate
+from shardmill.beam_jobs.sources.kinds.table.recognising import FILE_NAME, is_metadata
+from shardmill.beam_jobs.sources.kinds.table.rows import UNDERSTOOD_SCHEMA, paths_within
+from shardmill.beam_jobs.sources.kinds.table.tables import Table
+from shardmill.beam_jobs.sources.rows.names_of_splits import split_of_name
+from shardmill.beam_jobs.tables.lists import mask_of, with_column
+from shardmill.infra.errors import ConfigError
+from shardmill.infra.progress import log
 
 OF_TABLE = "{folder}"  # value of source.table.prefix: the folder of each table
 

@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from beam_jobs.config import SourceConfig, TableConfig
-from beam_jobs.sources.classes.names import quoted
-from beam_jobs.sources.files.walking import SourceFault
-from beam_jobs.sources.recognition.glance import IMAGE_ENDINGS, Glance, Recognised, said
+from shardmill.beam_jobs.config import SourceConfig, TableConfig
+from shardmill.beam_jobs.sources.classes.names import quoted
+from shardmill.beam_jobs.sources.files.walking import SourceFault
+from shardmill.beam_jobs.sources.recognition.glance import IMAGE_ENDINGS, Glance, Recognised, said
 
 TABLE_ENDINGS = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet", ".pq")
 _HEAD_BYTES = 1 << 16

@@ -10,15 +10,15 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from beam_jobs.config import TableConfig
-from beam_jobs.schemas import BAD_PATH, BROKEN_ROW, NO_LABEL
-from beam_jobs.sources.classes.numbers import ClassNumbers, name_labels
-from beam_jobs.sources.files.walking import SPLIT_OF_FOLDER
-from beam_jobs.sources.kinds.table.rules import Rule, first_rules, said_of, understand_labels
-from beam_jobs.tables.features import PREFIX, feature_columns, features_of
-from beam_jobs.tables.lists import mask_of, values_of, with_column
-from beam_jobs.tables.long_columns import one_chunk
-from infra.format.labels import LABELS, LabelKind
+from shardmill.beam_jobs.config import TableConfig
+from shardmill.beam_jobs.schemas import BAD_PATH, BROKEN_ROW, NO_LABEL
+from shardmill.beam_jobs.sources.classes.numbers import ClassNumbers, name_labels
+from shardmill.beam_jobs.sources.files.walking import SPLIT_OF_FOLDER
+from shardmill.beam_jobs.sources.kinds.table.rules import Rule, first_rules, said_of, understand_labels
+from shardmill.beam_jobs.tables.features import PREFIX, feature_columns, features_of
+from shardmill.beam_jobs.tables.lists import mask_of, values_of, with_column
+from shardmill.beam_jobs.tables.long_columns import one_chunk
+from shardmill.infra.format.labels import LABELS, LabelKind
 
 Int64 = npt.NDArray[np.int64]
 
@@ -134,7 +134,7 @@ def reject(rows: pa.Table, chosen: pa.ChunkedArray, reason: str, *words: str | p
     Args:
         rows: UNDERSTOOD_SCHEMA.
         chosen: bool [rows]; null counts as false.
-        reason: of beam_jobs.schemas.
+        reason: of shardmill.beam_jobs.schemas.
         words: of the message behind the name of the row; a column has a value for each row.
     """
     at = np.flatnonzero(mask_of(chosen) & mask_of(pc.is_null(rows["reason"])))
@@ -148,7 +148,7 @@ def reject_some(rows: pa.Table, at: Int64, reason: str, *words: str | pa.Array |
     Args:
         rows: UNDERSTOOD_SCHEMA.
         at: int64 [N], numbers of the rows.
-        reason: of beam_jobs.schemas.
+        reason: of shardmill.beam_jobs.schemas.
         words: of the message behind the name of the row; a column has a value for each of these rows.
     """
     if not len(at):

@@ -10,14 +10,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from beam_jobs.schemas import DROPPED_LABEL, NO_LABEL, UNKNOWN_SPLIT
-from beam_jobs.sources.kinds.table.typed.labels import having_one_of, renamed_labels, with_label_lists
-from beam_jobs.tables.features import PREFIX
-from beam_jobs.tables.lists import mask_of, values_of, with_column
-from beam_jobs.tables.long_columns import one_chunk
-from infra.format.contract import SPLITS
-from infra.format.features import features_in
-from infra.format.labels import LABELS, LabelKind
+from shardmill.beam_jobs.schemas import DROPPED_LABEL, NO_LABEL, UNKNOWN_SPLIT
+from shardmill.beam_jobs.sources.kinds.table.typed.labels import (
+    having_one_of,
+    renamed_labels,
+    with_label_lists,
+)
+from shardmill.beam_jobs.tables.features import PREFIX
+from shardmill.beam_jobs.tables.lists import mask_of, values_of, with_column
+from shardmill.beam_jobs.tables.long_columns import one_chunk
+from shardmill.infra.format.contract import SPLITS
+from shardmill.infra.format.features import features_in
+from shardmill.infra.format.labels import LABELS, LabelKind
 
 MISSING_LABEL = {"class": "label", "multi": "label", "targets": "number for each target"}
 _NO_TEXT = pa.scalar(None, pa.string())
@@ -41,7 +45,7 @@ class Rule:
 
     Attributes:
         mask: bool [rows], which rows; null counts as false.
-        reason: of beam_jobs.schemas.
+        reason: of shardmill.beam_jobs.schemas.
         words: of the message; a column has a text for each row.
     """
 

@@ -13,22 +13,28 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from beam_jobs.schemas import (
+from shardmill.beam_jobs.schemas import (
     CONTRADICTION,
     LISTING_SCHEMA,
     NOT_IN_TABLE,
     OTHER_CLASS,
     REPEATED_ROW,
 )
-from beam_jobs.sources.kinds.table.rows import reject_some
-from beam_jobs.sources.kinds.table.rules import classes_of
-from beam_jobs.sources.kinds.table.typed.labels import MASK_PATH
-from beam_jobs.sources.listing import status_of
-from beam_jobs.tables.features import PREFIX, equal_rows, feature_columns, features_of, with_features
-from beam_jobs.tables.lists import mask_of
-from beam_jobs.tables.long_columns import sorted_by
-from infra.format.features import Feature
-from infra.format.labels import LABELS, TARGETS, LabelKind
+from shardmill.beam_jobs.sources.kinds.table.rows import reject_some
+from shardmill.beam_jobs.sources.kinds.table.rules import classes_of
+from shardmill.beam_jobs.sources.kinds.table.typed.labels import MASK_PATH
+from shardmill.beam_jobs.sources.listing import status_of
+from shardmill.beam_jobs.tables.features import (
+    PREFIX,
+    equal_rows,
+    feature_columns,
+    features_of,
+    with_features,
+)
+from shardmill.beam_jobs.tables.lists import mask_of
+from shardmill.beam_jobs.tables.long_columns import sorted_by
+from shardmill.infra.format.features import Feature
+from shardmill.infra.format.labels import LABELS, TARGETS, LabelKind
 
 Int64 = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]

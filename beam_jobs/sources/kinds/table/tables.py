@@ -10,26 +10,26 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from beam_jobs.config import FeatureColumn, TableConfig
-from beam_jobs.sources.files.folder import SourceFolder
-from beam_jobs.sources.kinds.table.formats.columns import ROWS_SCHEMA, wanted_columns
-from beam_jobs.sources.kinds.table.formats.delimited import Marks, read_delimited
-from beam_jobs.sources.kinds.table.formats.encodings import to_utf8
-from beam_jobs.sources.kinds.table.formats.json_lines import read_json_lines
-from beam_jobs.sources.kinds.table.formats.parquet import read_parquet
-from beam_jobs.sources.kinds.table.typed.features import (
+from shardmill.beam_jobs.config import FeatureColumn, TableConfig
+from shardmill.beam_jobs.sources.files.folder import SourceFolder
+from shardmill.beam_jobs.sources.kinds.table.formats.columns import ROWS_SCHEMA, wanted_columns
+from shardmill.beam_jobs.sources.kinds.table.formats.delimited import Marks, read_delimited
+from shardmill.beam_jobs.sources.kinds.table.formats.encodings import to_utf8
+from shardmill.beam_jobs.sources.kinds.table.formats.json_lines import read_json_lines
+from shardmill.beam_jobs.sources.kinds.table.formats.parquet import read_parquet
+from shardmill.beam_jobs.sources.kinds.table.typed.features import (
     TypedColumn,
     joined_features,
     typed_features,
     with_faults,
 )
-from beam_jobs.sources.kinds.table.typed.labels import label_columns, with_labels
-from infra.errors import ConfigError, NotFoundError
-from infra.format.labels import LabelKind
-from infra.progress import log
-from infra.storage.filesystem import Storage
-from infra.storage.locations import absolute_path, below, public_location
-from infra.storage.names import fault_of_key, name_of, uri_of
+from shardmill.beam_jobs.sources.kinds.table.typed.labels import label_columns, with_labels
+from shardmill.infra.errors import ConfigError, NotFoundError
+from shardmill.infra.format.labels import LabelKind
+from shardmill.infra.progress import log
+from shardmill.infra.storage.filesystem import Storage
+from shardmill.infra.storage.locations import absolute_path, below, public_location
+from shardmill.infra.storage.names import fault_of_key, name_of, uri_of
 
 _FORMATS = {
     ".csv": "csv", ".tsv": "csv", ".txt": "csv",

@@ -20,13 +20,13 @@ from itertools import islice
 
 import pyarrow.compute as pc
 
-from beam_jobs.config import PrepareConfig, RowsConfig, SourceConfig
-from beam_jobs.sources.classes.numbers import class_numbers
-from beam_jobs.sources.files.folder import SourceFolder
-from beam_jobs.sources.files.walking import FoundFile, SourceFault
-from beam_jobs.sources.kinds.array_record import ArrayRecords
-from beam_jobs.sources.kinds.tfds.features import leaves_of
-from beam_jobs.sources.kinds.tfds.metadata import (
+from shardmill.beam_jobs.config import PrepareConfig, RowsConfig, SourceConfig
+from shardmill.beam_jobs.sources.classes.numbers import class_numbers
+from shardmill.beam_jobs.sources.files.folder import SourceFolder
+from shardmill.beam_jobs.sources.files.walking import FoundFile, SourceFault
+from shardmill.beam_jobs.sources.kinds.array_record import ArrayRecords
+from shardmill.beam_jobs.sources.kinds.tfds.features import leaves_of
+from shardmill.beam_jobs.sources.kinds.tfds.metadata import (
     FEATURES_FILE,
     INFO_FILE,
     DatasetInfo,
@@ -34,21 +34,21 @@ from beam_jobs.sources.kinds.tfds.metadata import (
     read_info,
     read_json,
 )
-from beam_jobs.sources.kinds.tfds.objects import with_objects
-from beam_jobs.sources.kinds.tfds.roles import Roles, roles_of
-from beam_jobs.sources.kinds.tfds.shards import ShardRows, read_shard, records_of
-from beam_jobs.sources.kinds.tfrecord.reading import Records
-from beam_jobs.sources.listing import Listing
-from beam_jobs.sources.recognition.glance import Glance, Recognised
-from beam_jobs.sources.rows.feature_map import image_of
-from beam_jobs.sources.rows.listing import Contents, list_contents, walk_files
-from beam_jobs.sources.rows.names_of_splits import SPLIT_WORDS
-from beam_jobs.sources.rows.reading import RowReader, Rows
-from beam_jobs.sources.rows.row_files import RowFile, RowFileBroken
-from infra.errors import ConfigError, CorruptDataError, NotFoundError, UsageError
-from infra.format.labels import WORDS
-from infra.progress import log
-from infra.storage.filesystem import Storage
+from shardmill.beam_jobs.sources.kinds.tfds.objects import with_objects
+from shardmill.beam_jobs.sources.kinds.tfds.roles import Roles, roles_of
+from shardmill.beam_jobs.sources.kinds.tfds.shards import ShardRows, read_shard, records_of
+from shardmill.beam_jobs.sources.kinds.tfrecord.reading import Records
+from shardmill.beam_jobs.sources.listing import Listing
+from shardmill.beam_jobs.sources.recognition.glance import Glance, Recognised
+from shardmill.beam_jobs.sources.rows.feature_map import image_of
+from shardmill.beam_jobs.sources.rows.listing import Contents, list_contents, walk_files
+from shardmill.beam_jobs.sources.rows.names_of_splits import SPLIT_WORDS
+from shardmill.beam_jobs.sources.rows.reading import RowReader, Rows
+from shardmill.beam_jobs.sources.rows.row_files import RowFile, RowFileBroken
+from shardmill.infra.errors import ConfigError, CorruptDataError, NotFoundError, UsageError
+from shardmill.infra.format.labels import WORDS
+from shardmill.infra.progress import log
+from shardmill.infra.storage.filesystem import Storage
 
 _SHARDS_LOOKED_INTO, _RECORDS_LOOKED_AT = 4, 32  # for the first images
 

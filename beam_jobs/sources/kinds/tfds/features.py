@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from beam_jobs.sources.kinds.tfds.metadata import FEATURES_FILE
-from infra.errors import ConfigError
-from infra.format.features import Dtype, Shape
+from shardmill.beam_jobs.sources.kinds.tfds.metadata import FEATURES_FILE
+from shardmill.infra.errors import ConfigError
+from shardmill.infra.format.features import Dtype, Shape
 
 MAX_VALUES = 4096  # of a feature of fixed length
 
@@ -32,7 +32,8 @@ class Leaf:
         key: in the records.
         role: image: an encoded image; class: a number of a class; values: numbers, texts or bytes; unusable:
             none of them.
-        dtype, shape, length, is_text: see infra.format.features.Feature; of a class as it is stored.
+        dtype, shape, length, is_text: see shardmill.infra.format.features.Feature; of a class as it is
+        stored.
         is_list: a sequence.
         is_box: four edges relative to the image, or a list of them.
         channels: of an image; None if it does not say.

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from beam_jobs.schemas import VANISHED
-from beam_jobs.sources.files.folder import SourceFolder
-from beam_jobs.sources.files.walking import SourceFault
-from infra.errors import ConfigError, NotFoundError
+from shardmill.beam_jobs.schemas import VANISHED
+from shardmill.beam_jobs.sources.files.folder import SourceFolder
+from shardmill.beam_jobs.sources.files.walking import SourceFault
+from shardmill.infra.errors import ConfigError, NotFoundError
 
 INFO_FILE, FEATURES_FILE = "dataset_info.json", "features.json"
 FILE_FORMATS = ("tfrecord", "array_record")

@@ -17,19 +17,26 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from beam_jobs.schemas import BROKEN_ROW, Status
-from beam_jobs.sources.kinds.tfds.features import Leaf
-from beam_jobs.sources.listing import Listing
-from beam_jobs.tables.features import PREFIX
-from beam_jobs.tables.lists import lengths_of, lists_of, mask_of, with_column
-from beam_jobs.tables.long_columns import one_chunk
-from infra.codecs.boxes import clip_boxes, have_area
-from infra.errors import ConfigError
-from infra.format.features import Feature
-from infra.format.labels import LABELS
-from infra.format.objects import ANNOTATED_SIZE, BOX_NUMBERS, BOXES, CROWDS, LEFT_OUT, LISTED_OBJECT_FEATURES
-from infra.format.objects import OBJECT_LABELS as NAMES
-from infra.readable import counted
+from shardmill.beam_jobs.schemas import BROKEN_ROW, Status
+from shardmill.beam_jobs.sources.kinds.tfds.features import Leaf
+from shardmill.beam_jobs.sources.listing import Listing
+from shardmill.beam_jobs.tables.features import PREFIX
+from shardmill.beam_jobs.tables.lists import lengths_of, lists_of, mask_of, with_column
+from shardmill.beam_jobs.tables.long_columns import one_chunk
+from shardmill.infra.codecs.boxes import clip_boxes, have_area
+from shardmill.infra.errors import ConfigError
+from shardmill.infra.format.features import Feature
+from shardmill.infra.format.labels import LABELS
+from shardmill.infra.format.objects import (
+    ANNOTATED_SIZE,
+    BOX_NUMBERS,
+    BOXES,
+    CROWDS,
+    LEFT_OUT,
+    LISTED_OBJECT_FEATURES,
+)
+from shardmill.infra.format.objects import OBJECT_LABELS as NAMES
+from shardmill.infra.readable import counted
 
 Int64 = npt.NDArray[np.int64]
 

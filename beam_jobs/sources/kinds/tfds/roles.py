@@ -7,16 +7,16 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from beam_jobs.config import FeatureColumn, SourceConfig
-from beam_jobs.config.sources.table import FeatureKind
-from beam_jobs.sources.files.folder import SourceFolder
-from beam_jobs.sources.kinds.tfds.features import Leaf
-from beam_jobs.sources.kinds.tfds.metadata import read_text
-from beam_jobs.sources.kinds.tfds.objects import ObjectKeys, find_objects
-from infra.errors import ConfigError, NotFoundError
-from infra.format.contract import FEATURES, RESERVED_NAMES
-from infra.format.features import Dtype, Feature
-from infra.format.labels import LabelKind
+from shardmill.beam_jobs.config import FeatureColumn, SourceConfig
+from shardmill.beam_jobs.config.sources.table import FeatureKind
+from shardmill.beam_jobs.sources.files.folder import SourceFolder
+from shardmill.beam_jobs.sources.kinds.tfds.features import Leaf
+from shardmill.beam_jobs.sources.kinds.tfds.metadata import read_text
+from shardmill.beam_jobs.sources.kinds.tfds.objects import ObjectKeys, find_objects
+from shardmill.infra.errors import ConfigError, NotFoundError
+from shardmill.infra.format.contract import FEATURES, RESERVED_NAMES
+from shardmill.infra.format.features import Dtype, Feature
+from shardmill.infra.format.labels import LabelKind
 
 _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_]")
 _OWN = frozenset(FEATURES) - {"id"}  # every record has its own

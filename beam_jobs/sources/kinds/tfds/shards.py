@@ -9,16 +9,16 @@ from typing import Any, cast
 import numpy as np
 import pyarrow as pa
 
-from beam_jobs.sources.files.walking import SourceFault
-from beam_jobs.sources.kinds.array_record import ArrayRecordFile
-from beam_jobs.sources.kinds.tfds.metadata import Shard
-from beam_jobs.sources.kinds.tfds.roles import Column, Roles
-from beam_jobs.sources.kinds.tfrecord.framing import Frames, unpacked
-from beam_jobs.sources.rows.examples import text_of
-from beam_jobs.sources.rows.row_files import FileRows, RowFile, RowFileBroken
-from infra.errors import CorruptDataError
-from infra.format.examples import Values, parse_features
-from infra.format.features import MISSING
+from shardmill.beam_jobs.sources.files.walking import SourceFault
+from shardmill.beam_jobs.sources.kinds.array_record import ArrayRecordFile
+from shardmill.beam_jobs.sources.kinds.tfds.metadata import Shard
+from shardmill.beam_jobs.sources.kinds.tfds.roles import Column, Roles
+from shardmill.beam_jobs.sources.kinds.tfrecord.framing import Frames, unpacked
+from shardmill.beam_jobs.sources.rows.examples import text_of
+from shardmill.beam_jobs.sources.rows.row_files import FileRows, RowFile, RowFileBroken
+from shardmill.infra.errors import CorruptDataError
+from shardmill.infra.format.examples import Values, parse_features
+from shardmill.infra.format.features import MISSING
 
 _MAX_LOST_ROWS = 1_000_000  # of a shard; a single row stands for more
 

@@ -14,21 +14,27 @@ from functools import partial
 
 import pyarrow as pa
 
-from beam_jobs.config import PrepareConfig, SourceConfig
-from beam_jobs.sources.classes.names import quoted
-from beam_jobs.sources.files.folder import SourceFolder
-from beam_jobs.sources.kinds.tfrecord.framing import Frames, compression_of, unpacked
-from beam_jobs.sources.kinds.tfrecord.reading import Records
-from beam_jobs.sources.listing import Listing
-from beam_jobs.sources.recognition.glance import Glance, Recognised
-from beam_jobs.sources.rows.examples import collect_rows
-from beam_jobs.sources.rows.feature_map import FeatureMap, find_features
-from beam_jobs.sources.rows.listing import Contents, list_contents, read_all, walk_files
-from beam_jobs.sources.rows.reading import RowReader
-from beam_jobs.sources.rows.row_files import FileRows, RowFile, RowFileBroken, choose_files, files_of
-from beam_jobs.sources.rows.unpacked import keep_unpacked
-from infra.progress import log
-from infra.storage.filesystem import Storage
+from shardmill.beam_jobs.config import PrepareConfig, SourceConfig
+from shardmill.beam_jobs.sources.classes.names import quoted
+from shardmill.beam_jobs.sources.files.folder import SourceFolder
+from shardmill.beam_jobs.sources.kinds.tfrecord.framing import Frames, compression_of, unpacked
+from shardmill.beam_jobs.sources.kinds.tfrecord.reading import Records
+from shardmill.beam_jobs.sources.listing import Listing
+from shardmill.beam_jobs.sources.recognition.glance import Glance, Recognised
+from shardmill.beam_jobs.sources.rows.examples import collect_rows
+from shardmill.beam_jobs.sources.rows.feature_map import FeatureMap, find_features
+from shardmill.beam_jobs.sources.rows.listing import Contents, list_contents, read_all, walk_files
+from shardmill.beam_jobs.sources.rows.reading import RowReader
+from shardmill.beam_jobs.sources.rows.row_files import (
+    FileRows,
+    RowFile,
+    RowFileBroken,
+    choose_files,
+    files_of,
+)
+from shardmill.beam_jobs.sources.rows.unpacked import keep_unpacked
+from shardmill.infra.progress import log
+from shardmill.infra.storage.filesystem import Storage
 
 _ENDINGS = (".tfrecord", ".tfrecords", ".tfrec", ".tfr", ".record", ".records")
 

@@ -1,6 +1,7 @@
 """Records in the TFRecord files of others: found one after the other, plain or in a stream of gzip or zlib.
 
-The framing is that of infra.format.records, but these files are compressed as a whole, and may be damaged.
+The framing is that of shardmill.infra.format.records, but these files are compressed as a whole, and may be
+damaged.
 """
 
 from __future__ import annotations
@@ -10,12 +11,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import BinaryIO, Literal, cast
 
-from beam_jobs.config import RowCompression
-from beam_jobs.sources.rows.inflating import Inflated
-from beam_jobs.sources.rows.row_files import RowFile, RowFileBroken
-from beam_jobs.sources.rows.unpacked import PackedDataBroken
-from infra.errors import CorruptDataError
-from infra.format.records import FOOTER_BYTES, HEADER_BYTES, payload_length, unframe
+from shardmill.beam_jobs.config import RowCompression
+from shardmill.beam_jobs.sources.rows.inflating import Inflated
+from shardmill.beam_jobs.sources.rows.row_files import RowFile, RowFileBroken
+from shardmill.beam_jobs.sources.rows.unpacked import PackedDataBroken
+from shardmill.infra.errors import CorruptDataError
+from shardmill.infra.format.records import FOOTER_BYTES, HEADER_BYTES, payload_length, unframe
 
 Compression = Literal["none", "gzip", "zlib"]
 

@@ -8,16 +8,16 @@ from functools import partial
 from itertools import islice
 from typing import BinaryIO
 
-from beam_jobs.config import RowsConfig
-from beam_jobs.schemas import FileRef
-from beam_jobs.sources.kinds.tfrecord.framing import Frames, compression_of, unpacked
-from beam_jobs.sources.rows.feature_map import image_of, recognised_image
-from beam_jobs.sources.rows.ranges import Ranges
-from beam_jobs.sources.rows.row_files import RowFile, RowFileBroken
-from beam_jobs.sources.rows.unpacked import open_unpacked
-from infra.errors import CorruptDataError
-from infra.format.records import FRAME_BYTES, HEADER_BYTES, payload_length, unframe
-from infra.storage.filesystem import Storage
+from shardmill.beam_jobs.config import RowsConfig
+from shardmill.beam_jobs.schemas import FileRef
+from shardmill.beam_jobs.sources.kinds.tfrecord.framing import Frames, compression_of, unpacked
+from shardmill.beam_jobs.sources.rows.feature_map import image_of, recognised_image
+from shardmill.beam_jobs.sources.rows.ranges import Ranges
+from shardmill.beam_jobs.sources.rows.row_files import RowFile, RowFileBroken
+from shardmill.beam_jobs.sources.rows.unpacked import open_unpacked
+from shardmill.infra.errors import CorruptDataError
+from shardmill.infra.format.records import FRAME_BYTES, HEADER_BYTES, payload_length, unframe
+from shardmill.infra.storage.filesystem import Storage
 
 _RECORDS_TRIED = 16  # to recognise the image
 _SLACK_BYTES = 1024  # of a record beyond its image: the other features

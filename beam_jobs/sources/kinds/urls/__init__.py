@@ -1,9 +1,10 @@
 """Images behind the http and https addresses of a table, fetched politely.
 
 The table has the settings of the kind ``table``; its paths are addresses. A run fetches them before it lists
-them (``beam_jobs.sources.fetching``), so the listing has the size and the digest of each image. From there on
-all is as with files. The bytes stay in the spool until the version is published. A later version asks whether
-an image has changed, and fetches it again only if it has, or if it must be encoded in another way.
+them (``shardmill.beam_jobs.sources.fetching``), so the listing has the size and the digest of each image.
+From there on all is as with files. The bytes stay in the spool until the version is published. A later
+version asks whether an image has changed, and fetches it again only if it has, or if it must be encoded in
+another way.
 
     listing   the addresses of the table, and what fetching them found, as one listing
     images    reading of the fetched bytes
@@ -15,21 +16,21 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from beam_jobs.config import PrepareConfig, SourceConfig
-from beam_jobs.schemas import MASK_COLUMNS, has_masks
-from beam_jobs.sources.fetching.rounds import fetch_all, settled_uris
-from beam_jobs.sources.fetching.store import ANSWERS_SCHEMA, KeptAnswers, RunStore
-from beam_jobs.sources.files.folder import SourceFolder
-from beam_jobs.sources.kinds.table.recognising import recognise_table
-from beam_jobs.sources.kinds.urls.images import FetchedImages
-from beam_jobs.sources.kinds.urls.listing import fill_in, last_answers, read_urls
-from beam_jobs.sources.kinds.urls.masks import attached
-from beam_jobs.sources.listing import Listing
-from beam_jobs.sources.recognition.glance import Glance, Recognised
-from beam_jobs.sources.workplace import Workplace
-from infra.progress import log
-from infra.readable import counted
-from infra.storage.filesystem import Storage
+from shardmill.beam_jobs.config import PrepareConfig, SourceConfig
+from shardmill.beam_jobs.schemas import MASK_COLUMNS, has_masks
+from shardmill.beam_jobs.sources.fetching.rounds import fetch_all, settled_uris
+from shardmill.beam_jobs.sources.fetching.store import ANSWERS_SCHEMA, KeptAnswers, RunStore
+from shardmill.beam_jobs.sources.files.folder import SourceFolder
+from shardmill.beam_jobs.sources.kinds.table.recognising import recognise_table
+from shardmill.beam_jobs.sources.kinds.urls.images import FetchedImages
+from shardmill.beam_jobs.sources.kinds.urls.listing import fill_in, last_answers, read_urls
+from shardmill.beam_jobs.sources.kinds.urls.masks import attached
+from shardmill.beam_jobs.sources.listing import Listing
+from shardmill.beam_jobs.sources.recognition.glance import Glance, Recognised
+from shardmill.beam_jobs.sources.workplace import Workplace
+from shardmill.infra.progress import log
+from shardmill.infra.readable import counted
+from shardmill.infra.storage.filesystem import Storage
 
 
 def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:

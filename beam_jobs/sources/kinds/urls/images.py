@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 
-from beam_jobs.schemas import CHANGED, UNREADABLE, VANISHED, FileRef
-from beam_jobs.sources.fetching.store import RunStore, content_tag
-from beam_jobs.sources.files.walking import SourceFault
-from infra.errors import NotFoundError
-from infra.storage.filesystem import Storage
+from shardmill.beam_jobs.schemas import CHANGED, UNREADABLE, VANISHED, FileRef
+from shardmill.beam_jobs.sources.fetching.store import RunStore, content_tag
+from shardmill.beam_jobs.sources.files.walking import SourceFault
+from shardmill.infra.errors import NotFoundError
+from shardmill.infra.storage.filesystem import Storage
 
 
 @dataclass(frozen=True)

@@ -8,22 +8,22 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from beam_jobs.config import PrepareConfig
-from beam_jobs.schemas import LISTING_SCHEMA, Status
-from beam_jobs.sources.classes.names import wanted_classes
-from beam_jobs.sources.classes.numbers import class_numbers
-from beam_jobs.sources.fetching.addresses import Address, BadAddress, read_address
-from beam_jobs.sources.fetching.rounds import REQUESTS_SCHEMA
-from beam_jobs.sources.fetching.store import ANSWERS_SCHEMA, content_tag
-from beam_jobs.sources.files.folder import SourceFolder
-from beam_jobs.sources.kinds.table import class_warnings, row_prefixes
-from beam_jobs.sources.kinds.table.rows import name_rows, settings_warnings, understand
-from beam_jobs.sources.kinds.table.settling import settle
-from beam_jobs.sources.kinds.table.tables import find_tables, read_tables
-from beam_jobs.sources.kinds.urls.masks import with_addresses_of_masks
-from beam_jobs.sources.listing import Listing, status_of
-from infra.errors import NotFoundError
-from infra.progress import log
+from shardmill.beam_jobs.config import PrepareConfig
+from shardmill.beam_jobs.schemas import LISTING_SCHEMA, Status
+from shardmill.beam_jobs.sources.classes.names import wanted_classes
+from shardmill.beam_jobs.sources.classes.numbers import class_numbers
+from shardmill.beam_jobs.sources.fetching.addresses import Address, BadAddress, read_address
+from shardmill.beam_jobs.sources.fetching.rounds import REQUESTS_SCHEMA
+from shardmill.beam_jobs.sources.fetching.store import ANSWERS_SCHEMA, content_tag
+from shardmill.beam_jobs.sources.files.folder import SourceFolder
+from shardmill.beam_jobs.sources.kinds.table import class_warnings, row_prefixes
+from shardmill.beam_jobs.sources.kinds.table.rows import name_rows, settings_warnings, understand
+from shardmill.beam_jobs.sources.kinds.table.settling import settle
+from shardmill.beam_jobs.sources.kinds.table.tables import find_tables, read_tables
+from shardmill.beam_jobs.sources.kinds.urls.masks import with_addresses_of_masks
+from shardmill.beam_jobs.sources.listing import Listing, status_of
+from shardmill.infra.errors import NotFoundError
+from shardmill.infra.progress import log
 
 _NO_CONTACT = (
     "source.urls.contact is not set, so the operators of servers cannot reach you: name a page or an e-mail "

@@ -8,13 +8,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from beam_jobs.config import MasksConfig
-from beam_jobs.schemas import MASK_FILE, MISSING_MASK, NO_MASK, UNMASKED, Status
-from beam_jobs.sources.fetching.addresses import Address, BadAddress, read_address
-from beam_jobs.sources.kinds.table.typed.labels import MASK_PATH
-from beam_jobs.sources.listing import Listing
-from beam_jobs.sources.masks.attaching import attach_masks, with_reason
-from beam_jobs.tables.features import PREFIX
+from shardmill.beam_jobs.config import MasksConfig
+from shardmill.beam_jobs.schemas import MASK_FILE, MISSING_MASK, NO_MASK, UNMASKED, Status
+from shardmill.beam_jobs.sources.fetching.addresses import Address, BadAddress, read_address
+from shardmill.beam_jobs.sources.kinds.table.typed.labels import MASK_PATH
+from shardmill.beam_jobs.sources.listing import Listing
+from shardmill.beam_jobs.sources.masks.attaching import attach_masks, with_reason
+from shardmill.beam_jobs.tables.features import PREFIX
 
 _COLUMN = PREFIX + MASK_PATH
 

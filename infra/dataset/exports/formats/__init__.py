@@ -6,11 +6,11 @@ import importlib
 from collections.abc import Iterator, Sequence
 from typing import Protocol, cast
 
-from infra.dataset.exports.plan import Part, Plan
-from infra.dataset.exports.reading import Batch
-from infra.dataset.exports.target import FileMade, PartFiles
-from infra.errors import UsageError, near_miss
-from infra.storage.filesystem import Storage
+from shardmill.infra.dataset.exports.plan import Part, Plan
+from shardmill.infra.dataset.exports.reading import Batch
+from shardmill.infra.dataset.exports.target import FileMade, PartFiles
+from shardmill.infra.errors import UsageError, near_miss
+from shardmill.infra.storage.filesystem import Storage
 
 FORMATS = ("tfds", "webdataset", "parquet", "huggingface", "array_record", "folder")
 

@@ -11,11 +11,11 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from infra.dataset.exports.formats import PlainFormat
-from infra.dataset.exports.plan import Part, Plan
-from infra.dataset.exports.reading import Batch
-from infra.dataset.exports.target import PartFiles
-from infra.errors import EnvironmentFault
+from shardmill.infra.dataset.exports.formats import PlainFormat
+from shardmill.infra.dataset.exports.plan import Part, Plan
+from shardmill.infra.dataset.exports.reading import Batch
+from shardmill.infra.dataset.exports.target import PartFiles
+from shardmill.infra.errors import EnvironmentFault
 
 # One record a group: a reader gets each record without inflating others.
 _OPTIONS = "group_size:1"

@@ -18,12 +18,12 @@ from urllib.parse import quote
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from infra.dataset.exports.columns import as_picture, image_suffix, label_names
-from infra.dataset.exports.formats import PlainFormat
-from infra.dataset.exports.plan import Part, Plan
-from infra.dataset.exports.reading import Batch
-from infra.dataset.exports.target import PartFiles
-from infra.errors import UsageError
+from shardmill.infra.dataset.exports.columns import as_picture, image_suffix, label_names
+from shardmill.infra.dataset.exports.formats import PlainFormat
+from shardmill.infra.dataset.exports.plan import Part, Plan
+from shardmill.infra.dataset.exports.reading import Batch
+from shardmill.infra.dataset.exports.target import PartFiles
+from shardmill.infra.errors import UsageError
 
 _LONGEST_BYTES = 255  # of a file name
 _HARMLESS = " !#$&'()+,-.=@[]^_{}~" + "".join(map(chr, range(0xA0, 0x3000)))

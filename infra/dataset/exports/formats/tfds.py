@@ -16,15 +16,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from infra.dataset.exports.formats import PlainFormat
-from infra.dataset.exports.formats.tfds_metadata import metadata_files
-from infra.dataset.exports.plan import Part, Plan
-from infra.dataset.exports.reading import Batch
-from infra.dataset.exports.target import FileMade, PartFiles
-from infra.errors import UsageError
-from infra.format.labels import WORDS
-from infra.format.records import frame
-from infra.storage.filesystem import Storage
+from shardmill.infra.dataset.exports.formats import PlainFormat
+from shardmill.infra.dataset.exports.formats.tfds_metadata import metadata_files
+from shardmill.infra.dataset.exports.plan import Part, Plan
+from shardmill.infra.dataset.exports.reading import Batch
+from shardmill.infra.dataset.exports.target import FileMade, PartFiles
+from shardmill.infra.errors import UsageError
+from shardmill.infra.format.labels import WORDS
+from shardmill.infra.format.records import frame
+from shardmill.infra.storage.filesystem import Storage
 
 
 class _TensorFlowDatasets(PlainFormat):

@@ -13,12 +13,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from infra.dataset.exports.plan import Plan
-from infra.format.contract import Manifest
-from infra.format.features import Feature
-from infra.format.labels import LABELS, TARGETS
-from infra.format.objects import BOXES, CROWDS, OBJECT_FEATURES, OBJECT_LABELS
-from infra.strict_json import dump_json
+from shardmill.infra.dataset.exports.plan import Plan
+from shardmill.infra.format.contract import Manifest
+from shardmill.infra.format.features import Feature
+from shardmill.infra.format.labels import LABELS, TARGETS
+from shardmill.infra.format.objects import BOXES, CROWDS, OBJECT_FEATURES, OBJECT_LABELS
+from shardmill.infra.strict_json import dump_json
 
 _FEATURES = "tensorflow_datasets.core.features"
 _SHARD_NAMES = "{SPLIT}-{SHARD_X_OF_Y}.tfrecord"

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from infra.format.examples import ImageRecord, build_example
-from infra.format.records import Container, pack_record
+from shardmill.infra.format.examples import ImageRecord, build_example
+from shardmill.infra.format.records import Container, pack_record
+from shardmill.training.dataset import open_dataset
 from tests.benchmarks.formats.stores.storing import Example, Format, main
-from training.dataset import open_dataset
 
 _SHARDS = 8
 

@@ -10,17 +10,17 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from beam_jobs.config import PrepareConfig
-from beam_jobs.dry_run import dry_run
-from beam_jobs.maintain.compaction import compact
-from beam_jobs.request import JobRequest
-from infra.dataset.catalog import Catalog
-from infra.dataset.compare import diff
-from infra.dataset.exports.export import export
-from infra.dataset.verify import verify
+from shardmill.beam_jobs.config import PrepareConfig
+from shardmill.beam_jobs.dry_run import dry_run
+from shardmill.beam_jobs.maintain.compaction import compact
+from shardmill.beam_jobs.request import JobRequest
+from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.dataset.compare import diff
+from shardmill.infra.dataset.exports.export import export
+from shardmill.infra.dataset.verify import verify
+from shardmill.training.dataset import open_dataset
 from tests.end_to_end.prepare.labels.test_objects import Annotated, records
 from tests.samples.preparing.prepared import rows, run
-from training.dataset import open_dataset
 
 COUNT = 12
 BOX = (10, 24, 50, 70)

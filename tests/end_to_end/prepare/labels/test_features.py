@@ -11,11 +11,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from beam_jobs.maintain.compaction import compact
-from beam_jobs.maintain.purge import purge
-from infra.dataset.catalog import Catalog
-from infra.dataset.verify import verify
-from infra.dataset.version import DatasetVersion
+from shardmill.beam_jobs.maintain.compaction import compact
+from shardmill.beam_jobs.maintain.purge import purge
+from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.dataset.verify import verify
+from shardmill.infra.dataset.version import DatasetVersion
 from tests.samples.datasets.contents import indexed_records
 from tests.samples.images.photos import jpeg, write
 from tests.samples.preparing.prepared import run, stored_bytes

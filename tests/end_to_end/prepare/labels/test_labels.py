@@ -12,13 +12,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from beam_jobs.maintain.compaction import compact
-from infra.dataset.catalog import Catalog
-from infra.dataset.compare import diff
-from infra.dataset.exports.export import export
-from infra.dataset.exports.formats import FORMATS
-from infra.dataset.verify import verify
-from infra.dataset.version import DatasetVersion
+from shardmill.beam_jobs.maintain.compaction import compact
+from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.dataset.compare import diff
+from shardmill.infra.dataset.exports.export import export
+from shardmill.infra.dataset.exports.formats import FORMATS
+from shardmill.infra.dataset.verify import verify
+from shardmill.infra.dataset.version import DatasetVersion
 from tests.samples.datasets.contents import indexed_records
 from tests.samples.images.photos import jpeg, write
 from tests.samples.preparing.prepared import rows, run

@@ -18,21 +18,21 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from beam_jobs.config import PrepareConfig
-from beam_jobs.dry_run import dry_run
-from beam_jobs.maintain.compaction import compact
-from beam_jobs.report.reasons import REASONS
-from beam_jobs.request import JobRequest
-from beam_jobs.summaries import forecast_lines
-from infra.codecs.masks import decode_stored_mask
-from infra.dataset.catalog import Catalog
-from infra.dataset.compare import diff
-from infra.dataset.exports.export import export
-from infra.dataset.verify import verify
-from infra.dataset.version import DatasetVersion
-from infra.errors import UsageError
-from infra.format.masks import MASK_BYTES, MASK_PIXELS, MASK_SHA256, MASK_URI
-from infra.format.parser import parser_code
+from shardmill.beam_jobs.config import PrepareConfig
+from shardmill.beam_jobs.dry_run import dry_run
+from shardmill.beam_jobs.maintain.compaction import compact
+from shardmill.beam_jobs.report.reasons import REASONS
+from shardmill.beam_jobs.request import JobRequest
+from shardmill.beam_jobs.summaries import forecast_lines
+from shardmill.infra.codecs.masks import decode_stored_mask
+from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.dataset.compare import diff
+from shardmill.infra.dataset.exports.export import export
+from shardmill.infra.dataset.verify import verify
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.errors import UsageError
+from shardmill.infra.format.masks import MASK_BYTES, MASK_PIXELS, MASK_SHA256, MASK_URI
+from shardmill.infra.format.parser import parser_code
 from tests.samples.datasets.contents import indexed_records
 from tests.samples.images.masks import (
     CLASSES,

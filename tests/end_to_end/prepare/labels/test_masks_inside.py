@@ -16,16 +16,16 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from beam_jobs.config import PrepareConfig
-from beam_jobs.request import JobRequest
-from beam_jobs.sources.recognition.recognising import settled
-from infra.dataset.catalog import Catalog
-from infra.dataset.compare import diff
-from infra.dataset.verify import verify
-from infra.dataset.version import DatasetVersion
-from infra.format.examples import parse_whole_example
-from infra.format.masks import MASK_URI
-from infra.format.records import iter_records
+from shardmill.beam_jobs.config import PrepareConfig
+from shardmill.beam_jobs.request import JobRequest
+from shardmill.beam_jobs.sources.recognition.recognising import settled
+from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.dataset.compare import diff
+from shardmill.infra.dataset.verify import verify
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.format.examples import parse_whole_example
+from shardmill.infra.format.masks import MASK_URI
+from shardmill.infra.format.records import iter_records
 from tests.samples.images.masks import CLASSES, config, encoded, make_masked, painted
 from tests.samples.preparing.prepared import rows, run
 from tests.samples.sources.image_server import running_server, status, versioned

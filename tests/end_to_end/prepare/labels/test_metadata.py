@@ -10,22 +10,22 @@ from typing import Any
 
 import pytest
 
-from beam_jobs.config import PrepareConfig
-from beam_jobs.maintain.compaction import compact
-from beam_jobs.report.figures.survey import survey_indexes
-from beam_jobs.report.figures.traits import traits
-from infra.dataset.catalog import Catalog
-from infra.dataset.version import DatasetVersion
-from infra.errors import ConfigError
-from infra.format.examples import parse_whole_example
-from infra.format.metadata import METADATA_NAMES
-from infra.format.records import iter_records
+from shardmill.beam_jobs.config import PrepareConfig
+from shardmill.beam_jobs.maintain.compaction import compact
+from shardmill.beam_jobs.report.figures.survey import survey_indexes
+from shardmill.beam_jobs.report.figures.traits import traits
+from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.errors import ConfigError
+from shardmill.infra.format.examples import parse_whole_example
+from shardmill.infra.format.metadata import METADATA_NAMES
+from shardmill.infra.format.records import iter_records
+from shardmill.training.dataset import open_dataset
 from tests.samples.images import described
 from tests.samples.images.described import NEWSCODES, image_file, manifest, store, xmp
 from tests.samples.images.photos import jpeg, write
 from tests.samples.preparing.prepared import rows, run
 from tests.samples.preparing.runs import Saved, problems
-from training.dataset import open_dataset
 
 BY = "https://creativecommons.org/licenses/by/4.0/"
 AI = store(manifest(b"m", NEWSCODES + "trainedAlgorithmicMedia"))

@@ -13,15 +13,15 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from beam_jobs.maintain.compaction import compact
-from flows.cli.datasets.print_version import print_version
-from infra.codecs.orientation import apply_orientation
-from infra.dataset.catalog import Catalog
-from infra.dataset.compare import diff
-from infra.dataset.verify import verify
-from infra.dataset.version import DatasetVersion
-from infra.format.features import are_same, feature_values
-from infra.format.objects import BOXES
+from shardmill.beam_jobs.maintain.compaction import compact
+from shardmill.flows.cli.datasets.print_version import print_version
+from shardmill.infra.codecs.orientation import apply_orientation
+from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.dataset.compare import diff
+from shardmill.infra.dataset.verify import verify
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.format.features import are_same, feature_values
+from shardmill.infra.format.objects import BOXES
 from tests.samples.datasets.contents import indexed_records
 from tests.samples.images.photos import picture
 from tests.samples.preparing.prepared import rows, run

@@ -11,18 +11,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from infra.dataset.catalog import Catalog
-from infra.dataset.exports.export import export
-from infra.errors import ConfigError, UsageError
-from infra.format.parser import parser_code
+from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.dataset.exports.export import export
+from shardmill.infra.errors import ConfigError, UsageError
+from shardmill.infra.format.parser import parser_code
+from shardmill.training.config import TrainConfig
+from shardmill.training.config.data import DataSettings
+from shardmill.training.dataset import Dataset, open_dataset
+from shardmill.training.reading.records.columns import Padded
+from shardmill.training.runs.folds import divide_train_split
+from shardmill.training.train import train_dataset
 from tests.samples.images.photos import jpeg, write
 from tests.samples.preparing.prepared import run
-from training.config import TrainConfig
-from training.config.data import DataSettings
-from training.dataset import Dataset, open_dataset
-from training.reading.records.columns import Padded
-from training.runs.folds import divide_train_split
-from training.train import train_dataset
 
 COUNT = 12
 MISSING = -(1 << 63)

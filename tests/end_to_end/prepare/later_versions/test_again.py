@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from beam_jobs import job as job_module
-from beam_jobs.publish import versions as versions_module
-from infra.errors import CorruptDataError, FailureBudgetExceeded
+from shardmill.beam_jobs import job as job_module
+from shardmill.beam_jobs.publish import versions as versions_module
+from shardmill.infra.errors import CorruptDataError, FailureBudgetExceeded
 from tests.samples.images.photos import make_photos
 from tests.samples.preparing.runs import problems, run, stopped
 

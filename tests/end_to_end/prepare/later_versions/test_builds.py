@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from PIL import features
 
-from beam_jobs import job as job_module
-from beam_jobs.publish import digests as digests_module
-from infra.codecs import codec_builds
-from infra.dataset.catalog import Catalog
-from infra.errors import EnvironmentFault
-from infra.storage.filesystem import Storage
+from shardmill.beam_jobs import job as job_module
+from shardmill.beam_jobs.publish import digests as digests_module
+from shardmill.infra.codecs import codec_builds
+from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.errors import EnvironmentFault
+from shardmill.infra.storage.filesystem import Storage
 from tests.samples.images.photos import jpeg, make_photos, write
 from tests.samples.preparing.runs import folders, problems, run, stopped
 

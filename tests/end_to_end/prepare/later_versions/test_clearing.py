@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from beam_jobs import job as job_module
-from beam_jobs.encode import stage as encode_stage
-from infra.dataset.catalog import Catalog
-from infra.dataset.lock import lock_for_run
-from infra.errors import FailureBudgetExceeded, LockedError
-from infra.storage.filesystem import Storage
+from shardmill.beam_jobs import job as job_module
+from shardmill.beam_jobs.encode import stage as encode_stage
+from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.dataset.lock import lock_for_run
+from shardmill.infra.errors import FailureBudgetExceeded, LockedError
+from shardmill.infra.storage.filesystem import Storage
 from tests.samples.images.photos import jpeg, make_photos, write
 from tests.samples.preparing.runs import Stopped, during, folders, problems, run, stopped
 

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from flows import cli
-from infra.codecs import encode_jpeg
-from infra.dataset.catalog import Catalog
-from infra.errors import DriftExceeded
-from infra.progress import subscribe
+from shardmill.flows import cli
+from shardmill.infra.codecs import encode_jpeg
+from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.errors import DriftExceeded
+from shardmill.infra.progress import subscribe
 from tests.samples.images.photos import make_photos, picture, write
 from tests.samples.preparing.prepared import run
 

@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-from beam_jobs import job as job_module
-from beam_jobs.dry_run import dry_run
-from beam_jobs.encode import block_task as encode_module
-from beam_jobs.request import JobRequest
-from beam_jobs.summaries import forecast_lines
-from infra.dataset.catalog import Catalog
-from infra.dataset.verify import verify
+from shardmill.beam_jobs import job as job_module
+from shardmill.beam_jobs.dry_run import dry_run
+from shardmill.beam_jobs.encode import block_task as encode_module
+from shardmill.beam_jobs.request import JobRequest
+from shardmill.beam_jobs.summaries import forecast_lines
+from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.dataset.verify import verify
 from tests.samples.datasets.contents import outcomes, records, splits
 from tests.samples.images.photos import jpeg, make_photos, png
 from tests.samples.preparing.runs import problems, run, stopped

@@ -11,12 +11,12 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from beam_jobs.maintain.compaction import compact
-from beam_jobs.maintain.purge.working import purge
-from infra.dataset.catalog import Catalog
-from infra.dataset.version import DatasetVersion
-from infra.format.layout import croissant_file, manifest_file
-from infra.format.stored_manifest import decode_manifest, encode_manifest
+from shardmill.beam_jobs.maintain.compaction import compact
+from shardmill.beam_jobs.maintain.purge.working import purge
+from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.format.layout import croissant_file, manifest_file
+from shardmill.infra.format.stored_manifest import decode_manifest, encode_manifest
 from tests.samples.images.photos import make_photos, picture, write
 from tests.samples.preparing.prepared import rows, run
 from tests.samples.preparing.runs import problems

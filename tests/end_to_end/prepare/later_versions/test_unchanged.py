@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from infra.dataset.catalog import Catalog
-from infra.dataset.verify import verify
+from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.dataset.verify import verify
 from tests.samples.images.photos import jpeg, make_photos, write
 from tests.samples.preparing.prepared import prepared_here, run, stored_bytes
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from beam_jobs.dry_run import dry_run
-from beam_jobs.job import prepare_version
-from beam_jobs.request import JobRequest
-from infra.dataset.catalog import Catalog
-from infra.dataset.locate import locate
-from infra.dataset.verify import verify
+from shardmill.beam_jobs.dry_run import dry_run
+from shardmill.beam_jobs.job import prepare_version
+from shardmill.beam_jobs.request import JobRequest
+from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.dataset.locate import locate
+from shardmill.infra.dataset.verify import verify
 from tests.samples.images.photos import jpeg, write
 from tests.samples.preparing.prepared import rows, run
 from tests.samples.sources.archives import hostile_tar, make_tar, make_zip, pictures

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from beam_jobs.report.reasons import REASONS
-from infra.dataset.catalog import Catalog
-from infra.dataset.verify import verify
-from infra.format.contract import QUARANTINED
+from shardmill.beam_jobs.report.reasons import REASONS
+from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.dataset.verify import verify
+from shardmill.infra.format.contract import QUARANTINED
 from tests.samples.preparing.command import prepare_command
 
 ODD = Path(__file__).parents[4] / "../shared/data/odd"

@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from beam_jobs.dry_run import dry_run
-from beam_jobs.request import JobRequest
-from infra.dataset.catalog import Catalog
-from infra.dataset.locate import locate
-from infra.dataset.verify import verify
-from infra.errors import ConfigError
+from shardmill.beam_jobs.dry_run import dry_run
+from shardmill.beam_jobs.request import JobRequest
+from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.dataset.locate import locate
+from shardmill.infra.dataset.verify import verify
+from shardmill.infra.errors import ConfigError
 from tests.samples.images.photos import jpeg
 from tests.samples.preparing.prepared import rows, run
 

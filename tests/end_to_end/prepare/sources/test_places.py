@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from beam_jobs.config import PrepareConfig
-from beam_jobs.job import prepare_version
-from beam_jobs.request import JobRequest
-from infra.dataset.catalog import Catalog
-from infra.errors import GO_ON, UsageError
-from infra.settings import load_settings
+from shardmill.beam_jobs.config import PrepareConfig
+from shardmill.beam_jobs.job import prepare_version
+from shardmill.beam_jobs.request import JobRequest
+from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.errors import GO_ON, UsageError
+from shardmill.infra.settings import load_settings
 from tests.samples.images.photos import make_photos, write
 
 
@@ -28,7 +28,7 @@ def run(source: Path | str, root: Path | str, dataset: str = "d") -> dict[str, A
 
 def command(*words: str | bytes, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[4])}
-    argv: Sequence[str | bytes] = [sys.executable, "-m", "beam_jobs.prepare", *words]
+    argv: Sequence[str | bytes] = [sys.executable, "-m", "shardmill.beam_jobs.prepare", *words]
     return subprocess.run(
         argv, capture_output=True, text=True, timeout=120, check=False, cwd=cwd, env=environment,
         errors="backslashreplace",
@@ -153,7 +153,7 @@ def test_a_stop_while_libraries_load_is_no_traceback(module: str, number: signal
         f"        if name == '{module}': os.kill(os.getpid(), {int(number)})\n"
         "sys.meta_path.insert(0, Stop())\n"
         "sys.argv[1:] = ['x', '--dataset', 'd']\n"
-        "runpy.run_module('beam_jobs.prepare', run_name='__main__', alter_sys=True)\n"
+        "runpy.run_module('shardmill.beam_jobs.prepare', run_name='__main__', alter_sys=True)\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from beam_jobs.config import PrepareConfig
-from beam_jobs.request import JobRequest
-from beam_jobs.sources.recognition.recognising import settled
-from infra.dataset.catalog import Catalog
-from infra.progress import subscribe
+from shardmill.beam_jobs.config import PrepareConfig
+from shardmill.beam_jobs.request import JobRequest
+from shardmill.beam_jobs.sources.recognition.recognising import settled
+from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.progress import subscribe
 from tests.samples.images.photos import jpeg, make_photos, write
 from tests.samples.preparing.prepared import run
 

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from beam_jobs.report.reasons import REASONS
-from infra.dataset.catalog import Catalog
-from infra.dataset.verify import verify
-from infra.format.records import frame
+from shardmill.beam_jobs.report.reasons import REASONS
+from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.dataset.verify import verify
+from shardmill.infra.format.records import frame
 from tests.samples.images.photos import jpeg, write
 from tests.samples.preparing.prepared import rows, run, stored_bytes
 from tests.samples.sources.rows import example, hugging_face_table, write_parquet

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from beam_jobs.report.reasons import REASONS
-from infra.dataset.catalog import Catalog
-from infra.dataset.verify import verify
+from shardmill.beam_jobs.report.reasons import REASONS
+from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.dataset.verify import verify
 from tests.samples.images.photos import jpeg, write
 from tests.samples.preparing.prepared import prepared_here, rows, run
 

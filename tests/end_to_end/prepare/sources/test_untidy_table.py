@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from beam_jobs.report.reasons import REASONS
-from infra.dataset.catalog import Catalog
-from infra.dataset.verify import verify
+from shardmill.beam_jobs.report.reasons import REASONS
+from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.dataset.verify import verify
 from tests.samples.preparing.prepared import prepared, rows
 from tests.samples.sources.untidy_table import NO_CLASSES, make_untidy
 

@@ -13,11 +13,11 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from beam_jobs.report.reasons import REASONS
-from beam_jobs.sources.fetching.store import RunStore
-from infra.dataset.catalog import Catalog
-from infra.dataset.verify import verify
-from infra.storage.filesystem import Storage
+from shardmill.beam_jobs.report.reasons import REASONS
+from shardmill.beam_jobs.sources.fetching.store import RunStore
+from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.dataset.verify import verify
+from shardmill.infra.storage.filesystem import Storage
 from tests.samples.images.photos import jpeg
 from tests.samples.preparing.command import prepare_command
 from tests.samples.preparing.prepared import prepare_here, rows, run, stored_bytes

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from shardmill.training.results.run_files.curve import read_curve
 from tests.samples.datasets.published import coloured, publish
 from tests.samples.ranks.supervised import assert_same_training, signal_rank_after
 from tests.samples.training.trainer import Trainer, settings, train
-from training.results.run_files.curve import read_curve
 
 # 50 records by 8 leave a padded step; 13 examples of validation leave a padded batch.
 COUNTS = {"train": {"a": 30, "b": 15, "c": 5}, "validation": {"a": 6, "b": 4, "c": 3}}

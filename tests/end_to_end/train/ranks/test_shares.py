@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from shardmill.training.results.run_files.rank_balance import read_balance
 from tests.samples.datasets.published import coloured, publish
 from tests.samples.ranks.supervised import assert_same_training, signal_rank_after
 from tests.samples.training.trainer import Trainer, settings, train
-from training.results.run_files.rank_balance import read_balance
 
 COUNTS = {"train": {"a": 30, "b": 15, "c": 5}, "validation": {"a": 6, "b": 4, "c": 3}}
 CONFIG = settings(

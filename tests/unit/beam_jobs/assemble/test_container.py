@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from beam_jobs.assemble.container import decide
-from infra.format.examples import ImageRecord, build_example
+from shardmill.beam_jobs.assemble.container import decide
+from shardmill.infra.format.examples import ImageRecord, build_example
 
 
 def example(image: bytes) -> bytes:

@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from beam_jobs.assemble.shard_index import HashedWriter, ShardIndex
-from beam_jobs.schemas import SPOOLED_PLAN_SCHEMA
-from infra.format.contract import INDEX_SCHEMA
+from shardmill.beam_jobs.assemble.shard_index import HashedWriter, ShardIndex
+from shardmill.beam_jobs.schemas import SPOOLED_PLAN_SCHEMA
+from shardmill.infra.format.contract import INDEX_SCHEMA
 
 CLASSES = ("a", "b")
 

@@ -9,10 +9,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from beam_jobs.config import FilterConfig, ImageConfig, PrepareConfig
-from beam_jobs.encode import block_task as encode_module
-from beam_jobs.encode.block_task import EncodeBlocks, encode_block
-from beam_jobs.encode.blocks import (
+from shardmill.beam_jobs.config import FilterConfig, ImageConfig, PrepareConfig
+from shardmill.beam_jobs.encode import block_task as encode_module
+from shardmill.beam_jobs.encode.block_task import EncodeBlocks, encode_block
+from shardmill.beam_jobs.encode.blocks import (
     Block,
     block_digest,
     cut_blocks,
@@ -20,13 +20,13 @@ from beam_jobs.encode.blocks import (
     spool_file,
     write_references,
 )
-from beam_jobs.encode.facts import stable_message
-from beam_jobs.encode.known_digests import KnownContents
-from beam_jobs.images.convert import ImageFiltered, check_size, convert
-from beam_jobs.schemas import REFERENCE_SCHEMA, Status
-from beam_jobs.sources.files.folder import SourceFolder
-from infra.codecs import ImageRejected, decode
-from infra.storage.filesystem import Storage
+from shardmill.beam_jobs.encode.facts import stable_message
+from shardmill.beam_jobs.encode.known_digests import KnownContents
+from shardmill.beam_jobs.images.convert import ImageFiltered, check_size, convert
+from shardmill.beam_jobs.schemas import REFERENCE_SCHEMA, Status
+from shardmill.beam_jobs.sources.files.folder import SourceFolder
+from shardmill.infra.codecs import ImageRejected, decode
+from shardmill.infra.storage.filesystem import Storage
 from tests.samples.images.photos import jpeg, png, rotated_jpeg, write
 
 

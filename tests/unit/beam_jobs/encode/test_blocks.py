@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from beam_jobs.encode.blocks import (
+from shardmill.beam_jobs.encode.blocks import (
     Block,
     cut_blocks,
     facts_file,
@@ -18,9 +18,9 @@ from beam_jobs.encode.blocks import (
     write_facts,
     write_references,
 )
-from beam_jobs.schemas import FACTS_SCHEMA, REFERENCE_SCHEMA, Status
-from infra.errors import CorruptDataError
-from infra.storage.filesystem import Storage
+from shardmill.beam_jobs.schemas import FACTS_SCHEMA, REFERENCE_SCHEMA, Status
+from shardmill.infra.errors import CorruptDataError
+from shardmill.infra.storage.filesystem import Storage
 
 
 def references(uris: list[str], size: int = 1) -> pa.Table:

@@ -8,8 +8,8 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beam_jobs.encode.known_digests import DigestList, KnownContents
-from infra.storage.filesystem import Storage
+from shardmill.beam_jobs.encode.known_digests import DigestList, KnownContents
+from shardmill.infra.storage.filesystem import Storage
 
 
 @given(st.lists(st.binary(min_size=32, max_size=32), max_size=40), st.binary(min_size=32, max_size=32))

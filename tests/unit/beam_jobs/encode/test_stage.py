@@ -6,8 +6,8 @@ from collections.abc import Collection, Mapping
 
 import pytest
 
-from beam_jobs.encode.blocks import Block
-from beam_jobs.encode.stage import count_files
+from shardmill.beam_jobs.encode.blocks import Block
+from shardmill.beam_jobs.encode.stage import count_files
 
 BLOCKS = [Block("a", 0, 100), Block("b", 100, 30), Block("c", 130, 70)]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from beam_jobs.execution.errors import CarriedFault, carry_faults, recover_fault
-from infra.errors import StorageError
+from shardmill.beam_jobs.execution.errors import CarriedFault, carry_faults, recover_fault
+from shardmill.infra.errors import StorageError
 
 
 def test_faults_survive_a_runner() -> None:

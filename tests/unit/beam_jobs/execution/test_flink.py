@@ -9,11 +9,11 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
-from beam_jobs.config import FlinkConfig, RunnerConfig
-from beam_jobs.config.runner import runner_overrides
-from beam_jobs.execution.flink import FlinkCluster, flink_options, only_job
-from beam_jobs.execution.runners import check_runner
-from infra.errors import ConfigError, EnvironmentFault
+from shardmill.beam_jobs.config import FlinkConfig, RunnerConfig
+from shardmill.beam_jobs.config.runner import runner_overrides
+from shardmill.beam_jobs.execution.flink import FlinkCluster, flink_options, only_job
+from shardmill.beam_jobs.execution.runners import check_runner
+from shardmill.infra.errors import ConfigError, EnvironmentFault
 
 
 class JobManager(BaseHTTPRequestHandler):

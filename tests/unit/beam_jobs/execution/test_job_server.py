@@ -7,9 +7,9 @@ import threading
 import grpc
 import pytest
 
-from beam_jobs.execution.errors import CarriedFault
-from beam_jobs.execution.job_server import cancel, job_server_faults
-from infra.errors import EnvironmentFault, StorageError
+from shardmill.beam_jobs.execution.errors import CarriedFault
+from shardmill.beam_jobs.execution.job_server import cancel, job_server_faults
+from shardmill.infra.errors import EnvironmentFault, StorageError
 
 
 class LostConnection(grpc.RpcError):  # type: ignore[misc]

@@ -14,11 +14,11 @@ from typing import Any
 import psutil
 import pytest
 
-from beam_jobs.execution.errors import recover_fault
-from beam_jobs.execution.pool import Pool, files_in_progress
-from beam_jobs.execution.pool.supervision import MAX_FAILURES, NumberFailed
-from infra.errors import ChildDied, EnvironmentFault, StorageError
-from infra.progress import subscribe
+from shardmill.beam_jobs.execution.errors import recover_fault
+from shardmill.beam_jobs.execution.pool import Pool, files_in_progress
+from shardmill.beam_jobs.execution.pool.supervision import MAX_FAILURES, NumberFailed
+from shardmill.infra.errors import ChildDied, EnvironmentFault, StorageError
+from shardmill.infra.progress import subscribe
 from tests.samples.preparing.deeds import Deeds, done, processes
 
 START_SECONDS = 180.0

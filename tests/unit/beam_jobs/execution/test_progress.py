@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from beam_jobs.execution.progress import report_progress
-from infra.progress import subscribe
+from shardmill.beam_jobs.execution.progress import report_progress
+from shardmill.infra.progress import subscribe
 
 
 def test_progress_is_reported_from_begin_to_end() -> None:

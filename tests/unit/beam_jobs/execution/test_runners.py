@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from beam_jobs.config import DataflowConfig, RunnerConfig
-from beam_jobs.execution.dataflow import dataflow_options
-from beam_jobs.execution.runners import check_runner, num_processes
-from infra.errors import ConfigError
-from infra.processes.process import num_cpus
+from shardmill.beam_jobs.config import DataflowConfig, RunnerConfig
+from shardmill.beam_jobs.execution.dataflow import dataflow_options
+from shardmill.beam_jobs.execution.runners import check_runner, num_processes
+from shardmill.infra.errors import ConfigError
+from shardmill.infra.processes.process import num_cpus
 
 DATAFLOW = {
     "project": "project",

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from beam_jobs.execution.pool.limits import Watch, is_out_of_memory
-from beam_jobs.execution.pool.sandbox import Ending, call_in_sandbox
-from beam_jobs.execution.task import Limits
-from beam_jobs.execution.trial import try_alone
-from beam_jobs.schemas import VerdictReason
-from infra.codecs import ImageRejected
+from shardmill.beam_jobs.execution.pool.limits import Watch, is_out_of_memory
+from shardmill.beam_jobs.execution.pool.sandbox import Ending, call_in_sandbox
+from shardmill.beam_jobs.execution.task import Limits
+from shardmill.beam_jobs.execution.trial import try_alone
+from shardmill.beam_jobs.schemas import VerdictReason
+from shardmill.infra.codecs import ImageRejected
 from tests.samples.images import decoders
 
 LIMITS = Limits(seconds=1.0, memory_bytes=128 << 20)

@@ -9,18 +9,18 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from beam_jobs.config import PrepareConfig, RunnerConfig
-from beam_jobs.encode.blocks import cut_blocks, facts_file, reuse_blocks, spool_file, write_facts
-from beam_jobs.execution.verdicts import (
+from shardmill.beam_jobs.config import PrepareConfig, RunnerConfig
+from shardmill.beam_jobs.encode.blocks import cut_blocks, facts_file, reuse_blocks, spool_file, write_facts
+from shardmill.beam_jobs.execution.verdicts import (
     NO_VERDICTS,
     Verdict,
     keep_verdict,
     known_verdicts,
     reasons_to_retry,
 )
-from beam_jobs.report.reasons import explain
-from beam_jobs.schemas import FACTS_SCHEMA, VERDICT_REASONS, VerdictReason
-from infra.storage.filesystem import Storage
+from shardmill.beam_jobs.report.reasons import explain
+from shardmill.beam_jobs.schemas import FACTS_SCHEMA, VERDICT_REASONS, VerdictReason
+from shardmill.infra.storage.filesystem import Storage
 from tests.unit.beam_jobs.encode.test_block_task import references
 
 LIMITS = RunnerConfig()

@@ -16,9 +16,9 @@ from apache_beam.portability.api import beam_fn_api_pb2 as fn_api
 from apache_beam.portability.api import beam_fn_api_pb2_grpc as fn_api_grpc
 from apache_beam.portability.api import endpoints_pb2
 
-from beam_jobs.execution.workers.pool import check_loopback
-from infra.errors import ConfigError
-from infra.processes.ports import free_port
+from shardmill.beam_jobs.execution.workers.pool import check_loopback
+from shardmill.infra.errors import ConfigError
+from shardmill.infra.processes.ports import free_port
 from tests.samples.waiting import before_its_end, eventually
 
 REPOSITORY = Path(__file__).parents[4]
@@ -44,7 +44,7 @@ def pool(tmp_path: Path) -> Iterator[tuple[psutil.Process, str]]:
     log = tmp_path / "log"
     with log.open("wb") as stream:
         process = subprocess.Popen(
-            [sys.executable, "-m", "beam_jobs.worker_pool", "--listen", address],
+            [sys.executable, "-m", "shardmill.beam_jobs.worker_pool", "--listen", address],
             stderr=stream,
             cwd=REPOSITORY,
             start_new_session=True,

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 from PIL import Image, ImageCms
 
-from beam_jobs.config import FilterConfig, ImageConfig
-from beam_jobs.images.convert import ImageFiltered, convert
-from infra.codecs import ImageRejected, decode
-from infra.codecs import prepare as preparing
-from infra.codecs.jpeg.decode import decode_jpeg_small
-from infra.codecs.jpeg.libturbojpeg import library
-from infra.codecs.measures.perceptual import perceptual_hashes
-from infra.codecs.prepare import StoredImage
+from shardmill.beam_jobs.config import FilterConfig, ImageConfig
+from shardmill.beam_jobs.images.convert import ImageFiltered, convert
+from shardmill.infra.codecs import ImageRejected, decode
+from shardmill.infra.codecs import prepare as preparing
+from shardmill.infra.codecs.jpeg.decode import decode_jpeg_small
+from shardmill.infra.codecs.jpeg.libturbojpeg import library
+from shardmill.infra.codecs.measures.perceptual import perceptual_hashes
+from shardmill.infra.codecs.prepare import StoredImage
 from tests.samples.images import references
 from tests.samples.images.forms import gradient, saved
 from tests.samples.images.photos import picture

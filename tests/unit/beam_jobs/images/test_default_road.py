@@ -10,10 +10,10 @@ import pytest
 import simplejpeg
 from PIL import Image
 
-from beam_jobs.config import FilterConfig, ImageConfig
-from beam_jobs.images.convert import convert
-from infra.codecs import Pixels
-from infra.codecs.jpeg.libturbojpeg import library
+from shardmill.beam_jobs.config import FilterConfig, ImageConfig
+from shardmill.beam_jobs.images.convert import convert
+from shardmill.infra.codecs import Pixels
+from shardmill.infra.codecs.jpeg.libturbojpeg import library
 from tests.samples.images import references
 from tests.samples.images.forms import saved
 from tests.samples.images.jpegs import sampled_jpeg

@@ -6,9 +6,9 @@ from itertools import pairwise
 
 import pytest
 
-from beam_jobs.assemble.shard_task import first_batches
-from beam_jobs.plan import PlannedShard
-from beam_jobs.plan.columns import PLAN_ROWS
+from shardmill.beam_jobs.assemble.shard_task import first_batches
+from shardmill.beam_jobs.plan import PlannedShard
+from shardmill.beam_jobs.plan.columns import PLAN_ROWS
 
 
 @pytest.mark.parametrize(

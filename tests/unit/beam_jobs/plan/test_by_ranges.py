@@ -16,20 +16,26 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from beam_jobs.config import PrepareConfig
-from beam_jobs.encode.blocks import Block, facts_digest, write_facts
-from beam_jobs.encode.placing import place_facts
-from beam_jobs.execution.task import work_name
-from beam_jobs.plan import AnyPlan, HeldShards, Plan, PreviousRecords, plan_version
-from beam_jobs.plan_by_ranges import GatherFacts, cut_files, num_ranges, plan_on_storage, plan_tables
-from beam_jobs.plan_by_ranges.tables import RangeTask
-from beam_jobs.publish.digests import Digests, plan_digest
-from beam_jobs.publish.input_parts import cut_inputs, table_bytes
-from beam_jobs.schemas import FACTS_SCHEMA, LISTING_SCHEMA, Status
-from beam_jobs.tables.ids import digest_bytes, record_ids
-from infra.errors import ConfigError, LeakError
-from infra.format.contract import SPLITS
-from infra.storage.filesystem import Storage
+from shardmill.beam_jobs.config import PrepareConfig
+from shardmill.beam_jobs.encode.blocks import Block, facts_digest, write_facts
+from shardmill.beam_jobs.encode.placing import place_facts
+from shardmill.beam_jobs.execution.task import work_name
+from shardmill.beam_jobs.plan import AnyPlan, HeldShards, Plan, PreviousRecords, plan_version
+from shardmill.beam_jobs.plan_by_ranges import (
+    GatherFacts,
+    cut_files,
+    num_ranges,
+    plan_on_storage,
+    plan_tables,
+)
+from shardmill.beam_jobs.plan_by_ranges.tables import RangeTask
+from shardmill.beam_jobs.publish.digests import Digests, plan_digest
+from shardmill.beam_jobs.publish.input_parts import cut_inputs, table_bytes
+from shardmill.beam_jobs.schemas import FACTS_SCHEMA, LISTING_SCHEMA, Status
+from shardmill.beam_jobs.tables.ids import digest_bytes, record_ids
+from shardmill.infra.errors import ConfigError, LeakError
+from shardmill.infra.format.contract import SPLITS
+from shardmill.infra.storage.filesystem import Storage
 
 BLOCK = 5
 

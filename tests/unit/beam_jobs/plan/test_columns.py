@@ -7,7 +7,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from beam_jobs.plan.columns import insertion_points
+from shardmill.beam_jobs.plan.columns import insertion_points
 
 
 @pytest.mark.parametrize("dtype", [np.int32, np.int64])

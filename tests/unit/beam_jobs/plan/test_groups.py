@@ -13,14 +13,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from beam_jobs.config import PrepareConfig
-from beam_jobs.encode.placing import place_facts
-from beam_jobs.plan import Plan, PreviousRecords, plan_version
-from beam_jobs.plan.splits.assignment import assign_splits, fill_shortfalls
-from beam_jobs.publish.accounting import account
-from beam_jobs.schemas import FACTS_SCHEMA, LISTING_SCHEMA, Status
-from infra.errors import LeakError
-from infra.format.contract import NEAR_DUPLICATES_SCHEMA, SPLITS
+from shardmill.beam_jobs.config import PrepareConfig
+from shardmill.beam_jobs.encode.placing import place_facts
+from shardmill.beam_jobs.plan import Plan, PreviousRecords, plan_version
+from shardmill.beam_jobs.plan.splits.assignment import assign_splits, fill_shortfalls
+from shardmill.beam_jobs.publish.accounting import account
+from shardmill.beam_jobs.schemas import FACTS_SCHEMA, LISTING_SCHEMA, Status
+from shardmill.infra.errors import LeakError
+from shardmill.infra.format.contract import NEAR_DUPLICATES_SCHEMA, SPLITS
 
 # One file: (content, class, given split, key, looks). Equal contents are duplicates and look the same.
 File = tuple[int, str, str | None, str | None, int | None]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from beam_jobs.config import GroupsConfig
-from beam_jobs.plan.similarity.memory import too_little_memory
+from shardmill.beam_jobs.config import GroupsConfig
+from shardmill.beam_jobs.plan.similarity.memory import too_little_memory
 
 GIB = 1 << 30
 

@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from beam_jobs.config import GroupsConfig
-from beam_jobs.plan.similarity import near_duplicates as near_duplicates_module
-from beam_jobs.plan.similarity import search
-from beam_jobs.plan.similarity.components import Components
-from beam_jobs.plan.similarity.looks import (
+from shardmill.beam_jobs.config import GroupsConfig
+from shardmill.beam_jobs.plan.similarity import near_duplicates as near_duplicates_module
+from shardmill.beam_jobs.plan.similarity import search
+from shardmill.beam_jobs.plan.similarity.components import Components
+from shardmill.beam_jobs.plan.similarity.looks import (
     SYMMETRIES,
     WINDOWS,
     coefficients,
@@ -25,12 +25,12 @@ from beam_jobs.plan.similarity.looks import (
     turned,
     windowed,
 )
-from beam_jobs.plan.similarity.near_duplicates import NearDuplicates, find_near_duplicates
-from beam_jobs.plan.similarity.search import candidates, choices
-from infra.codecs import Pixels
-from infra.codecs.measures.look import looks, without_border
-from infra.codecs.measures.perceptual import thumbnail
-from infra.codecs.pixels import luma
+from shardmill.beam_jobs.plan.similarity.near_duplicates import NearDuplicates, find_near_duplicates
+from shardmill.beam_jobs.plan.similarity.search import candidates, choices
+from shardmill.infra.codecs import Pixels
+from shardmill.infra.codecs.measures.look import looks, without_border
+from shardmill.infra.codecs.measures.perceptual import thumbnail
+from shardmill.infra.codecs.pixels import luma
 from tests.samples.images.photos import picture
 
 HASH = st.integers(0, 2**64 - 1)

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from beam_jobs.plan import statistics
-from beam_jobs.plan.statistics import split_statistics
-from beam_jobs.schemas import FACTS_SCHEMA
-from infra.format.contract import SplitStatistics
+from shardmill.beam_jobs.plan import statistics
+from shardmill.beam_jobs.plan.statistics import split_statistics
+from shardmill.beam_jobs.schemas import FACTS_SCHEMA
+from shardmill.infra.format.contract import SplitStatistics
 
 
 def facts_of(images: list[np.ndarray]) -> pa.Table:

@@ -6,9 +6,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from beam_jobs.config import PrepareConfig
-from beam_jobs.plan.shards import HeldShards, RecordsToDeal, deal
-from infra.format.features import Feature
+from shardmill.beam_jobs.config import PrepareConfig
+from shardmill.beam_jobs.plan.shards import HeldShards, RecordsToDeal, deal
+from shardmill.infra.format.features import Feature
 
 SIZE = Feature(name="size", dtype="float32").arrow_field("feature:")
 

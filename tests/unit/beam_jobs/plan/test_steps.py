@@ -13,17 +13,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from beam_jobs.config import PrepareConfig
-from beam_jobs.encode.placing import place_facts
-from beam_jobs.plan import Plan, PreviousRecords, num_shards, plan_version
-from beam_jobs.plan.pseudo_random_order import hash_ranks
-from beam_jobs.plan.splits.assignment import assign_splits, divide_by_fractions
-from beam_jobs.publish.accounting import account
-from beam_jobs.schemas import FACTS_SCHEMA, LISTING_SCHEMA, Status
-from beam_jobs.tables.ids import digest_bytes, hex_text, record_ids
-from infra.errors import DataError
-from infra.format.contract import INPUTS_SCHEMA, SPLITS
-from infra.splitmix import splitmix64
+from shardmill.beam_jobs.config import PrepareConfig
+from shardmill.beam_jobs.encode.placing import place_facts
+from shardmill.beam_jobs.plan import Plan, PreviousRecords, num_shards, plan_version
+from shardmill.beam_jobs.plan.pseudo_random_order import hash_ranks
+from shardmill.beam_jobs.plan.splits.assignment import assign_splits, divide_by_fractions
+from shardmill.beam_jobs.publish.accounting import account
+from shardmill.beam_jobs.schemas import FACTS_SCHEMA, LISTING_SCHEMA, Status
+from shardmill.beam_jobs.tables.ids import digest_bytes, hex_text, record_ids
+from shardmill.infra.errors import DataError
+from shardmill.infra.format.contract import INPUTS_SCHEMA, SPLITS
+from shardmill.infra.splitmix import splitmix64
 
 # One file: (content, class, given split, fate). Equal contents are duplicates.
 FILE = st.tuples(

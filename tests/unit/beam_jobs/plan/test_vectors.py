@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from beam_jobs.config import GroupsConfig
-from beam_jobs.plan.similarity.combined import RecordsToCompare, find_by_looks_and_vectors
-from beam_jobs.plan.similarity.components import Components
-from beam_jobs.plan.similarity.vectors import MAX_VECTORS, find_alike
-from beam_jobs.tables.vectors import MAX_DIMENSIONS, Float32, Int64, Vectors, dots, rounded
-from infra.codecs.measures.look import looks
-from infra.errors import ConfigError
+from shardmill.beam_jobs.config import GroupsConfig
+from shardmill.beam_jobs.plan.similarity.combined import RecordsToCompare, find_by_looks_and_vectors
+from shardmill.beam_jobs.plan.similarity.components import Components
+from shardmill.beam_jobs.plan.similarity.vectors import MAX_VECTORS, find_alike
+from shardmill.beam_jobs.tables.vectors import MAX_DIMENSIONS, Float32, Int64, Vectors, dots, rounded
+from shardmill.infra.codecs.measures.look import looks
+from shardmill.infra.errors import ConfigError
 from tests.samples.images.photos import picture
 
 

@@ -5,9 +5,15 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from beam_jobs.publish.accounting import Counts, account, check_budget, check_shards, quarantine_reasons
-from infra.errors import AccountingError, DataError, FailureBudgetExceeded
-from infra.format.contract import INPUTS_SCHEMA, Accounting
+from shardmill.beam_jobs.publish.accounting import (
+    Counts,
+    account,
+    check_budget,
+    check_shards,
+    quarantine_reasons,
+)
+from shardmill.infra.errors import AccountingError, DataError, FailureBudgetExceeded
+from shardmill.infra.format.contract import INPUTS_SCHEMA, Accounting
 
 
 def inputs(outcomes: list[tuple[str | None, str | None]]) -> pa.Table:

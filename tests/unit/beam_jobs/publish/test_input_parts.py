@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from beam_jobs.publish.input_parts import cut_inputs, write_inputs
-from infra.format.contract import INPUTS_SCHEMA
-from infra.storage.filesystem import Storage
+from shardmill.beam_jobs.publish.input_parts import cut_inputs, write_inputs
+from shardmill.infra.format.contract import INPUTS_SCHEMA
+from shardmill.infra.storage.filesystem import Storage
 
 
 def inputs(uris: list[str]) -> pa.Table:

@@ -8,13 +8,21 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from beam_jobs.config import RunnerConfig
-from beam_jobs.publish.digests import Digests
-from beam_jobs.publish.unchanged import unchanged_version
-from beam_jobs.schemas import LISTING_SCHEMA, MASK_COLUMNS, READ, UNREADABLE, VANISHED, FileRef, Status
-from beam_jobs.sources.files.walking import SourceFault
-from beam_jobs.sources.listing import Listing
-from infra.format.contract import INPUTS_SCHEMA
+from shardmill.beam_jobs.config import RunnerConfig
+from shardmill.beam_jobs.publish.digests import Digests
+from shardmill.beam_jobs.publish.unchanged import unchanged_version
+from shardmill.beam_jobs.schemas import (
+    LISTING_SCHEMA,
+    MASK_COLUMNS,
+    READ,
+    UNREADABLE,
+    VANISHED,
+    FileRef,
+    Status,
+)
+from shardmill.beam_jobs.sources.files.walking import SourceFault
+from shardmill.beam_jobs.sources.listing import Listing
+from shardmill.infra.format.contract import INPUTS_SCHEMA
 from tests.samples.datasets.manifests import empty_manifest
 
 DIGESTS = Digests("r", "s", {})

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from beam_jobs.publish.warning import crowded_shards
-from infra.format.contract import SplitSummary
+from shardmill.beam_jobs.publish.warning import crowded_shards
+from shardmill.infra.format.contract import SplitSummary
 from tests.samples.datasets.manifests import empty_manifest
 
 

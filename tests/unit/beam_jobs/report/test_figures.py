@@ -10,15 +10,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from beam_jobs.report import PAGE_AT_MOST_BYTES, make_report, write_report
-from beam_jobs.report.figures.divided_groups import divided_keys
-from beam_jobs.report.figures.inputs import LostInput, count_inputs
-from beam_jobs.report.figures.near_duplicates import GROUPS_SHOWN, LEAKS_SHOWN, MEMBERS_SHOWN, choose_groups
-from beam_jobs.report.figures.statistics import split_figures
-from beam_jobs.report.figures.survey import survey_indexes
-from beam_jobs.report.figures.traits import traits
-from infra.dataset.catalog import Catalog
-from infra.format.contract import (
+from shardmill.beam_jobs.report import PAGE_AT_MOST_BYTES, make_report, write_report
+from shardmill.beam_jobs.report.figures.divided_groups import divided_keys
+from shardmill.beam_jobs.report.figures.inputs import LostInput, count_inputs
+from shardmill.beam_jobs.report.figures.near_duplicates import (
+    GROUPS_SHOWN,
+    LEAKS_SHOWN,
+    MEMBERS_SHOWN,
+    choose_groups,
+)
+from shardmill.beam_jobs.report.figures.statistics import split_figures
+from shardmill.beam_jobs.report.figures.survey import survey_indexes
+from shardmill.beam_jobs.report.figures.traits import traits
+from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.format.contract import (
     NEAR_DUPLICATES_SCHEMA,
     ChannelStatistics,
     LabelConflict,
@@ -26,7 +31,7 @@ from infra.format.contract import (
     Manifest,
     SplitStatistics,
 )
-from infra.storage.filesystem import Storage
+from shardmill.infra.storage.filesystem import Storage
 from tests.samples.datasets.versions import Made, VersionMaker, write_table
 from tests.samples.pages.questions import Elements, section
 from tests.samples.pages.reports import version_with_everything

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from beam_jobs.execution.task import Limits
-from beam_jobs.report.figures.inputs import LostInput, ReasonRow
-from beam_jobs.report.pictures import gallery
-from beam_jobs.report.pictures.gallery import Exhibit, exhibit
-from beam_jobs.sources.files.folder import SourceFolder
-from infra.codecs import decode
+from shardmill.beam_jobs.execution.task import Limits
+from shardmill.beam_jobs.report.figures.inputs import LostInput, ReasonRow
+from shardmill.beam_jobs.report.pictures import gallery
+from shardmill.beam_jobs.report.pictures.gallery import Exhibit, exhibit
+from shardmill.beam_jobs.sources.files.folder import SourceFolder
+from shardmill.infra.codecs import decode
 from tests.samples.images.decoders import misbehaving
 from tests.samples.pages.reports import a_jpeg, half_a_jpeg, png_header
 

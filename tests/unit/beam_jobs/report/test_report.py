@@ -13,20 +13,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from beam_jobs.config import PrepareConfig
-from beam_jobs.report import write_report
-from beam_jobs.report.figures.balance import shard_balance
-from beam_jobs.report.figures.histogram import LogHistogram
-from beam_jobs.report.figures.inputs import count_by_class, count_inputs, reason_rows
-from beam_jobs.report.figures.survey import survey_indexes
-from beam_jobs.report.findings import empty_splits, find, untrained_classes
-from beam_jobs.report.pictures import thumbnails
-from beam_jobs.schemas import FileRef
-from beam_jobs.sources.files.folder import SourceFolder
-from infra.errors import CorruptDataError, StorageError
-from infra.format.contract import TableFile
-from infra.format.records import Container
-from infra.html.formatting import visible
+from shardmill.beam_jobs.config import PrepareConfig
+from shardmill.beam_jobs.report import write_report
+from shardmill.beam_jobs.report.figures.balance import shard_balance
+from shardmill.beam_jobs.report.figures.histogram import LogHistogram
+from shardmill.beam_jobs.report.figures.inputs import count_by_class, count_inputs, reason_rows
+from shardmill.beam_jobs.report.figures.survey import survey_indexes
+from shardmill.beam_jobs.report.findings import empty_splits, find, untrained_classes
+from shardmill.beam_jobs.report.pictures import thumbnails
+from shardmill.beam_jobs.schemas import FileRef
+from shardmill.beam_jobs.sources.files.folder import SourceFolder
+from shardmill.infra.errors import CorruptDataError, StorageError
+from shardmill.infra.format.contract import TableFile
+from shardmill.infra.format.records import Container
+from shardmill.infra.html.formatting import visible
 from tests.samples.datasets.versions import Made, VersionMaker
 from tests.samples.pages.questions import Elements
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from beam_jobs.reuse.facts import merge_facts
-from beam_jobs.schemas import PLACED_FACTS_SCHEMA
+from shardmill.beam_jobs.reuse.facts import merge_facts
+from shardmill.beam_jobs.schemas import PLACED_FACTS_SCHEMA
 
 
 def test_facts_are_merged_in_the_order_of_the_files() -> None:

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from beam_jobs.reuse.previous import PreviousVersion, Reuse
-from beam_jobs.schemas import PREVIOUS_RECORDS_SCHEMA
-from infra.dataset.version import DatasetVersion
-from infra.digests import sha256_hex
+from shardmill.beam_jobs.reuse.previous import PreviousVersion, Reuse
+from shardmill.beam_jobs.schemas import PREVIOUS_RECORDS_SCHEMA
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.digests import sha256_hex
 from tests.samples.datasets.published import coloured, publish
 
 EVERYTHING = Reuse(contents=True, uris=True, shards=True)

@@ -7,11 +7,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from beam_jobs.config import PrepareConfig
-from beam_jobs.schemas import LISTING_SCHEMA, Status
-from beam_jobs.sources.checking import check_listing
-from beam_jobs.sources.listing import Listing
-from infra.errors import ConfigError
+from shardmill.beam_jobs.config import PrepareConfig
+from shardmill.beam_jobs.schemas import LISTING_SCHEMA, Status
+from shardmill.beam_jobs.sources.checking import check_listing
+from shardmill.beam_jobs.sources.listing import Listing
+from shardmill.infra.errors import ConfigError
 
 SETTINGS = {"kind": "my_package.lines"}
 

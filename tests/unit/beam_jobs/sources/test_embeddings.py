@@ -11,14 +11,14 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from beam_jobs.config import EmbeddingsConfig, PrepareConfig
-from beam_jobs.request import JobRequest
-from beam_jobs.sources import list_inputs
-from beam_jobs.sources.embeddings import EmbeddingFiles
-from beam_jobs.sources.files.folder import SourceFolder
-from beam_jobs.sources.recognition.recognising import settled
-from beam_jobs.tables.vectors import Vectors
-from infra.errors import DataError, NotFoundError
+from shardmill.beam_jobs.config import EmbeddingsConfig, PrepareConfig
+from shardmill.beam_jobs.request import JobRequest
+from shardmill.beam_jobs.sources import list_inputs
+from shardmill.beam_jobs.sources.embeddings import EmbeddingFiles
+from shardmill.beam_jobs.sources.files.folder import SourceFolder
+from shardmill.beam_jobs.sources.recognition.recognising import settled
+from shardmill.beam_jobs.tables.vectors import Vectors
+from shardmill.infra.errors import DataError, NotFoundError
 
 
 def found(folder: Path, name: str) -> EmbeddingFiles:

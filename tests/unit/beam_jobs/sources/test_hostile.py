@@ -13,15 +13,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from beam_jobs.config import EmbeddingsConfig, PrepareConfig
-from beam_jobs.schemas import FileRef
-from beam_jobs.sources import list_inputs
-from beam_jobs.sources.embeddings import EmbeddingFiles
-from beam_jobs.sources.files.folder import SourceFolder
-from beam_jobs.sources.files.walking import SourceFault
-from beam_jobs.sources.rows.reading import RowReader
-from infra.errors import ConfigError, DataError, NotFoundError, StorageError
-from infra.format.records import frame
+from shardmill.beam_jobs.config import EmbeddingsConfig, PrepareConfig
+from shardmill.beam_jobs.schemas import FileRef
+from shardmill.beam_jobs.sources import list_inputs
+from shardmill.beam_jobs.sources.embeddings import EmbeddingFiles
+from shardmill.beam_jobs.sources.files.folder import SourceFolder
+from shardmill.beam_jobs.sources.files.walking import SourceFault
+from shardmill.beam_jobs.sources.rows.reading import RowReader
+from shardmill.infra.errors import ConfigError, DataError, NotFoundError, StorageError
+from shardmill.infra.format.records import frame
 from tests.samples.sources.hostile import HALF, HUGE, alter_zip, claiming_utf8, damaged_npy, npy, outcomes
 from tests.samples.sources.mutants import mutate, outcome
 from tests.samples.sources.rows import example, idx_bytes

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from beam_jobs.config import PrepareConfig
-from beam_jobs.schemas import file_refs
-from beam_jobs.sources import list_inputs, make_readable, open_reader
-from beam_jobs.sources.files.folder import SourceFolder
-from beam_jobs.sources.workplace import Workplace
-from infra.storage.filesystem import Storage
+from shardmill.beam_jobs.config import PrepareConfig
+from shardmill.beam_jobs.schemas import file_refs
+from shardmill.beam_jobs.sources import list_inputs, make_readable, open_reader
+from shardmill.beam_jobs.sources.files.folder import SourceFolder
+from shardmill.beam_jobs.sources.workplace import Workplace
+from shardmill.infra.storage.filesystem import Storage
 from tests.samples.images.photos import jpeg, write
 from tests.samples.sources.image_server import image, running_server
 from tests.samples.stores.object_store import Fault, ObjectStore, serve_with_credentials

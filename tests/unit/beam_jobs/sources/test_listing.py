@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from beam_jobs.config import PrepareConfig
-from beam_jobs.schemas import LISTING_SCHEMA
-from beam_jobs.sources import list_inputs
-from beam_jobs.sources.files.folder import SourceFolder
+from shardmill.beam_jobs.config import PrepareConfig
+from shardmill.beam_jobs.schemas import LISTING_SCHEMA
+from shardmill.beam_jobs.sources import list_inputs
+from shardmill.beam_jobs.sources.files.folder import SourceFolder
 from tests.samples.images.photos import write
 
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from beam_jobs.config import PrepareConfig
-from beam_jobs.schemas import FileRef
-from beam_jobs.sources import list_inputs, open_reader
-from beam_jobs.sources.files.folder import SourceFolder
-from infra.errors import ConfigError
+from shardmill.beam_jobs.config import PrepareConfig
+from shardmill.beam_jobs.schemas import FileRef
+from shardmill.beam_jobs.sources import list_inputs, open_reader
+from shardmill.beam_jobs.sources.files.folder import SourceFolder
+from shardmill.infra.errors import ConfigError
 
 CODE = """
 import json
@@ -62,7 +62,7 @@ def test_a_failure_names_its_line(code: str, fault: str, package: Path, tmp_path
 
 def test_a_failure_of_our_code_stays_one(package: Path, tmp_path: Path) -> None:
     (package / "kind.py").write_text(
-        "from infra.readable import counted\n"
+        "from shardmill.infra.readable import counted\n"
         "def list_inputs(folder, config):\n    return counted(None, 'image')\n"
     )
     config = PrepareConfig.model_validate({"source": {"kind": "own_package.kind"}})

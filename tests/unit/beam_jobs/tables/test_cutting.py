@@ -8,7 +8,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beam_jobs.tables.cutting import part_lengths
+from shardmill.beam_jobs.tables.cutting import part_lengths
 
 NAMES = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1)
 URIS = st.lists(NAMES, unique=True).map(sorted)

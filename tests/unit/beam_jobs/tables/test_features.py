@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beam_jobs.tables.features import canonical_bytes, equal_rows
+from shardmill.beam_jobs.tables.features import canonical_bytes, equal_rows
 
 VALUES: dict[pa.DataType, st.SearchStrategy[Any]] = {
     pa.int64(): st.integers(-2, 2),

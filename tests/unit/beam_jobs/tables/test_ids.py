@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beam_jobs.tables.ids import hex_bytes, hex_text
+from shardmill.beam_jobs.tables.ids import hex_bytes, hex_text
 
 
 @given(st.lists(st.binary(min_size=8, max_size=8), max_size=20), st.integers(0, 3))

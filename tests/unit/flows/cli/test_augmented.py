@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from flows import cli
+from shardmill.flows import cli
 from tests.samples.datasets.published import coloured, publish
 
 

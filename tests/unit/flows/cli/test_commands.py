@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from flows import cli
-from flows.cli import output
-from flows.cli.server.planned import parse_interval
-from infra.dataset.catalog import Catalog
-from infra.errors import UsageError
+from shardmill.flows import cli
+from shardmill.flows.cli import output
+from shardmill.flows.cli.server.planned import parse_interval
+from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.errors import UsageError
 from tests.samples.sources.image_folders import write_image_folder
 
 
@@ -26,7 +26,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("cli")
     source = write_image_folder(folder / "photos", per_class=12)
     (source / "circle" / "000.jpg").write_bytes(b"\xff\xd8\xff but no image")
-    command = [sys.executable, "-m", "beam_jobs.prepare", str(source), "--dataset", "shapes"]
+    command = [sys.executable, "-m", "shardmill.beam_jobs.prepare", str(source), "--dataset", "shapes"]
     command += ["--root", str(folder / "datasets"), "--set", "failure_budget=0.5"]
     subprocess.run(command, check=True, capture_output=True, timeout=120)
     return folder / "datasets"
@@ -42,7 +42,7 @@ def run_json(capsys: pytest.CaptureFixture[str], *arguments: str, status: int = 
 def test_help_has_examples_and_imports_nothing_heavy() -> None:
     heavy = ("prefect", "apache_beam", "tensorflow", "pyarrow", "numpy", "pydantic", "cv2", "httpx")
     program = (
-        "import sys\nfrom flows.cli import run\nassert run(['--help']) == 0\n"
+        "import sys\nfrom shardmill.flows.cli import run\nassert run(['--help']) == 0\n"
         f"print(sorted(set(sys.modules) & set({heavy!r})))"
     )
     done = subprocess.run(
@@ -235,7 +235,7 @@ def test_a_reader_that_goes_away_ends_a_command_quietly(arguments: list[str], ro
     os.close(reading)
     try:
         done = subprocess.run(
-            [sys.executable, "-m", "flows.cli", *arguments],
+            [sys.executable, "-m", "shardmill.flows.cli", *arguments],
             env=os.environ | {"SHARDMILL_ROOT": str(root)},
             stdout=writing, stderr=subprocess.PIPE, text=True, timeout=60, check=False,
         )  # fmt: skip
@@ -298,7 +298,7 @@ def test_locate_takes_names_that_are_not_utf8(
     source = write_image_folder(tmp_path / "photos", per_class=6)
     on_disk = source / "circle" / os.fsdecode(b"caf\xe9 \x1b[2J.jpg")
     (source / "circle" / "000.jpg").rename(on_disk)
-    command = [sys.executable, "-m", "beam_jobs.prepare", str(source), "--dataset", "shapes"]
+    command = [sys.executable, "-m", "shardmill.beam_jobs.prepare", str(source), "--dataset", "shapes"]
     command += ["--root", str(tmp_path / "datasets")]
     subprocess.run(command, check=True, capture_output=True, timeout=120)
     monkeypatch.chdir(tmp_path)
@@ -333,7 +333,7 @@ def test_class_names_are_neither_markup_nor_control(capsys: pytest.CaptureFixtur
     ],
 )
 def test_whatever_becomes_of_the_output(root: Path, redirection: str, status: int, said: str | None) -> None:
-    command = f'"{sys.executable}" -m flows.cli show shapes --root "{root}" {redirection}'
+    command = f'"{sys.executable}" -m shardmill.flows.cli show shapes --root "{root}" {redirection}'
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == status
     assert "Traceback" not in done.stderr

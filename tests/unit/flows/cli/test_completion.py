@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.cli import completion
+from shardmill.flows.cli import completion
 
 
 @pytest.fixture

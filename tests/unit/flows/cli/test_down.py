@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from flows import cli
+from shardmill.flows import cli
 
 
 def test_it_does_not_wait_until_somebody_notices_the_end(
@@ -16,7 +16,7 @@ def test_it_does_not_wait_until_somebody_notices_the_end(
 ) -> None:
     monkeypatch.setenv("SHARDMILL_HOME", str(tmp_path))
     program = (
-        "import os; from flows.server.running_up import up_lock\n"
+        "import os; from shardmill.flows.server.running_up import up_lock\n"
         "with up_lock(process_id=os.getpid()):\n    print('held', flush=True)\n    input()"
     )
     with subprocess.Popen(

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from flows.cli.jobs.flow_runs import FlowCall, Job, run_flow
-from flows.server.running_up import RunningUp, up_lock, write_running_up
-from infra.processes.ports import free_port
+from shardmill.flows.cli.jobs.flow_runs import FlowCall, Job, run_flow
+from shardmill.flows.server.running_up import RunningUp, up_lock, write_running_up
+from shardmill.infra.processes.ports import free_port
 from tests.unit.flows.flow_runs import fake_job
 
 WARNING = "does not answer; this run appears there only after it has ended"

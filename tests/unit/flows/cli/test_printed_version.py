@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from flows.cli.datasets.print_version import print_version
-from infra.dataset.version import DatasetVersion
-from infra.format.objects import OBJECT_FEATURES
+from shardmill.flows.cli.datasets.print_version import print_version
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.format.objects import OBJECT_FEATURES
 from tests.samples.datasets.published import coloured, publish
 
 

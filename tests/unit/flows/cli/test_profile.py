@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from flows import cli
+from shardmill.flows import cli
 
 _RESULT = {
     "dataset": "photos",
@@ -26,11 +26,11 @@ def test_workers_of_a_pytorch_loader_are_a_table(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     job = (
-        "import sys\nfrom infra import progress\n"
+        "import sys\nfrom shardmill.infra import progress\n"
         "assert '--torch' in sys.argv and 'photos' in sys.argv\n"
         f"progress.adopt_parent()\nprogress.result({_RESULT!r})"
     )
-    monkeypatch.setattr("flows.flow_runs.jobs.job_commands.PROFILE", (sys.executable, "-c", job))
+    monkeypatch.setattr("shardmill.flows.flow_runs.jobs.job_commands.PROFILE", (sys.executable, "-c", job))
     assert cli.run(["profile", "photos", "--torch"]) == 0
     shown = capsys.readouterr().out
     assert "photos@2: batches of 64 at 96 pixels, 2 CPUs" in shown

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from flows import cli
+from shardmill.flows import cli
+from shardmill.training.promotion.purged import AffectedRun, mark_runs
 from tests.samples.training.finished_runs import FinishedRuns
-from training.promotion.purged import AffectedRun, mark_runs
 
 
 class Commands:

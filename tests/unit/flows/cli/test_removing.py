@@ -8,11 +8,16 @@ from typing import Any
 
 import pytest
 
-from flows import cli
-from infra.dataset.catalog import Catalog
-from infra.dataset.maintenance.garbage import collect_garbage, find_garbage
-from infra.dataset.maintenance.removed import bring_back, delete_for_good, remove_versions, removed_versions
-from infra.errors import CorruptDataError, NotFoundError
+from shardmill.flows import cli
+from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.dataset.maintenance.garbage import collect_garbage, find_garbage
+from shardmill.infra.dataset.maintenance.removed import (
+    bring_back,
+    delete_for_good,
+    remove_versions,
+    removed_versions,
+)
+from shardmill.infra.errors import CorruptDataError, NotFoundError
 from tests.samples.training.finished_runs import FinishedRuns
 
 

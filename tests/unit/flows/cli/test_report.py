@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from flows import cli
-from infra.dataset.catalog import Catalog
+from shardmill.flows import cli
+from shardmill.infra.dataset.catalog import Catalog
 from tests.samples.datasets.versions import VersionMaker
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from flows import cli
+from shardmill.flows import cli
 from tests.samples.training.finished_runs import FinishedRuns
 
 

@@ -6,9 +6,9 @@ from datetime import timedelta
 
 import pytest
 
-from flows.cli.server.schedule_rows import print_schedules, schedule_entries
-from flows.scheduling.inboxes import Inbox
-from flows.server.schedules import Schedule
+from shardmill.flows.cli.server.schedule_rows import print_schedules, schedule_entries
+from shardmill.flows.scheduling.inboxes import Inbox
+from shardmill.flows.server.schedules import Schedule
 
 PARAMETERS = {
     "source": "s3://KEY:secret@bucket/in?region=eu",

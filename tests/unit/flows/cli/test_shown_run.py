@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from flows.cli import run
-from training.config import TrainConfig
-from training.results.run_files.rank_balance import BALANCE_FILE
+from shardmill.flows.cli import run
+from shardmill.training.config import TrainConfig
+from shardmill.training.results.run_files.rank_balance import BALANCE_FILE
 
 
 def rank(number: int, input_seconds: float) -> dict[str, Any]:

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from flows import cli
-from infra.settings import near_settings
+from shardmill.flows import cli
+from shardmill.infra.settings import near_settings
+from shardmill.training.config import TrainConfig
 from tests.samples.datasets.published import coloured, publish
-from training.config import TrainConfig
 
 # (what was typed, what the error says, what the remedy says)
 SLIPS = [

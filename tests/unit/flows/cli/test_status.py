@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from flows.problems import Problem, open_problem
-from flows.server.running_up import up_lock
+from shardmill.flows.problems import Problem, open_problem
+from shardmill.flows.server.running_up import up_lock
 from tests.samples.pages.prefect_answers import answering
 
 # The command asks for 10 s. The rest is for a busy machine, which imports Prefect slowly.
@@ -24,7 +24,7 @@ _RUN = {
 
 def status(api_url: str | None, home: Path) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PREFECT_API_URL": api_url or "", "SHARDMILL_HOME": str(home)}
-    command = [sys.executable, "-m", "flows.cli", "status", "--json"]
+    command = [sys.executable, "-m", "shardmill.flows.cli", "status", "--json"]
     return subprocess.run(
         command, env=environment, capture_output=True, text=True, timeout=_BOUND_SECONDS, check=True
     )

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 import typer.main
 
-from flows import cli
-from flows.cli.app import app
-from flows.cli.help import described, one_line, shown, typed, usage
-from flows.cli.old_names import OLD_NAMES, translated
-from flows.cli.tree import TREE, Branch, name_of
+from shardmill.flows import cli
+from shardmill.flows.cli.app import app
+from shardmill.flows.cli.help import described, one_line, shown, typed, usage
+from shardmill.flows.cli.old_names import OLD_NAMES, translated
+from shardmill.flows.cli.tree import TREE, Branch, name_of
 from tests.documentation.command_lines import problem_of
 
 _ROOT: Any = typer.main.get_command(app)

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from flows import cli
+from shardmill.flows import cli
 from tests.samples.datasets.published import coloured, publish
 
 COUNTS = {"train": {"cat": 4, "dog": 3}, "test": {"cat": 2}}

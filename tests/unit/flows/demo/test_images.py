@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from flows.demo.images import KEPT, write_digits
-from infra.codecs import ImageRejected, decode
+from shardmill.flows.demo.images import KEPT, write_digits
+from shardmill.infra.codecs import ImageRejected, decode
 
 
 @pytest.fixture(scope="module")

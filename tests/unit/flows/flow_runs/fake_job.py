@@ -1,4 +1,4 @@
-"""A job that does nothing but speak the events of infra.progress, as prepare and train do.
+"""A job that does nothing but speak the events of shardmill.infra.progress, as prepare and train do.
 
 python fake_job.py BEHAVIOUR [the arguments of the real job]
 """
@@ -12,9 +12,9 @@ import sys
 import time
 from pathlib import Path
 
-from infra import progress
-from infra.errors import FailureBudgetExceeded
-from infra.processes.process import run_main
+from shardmill.infra import progress
+from shardmill.infra.errors import FailureBudgetExceeded
+from shardmill.infra.processes.process import run_main
 
 # One grey pixel.
 PICTURE = (

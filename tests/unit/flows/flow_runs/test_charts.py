@@ -6,7 +6,7 @@ import xml.etree.ElementTree as ElementTree
 
 import pytest
 
-from flows.flow_runs.showing import charts
+from shardmill.flows.flow_runs.showing import charts
 
 _SVG = "{http://www.w3.org/2000/svg}"
 

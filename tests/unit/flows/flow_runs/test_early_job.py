@@ -9,8 +9,8 @@ from typing import Any
 import psutil
 import pytest
 
-from flows.flow_runs.jobs.early_job import run_job, started_early
-from infra import progress
+from shardmill.flows.flow_runs.jobs.early_job import run_job, started_early
+from shardmill.infra import progress
 from tests.samples.waiting import eventually
 
 FAKE = (sys.executable, str(Path(__file__).parent / "fake_job.py"))
@@ -35,7 +35,7 @@ def test_the_flow_hears_what_was_said_before_it_took_over() -> None:
 
 def test_a_job_that_only_listed_ends_soon() -> None:
     job = (
-        "from infra import progress; progress.adopt_parent()\n"
+        "from shardmill.infra import progress; progress.adopt_parent()\n"
         "progress.stage('list'); progress.result({'unchanged': True})"
     )
     command = [sys.executable, "-c", job]

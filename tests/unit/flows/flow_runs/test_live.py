@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from flows.flow_runs.artifacts.keys import Keys
-from flows.flow_runs.showing import live
-from infra.errors import DataError
+from shardmill.flows.flow_runs.artifacts.keys import Keys
+from shardmill.flows.flow_runs.showing import live
+from shardmill.infra.errors import DataError
+from shardmill.training.results.run_files.curve import CURVE_FILE
 from tests.unit.flows.flow_runs.artifacts.recorded_page import RecordedPage
-from training.results.run_files.curve import CURVE_FILE
 
 JOB = {"event": "job", "job": "train", "shares": {"train": 90, "export": 10}}
 EPOCH = {"event": "progress", "stage": "train", "done": 5, "total": 10, "epoch": 1, "epochs": 2, "loss": 0.5}

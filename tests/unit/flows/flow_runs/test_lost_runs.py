@@ -12,16 +12,16 @@ from uuid import uuid4
 
 import pytest
 
-from flows import home
-from flows.flow_runs import lost_runs
-from infra.storage.locks.process_identity import kernel
+from shardmill.flows import home
+from shardmill.flows.flow_runs import lost_runs
+from shardmill.infra.storage.locks.process_identity import kernel
 from tests.samples.waiting import before_its_end
 
 _SERVER = "http://127.0.0.1:1/api"
 _HOLD = """
 import sys, time
 from uuid import UUID
-from flows.flow_runs.lost_runs import hold_until_exit
+from shardmill.flows.flow_runs.lost_runs import hold_until_exit
 hold_until_exit(UUID(sys.argv[1]))
 print("held", flush=True)
 time.sleep(600)

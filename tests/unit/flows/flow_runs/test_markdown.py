@@ -6,7 +6,7 @@ import base64
 
 import pytest
 
-from flows.flow_runs.showing import markdown
+from shardmill.flows.flow_runs.showing import markdown
 
 
 @pytest.mark.parametrize(

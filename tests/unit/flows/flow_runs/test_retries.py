@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from flows.flow_runs.jobs import retries
-from infra.errors import ChildDied, ConfigError, EnvironmentFault, FailureBudgetExceeded, StorageError
-from infra.processes.children import ChildResult
+from shardmill.flows.flow_runs.jobs import retries
+from shardmill.infra.errors import (
+    ChildDied,
+    ConfigError,
+    EnvironmentFault,
+    FailureBudgetExceeded,
+    StorageError,
+)
+from shardmill.infra.processes.children import ChildResult
 
 
 def died(returncode: int) -> ChildDied:

@@ -12,7 +12,7 @@ from uuid import UUID
 import httpx
 import pytest
 
-from flows.flow_runs.run_records import RunRecord, take_over_records
+from shardmill.flows.flow_runs.run_records import RunRecord, take_over_records
 
 ID = UUID(int=1)
 

@@ -9,9 +9,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from flows.flow_runs.showing import training_curve
-from flows.flow_runs.showing.live import curve_text
-from training.results.run_files.curve import CURVE_FILE
+from shardmill.flows.flow_runs.showing import training_curve
+from shardmill.flows.flow_runs.showing.live import curve_text
+from shardmill.training.results.run_files.curve import CURVE_FILE
 
 POINTS: list[dict[str, Any]] = [
     {"split": "train", "epoch": 1, "step": 1, "loss": 2.0, "accuracy": 0.2, "learning_rate": 0.1},

@@ -11,9 +11,9 @@ from uuid import uuid4
 import psutil
 import pytest
 
-from flows.flow_runs.jobs import flow_process
-from flows.flow_runs.jobs.worker_process import WORKER_VARIABLE
-from infra.processes.trees import lives
+from shardmill.flows.flow_runs.jobs import flow_process
+from shardmill.flows.flow_runs.jobs.worker_process import WORKER_VARIABLE
+from shardmill.infra.processes.trees import lives
 from tests.samples.waiting import eventually
 
 
@@ -51,7 +51,7 @@ def test_it_ends_with_a_killed_worker_while_it_asks_the_server_for_its_run() -> 
 @pytest.mark.skipif("python" in " ".join(psutil.Process(1).cmdline()), reason="process 1 may be a worker")
 def test_a_run_of_another_worker_ends_if_the_system_has_adopted_it() -> None:
     program = (
-        "import os, time; from flows.flow_runs.jobs import worker_process\n"
+        "import os, time; from shardmill.flows.flow_runs.jobs import worker_process\n"
         "worker = os.getpid()\n"
         "if os.fork() == 0:\n"
         "    while os.getppid() == worker: time.sleep(0.02)\n"

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from starlette.applications import Starlette
 
-from flows.page.app import create_app
-from flows.page.options import PageOptions
+from shardmill.flows.page.app import create_app
+from shardmill.flows.page.options import PageOptions
 from tests.samples.pages.catalogues import make_run, publish
 from tests.samples.pages.served import ask, get
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from flows.page.app import create_app
-from flows.page.options import PageOptions
-from infra.storage.filesystem import Storage
+from shardmill.flows.page.app import create_app
+from shardmill.flows.page.options import PageOptions
+from shardmill.infra.storage.filesystem import Storage
+from shardmill.training.aliases.history import AliasHistory
+from shardmill.training.aliases.names import AliasName
+from shardmill.training.aliases.record import Action, AliasRecord
 from tests.samples.pages.catalogues import HOSTILE, make_run, publish
 from tests.samples.pages.served import get
-from training.aliases.history import AliasHistory
-from training.aliases.names import AliasName
-from training.aliases.record import Action, AliasRecord
 
 
 def decide(runs: Path, run: str, action: Action) -> None:

@@ -10,9 +10,9 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families
 from starlette.applications import Starlette
 
-from flows.page.app import create_app
-from flows.page.options import PageOptions
-from flows.problems import Problem, open_problem
+from shardmill.flows.page.app import create_app
+from shardmill.flows.page.options import PageOptions
+from shardmill.flows.problems import Problem, open_problem
 from tests.samples.pages.catalogues import HOSTILE, make_run, publish
 from tests.samples.pages.prefect_answers import answering
 from tests.samples.pages.served import get

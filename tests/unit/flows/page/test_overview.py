@@ -11,15 +11,15 @@ import pytest
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
-from flows.page.app import create_app
-from flows.page.options import PageOptions
-from flows.page.pages.overview import SEEN_COOKIE, Training, failures, with_trainings
-from flows.page.platform import Platform
-from flows.page.reading.prefect import Activity, FlowRun
-from flows.page.reading.remembered import LastKnown
-from flows.page.reading.runs import TRAINING, RunRow
-from flows.problems import Problem, open_problem
-from flows.scheduling.inboxes import Inbox
+from shardmill.flows.page.app import create_app
+from shardmill.flows.page.options import PageOptions
+from shardmill.flows.page.pages.overview import SEEN_COOKIE, Training, failures, with_trainings
+from shardmill.flows.page.platform import Platform
+from shardmill.flows.page.reading.prefect import Activity, FlowRun
+from shardmill.flows.page.reading.remembered import LastKnown
+from shardmill.flows.page.reading.runs import TRAINING, RunRow
+from shardmill.flows.problems import Problem, open_problem
+from shardmill.flows.scheduling.inboxes import Inbox
 from tests.samples.pages.prefect_answers import answering
 from tests.samples.pages.served import get
 

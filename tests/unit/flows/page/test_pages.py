@@ -12,8 +12,8 @@ from urllib.parse import quote
 import pytest
 from starlette.applications import Starlette
 
-from flows.page.app import create_app
-from flows.page.options import PageOptions
+from shardmill.flows.page.app import create_app
+from shardmill.flows.page.options import PageOptions
 from tests.samples.pages.catalogues import HOSTILE, make_run, publish, write_curves
 from tests.samples.pages.served import get
 

@@ -15,14 +15,14 @@ from starlette.testclient import TestClient
 from tensorboard.compat.proto.event_pb2 import Event
 from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
-from flows.page.app import create_app
-from flows.page.options import PageOptions
-from infra.processes.ports import free_port
+from shardmill.flows.page.app import create_app
+from shardmill.flows.page.options import PageOptions
+from shardmill.infra.processes.ports import free_port
+from shardmill.training.runs.stored import local_folder
 from tests.samples.pages.catalogues import make_run
 from tests.samples.pages.served import get
 from tests.samples.stores.object_store import SECRET, Fault, ObjectStore, serve_with_credentials
 from tests.samples.waiting import eventually
-from training.runs.stored import local_folder
 
 
 @pytest.fixture(scope="module")
@@ -93,7 +93,7 @@ def test_tensorboard_reads_the_copy(store: ObjectStore, tmp_path: Path) -> None:
     writer.add_event(Event(step=1))
     writer.close()
     board = subprocess.Popen(
-        [sys.executable, "-m", "flows.server.service_process", "tensorboard", str(port)],
+        [sys.executable, "-m", "shardmill.flows.server.service_process", "tensorboard", str(port)],
         env={**os.environ, "SHARDMILL_RUNS": location},
     )
 

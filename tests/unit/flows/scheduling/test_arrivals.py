@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from flows.scheduling.arrivals import Arrivals, Batching
-from infra.storage.filesystem import FileEntry
+from shardmill.flows.scheduling.arrivals import Arrivals, Batching
+from shardmill.infra.storage.filesystem import FileEntry
 
 BATCHING = Batching(settle_seconds=10, files=3, within_seconds=60)
 

@@ -13,10 +13,10 @@ from prefect.client.schemas.objects import FlowRun, State
 from prefect.client.schemas.responses import DeploymentResponse
 from prefect.exceptions import ObjectNotFound
 
-from beam_jobs.config import PrepareConfig
-from flows.prepare import prepare
-from flows.scheduling.coalescing import SKIPPED, Waiting, skip_repeated, superfluous
-from flows.scheduling.kinds import is_automatic, kind_of
+from shardmill.beam_jobs.config import PrepareConfig
+from shardmill.flows.prepare import prepare
+from shardmill.flows.scheduling.coalescing import SKIPPED, Waiting, skip_repeated, superfluous
+from shardmill.flows.scheduling.kinds import is_automatic, kind_of
 
 BEGAN = datetime(2026, 5, 1, tzinfo=UTC)
 
@@ -77,7 +77,7 @@ class Api:
                 name="one",
                 flow_id=UUID(int=0),
                 labels={},
-                entrypoint="reports.hourly" if number == OTHERS else "flows.prepare.prepare",
+                entrypoint="reports.hourly" if number == OTHERS else "shardmill.flows.prepare.prepare",
             )
             for number in deployment_filter.id.any_ or []
         ]

@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from prefect.server.schemas.schedules import CronSchedule
 
-from flows.scheduling.daylight_saving import by_elapsed_time
+from shardmill.flows.scheduling.daylight_saving import by_elapsed_time
 
 BERLIN, ADELAIDE = "Europe/Berlin", "Australia/Adelaide"
 SPRING, AUTUMN, PLAIN = (2027, 3, 28), (2027, 10, 31), (2027, 6, 1)

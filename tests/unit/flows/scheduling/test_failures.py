@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from prefect.client.schemas.actions import VariableCreate
 
-from flows.scheduling.failures import Failures, reason_to_postpone, with_failure
-from flows.scheduling.source_state import files_of, mark_of
+from shardmill.flows.scheduling.failures import Failures, reason_to_postpone, with_failure
+from shardmill.flows.scheduling.source_state import files_of, mark_of
 
 NOON = 1_780_000_000.0
 ERROR = "3 of 41 inputs were quarantined"

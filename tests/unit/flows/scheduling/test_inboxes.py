@@ -10,9 +10,9 @@ import pytest
 from prefect.client.schemas.objects import State
 from prefect.states import Cancelled, Completed, Failed
 
-from flows.scheduling.coalescing import SKIPPED
-from flows.scheduling.failures import POSTPONED
-from flows.scheduling.inboxes import Inbox, counts_as_new_again, read_inboxes
+from shardmill.flows.scheduling.coalescing import SKIPPED
+from shardmill.flows.scheduling.failures import POSTPONED
+from shardmill.flows.scheduling.inboxes import Inbox, counts_as_new_again, read_inboxes
 
 
 @pytest.mark.parametrize(

@@ -14,10 +14,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from flows.server import api, services
-from flows.server.running_up import RunningUp, up_lock, write_running_up
-from infra.errors import ConfigError, EnvironmentFault
-from infra.processes.ports import free_port
+from shardmill.flows.server import api, services
+from shardmill.flows.server.running_up import RunningUp, up_lock, write_running_up
+from shardmill.infra.errors import ConfigError, EnvironmentFault
+from shardmill.infra.processes.ports import free_port
 
 
 @pytest.fixture(autouse=True)

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from flows.server.database import check_database, without_password
-from infra.errors import EnvironmentFault, UsageError
+from shardmill.flows.server.database import check_database, without_password
+from shardmill.infra.errors import EnvironmentFault, UsageError
 
 
 @pytest.mark.parametrize(

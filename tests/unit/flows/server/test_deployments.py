@@ -8,13 +8,13 @@ from pathlib import Path
 
 import psutil
 
-from infra.processes.trees import lives
+from shardmill.infra.processes.trees import lives
 from tests.samples.waiting import eventually
 
 
 def test_registering_ends_with_a_killed_parent(tmp_path: Path) -> None:
     program = (
-        "from pathlib import Path; from flows.server.deployments import Deploying\n"
+        "from pathlib import Path; from shardmill.flows.server.deployments import Deploying\n"
         "env = {'PREFECT_API_URL': 'http://127.0.0.1:9/api'}  # nobody answers: it asks again for a minute\n"
         f"print(Deploying(env, Path({str(tmp_path / 'deploy.log')!r})).process.pid, flush=True); input()"
     )

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from flows.problems import open_problems
-from flows.server.kept_service import KeptService
-from flows.server.services import Service
-from infra.errors import EnvironmentFault
+from shardmill.flows.problems import open_problems
+from shardmill.flows.server.kept_service import KeptService
+from shardmill.flows.server.services import Service
+from shardmill.infra.errors import EnvironmentFault
 
 
 class Ended(Service):

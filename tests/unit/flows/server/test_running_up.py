@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from flows.home import home
-from flows.server.running_up import (
+from shardmill.flows.home import home
+from shardmill.flows.server.running_up import (
     RunningUp,
     clear_running_up,
     running_up,
@@ -20,7 +20,7 @@ from flows.server.running_up import (
     up_process,
     write_running_up,
 )
-from infra.errors import LockedError
+from shardmill.infra.errors import LockedError
 
 UP = RunningUp(pid=1, host="127.0.0.1", port=4200, root="/d", runs="/r")
 
@@ -42,7 +42,7 @@ def test_it_is_known_while_it_holds_its_lock() -> None:
 
 def test_what_a_killed_one_left_behind_does_not_count() -> None:
     holder = (
-        "import os; from flows.server.running_up import up_lock\n"
+        "import os; from shardmill.flows.server.running_up import up_lock\n"
         "with up_lock(process_id=os.getpid()):\n    print('held', flush=True)\n    input()"
     )
     with subprocess.Popen(

@@ -15,10 +15,16 @@ from prefect.blocks.system import Secret
 from prefect.client.schemas.actions import DeploymentScheduleCreate
 from prefect.client.schemas.schedules import IntervalSchedule
 
-from flows.server.alarm.schedule_problems import problem_of
-from flows.server.automations.schedule_parameters import heal_schedules
-from flows.server.deployments import SCHEDULED_FLOWS
-from flows.server.schedules import Schedule, all_schedules, remove_schedules, set_active, set_schedule
+from shardmill.flows.server.alarm.schedule_problems import problem_of
+from shardmill.flows.server.automations.schedule_parameters import heal_schedules
+from shardmill.flows.server.deployments import SCHEDULED_FLOWS
+from shardmill.flows.server.schedules import (
+    Schedule,
+    all_schedules,
+    remove_schedules,
+    set_active,
+    set_schedule,
+)
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,9 @@ import httpx
 import pytest
 from starlette.types import Receive, Scope, Send
 
-from flows.page.same_origin import own_hosts_only
-from flows.server.answers.again_while_locked import AgainWhileLocked
-from flows.server.services import rotate
+from shardmill.flows.page.same_origin import own_hosts_only
+from shardmill.flows.server.answers.again_while_locked import AgainWhileLocked
+from shardmill.flows.server.services import rotate
 
 
 def test_a_log_moves_away_beyond_a_size_and_its_writer_goes_on(tmp_path: Path) -> None:

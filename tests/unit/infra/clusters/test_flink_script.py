@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from beam_jobs.config import PrepareConfig
-from infra.clusters.flink import jars
-from infra.clusters.flink.__main__ import build_parser, layout_of
-from infra.clusters.flink.cluster import prepare_settings
-from infra.clusters.flink.configuration import Layout, flink_configuration, write_configuration
-from infra.errors import EnvironmentFault, UsageError
+from shardmill.beam_jobs.config import PrepareConfig
+from shardmill.infra.clusters.flink import jars
+from shardmill.infra.clusters.flink.__main__ import build_parser, layout_of
+from shardmill.infra.clusters.flink.cluster import prepare_settings
+from shardmill.infra.clusters.flink.configuration import Layout, flink_configuration, write_configuration
+from shardmill.infra.errors import EnvironmentFault, UsageError
 
 FREE = ["--rest-port", "0", "--job-port", "0", "--worker-port", "0"]
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from beam_jobs.config import ImageConfig
-from infra.codecs.boxes import (
+from shardmill.beam_jobs.config import ImageConfig
+from shardmill.infra.codecs.boxes import (
     Boxes,
     Places,
     clip_boxes,
@@ -17,9 +17,9 @@ from infra.codecs.boxes import (
     turn_boxes_upright,
     upright_sizes,
 )
-from infra.codecs.orientation import apply_orientation
-from infra.codecs.pixels import fit_pixels
-from infra.codecs.resize import geometry
+from shardmill.infra.codecs.orientation import apply_orientation
+from shardmill.infra.codecs.pixels import fit_pixels
+from shardmill.infra.codecs.resize import geometry
 
 SIDES = st.integers(2, 60)
 ORIENTATIONS = st.integers(1, 8)

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from PIL import Image, ImageCms
 
-from infra import codecs
-from infra.codecs import ImageRejected, Pixels
-from infra.codecs.color import conversion_to_srgb
+from shardmill.infra import codecs
+from shardmill.infra.codecs import ImageRejected, Pixels
+from shardmill.infra.codecs.color import conversion_to_srgb
 from tests.samples.images.forms import gradient, grey_profile, png_chunk, rgb_profile, saved
 
 SRGB = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()

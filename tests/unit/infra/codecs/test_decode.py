@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from PIL import Image, ImageOps
 
-from infra import codecs
-from infra.codecs import ImageRejected, Pixels
-from infra.codecs.jpeg.decode import decode_jpeg_small
-from infra.codecs.resize import resize
-from infra.preparation import Encoding
+from shardmill.infra import codecs
+from shardmill.infra.codecs import ImageRejected, Pixels
+from shardmill.infra.codecs.jpeg.decode import decode_jpeg_small
+from shardmill.infra.codecs.resize import resize
+from shardmill.infra.preparation import Encoding
 from tests.samples.images.forms import gradient, saved
 
 

@@ -12,8 +12,8 @@ import pytest
 import simplejpeg
 from PIL import Image
 
-from infra import codecs
-from infra.codecs import ImageRejected
+from shardmill.infra import codecs
+from shardmill.infra.codecs import ImageRejected
 from tests.samples.images.forms import gradient, gradient_image, png_chunk, saved
 
 # The gradient, turned by the container itself, as libheif and x265 wrote it.

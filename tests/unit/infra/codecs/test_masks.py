@@ -15,9 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from beam_jobs.config import ImageConfig
-from infra.codecs import MAX_PIXELS, ImageRejected
-from infra.codecs.masks import (
+from shardmill.beam_jobs.config import ImageConfig
+from shardmill.infra.codecs import MAX_PIXELS, ImageRejected
+from shardmill.infra.codecs.masks import (
     ClassValues,
     class_numbers,
     classes_shown,
@@ -26,7 +26,7 @@ from infra.codecs.masks import (
     encode_mask,
     fit_mask,
 )
-from infra.codecs.resize import geometry
+from shardmill.infra.codecs.resize import geometry
 from tests.samples.images.forms import png_chunk, saved
 from tests.samples.images.mutants import mutant
 

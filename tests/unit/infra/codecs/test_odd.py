@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from beam_jobs.report.reasons import REASONS
-from infra import codecs
-from infra.codecs import DecodedImage, ImageRejected
-from infra.codecs.metadata.removal import without_metadata
+from shardmill.beam_jobs.report.reasons import REASONS
+from shardmill.infra import codecs
+from shardmill.infra.codecs import DecodedImage, ImageRejected
+from shardmill.infra.codecs.metadata.removal import without_metadata
 
 ODD = Path(__file__).parents[4] / "../shared/data/odd"
 

@@ -8,9 +8,9 @@ import zlib
 import numpy as np
 import pytest
 
-from infra import codecs
-from infra.codecs import ImageRejected
-from infra.codecs.formats import check_format
+from shardmill.infra import codecs
+from shardmill.infra.codecs import ImageRejected
+from shardmill.infra.codecs.formats import check_format
 from tests.samples.images.forms import gradient, gradient_image, png_chunk, saved
 
 

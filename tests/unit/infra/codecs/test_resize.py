@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infra.codecs.pixels import fit_pixels
-from infra.codecs.resize import Geometry, geometry, resize
-from infra.preparation import Sizing
+from shardmill.infra.codecs.pixels import fit_pixels
+from shardmill.infra.codecs.resize import Geometry, geometry, resize
+from shardmill.infra.preparation import Sizing
 from tests.samples.images import references
 from tests.samples.images.photos import picture
 

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from PIL import Image, ImageFile
 
-from infra import codecs
-from infra.codecs import ImageRejected
-from infra.codecs.pillow.library_state import no_warnings
+from shardmill.infra import codecs
+from shardmill.infra.codecs import ImageRejected
+from shardmill.infra.codecs.pillow.library_state import no_warnings
 from tests.samples.images.forms import saved
 
 

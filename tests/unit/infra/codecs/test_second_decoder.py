@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from infra import codecs
-from infra.codecs import DecodedImage, ImageRejected, Pixels
+from shardmill.infra import codecs
+from shardmill.infra.codecs import DecodedImage, ImageRejected, Pixels
 from tests.samples.images.forms import gradient_image, saved
 
 ODD = Path(__file__).parents[4] / "../shared/data/odd"

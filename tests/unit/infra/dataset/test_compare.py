@@ -12,11 +12,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from flows import cli
-from infra.dataset.catalog import Catalog
-from infra.dataset.compare import diff
-from infra.dataset.version import DatasetVersion
-from infra.format.contract import INPUTS_SCHEMA, Accounting, Manifest, Shard, TableFile, summarise_splits
+from shardmill.flows import cli
+from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.dataset.compare import diff
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.format.contract import (
+    INPUTS_SCHEMA,
+    Accounting,
+    Manifest,
+    Shard,
+    TableFile,
+    summarise_splits,
+)
 
 Row = tuple[str, str, str, str, str]  # uri, content, label, split, outcome
 

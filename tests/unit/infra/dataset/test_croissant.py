@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from flows import cli
-from infra.dataset.catalog import Catalog
-from infra.dataset.croissant import Terms, croissant_json, write_croissant
-from infra.dataset.maintenance.garbage import collect_garbage
-from infra.dataset.verify import verify
-from infra.dataset.version import DatasetVersion
-from infra.digests import sha256_hex
-from infra.format.contract import INDEX_SCHEMA, Manifest
-from infra.format.features import Feature
+from shardmill.flows import cli
+from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.dataset.croissant import Terms, croissant_json, write_croissant
+from shardmill.infra.dataset.maintenance.garbage import collect_garbage
+from shardmill.infra.dataset.verify import verify
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.digests import sha256_hex
+from shardmill.infra.format.contract import INDEX_SCHEMA, Manifest
+from shardmill.infra.format.features import Feature
 from tests.samples.datasets.indexes import Image, indexed_version
 from tests.samples.datasets.published import coloured, publish
 from tests.samples.datasets.versions import VersionMaker

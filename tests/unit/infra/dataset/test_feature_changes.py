@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infra.dataset.feature_changes import unequal
+from shardmill.infra.dataset.feature_changes import unequal
 
 NUMBERS = st.none() | st.integers(0, 2)
 FLOATS = st.none() | st.sampled_from([0.0, 1.5, math.nan])

@@ -7,9 +7,9 @@ from pathlib import Path
 import pyarrow.fs as pafs
 import pytest
 
-from infra.dataset.catalog import Catalog
-from infra.dataset.maintenance.garbage import Garbage, remove_files
-from infra.storage.filesystem import FileEntry, Storage
+from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.dataset.maintenance.garbage import Garbage, remove_files
+from shardmill.infra.storage.filesystem import FileEntry, Storage
 
 
 @pytest.fixture

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from infra.dataset.catalog import Catalog
-from infra.dataset.maintenance.garbage import find_garbage
-from infra.dataset.reports import record_report, with_report
-from infra.dataset.verify import verify
-from infra.dataset.version import DatasetVersion
-from infra.errors import CorruptDataError, FormatVersionError
-from infra.format.layout import manifest_file
-from infra.format.stored_manifest import decode_manifest, encode_manifest, is_sealed
+from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.dataset.maintenance.garbage import find_garbage
+from shardmill.infra.dataset.reports import record_report, with_report
+from shardmill.infra.dataset.verify import verify
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.errors import CorruptDataError, FormatVersionError
+from shardmill.infra.format.layout import manifest_file
+from shardmill.infra.format.stored_manifest import decode_manifest, encode_manifest, is_sealed
 from tests.samples.datasets.versions import VersionMaker
 
 REPORT = "data/feed/report.html"

@@ -10,20 +10,20 @@ from typing import Any
 
 import pytest
 
-from flows import cli
-from flows.server.backup.catalog_files import back_up_dataset, check_dataset, restore_dataset
-from infra.dataset.catalog import Catalog
-from infra.dataset.lock import lock_for_removing
-from infra.dataset.maintenance.garbage import collect_garbage
-from infra.dataset.maintenance.rollback import rollback
-from infra.dataset.reports import record_report, with_report
-from infra.dataset.signatures import check_signature, sign_version, signed_versions
-from infra.dataset.version import DatasetVersion
-from infra.digests import canonical_json, sha256_hex
-from infra.errors import ConfigError, LockedError, SignatureError
-from infra.format.layout import manifest_file, signature_file
-from infra.signing import PublicKey, SigningKey
-from infra.storage.filesystem import Storage
+from shardmill.flows import cli
+from shardmill.flows.server.backup.catalog_files import back_up_dataset, check_dataset, restore_dataset
+from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.dataset.lock import lock_for_removing
+from shardmill.infra.dataset.maintenance.garbage import collect_garbage
+from shardmill.infra.dataset.maintenance.rollback import rollback
+from shardmill.infra.dataset.reports import record_report, with_report
+from shardmill.infra.dataset.signatures import check_signature, sign_version, signed_versions
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.digests import canonical_json, sha256_hex
+from shardmill.infra.errors import ConfigError, LockedError, SignatureError
+from shardmill.infra.format.layout import manifest_file, signature_file
+from shardmill.infra.signing import PublicKey, SigningKey
+from shardmill.infra.storage.filesystem import Storage
 from tests.samples.datasets.keys import Keys, make_keys
 from tests.samples.datasets.published import coloured, publish
 

@@ -11,12 +11,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from infra.dataset.catalog import Catalog
-from infra.dataset.locate import locate
-from infra.dataset.verify import verify
-from infra.dataset.version import DatasetVersion
-from infra.digests import sha256_hex
-from infra.errors import (
+from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.dataset.locate import locate
+from shardmill.infra.dataset.verify import verify
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.digests import sha256_hex
+from shardmill.infra.errors import (
     AccountingError,
     ConfigError,
     CorruptDataError,
@@ -25,10 +25,10 @@ from infra.errors import (
     PublishConflict,
     UsageError,
 )
-from infra.format.contract import FORMAT_VERSIONS, Accounting, TableFile
-from infra.format.layout import data_dir, manifest_file
-from infra.format.stored_manifest import decode_manifest, encode_manifest
-from infra.storage.names import check_dataset_name
+from shardmill.infra.format.contract import FORMAT_VERSIONS, Accounting, TableFile
+from shardmill.infra.format.layout import data_dir, manifest_file
+from shardmill.infra.format.stored_manifest import decode_manifest, encode_manifest
+from shardmill.infra.storage.names import check_dataset_name
 from tests.samples.datasets.versions import Made, VersionMaker
 
 

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 import yaml
 
-from beam_jobs.config import FlinkConfig
-from beam_jobs.execution.flink import DEFAULT_JOB_PORT
-from beam_jobs.execution.workers.pool import check_loopback
-from infra.clusters.flink.configuration import Layout, flink_configuration
-from infra.clusters.flink.jars import FLINK_VERSION
+from shardmill.beam_jobs.config import FlinkConfig
+from shardmill.beam_jobs.execution.flink import DEFAULT_JOB_PORT
+from shardmill.beam_jobs.execution.workers.pool import check_loopback
+from shardmill.infra.clusters.flink.configuration import Layout, flink_configuration
+from shardmill.infra.clusters.flink.jars import FLINK_VERSION
 from tests.samples.clusters.kubernetes_schemas import check_by_definition
 
 FOLDER = Path(__file__).parents[4] / "infra/deploy/flink"
@@ -85,7 +85,7 @@ def test_the_cluster_restarts_jobs_as_the_one_that_is_tested(tmp_path: Path) -> 
 
 def test_the_pool_beside_each_task_manager_is_where_prepare_says() -> None:
     command = worker_pool()["args"]
-    assert command[:3] == ["python", "-m", "beam_jobs.worker_pool"]
+    assert command[:3] == ["python", "-m", "shardmill.beam_jobs.worker_pool"]
     assert command[-1] == FlinkConfig().pool_endpoint
     check_loopback(command[-1])
 

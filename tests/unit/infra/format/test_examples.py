@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infra.errors import CorruptDataError
-from infra.format.examples import ImageRecord, build_example, parse_example
+from shardmill.infra.errors import CorruptDataError
+from shardmill.infra.format.examples import ImageRecord, build_example, parse_example
 
 records = st.builds(
     ImageRecord,

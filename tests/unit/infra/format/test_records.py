@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infra.errors import CorruptDataError, NotFoundError
-from infra.format.records import (
+from shardmill.infra.errors import CorruptDataError, NotFoundError
+from shardmill.infra.format.records import (
     CONTAINERS,
     Container,
     frame,
@@ -21,7 +21,7 @@ from infra.format.records import (
     pack_record,
     unpack_record,
 )
-from infra.storage.filesystem import Storage
+from shardmill.infra.storage.filesystem import Storage
 
 payloads = st.binary(max_size=4096)
 containers = st.sampled_from(CONTAINERS)

@@ -21,8 +21,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from infra.native.area import Pixels, area_average, is_compiled
-from infra.native.library import FOLDER_VARIABLE
+from shardmill.infra.native.area import Pixels, area_average, is_compiled
+from shardmill.infra.native.library import FOLDER_VARIABLE
 
 needs_compiler = pytest.mark.skipif(not is_compiled(), reason="installed without a C compiler")
 
@@ -30,7 +30,7 @@ needs_compiler = pytest.mark.skipif(not is_compiled(), reason="installed without
 AVERAGE = """
 import hashlib
 import numpy as np
-from infra.native.area import area_average, is_compiled
+from shardmill.infra.native.area import area_average, is_compiled
 image = np.random.default_rng(5).integers(0, 256, (53, 47, 3), dtype=np.uint8)
 print(is_compiled(), hashlib.sha256(area_average(image, (31, 29)).tobytes()).hexdigest())
 """

@@ -15,11 +15,11 @@ from typing import Any
 import psutil
 import pytest
 
-from infra.errors import GO_ON, Cancelled, ChildDied, FailureBudgetExceeded
-from infra.processes.children import ChildResult, run_child
-from infra.processes.trees import wait_for_end
+from shardmill.infra.errors import GO_ON, Cancelled, ChildDied, FailureBudgetExceeded
+from shardmill.infra.processes.children import ChildResult, run_child
+from shardmill.infra.processes.trees import wait_for_end
 
-CHILD_OF_OURS = "from infra import progress\nfrom infra.processes import process\n"
+CHILD_OF_OURS = "from shardmill.infra import progress\nfrom shardmill.infra.processes import process\n"
 
 
 def script(tmp_path: Path, body: str) -> list[str]:
@@ -77,7 +77,7 @@ def test_the_childs_error_is_raised_here(tmp_path: Path) -> None:
         tmp_path,
         """
         import sys
-        from infra.errors import FailureBudgetExceeded
+        from shardmill.infra.errors import FailureBudgetExceeded
         def main():
             raise FailureBudgetExceeded("too many broken files", "raise the budget")
         sys.exit(process.run_main(main))
@@ -155,7 +155,7 @@ STUBBORN_FAMILY = """
 
 
 def test_cancel_takes_the_whole_tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("infra.processes.trees.GRACE_SECONDS", 1.0)
+    monkeypatch.setattr("shardmill.infra.processes.trees.GRACE_SECONDS", 1.0)
     cancel = threading.Event()
     pids: list[int] = []
 
@@ -221,7 +221,7 @@ def test_a_killed_parent_takes_its_child_and_grandchild_along(tmp_path: Path) ->
             """
             import os, sys, time
             from pathlib import Path
-            from infra.processes import children, process
+            from shardmill.infra.processes import children, process
             level, folder = int(sys.argv[1]), sys.argv[2]
             process.follow_parent()
             Path(folder, f"pid{level}").write_text(str(os.getpid()))
@@ -244,13 +244,13 @@ def test_a_killed_parent_takes_its_child_and_grandchild_along(tmp_path: Path) ->
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux kills a child with its parent")
 def test_a_child_whose_library_holds_the_gil_for_ever_dies_with_its_parent(tmp_path: Path) -> None:
     child = (
-        "import ctypes, os, sys; from pathlib import Path; from infra.processes import process\n"
+        "import ctypes, os, sys; from pathlib import Path; from shardmill.infra.processes import process\n"
         "process.follow_parent(); process.die_at_once_with_parent()\n"
         "Path(sys.argv[1]).write_text(str(os.getpid()))\n"
         "ctypes.PyDLL(None).sleep(300)\n"
     )
     family = (
-        "import sys; from infra.processes.children import run_child\n"
+        "import sys; from shardmill.infra.processes.children import run_child\n"
         "run_child([sys.executable, '-c', sys.argv[1], sys.argv[2]])"
     )
     note = tmp_path / "pid"
@@ -278,9 +278,8 @@ def test_the_end_of_a_child_is_noticed(knows_pidfd: bool, monkeypatch: pytest.Mo
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process of the end of another")
 def test_a_process_ends_with_another_process_and_at_once_if_that_has_ended() -> None:
-    body = (
-        "import sys, time; from infra.processes import process; process.die_with_process(int(sys.argv[1]))\n"
-    )
+    body = "import sys, time; from shardmill.infra.processes import process\n"
+    body += "process.die_with_process(int(sys.argv[1]))\n"
     follower = [sys.executable, "-c", body + "print('follows', flush=True); time.sleep(300)"]
     other = subprocess.Popen(["sleep", "300"])
     with subprocess.Popen([*follower, str(other.pid)], stdout=subprocess.PIPE, text=True) as process:

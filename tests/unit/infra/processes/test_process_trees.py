@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from infra.processes.trees import MemorySampler
+from shardmill.infra.processes.trees import MemorySampler
 
 _MIB = 1 << 20
 # Fills 64 MiB, forks, and on a word each writes to all of it.

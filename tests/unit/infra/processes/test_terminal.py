@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-WRITES = "from infra.processes.terminal import guard_standard_streams as g; g(); import sys; "
+WRITES = "from shardmill.infra.processes.terminal import guard_standard_streams as g; g(); import sys; "
 
 
 def run_shell(tmp_path: Path, program: str, redirection: str) -> subprocess.CompletedProcess[str]:
@@ -29,7 +29,7 @@ def test_closed_streams_are_no_error(tmp_path: Path) -> None:
 
 def test_a_result_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
     program = WRITES + (
-        "from infra.errors import EnvironmentFault\n"
+        "from shardmill.infra.errors import EnvironmentFault\n"
         "try:\n    print('x', flush=True)\n"
         "except EnvironmentFault as error:\n    print(error.message, file=sys.stderr)"
     )
@@ -66,12 +66,11 @@ def run_without_reader(command: list[str]) -> tuple[int, str]:
     ],
 )
 def test_a_reader_that_goes_away_ends_a_command_quietly(body: str) -> None:
-    program = (
-        f"import sys; from infra.processes.process import run_main\ndef main():\n    {body}\n    return 0\n"
-    )
+    program = "import sys; from shardmill.infra.processes.process import run_main\n"
+    program += f"def main():\n    {body}\n    return 0\n"
     assert run_without_reader([sys.executable, "-c", program + "sys.exit(run_main(main))"]) == (141, "")
 
 
 def test_every_job_guards_its_streams() -> None:
-    for module in ("beam_jobs.prepare", "training.train"):
+    for module in ("shardmill.beam_jobs.prepare", "shardmill.training.train"):
         assert run_without_reader([sys.executable, "-m", module, "--help"]) == (141, ""), module

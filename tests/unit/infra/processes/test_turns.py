@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from infra.processes.turns import TURNS_VARIABLE, Turn
-from infra.progress import Event, subscribe, waiting, work_clock
+from shardmill.infra.processes.turns import TURNS_VARIABLE, Turn
+from shardmill.infra.progress import Event, subscribe, waiting, work_clock
 
 JOB = """
 import sys
-from infra.processes.turns import Turn
+from shardmill.infra.processes.turns import Turn
 with Turn(sys.argv[1]) as turn:
     turn.take()
     print("works", flush=True)

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from infra.errors import PublishConflict, StorageError
-from infra.storage.filesystem import Storage
-from infra.storage.objects.conditional import Bucket, ConditionalObjects, ObjectChanged
+from shardmill.infra.errors import PublishConflict, StorageError
+from shardmill.infra.storage.filesystem import Storage
+from shardmill.infra.storage.objects.conditional import Bucket, ConditionalObjects, ObjectChanged
 from tests.samples.preparing.races import NUM_RACES, file_of, winners
 from tests.samples.stores.faulty_proxy import FaultyProxy, faulty_proxy
 from tests.samples.stores.object_store import KEY, SECRET, ObjectStore

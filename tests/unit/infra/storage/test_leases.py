@@ -17,13 +17,13 @@ from typing import Any
 
 import pytest
 
-from infra.errors import LockedError
-from infra.storage.filesystem import Storage
-from infra.storage.locks.holder_lists import HolderFile, HolderList, ListChanged, Written
-from infra.storage.locks.leases import LeaseTimes, lease
-from infra.storage.locks.locking import Lock
-from infra.storage.objects import retries
-from infra.storage.objects.conditional import Bucket, HolderObject
+from shardmill.infra.errors import LockedError
+from shardmill.infra.storage.filesystem import Storage
+from shardmill.infra.storage.locks.holder_lists import HolderFile, HolderList, ListChanged, Written
+from shardmill.infra.storage.locks.leases import LeaseTimes, lease
+from shardmill.infra.storage.locks.locking import Lock
+from shardmill.infra.storage.objects import retries
+from shardmill.infra.storage.objects.conditional import Bucket, HolderObject
 from tests.samples.stores.faulty_proxy import faulty_proxy
 from tests.samples.stores.object_store import KEY, SECRET, ObjectStore
 from tests.samples.waiting import eventually
@@ -32,8 +32,8 @@ SHORT = LeaseTimes(lease_seconds=1.5, renew_seconds=0.2, margin_seconds=1.0)
 # Writes a file before and after it may have lost its lock; its input tells it to go on.
 HOLDER = """
 import sys
-from infra.storage.filesystem import Storage
-from infra.storage.locks.leases import LeaseTimes
+from shardmill.infra.storage.filesystem import Storage
+from shardmill.infra.storage.locks.leases import LeaseTimes
 storage = Storage.at(sys.argv[1])
 with storage.exclusive_lock("lock", times=LeaseTimes(*map(float, sys.argv[2:]))):
     print("held", flush=True)

@@ -8,9 +8,9 @@ from urllib.parse import parse_qs
 
 import pytest
 
-from infra.errors import StorageError
-from infra.storage.filesystem import Storage
-from infra.storage.locations import (
+from shardmill.infra.errors import StorageError
+from shardmill.infra.storage.filesystem import Storage
+from shardmill.infra.storage.locations import (
     absolute_path,
     below,
     object_location,

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from infra.storage.filesystem import Storage
-from infra.storage.mirror import Mirror
+from shardmill.infra.storage.filesystem import Storage
+from shardmill.infra.storage.mirror import Mirror
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from infra.storage.names import name_of, uri_of
+from shardmill.infra.storage.names import name_of, uri_of
 
 
 @pytest.mark.parametrize(

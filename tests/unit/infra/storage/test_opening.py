@@ -5,9 +5,9 @@ from __future__ import annotations
 import pyarrow.fs as pafs
 import pytest
 
-from infra.errors import StorageError
-from infra.storage.filesystem import Storage
-from infra.storage.opening import open_filesystem
+from shardmill.infra.errors import StorageError
+from shardmill.infra.storage.filesystem import Storage
+from shardmill.infra.storage.opening import open_filesystem
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from infra.errors import NotFoundError, StorageError
-from infra.storage.filesystem import Storage
-from infra.storage.objects.retries import is_retryable
-from infra.storage.range_reader import RangeReader
+from shardmill.infra.errors import NotFoundError, StorageError
+from shardmill.infra.storage.filesystem import Storage
+from shardmill.infra.storage.objects.retries import is_retryable
+from shardmill.infra.storage.range_reader import RangeReader
 from tests.samples.stores.faulty_proxy import FaultyProxy, faulty_proxy
 from tests.samples.stores.object_store import KEY, SECRET, ObjectStore
 

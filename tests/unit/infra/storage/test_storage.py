@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from infra.errors import LockedError, NotFoundError, PublishConflict, StorageError
-from infra.storage.filesystem import Storage
-from infra.storage.range_reader import RangeReader
+from shardmill.infra.errors import LockedError, NotFoundError, PublishConflict, StorageError
+from shardmill.infra.storage.filesystem import Storage
+from shardmill.infra.storage.range_reader import RangeReader
 
 
 def test_a_written_file_appears_whole(tmp_path: Path) -> None:
@@ -77,7 +77,7 @@ def test_a_writer_killed_while_creating_leaves_nothing_visible(tmp_path: Path, m
     """Killed before the file has its name, and just after."""
     code = f"""
 import os
-from infra.storage.filesystem import Storage
+from shardmill.infra.storage.filesystem import Storage
 do = os.{moment}
 def die(*args, **options):
     do(*args, **options)
@@ -178,7 +178,7 @@ def test_ranges_by_many_threads(tmp_path: Path) -> None:
 def test_a_lock_has_one_holder_and_dies_with_it(tmp_path: Path) -> None:
     storage = Storage.at(tmp_path)
     code = (
-        "import sys, time\nfrom infra.storage.filesystem import Storage\n"
+        "import sys, time\nfrom shardmill.infra.storage.filesystem import Storage\n"
         "with Storage.at(sys.argv[1]).exclusive_lock('lock'):\n"
         "    print('held', flush=True)\n    time.sleep(60)"
     )

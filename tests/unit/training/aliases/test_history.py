@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infra.errors import ConfigError, CorruptDataError, UsageError
-from infra.storage.filesystem import Storage
+from shardmill.infra.errors import ConfigError, CorruptDataError, UsageError
+from shardmill.infra.storage.filesystem import Storage
+from shardmill.training.aliases.history import AliasHistory, AliasRecords, list_aliases, rolled_back
+from shardmill.training.aliases.names import AliasName, names_an_alias, parse_alias
+from shardmill.training.aliases.record import Action, AliasRecord, this_user
 from tests.samples.stores.object_store import serve_with_credentials
-from training.aliases.history import AliasHistory, AliasRecords, list_aliases, rolled_back
-from training.aliases.names import AliasName, names_an_alias, parse_alias
-from training.aliases.record import Action, AliasRecord, this_user
 
 NAME = AliasName("photos")
 

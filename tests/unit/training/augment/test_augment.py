@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from training.augment import central_windows, flips, keys_at, random_windows
-from training.config import AugmentSettings
+from shardmill.training.augment import central_windows, flips, keys_at, random_windows
+from shardmill.training.config import AugmentSettings
 
 sides = st.lists(st.integers(1, 500), min_size=1, max_size=20)
 

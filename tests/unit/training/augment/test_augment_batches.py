@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from shardmill.training.augment.batch_parameters import OPS, BatchParameters, draw_batch_parameters
+from shardmill.training.augment.beta import beta_quantiles
+from shardmill.training.config import AugmentSettings
 from tests.samples.images.rand_augmented import SIZE, WARPS, Batch, images_of, operated
-from training.augment.batch_parameters import OPS, BatchParameters, draw_batch_parameters
-from training.augment.beta import beta_quantiles
-from training.config import AugmentSettings
 
 
 def settings_of(**settings: object) -> AugmentSettings:
@@ -27,7 +27,7 @@ def draws_of(num: int, magnitude: float = 7.0, seed: int = 1, **settings: object
 
 @functools.cache
 def augment_of(mixes: bool) -> Any:
-    from training.augment.batched import BatchAugment
+    from shardmill.training.augment.batched import BatchAugment
 
     return BatchAugment(mixes=mixes)
 
@@ -166,7 +166,7 @@ def test_any_number_of_ranks_makes_the_same() -> None:
 def test_a_sorted_histogram_is_a_histogram() -> None:
     import tensorflow as tf
 
-    from training.augment import rand_augment
+    from shardmill.training.augment import rand_augment
 
     images = images_of(5)
     images[2] = 255
@@ -180,7 +180,7 @@ def test_a_sorted_histogram_is_a_histogram() -> None:
 def test_labels_are_mixed_in_the_shares_of_the_images() -> None:
     import tensorflow as tf
 
-    from training.augment.batched import dominating_labels, mixed_loss, soft_labels
+    from shardmill.training.augment.batched import dominating_labels, mixed_loss, soft_labels
 
     draws = draws_of(200, mixup=0.4, cutmix=1.0)
     rng = np.random.default_rng(0)
@@ -217,8 +217,8 @@ def test_labels_are_mixed_in_the_shares_of_the_images() -> None:
     ],
 )
 def test_wrong_settings_are_refused(values: dict[str, object], reason: str) -> None:
-    from infra.errors import ConfigError
-    from infra.settings import validate
+    from shardmill.infra.errors import ConfigError
+    from shardmill.infra.settings import validate
 
     with pytest.raises(ConfigError, match=reason):
         validate(AugmentSettings, values)

@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image, ImageEnhance
 
-from training.augment import AugmentParameters, augment_image, draw_parameters
-from training.augment.color import LUMA, hue_matrices, saturation_matrices
-from training.augment.erasing import noise
-from training.config import AugmentSettings
+from shardmill.training.augment import AugmentParameters, augment_image, draw_parameters
+from shardmill.training.augment.color import LUMA, hue_matrices, saturation_matrices
+from shardmill.training.augment.erasing import noise
+from shardmill.training.config import AugmentSettings
 
 SIZE = 24
 

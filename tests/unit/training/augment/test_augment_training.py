@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from infra.errors import ConfigError, UsageError
+from shardmill.infra.errors import ConfigError, UsageError
+from shardmill.training.augment.batch_parameters import draw_batch_parameters
+from shardmill.training.config import AugmentSettings, TrainConfig
+from shardmill.training.dataset import Dataset, open_dataset
 from tests.samples.datasets.published import coloured, publish
-from training.augment.batch_parameters import draw_batch_parameters
-from training.config import AugmentSettings, TrainConfig
-from training.dataset import Dataset, open_dataset
 
 COUNTS = {"train": {"a": 17, "b": 9, "c": 4}}
 AUGMENT = {"randaugment": {"num_ops": 2}, "mixup": 0.4, "cutmix": 1.0}
@@ -30,9 +30,9 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
 
 
 def pipeline_of(dataset: Dataset, settings: AugmentSettings = SETTINGS, seed: int = 3) -> Any:
-    from training.order import TrainingOrder
-    from training.tf_data.augmented_batches import WithBatchParameters
-    from training.tf_data.indexed import IndexedPipeline
+    from shardmill.training.order import TrainingOrder
+    from shardmill.training.tf_data.augmented_batches import WithBatchParameters
+    from shardmill.training.tf_data.indexed import IndexedPipeline
 
     reader = dataset.reader("train")
     order = TrainingOrder(reader.table.label, seed=seed, global_batch_size=8)
@@ -76,10 +76,10 @@ def test_the_loss_of_a_step_is_against_both_labels(dataset: Dataset) -> None:
     """Against Keras' own cross-entropy of soft, smoothed labels, over the images as they were mixed."""
     import keras
 
-    from training.augment.batched import BatchAugment, soft_labels
-    from training.loop.parts import build_parts
-    from training.loop.step import TrainStep
-    from training.ranks.strategy import make_strategy
+    from shardmill.training.augment.batched import BatchAugment, soft_labels
+    from shardmill.training.loop.parts import build_parts
+    from shardmill.training.loop.step import TrainStep
+    from shardmill.training.ranks.strategy import make_strategy
 
     config = TrainConfig.model_validate(
         {
@@ -106,7 +106,7 @@ def test_the_loss_of_a_step_is_against_both_labels(dataset: Dataset) -> None:
 
 
 def test_a_plain_dataset_has_mixed_images_and_soft_labels(dataset: Dataset) -> None:
-    from training.augment.batched import BatchAugment, soft_labels
+    from shardmill.training.augment.batched import BatchAugment, soft_labels
 
     mixing = AugmentSettings.model_validate({"mixup": 0.4, "cutmix": 1.0})
     options: Any = {"batch_size": 8, "image_size": 16, "seed": 3, "last_batch": "partial"}

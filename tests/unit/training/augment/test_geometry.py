@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infra.errors import ConfigError
-from training.augment import AugmentParameters, augment_image, draw_parameters
-from training.augment.geometry import check_moves_objects, move_boxes, move_mask
-from training.config import AugmentSettings
-from training.reading.decode import decode_window
+from shardmill.infra.errors import ConfigError
+from shardmill.training.augment import AugmentParameters, augment_image, draw_parameters
+from shardmill.training.augment.geometry import check_moves_objects, move_boxes, move_mask
+from shardmill.training.config import AugmentSettings
+from shardmill.training.reading.decode import decode_window
 
 SIZE = 48
 PADDING = [np.nan] * 4

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from infra.errors import ConfigError
-from infra.settings import load_settings
+from shardmill.infra.errors import ConfigError
+from shardmill.infra.settings import load_settings
+from shardmill.training.config import TrainConfig
+from shardmill.training.models import known_models, resolve_name
+from shardmill.training.runs.identity import run_name
 from tests.samples.datasets.published import coloured, publish
-from training.config import TrainConfig
-from training.models import known_models, resolve_name
-from training.runs.identity import run_name
 
 
 def config(*overrides: str) -> TrainConfig:
@@ -76,7 +76,7 @@ def test_a_run_is_named_by_what_decides_its_outcome(tmp_path: Path) -> None:
 
 
 def test_the_configuration_loads_no_tensorflow() -> None:
-    code = "import sys, training.config, training.order, training.dataset, training.train; "
+    code = "import sys; from shardmill.training import config, dataset, order, train; "
     code += "sys.exit('tensorflow' in sys.modules or 'keras' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
 

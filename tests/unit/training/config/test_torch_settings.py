@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from infra.errors import ConfigError
-from infra.settings import load_settings
+from shardmill.infra.errors import ConfigError
+from shardmill.infra.settings import load_settings
+from shardmill.training.config import TrainConfig
+from shardmill.training.config.optimizer_names import OPTIMIZERS
+from shardmill.training.config.torch_settings import TORCH_OPTIMIZERS
+from shardmill.training.runs.identity import run_identity, run_name
 from tests.samples.datasets.published import coloured, publish
-from training.config import TrainConfig
-from training.config.optimizer_names import OPTIMIZERS
-from training.config.torch_settings import TORCH_OPTIMIZERS
-from training.runs.identity import run_identity, run_name
 
 
 def config(*overrides: str) -> TrainConfig:

@@ -9,18 +9,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from infra.errors import EnvironmentFault
-from infra.preparation import Preparation
-from infra.progress import subscribe
+from shardmill.infra.errors import EnvironmentFault
+from shardmill.infra.preparation import Preparation
+from shardmill.infra.progress import subscribe
+from shardmill.training.config import AugmentSettings, ExportSettings
+from shardmill.training.dataset import Dataset, open_dataset
+from shardmill.training.export.forms import Exported, FormsRequest, compare, write_forms
+from shardmill.training.export.measures import ClassMeasure
+from shardmill.training.export.model_input import ModelInput
+from shardmill.training.export.packages import check_packages
+from shardmill.training.models import ModelSpec, build_model
+from shardmill.training.ranks.heartbeat import Heart, Work, prepare, read
 from tests.samples.datasets.published import coloured, digits, publish
-from training.config import AugmentSettings, ExportSettings
-from training.dataset import Dataset, open_dataset
-from training.export.forms import Exported, FormsRequest, compare, write_forms
-from training.export.measures import ClassMeasure
-from training.export.model_input import ModelInput
-from training.export.packages import check_packages
-from training.models import ModelSpec, build_model
-from training.ranks.heartbeat import Heart, Work, prepare, read
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +31,7 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
 
 
 def of_classes(model: Any) -> Exported:
-    from training.tasks.single_label import SingleLabel
+    from shardmill.training.tasks.single_label import SingleLabel
 
     given = ModelInput(preparation=Preparation(), image_size=model.input_shape[1])
     return Exported(model, SingleLabel(model.output_shape[1]), ["a", "b"], given)
@@ -80,7 +80,7 @@ def test_onnx_predicts_as_the_model_does(dataset: Dataset, exported: Exported, t
 
 
 def test_missing_packages_are_noticed_before_training(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("training.export.packages.find_spec", lambda name: None)
+    monkeypatch.setattr("shardmill.training.export.packages.find_spec", lambda name: None)
     check_packages(["litert", "litert-int8"], "tensorflow")
     with pytest.raises(EnvironmentFault, match="needs the package tf2onnx"):
         check_packages(["onnx"], "tensorflow")
@@ -173,7 +173,7 @@ def test_a_form_that_cannot_be_made_is_named_and_the_others_are_written(
     def unable(*_: object) -> bytes:
         raise RuntimeError("no such operation")
 
-    monkeypatch.setattr("training.export.litert.convert", unable)
+    monkeypatch.setattr("shardmill.training.export.litert.convert", unable)
     written = write_forms(
         of_classes(build_model(ModelSpec("small_cnn", 2, 16))), request(dataset, formats=["litert"]), tmp_path
     )

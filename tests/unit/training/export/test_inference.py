@@ -1,7 +1,7 @@
 """An exported model sees the same pixels of an image as the preparation of records.
 
 A fresh process with TensorFlow alone loads the SavedModel of a "model" whose logits are its input's pixels,
-so that every pixel can be read off the probabilities and compared with ``infra.codecs.decode``.
+so that every pixel can be read off the probabilities and compared with ``shardmill.infra.codecs.decode``.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ import numpy as np
 import pytest
 from PIL import Image, PngImagePlugin
 
-from infra.codecs import decode
-from infra.preparation import Preparation
-from training.augment import central_windows
-from training.export.model_input import ModelInput
+from shardmill.infra.codecs import decode
+from shardmill.infra.preparation import Preparation
+from shardmill.training.augment import central_windows
+from shardmill.training.export.model_input import ModelInput
 
 # Pillow warns of the broken EXIF in some cases; what it then takes is what counts.
 pytestmark = [
@@ -175,7 +175,7 @@ for name in sys.argv[2:]:
     nothing = serve(image_bytes=tf.constant([], tf.string))
     nothing = {f"empty_{name}": value.numpy().shape for name, value in nothing.items()}
     np.savez(folder / f"{name}.npz", answers=np.stack(answers), together=together, **nothing)
-sys.exit(any(name in sys.modules for name in ("infra", "training")))
+sys.exit("shardmill" in sys.modules)
 """
 
 
@@ -201,9 +201,9 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> dict[int, dict[str, np.n
 def _export(folder: Path, *, grey: bool) -> None:
     import keras
 
-    from training.export.forms import Exported
-    from training.export.saved_model import export
-    from training.tasks.single_label import SingleLabel
+    from shardmill.training.export.forms import Exported
+    from shardmill.training.export.saved_model import export
+    from shardmill.training.tasks.single_label import SingleLabel
 
     model = keras.Sequential(
         [
@@ -226,7 +226,7 @@ def given(channels: int) -> ModelInput:
 
 def _expected(data: bytes, channels: int) -> np.ndarray:
     """The central square of what the preparation decodes, as evaluation shrinks it: uint8 [S, S, 3]."""
-    from training.tf_data.preprocess import resize
+    from shardmill.training.tf_data.preprocess import resize
 
     pixels = decode(data, channels).pixels
     top, left, height, width = central_windows(*(np.array([side]) for side in pixels.shape[:2]))[0]

@@ -5,7 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from training.export.measures import ClassMeasure, FormMeasure, LabelsMeasure, MaskMeasure, NumbersMeasure
+from shardmill.training.export.measures import (
+    ClassMeasure,
+    FormMeasure,
+    LabelsMeasure,
+    MaskMeasure,
+    NumbersMeasure,
+)
 
 SHARES = np.array([[0.9, 0.1], [0.4, 0.6], [0.5, 0.2]])
 

@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from flows import cli
-from infra.errors import ConfigError
-from infra.signing import SigningKey
+from shardmill.flows import cli
+from shardmill.infra.errors import ConfigError
+from shardmill.infra.signing import SigningKey
+from shardmill.training.config import TrainConfig
+from shardmill.training.export.signatures import remove_signatures, sign_exports
+from shardmill.training.runs.identity import run_name
+from shardmill.training.train import train_dataset
 from tests.samples.datasets.keys import Keys, make_keys
 from tests.samples.datasets.published import coloured, publish
 from tests.samples.training.finished_runs import RUN_JSON
-from training.config import TrainConfig
-from training.export.signatures import remove_signatures, sign_exports
-from training.runs.identity import run_name
-from training.train import train_dataset
 
 
 @pytest.fixture(scope="module")

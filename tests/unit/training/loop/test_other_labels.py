@@ -11,19 +11,19 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from flows import cli
-from infra.dataset.version import DatasetVersion
-from infra.errors import Cancelled, ConfigError, DataError
-from infra.settings import load_settings
+from shardmill.flows import cli
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.errors import Cancelled, ConfigError, DataError
+from shardmill.infra.settings import load_settings
+from shardmill.training.config import TrainConfig
+from shardmill.training.evaluate import evaluate_run
+from shardmill.training.predict import predict
+from shardmill.training.results.predictions.comparison import compare
+from shardmill.training.results.run_files.run_folder import open_run
+from shardmill.training.runs.summary import summary
+from shardmill.training.train import train_dataset
 from tests.samples.datasets.published import coloured, patterned, publish, publish_patterned
 from tests.samples.training.sessions import StopAfter, last_state, trained
-from training.config import TrainConfig
-from training.evaluate import evaluate_run
-from training.predict import predict
-from training.results.predictions.comparison import compare
-from training.results.run_files.run_folder import open_run
-from training.runs.summary import summary
-from training.train import train_dataset
 
 pytest.importorskip("tensorflow")
 
@@ -48,7 +48,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def version_of(root: Path, name: str) -> DatasetVersion:
-    from infra.dataset.catalog import Catalog
+    from shardmill.infra.dataset.catalog import Catalog
 
     return Catalog(root).open(name)
 
@@ -209,7 +209,7 @@ def test_pictures_and_curves_are_logged(root: Path, tmp_path: Path, name: str) -
 def test_keras_fits_the_batches(root: Path, name: str) -> None:
     import keras
 
-    from training.dataset import open_dataset
+    from shardmill.training.dataset import open_dataset
 
     dataset = open_dataset(name, root=root)
     keras.utils.set_random_seed(1)
@@ -228,8 +228,8 @@ def test_keras_fits_the_batches(root: Path, name: str) -> None:
 
 @pytest.mark.parametrize("name", ["multi", "targets"])
 def test_mixed_batches_have_mixed_labels(root: Path, name: str) -> None:
-    from training.config import AugmentSettings
-    from training.dataset import open_dataset
+    from shardmill.training.config import AugmentSettings
+    from shardmill.training.dataset import open_dataset
 
     dataset = open_dataset(name, root=root)
     plain, mixed = (

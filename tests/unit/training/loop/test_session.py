@@ -12,17 +12,17 @@ import cv2
 import numpy as np
 import pytest
 
-from infra.dataset.version import DatasetVersion
-from infra.errors import Cancelled, ConfigError, Diverged
-from infra.progress import subscribe
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.errors import Cancelled, ConfigError, Diverged
+from shardmill.infra.progress import subscribe
+from shardmill.training.config import DataSettings
+from shardmill.training.dataset import Dataset
+from shardmill.training.loop.evaluating.best import is_better, looks_since_best
+from shardmill.training.loop.stopping.interruption import StopFlag
+from shardmill.training.runs.folds import divide_train_split
 from tests.samples.datasets.published import coloured, publish
 from tests.samples.strict_json import strict, strict_documents
 from tests.samples.training.sessions import StopAfter, last_state, trained
-from training.config import DataSettings
-from training.dataset import Dataset
-from training.loop.evaluating.best import is_better, looks_since_best
-from training.loop.stopping.interruption import StopFlag
-from training.runs.folds import divide_train_split
 
 pytest.importorskip("tensorflow")
 

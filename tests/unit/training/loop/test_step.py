@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from infra.dataset.version import DatasetVersion
-from infra.errors import ConfigError
-from infra.storage.filesystem import Storage
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.errors import ConfigError
+from shardmill.infra.storage.filesystem import Storage
+from shardmill.training.loop.checkpoints.checkpoints import Checkpoints, Progress
 from tests.samples.datasets.published import coloured, publish
 from tests.samples.ranks.supervised import apart
 from tests.samples.training.steps import STEPS, Training, Weights, batches, trained_elsewhere
-from training.loop.checkpoints.checkpoints import Checkpoints, Progress
 
 keras = pytest.importorskip("keras")
 

@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from infra.dataset.version import DatasetVersion
-from infra.errors import Cancelled, ConfigError
-from infra.settings import load_settings
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.errors import Cancelled, ConfigError
+from shardmill.infra.settings import load_settings
+from shardmill.training.config import TrainConfig
 from tests.samples.datasets.published import coloured, publish
 from tests.samples.training.sessions import StopAfter, last_state, trained
-from training.config import TrainConfig
 
 pytest.importorskip("tensorflow")
 
@@ -60,8 +60,8 @@ def test_the_head_learns_first_and_an_interrupted_run_equals_an_unbroken_one(
 
 
 def test_each_stage_has_its_rate(version: DatasetVersion) -> None:
-    from training.loop.parts import build_parts
-    from training.ranks.strategy import make_strategy
+    from shardmill.training.loop.parts import build_parts
+    from shardmill.training.ranks.strategy import make_strategy
 
     config = load_settings(
         TrainConfig,

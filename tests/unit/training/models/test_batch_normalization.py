@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from training.models import ModelSpec, build_model
-from training.models.batch_normalization import limit_momentum, momentum_limit
+from shardmill.training.models import ModelSpec, build_model
+from shardmill.training.models.batch_normalization import limit_momentum, momentum_limit
 
 
 @pytest.mark.parametrize(

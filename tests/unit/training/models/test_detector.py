@@ -8,14 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from infra.errors import ConfigError
+from shardmill.infra.errors import ConfigError
 
 keras = pytest.importorskip("keras")
 
-from training.models import ModelSpec, build_model  # noqa: E402
-from training.models.dense.backbone import build_backbone  # noqa: E402
-from training.models.freezing import HeadAlone, freeze_layers  # noqa: E402
-from training.models.weights import load_initial  # noqa: E402
+from shardmill.training.models import ModelSpec, build_model  # noqa: E402
+from shardmill.training.models.dense.backbone import build_backbone  # noqa: E402
+from shardmill.training.models.freezing import HeadAlone, freeze_layers  # noqa: E402
+from shardmill.training.models.weights import load_initial  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")  # of Keras
 

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from infra.errors import ConfigError
-from training.config import TrainConfig
-from training.models.freezing import Freeze, freeze_layers
-from training.models.layers import weighted_layers
+from shardmill.infra.errors import ConfigError
+from shardmill.training.config import TrainConfig
+from shardmill.training.models.freezing import Freeze, freeze_layers
+from shardmill.training.models.layers import weighted_layers
 
 
 def _model() -> Any:

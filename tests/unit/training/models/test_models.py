@@ -8,8 +8,8 @@ from typing import Literal
 
 import pytest
 
-from infra.errors import ConfigError
-from training.models import ModelSpec, build_model, default_image_size
+from shardmill.infra.errors import ConfigError
+from shardmill.training.models import ModelSpec, build_model, default_image_size
 
 
 def test_a_model_of_ones_own_is_built() -> None:

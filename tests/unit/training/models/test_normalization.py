@@ -11,18 +11,18 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
-from infra.dataset.version import DatasetVersion
-from infra.format.contract import ChannelStatistics, SplitStatistics
-from infra.preparation import Preparation
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.format.contract import ChannelStatistics, SplitStatistics
+from shardmill.infra.preparation import Preparation
+from shardmill.training.config import TrainConfig
+from shardmill.training.export.forms import Exported
+from shardmill.training.export.model_input import ModelInput
+from shardmill.training.export.saved_model import export
+from shardmill.training.loop.parts import model_spec
+from shardmill.training.models import ModelSpec, PixelStatistics, build_model
+from shardmill.training.models.normalization import normalized, pixels_of
+from shardmill.training.tasks.single_label import SingleLabel
 from tests.samples.datasets.published import coloured, publish
-from training.config import TrainConfig
-from training.export.forms import Exported
-from training.export.model_input import ModelInput
-from training.export.saved_model import export
-from training.loop.parts import model_spec
-from training.models import ModelSpec, PixelStatistics, build_model
-from training.models.normalization import normalized, pixels_of
-from training.tasks.single_label import SingleLabel
 
 PIXELS = PixelStatistics((100.0, 50.0, 200.0), (20.0, 0.0, 50.0))
 

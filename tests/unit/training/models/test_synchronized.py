@@ -6,13 +6,13 @@ import subprocess
 import sys
 
 CODE = """
-from training.ranks import tensorflow_runtime
+from shardmill.training.ranks import tensorflow_runtime
 tensorflow_runtime.start(devices="cpu:2", seed=1, deterministic=True)
 import keras
 import numpy as np
 import tensorflow as tf
-from training.models.synchronized import BatchNormalization, only_real_rows
-from training.ranks.strategy import make_strategy
+from shardmill.training.models.synchronized import BatchNormalization, only_real_rows
+from shardmill.training.ranks.strategy import make_strategy
 
 strategy = make_strategy("cpu:2")
 chance = np.random.default_rng(0)

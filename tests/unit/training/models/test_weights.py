@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from infra.dataset.version import DatasetVersion
-from infra.errors import ConfigError
-from infra.settings import load_settings
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.errors import ConfigError
+from shardmill.infra.settings import load_settings
+from shardmill.training.config import TrainConfig
+from shardmill.training.models import ModelSpec, build_model
+from shardmill.training.models.weights import load_initial
 from tests.samples.datasets.published import coloured, publish
-from training.config import TrainConfig
-from training.models import ModelSpec, build_model
-from training.models.weights import load_initial
 
 keras = pytest.importorskip("keras")
 
@@ -119,8 +119,8 @@ def version(tmp_path_factory: pytest.TempPathFactory) -> DatasetVersion:
 def test_a_run_says_which_layers_took_weights_and_freezes_no_others(
     version: DatasetVersion, tmp_path: Path
 ) -> None:
-    from training.loop.parts import build_parts
-    from training.ranks.strategy import make_strategy
+    from shardmill.training.loop.parts import build_parts
+    from shardmill.training.ranks.strategy import make_strategy
 
     def parts(*changes: str) -> Any:
         asked = [f"model.weights={tmp_path}/{changes[0]}.weights.h5", "data.image_size=32", *changes[1:]]

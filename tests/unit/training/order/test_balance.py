@@ -9,10 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from infra.errors import ConfigError
-from tests.samples.datasets.orders import CLASS_COUNTS, epoch_of, labels_of
-from training.order import TrainingOrder
-from training.order.balance.rules import (
+from shardmill.infra.errors import ConfigError
+from shardmill.training.order import TrainingOrder
+from shardmill.training.order.balance.rules import (
     RULES,
     by_weights,
     class_mass,
@@ -23,6 +22,7 @@ from training.order.balance.rules import (
     sqrt,
     uniform,
 )
+from tests.samples.datasets.orders import CLASS_COUNTS, epoch_of, labels_of
 
 
 def counts_of(*counts: int) -> np.ndarray:

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from shardmill.training.order import TrainingOrder
+from shardmill.training.order.balance.class_weights import WEIGHT_RULES, balanced, effective_number
+from shardmill.training.order.balance.class_weights import given as as_given
+from shardmill.training.order.balance.rules import RULES
 from tests.samples.datasets.orders import CLASS_COUNTS, SEEDS, labels_of
-from training.order import TrainingOrder
-from training.order.balance.class_weights import WEIGHT_RULES, balanced, effective_number
-from training.order.balance.class_weights import given as as_given
-from training.order.balance.rules import RULES
 
 COUNTS = np.array([60, 30, 10, 0])
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from training.order import FoldedRecords, SubsetOrder, TrainingOrder, fold_numbers
+from shardmill.training.order import FoldedRecords, SubsetOrder, TrainingOrder, fold_numbers
 
 
 def records(num_records: int, num_classes: int = 3, group_size: int = 0, seed: int = 0) -> FoldedRecords:

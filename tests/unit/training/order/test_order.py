@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from infra.errors import ConfigError, DataError
+from shardmill.infra.errors import ConfigError, DataError
+from shardmill.training.order import SequentialOrder, TrainingOrder
+from shardmill.training.order.balance.intervals import Intervals
+from shardmill.training.order.balance.rules import sqrt, uniform
 from tests.samples.datasets.orders import CLASS_COUNTS, SEEDS, epoch_of, labels_of
-from training.order import SequentialOrder, TrainingOrder
-from training.order.balance.intervals import Intervals
-from training.order.balance.rules import sqrt, uniform
 
 
 @given(SEEDS, st.integers(0, 1000), st.integers(1, 300), st.integers(1, 64))

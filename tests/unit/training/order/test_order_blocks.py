@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from infra.errors import ConfigError, DataError
+from shardmill.infra.errors import ConfigError, DataError
+from shardmill.training.order import BlockSizes, TrainingOrder
+from shardmill.training.order.balance.rules import uniform
+from shardmill.training.order.blocks import Blocks
 from tests.samples.datasets.orders import SEEDS, epoch_of, shard_sizes
-from training.order import BlockSizes, TrainingOrder
-from training.order.balance.rules import uniform
-from training.order.blocks import Blocks
 
 
 def windows_of(blocks: Blocks, epoch: int) -> list[tuple[int, int]]:

@@ -7,9 +7,8 @@ from functools import partial
 import numpy as np
 import pytest
 
-from tests.samples.datasets.orders import epoch_of
-from training.order import BlockSizes, TrainingOrder
-from training.order.balance.rules import (
+from shardmill.training.order import BlockSizes, TrainingOrder
+from shardmill.training.order.balance.rules import (
     RULES,
     Rule,
     by_weights,
@@ -18,6 +17,7 @@ from training.order.balance.rules import (
     sqrt,
     uniform,
 )
+from tests.samples.datasets.orders import epoch_of
 
 # By (seed, epoch).
 KNOWN_NATURAL = {

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from shardmill.training.order import Shares, StepPlan
 from tests.samples.datasets.orders import AnyOrder, any_order, epoch_of
-from training.order import Shares, StepPlan
 
 
 def of_all_ranks(plan: StepPlan, ranks: int, shares: Shares | None = None) -> list[StepPlan]:

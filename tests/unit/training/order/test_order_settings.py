@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from infra.errors import ConfigError
-from infra.settings import load_settings
+from shardmill.infra.errors import ConfigError
+from shardmill.infra.settings import load_settings
+from shardmill.training.config import TrainConfig
+from shardmill.training.config.data import DataSettings
+from shardmill.training.order import order_from_settings
 from tests.samples.datasets.orders import epoch_of, table_of
-from training.config import TrainConfig
-from training.config.data import DataSettings
-from training.order import order_from_settings
 
 CLASSES = ["ant", "bee", "cow"]
 LABELS = np.repeat(np.arange(3, dtype=np.int32), [60, 30, 10])

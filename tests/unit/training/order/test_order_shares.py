@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infra.errors import UsageError
-from training.order import rank_slice, shares_of_speed
+from shardmill.infra.errors import UsageError
+from shardmill.training.order import rank_slice, shares_of_speed
 
 
 @pytest.mark.parametrize(

@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infra.errors import ConfigError
-from infra.format.labels import NO_CLASS
+from shardmill.infra.errors import ConfigError
+from shardmill.infra.format.labels import NO_CLASS
+from shardmill.training.config.data import DataSettings
+from shardmill.training.order import TrainingOrder, order_from_settings
+from shardmill.training.order.balance.several_labels import by_leading_label
+from shardmill.training.reading import SplitTable
+from shardmill.training.reading.records.columns import SetLabels, Targets
 from tests.samples.datasets.orders import SEEDS, epoch_of, table_of
-from training.config.data import DataSettings
-from training.order import TrainingOrder, order_from_settings
-from training.order.balance.several_labels import by_leading_label
-from training.reading import SplitTable
-from training.reading.records.columns import SetLabels, Targets
 
 ANY_SETS = st.lists(st.sets(st.integers(0, 5)).map(sorted), min_size=1, max_size=40)
 

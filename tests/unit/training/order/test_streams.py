@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from training.order.streams import BatchStream, ImageStream, Purpose
+from shardmill.training.order.streams import BatchStream, ImageStream, Purpose
 
-_TRIES = 10  # numbers that area and aspect ratio take (training.augment.windows)
+_TRIES = 10  # numbers that area and aspect ratio take (shardmill.training.augment.windows)
 _MOST_OPERATIONS = 4  # of RandAugment (AugmentSettings)
 
 

@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from infra.codecs.resize import Geometry
-from training.export.model_input import Seen, View
-from training.predicting.detected import DETECTED_FILES, detected
-from training.predicting.inputs import Input
+from shardmill.infra.codecs.resize import Geometry
+from shardmill.training.export.model_input import Seen, View
+from shardmill.training.predicting.detected import DETECTED_FILES, detected
+from shardmill.training.predicting.inputs import Input
 
 
 def seen(height: int, width: int) -> Seen:

@@ -14,11 +14,11 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from infra.preparation import Preparation
-from training.export.model_input import ModelInput
-from training.predicting.decisions import DECISIONS
-from training.predicting.inputs import list_files, read_input
-from training.predicting.outputs import FORMATS, Format, Prediction, open_output
+from shardmill.infra.preparation import Preparation
+from shardmill.training.export.model_input import ModelInput
+from shardmill.training.predicting.decisions import DECISIONS
+from shardmill.training.predicting.inputs import list_files, read_input
+from shardmill.training.predicting.outputs import FORMATS, Format, Prediction, open_output
 
 GIVEN = ModelInput(preparation=Preparation(encoding="png"), image_size=16)
 PIXELS = np.random.default_rng(3).integers(0, 256, (16, 24, 3)).astype(np.uint8)

@@ -13,13 +13,13 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from infra.codecs.mask_colors import class_colors, lay_over
-from infra.codecs.masks import decode_stored_mask
-from infra.preparation import Preparation
-from training.export.model_input import ModelInput
-from training.predicting.inputs import read_input
-from training.predicting.outputs import FORMATS, Format, open_output
-from training.predicting.segmented import MaskDecisions, MaskFiles, MaskNames
+from shardmill.infra.codecs.mask_colors import class_colors, lay_over
+from shardmill.infra.codecs.masks import decode_stored_mask
+from shardmill.infra.preparation import Preparation
+from shardmill.training.export.model_input import ModelInput
+from shardmill.training.predicting.inputs import read_input
+from shardmill.training.predicting.outputs import FORMATS, Format, open_output
+from shardmill.training.predicting.segmented import MaskDecisions, MaskFiles, MaskNames
 
 SIDE = 8
 HALVES = np.repeat(np.array([[0] * 4 + [1] * 4], np.uint8), SIDE, axis=0)  # left 0, right 1

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from training.profiling.bottleneck import Rates, find_bottleneck
-from training.profiling.stages import Stage
+from shardmill.training.profiling.bottleneck import Rates, find_bottleneck
+from shardmill.training.profiling.stages import Stage
 
 EVEN = {
     "plan": 1.0,

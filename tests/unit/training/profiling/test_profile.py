@@ -1,4 +1,4 @@
-"""``python -m training.profile``: every stage measured, a bottleneck named, a picture that is one."""
+"""``python -m shardmill.training.profile`` measures every stage, names a bottleneck and draws a picture."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from xml.etree import ElementTree
 
 import pytest
 
-from infra.errors import NotFoundError
-from infra.processes.children import run_child
+from shardmill.infra.errors import NotFoundError
+from shardmill.infra.processes.children import run_child
+from shardmill.training.config import AugmentSettings
+from shardmill.training.dataset import open_dataset
+from shardmill.training.order import TrainingOrder
+from shardmill.training.profiling.picture import profile_svg
+from shardmill.training.profiling.stages import Stage, Subject, measure_stages
 from tests.samples.datasets.published import coloured, publish
 from tests.samples.images.drawn_objects import draw_objects, objects_config
 from tests.samples.images.masks import config as masks_config
 from tests.samples.images.masks import make_masked
 from tests.samples.preparing.prepared import run as prepare
-from training.config import AugmentSettings
-from training.dataset import open_dataset
-from training.order import TrainingOrder
-from training.profiling.picture import profile_svg
-from training.profiling.stages import Stage, Subject, measure_stages
 
 COUNTS = {"train": 12, "validation": 4, "test": 4}
 COMMON = ["plan", "read (first time)", "read", "decode", "resize", "augment"]
@@ -49,7 +49,7 @@ def test_the_command_measures_training_too(tmp_path: Path) -> None:
     command = [
         sys.executable,
         "-m",
-        "training.profile",
+        "shardmill.training.profile",
         "set",
         "--root",
         str(tmp_path / "datasets"),
@@ -83,7 +83,16 @@ def test_training_on_places_is_measured(tmp_path: Path, kind: str) -> None:
     else:
         prepare(make_masked(tmp_path / "source", 16), root, **masks_config())
         settings["model"] = {"name": "small_unet"}
-    command = [sys.executable, "-m", "training.profile", "d", "--root", str(root), "--seconds", "0.05"]
+    command = [
+        sys.executable,
+        "-m",
+        "shardmill.training.profile",
+        "d",
+        "--root",
+        str(root),
+        "--seconds",
+        "0.05",
+    ]
     child = run_child([*command, "--model", "--config-json", json.dumps(settings)])
     child.raise_for_status()
     assert child.result is not None
@@ -95,7 +104,7 @@ def test_what_a_model_of_ones_own_prints_while_it_loads_is_held_back(tmp_path: P
     source = "import os\nos.write(2, b'loading\\n')\nDEFAULT_IMAGE_SIZE = 24\n\ndef build(spec): ...\n"
     (tmp_path / "models").mkdir()
     (tmp_path / "models" / "talking.py").write_text(source, encoding="utf-8")
-    command = [sys.executable, "-m", "training.profile", "set", "--root", str(tmp_path)]
+    command = [sys.executable, "-m", "shardmill.training.profile", "set", "--root", str(tmp_path)]
     settings = {"model": {"name": "models.talking"}, "data": {"global_batch_size": 6}}
     command += ["--seconds", "0.02", "--config-json", json.dumps(settings)]
     child = run_child(command, env={"PYTHONPATH": str(tmp_path)})
@@ -106,7 +115,7 @@ def test_what_a_model_of_ones_own_prints_while_it_loads_is_held_back(tmp_path: P
 
 
 def test_the_way_to_a_device_is_measured(tmp_path: Path) -> None:
-    from training.profiling.throughput import transfer
+    from shardmill.training.profiling.throughput import transfer
 
     publish(tmp_path, coloured({"train": {"a": 9, "b": 9}}), name="set")
     records = open_dataset("set", root=tmp_path).reader("train")
@@ -117,7 +126,7 @@ def test_the_way_to_a_device_is_measured(tmp_path: Path) -> None:
 
 
 def test_an_unknown_dataset_is_said_at_once() -> None:
-    child = run_child([sys.executable, "-m", "training.profile", "nothing"])
+    child = run_child([sys.executable, "-m", "shardmill.training.profile", "nothing"])
     with pytest.raises(NotFoundError, match="no dataset 'nothing'"):
         child.raise_for_status()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from training.profiling.workers import WorkerRate, candidates, propose
+from shardmill.training.profiling.workers import WorkerRate, candidates, propose
 
 
 @pytest.mark.parametrize(

@@ -8,15 +8,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from infra.errors import DataError, NotFoundError, UsageError
-from infra.storage.filesystem import Storage
+from shardmill.infra.errors import DataError, NotFoundError, UsageError
+from shardmill.infra.storage.filesystem import Storage
+from shardmill.training.aliases.history import AliasHistory, Decision
+from shardmill.training.aliases.names import AliasName
+from shardmill.training.arrays import Ints
+from shardmill.training.promotion import deciding
+from shardmill.training.promotion.rules import PromotionRules
+from shardmill.training.results.run_files.run_folder import RunFolder, open_run
 from tests.samples.training.finished_runs import FinishedRuns
-from training.aliases.history import AliasHistory, Decision
-from training.aliases.names import AliasName
-from training.arrays import Ints
-from training.promotion import deciding
-from training.promotion.rules import PromotionRules
-from training.results.run_files.run_folder import RunFolder, open_run
 
 NAME = AliasName("set")
 RULES = PromotionRules()

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from infra.errors import UsageError
+from shardmill.infra.errors import UsageError
+from shardmill.training.config import TrainConfig
+from shardmill.training.promotion.deciding import promote_by_hand
+from shardmill.training.results.run_files.run_folder import open_run
+from shardmill.training.runs.identity import run_identity, run_name
+from shardmill.training.train import train_dataset
 from tests.samples.datasets.published import coloured, publish
-from training.config import TrainConfig
-from training.promotion.deciding import promote_by_hand
-from training.results.run_files.run_folder import open_run
-from training.runs.identity import run_identity, run_name
-from training.train import train_dataset
 
 
 @pytest.mark.parametrize("more", [{"fresh": True}, {"epochs": 9}], ids=["anew", "longer"])

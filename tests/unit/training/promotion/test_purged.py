@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from infra.dataset.catalog import Catalog
-from infra.errors import CorruptDataError
+from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.errors import CorruptDataError
+from shardmill.training.promotion import purged
+from shardmill.training.promotion.deciding import promote_by_hand
+from shardmill.training.results.run_files.run_folder import open_run
 from tests.samples.training.finished_runs import FinishedRuns
-from training.promotion import purged
-from training.promotion.deciding import promote_by_hand
-from training.results.run_files.run_folder import open_run
 
 ALL = [1, 2]
 

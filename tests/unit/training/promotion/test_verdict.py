@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from infra.errors import ConfigError
-from training.promotion.metrics import DECIDING, metric_of
-from training.promotion.rules import PromotionRules
-from training.promotion.verdict import Measured, judge, judge_first
-from training.results.metrics.figures import FIGURES
-from training.results.predictions.comparison import Comparison, Difference
-from training.results.predictions.resampling import COMPARED, resampled_figures
-from training.tasks.traits import TRAITS
+from shardmill.infra.errors import ConfigError
+from shardmill.training.promotion.metrics import DECIDING, metric_of
+from shardmill.training.promotion.rules import PromotionRules
+from shardmill.training.promotion.verdict import Measured, judge, judge_first
+from shardmill.training.results.metrics.figures import FIGURES
+from shardmill.training.results.predictions.comparison import Comparison, Difference
+from shardmill.training.results.predictions.resampling import COMPARED, resampled_figures
+from shardmill.training.tasks.traits import TRAITS
 
 
 def measured(first: float, second: float, low: float, high: float) -> Measured:

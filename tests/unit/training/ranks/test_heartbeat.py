@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from infra import progress as events
-from training.ranks.heartbeat import Beat, Heart, Work, prepare, read
+from shardmill.infra import progress as events
+from shardmill.training.ranks.heartbeat import Beat, Heart, Work, prepare, read
 
 
 @pytest.fixture

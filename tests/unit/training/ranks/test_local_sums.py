@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from training.ranks.local_sums import LocalSums, Patience, PeerLost, connected
+from shardmill.training.ranks.local_sums import LocalSums, Patience, PeerLost, connected
 
 PATIENCE = Patience(stopped_seconds=1.0, silent_seconds=60.0)
 

@@ -9,14 +9,14 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from infra.errors import CorruptDataError
+from shardmill.infra.errors import CorruptDataError
+from shardmill.training.config import AugmentSettings
+from shardmill.training.dataset import Dataset, open_dataset
+from shardmill.training.order import TrainingOrder
+from shardmill.training.reading import Batch, BatchMaker, RecordReader
+from shardmill.training.reading.batches.buffers import BufferPool
+from shardmill.training.reading.records.split_records import EncodedImage
 from tests.samples.datasets.published import coloured, publish
-from training.config import AugmentSettings
-from training.dataset import Dataset, open_dataset
-from training.order import TrainingOrder
-from training.reading import Batch, BatchMaker, RecordReader
-from training.reading.batches.buffers import BufferPool
-from training.reading.records.split_records import EncodedImage
 
 
 @pytest.fixture(scope="module")

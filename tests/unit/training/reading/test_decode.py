@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from infra.codecs import Pixels, encode_jpeg
-from infra.errors import CorruptDataError
+from shardmill.infra.codecs import Pixels, encode_jpeg
+from shardmill.infra.errors import CorruptDataError
+from shardmill.training.reading.decode import Window, decode_window, resize_into
 from tests.samples.images.photos import picture
-from training.reading.decode import Window, decode_window, resize_into
 
 SIZE = 32
 
@@ -44,7 +44,7 @@ def psnr(found: Pixels, wanted: Pixels) -> float:
     ],
 )
 def test_pixels_are_those_of_tensorflow(window: Window, mean_difference: float, least_psnr: float) -> None:
-    from training.tf_data import preprocess
+    from shardmill.training.tf_data import preprocess
 
     for seed in range(4):
         image = encode_jpeg(picture(seed, 150, 200), 90)

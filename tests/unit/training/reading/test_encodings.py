@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from infra.errors import ConfigError
+from shardmill.infra.errors import ConfigError
+from shardmill.training.dataset import open_dataset
+from shardmill.training.reading import decode as windows
 from tests.samples.datasets.published import Picture, publish
 from tests.samples.images.forms import gradient
-from training.dataset import open_dataset
-from training.reading import decode as windows
 
 
 @pytest.mark.parametrize("channels", [1, 3])
@@ -47,7 +47,7 @@ def test_training_windows_of_whole_images(tmp_path: Path, encoding: Any) -> None
 
 
 def test_an_encoding_of_the_future_is_refused() -> None:
-    from training.tf_data.preprocess import decode_window
+    from shardmill.training.tf_data.preprocess import decode_window
 
     with pytest.raises(ConfigError, match="'jxl'"):
         decode_window(b"", [1, 1, 3], [0, 0, 1, 1], 8, "jxl")

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from infra.errors import UsageError
+from shardmill.infra.errors import UsageError
+from shardmill.training.config import AugmentSettings
+from shardmill.training.dataset import Dataset, open_dataset
+from shardmill.training.order import Passes
 from tests.samples.datasets.published import coloured, publish
-from training.config import AugmentSettings
-from training.dataset import Dataset, open_dataset
-from training.order import Passes
 
 COUNTS = {"train": {"a": 17, "b": 9}, "test": {"a": 5, "b": 3}}
 

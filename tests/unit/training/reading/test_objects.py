@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from infra.dataset.version import DatasetVersion
-from infra.errors import ConfigError
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.errors import ConfigError
+from shardmill.training.config import AugmentSettings
+from shardmill.training.dataset import Dataset, open_dataset
+from shardmill.training.reading.records.objects import load_objects
 from tests.samples.images.drawn_objects import draw_objects, objects_config
 from tests.samples.preparing.prepared import run
-from training.config import AugmentSettings
-from training.dataset import Dataset, open_dataset
-from training.reading.records.objects import load_objects
 
 SIZE = 64
 FEATURES = ["objects/bbox", "objects/label", "objects/is_crowd"]
@@ -51,7 +51,7 @@ def test_whole_images_have_the_stored_boxes(dataset: Dataset) -> None:
 
 def test_augmented_boxes_are_around_what_the_image_shows(dataset: Dataset) -> None:
     """Augment an image of the boxes themselves in the same way, and look for them."""
-    from training.augment.geometry import move_mask
+    from shardmill.training.augment.geometry import move_mask
 
     augment = AugmentSettings(vertical_flip=True, scale=(0.3, 1.0))
     batches = dataset.batches("train", augment=augment, **PLAIN)

@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from infra.dataset.version import DatasetVersion
-from infra.errors import CorruptDataError
-from infra.format.records import CONTAINERS, Container
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.errors import CorruptDataError
+from shardmill.infra.format.records import CONTAINERS, Container
+from shardmill.training.reading import load_table
+from shardmill.training.reading.shard_reader import open_records
 from tests.samples.datasets.published import coloured, publish
-from training.reading import load_table
-from training.reading.shard_reader import open_records
 
 COUNTS = {"train": {"a": 7, "b": 4}, "test": {"a": 2, "b": 1}}
 

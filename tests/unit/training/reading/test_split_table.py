@@ -8,11 +8,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from infra.dataset.catalog import Catalog
-from infra.errors import CorruptDataError
+from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.errors import CorruptDataError
+from shardmill.training.reading import load_table
+from shardmill.training.reading.records.record_ids import id_number, id_numbers, id_text
 from tests.samples.datasets.published import coloured, publish
-from training.reading import load_table
-from training.reading.records.record_ids import id_number, id_numbers, id_text
 
 COUNTS = {"train": {"cat": 14, "dog": 22, "eel": 9}, "test": {"dog": 4}}
 

@@ -8,16 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from infra.errors import DataError, NotFoundError
-from infra.settings import validate
+from shardmill.infra.errors import DataError, NotFoundError
+from shardmill.infra.settings import validate
+from shardmill.training.config import TrainConfig
+from shardmill.training.dataset import Dataset, open_dataset
+from shardmill.training.reading import load_table, open_records
+from shardmill.training.results.run_files.run_folder import RunFolder
+from shardmill.training.runs.folds import divide_train_split
+from shardmill.training.runs.identity import run_identity, run_name
+from shardmill.training.train import train_dataset
 from tests.samples.datasets.published import coloured, publish
-from training.config import TrainConfig
-from training.dataset import Dataset, open_dataset
-from training.reading import load_table, open_records
-from training.results.run_files.run_folder import RunFolder
-from training.runs.folds import divide_train_split
-from training.runs.identity import run_identity, run_name
-from training.train import train_dataset
 
 COUNTS = {"train": {"cat": 14, "dog": 22, "eel": 9}, "validation": {"cat": 3, "eel": 2}, "test": {"dog": 4}}
 QUERY = "label != 'dog' and not endswith(id, '0')"

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from infra.errors import ConfigError
-from infra.storage.filesystem import Storage
+from shardmill.infra.errors import ConfigError
+from shardmill.infra.storage.filesystem import Storage
+from shardmill.training.config import TrainConfig
+from shardmill.training.runs.job_files import outer_job, write_job
 from tests.samples.datasets.published import coloured, publish
-from training.config import TrainConfig
-from training.runs.job_files import outer_job, write_job
 
 RANKS = {"workers": "4", "launcher": "slurm", "max_restarts": 7, "slurm": {"ranks_per_node": 2}}
 CHOSEN: dict[str, Any] = {

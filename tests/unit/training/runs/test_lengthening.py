@@ -8,16 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from infra.dataset.version import DatasetVersion
-from infra.errors import ConfigError
-from infra.settings import load_settings
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.errors import ConfigError
+from shardmill.infra.settings import load_settings
+from shardmill.training.config import TrainConfig
+from shardmill.training.runs.identity import run_identity, run_name
+from shardmill.training.runs.lengthening import check_not_past, finished_answer, why_not_continued
+from shardmill.training.runs.settled import Settled, read_settled, run_record, settled_by
+from shardmill.training.train import train_dataset
 from tests.samples.datasets.published import coloured, publish
 from tests.samples.training.sessions import last_state
-from training.config import TrainConfig
-from training.runs.identity import run_identity, run_name
-from training.runs.lengthening import check_not_past, finished_answer, why_not_continued
-from training.runs.settled import Settled, read_settled, run_record, settled_by
-from training.train import train_dataset
 
 pytest.importorskip("tensorflow")
 # Keras converts variables to NumPy arrays so, when it saves weights.

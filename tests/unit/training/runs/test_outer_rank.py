@@ -10,13 +10,13 @@ from pathlib import Path
 import psutil
 import pytest
 
-from infra.errors import Cancelled, Preempted
+from shardmill.infra.errors import Cancelled, Preempted
+from shardmill.training.config import TrainConfig
+from shardmill.training.ranks.cluster import Cluster
+from shardmill.training.runs.outer_rank import train_as_outer_rank
 from tests.samples.datasets.published import coloured, publish
 from tests.samples.training.trainer import settings
 from tests.samples.waiting import eventually
-from training.config import TrainConfig
-from training.ranks.cluster import Cluster
-from training.runs.outer_rank import train_as_outer_rank
 
 
 @pytest.mark.parametrize(("number", "error"), [(signal.SIGTERM, Preempted), (signal.SIGINT, Cancelled)])
@@ -28,7 +28,9 @@ def test_a_stop_right_after_the_start_is_no_failure(
 
     def has_started() -> bool:
         children = psutil.Process().children()
-        return any("training.train_rank" in child.cmdline() for child in children if child.is_running())
+        return any(
+            "shardmill.training.train_rank" in child.cmdline() for child in children if child.is_running()
+        )
 
     def stop() -> None:
         assert eventually(has_started, every=0.005)

@@ -11,20 +11,20 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from infra.dataset.version import DatasetVersion
-from infra.errors import ConfigError
-from infra.format.objects import OBJECT_FEATURES
-from infra.settings import validate
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.errors import ConfigError
+from shardmill.infra.format.objects import OBJECT_FEATURES
+from shardmill.infra.settings import validate
+from shardmill.training.config import TrainConfig
+from shardmill.training.reading.records.objects import Objects
+from shardmill.training.results.predictions.detection_columns import DetectionColumns
+from shardmill.training.tasks.boxes.assignment import assign
+from shardmill.training.tasks.boxes.cells import Cells
+from shardmill.training.tasks.boxes.losses import focal_losses, overlaps
+from shardmill.training.tasks.detection import Detection
+from shardmill.training.tasks.of_dataset import task_of
+from shardmill.training.tasks.traits import settings_for
 from tests.samples.datasets.published import publish_patterned
-from training.config import TrainConfig
-from training.reading.records.objects import Objects
-from training.results.predictions.detection_columns import DetectionColumns
-from training.tasks.boxes.assignment import assign
-from training.tasks.boxes.cells import Cells
-from training.tasks.boxes.losses import focal_losses, overlaps
-from training.tasks.detection import Detection
-from training.tasks.of_dataset import task_of
-from training.tasks.traits import settings_for
 
 SIZE, CLASSES = 128, 3
 CELLS = Cells(SIZE)

@@ -9,17 +9,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from infra.dataset.version import DatasetVersion
-from infra.errors import ConfigError, DataError, UsageError
-from infra.format.labels import target_names, targets_feature
-from infra.format.masks import MaskFormat
-from infra.format.objects import OBJECT_FEATURES
-from infra.settings import validate
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.errors import ConfigError, DataError, UsageError
+from shardmill.infra.format.labels import target_names, targets_feature
+from shardmill.infra.format.masks import MaskFormat
+from shardmill.infra.format.objects import OBJECT_FEATURES
+from shardmill.infra.settings import validate
+from shardmill.training.config import TrainConfig
+from shardmill.training.runs.identity import run_name
+from shardmill.training.tasks.target_scale import target_scale
+from shardmill.training.tasks.traits import TRAITS, settings_for, traits_of
 from tests.samples.datasets.published import Picture, coloured, patterned, publish, publish_patterned
-from training.config import TrainConfig
-from training.runs.identity import run_name
-from training.tasks.target_scale import target_scale
-from training.tasks.traits import TRAITS, settings_for, traits_of
 
 COUNTS = {"train": 6, "validation": 2}
 
@@ -60,8 +60,8 @@ def config(**tables: Any) -> TrainConfig:
 )
 def test_each_kind_of_labels_has_a_task(versions: Versions, kind: str, name: str, num_outputs: int) -> None:
     pytest.importorskip("tensorflow")
-    from training.tasks.of_dataset import BUILDERS, task_of
-    from training.tasks.task import LabelSpec
+    from shardmill.training.tasks.of_dataset import BUILDERS, task_of
+    from shardmill.training.tasks.task import LabelSpec
 
     version = versions.by_kind[kind]
     task = task_of(version, config(optimizer={"label_smoothing": 0.1 if kind != "targets" else 0.0}))
@@ -78,7 +78,7 @@ def test_each_kind_of_labels_has_a_task(versions: Versions, kind: str, name: str
 @pytest.mark.parametrize("kind", TRAITS)
 def test_every_figure_that_may_choose_the_best_is_measured(versions: Versions, kind: str) -> None:
     pytest.importorskip("tensorflow")
-    from training.tasks.of_dataset import task_of
+    from shardmill.training.tasks.of_dataset import task_of
 
     task = task_of(versions.by_kind[kind], config())
     assert set(TRAITS[kind].figures) <= task.tally().evaluation().figures().keys()

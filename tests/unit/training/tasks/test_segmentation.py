@@ -13,19 +13,19 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
-from infra.errors import ConfigError
-from infra.settings import validate
+from shardmill.infra.errors import ConfigError
+from shardmill.infra.settings import validate
+from shardmill.training.config import TrainConfig
+from shardmill.training.dataset import Dataset, open_dataset
+from shardmill.training.loop.parts import build_parts
+from shardmill.training.models import ModelSpec, build_model
+from shardmill.training.ranks.strategy import make_strategy
+from shardmill.training.results.metrics.segmentation import SegmentationTally
+from shardmill.training.tasks.segmentation import Segmentation
+from shardmill.training.tasks.task import evaluated
+from shardmill.training.tasks.traits import settings_for
 from tests.samples.images.masks import CLASSES, config, make_masked
 from tests.samples.preparing.prepared import run
-from training.config import TrainConfig
-from training.dataset import Dataset, open_dataset
-from training.loop.parts import build_parts
-from training.models import ModelSpec, build_model
-from training.ranks.strategy import make_strategy
-from training.results.metrics.segmentation import SegmentationTally
-from training.tasks.segmentation import Segmentation
-from training.tasks.task import evaluated
-from training.tasks.traits import settings_for
 
 TASK = Segmentation(num_outputs=2, image_size=2, ignore=255)
 LABELS = np.array([[[0, 1], [255, 1]], [[255, 255], [255, 255]]], np.uint8)

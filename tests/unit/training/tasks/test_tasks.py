@@ -7,20 +7,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from training.config import TrainConfig
+from shardmill.training.config import TrainConfig
 
 tf = pytest.importorskip("tensorflow")
 keras = pytest.importorskip("keras")
 
-from training.augment.batch_parameters import draw_batch_parameters  # noqa: E402
-from training.loop.parts import TrainingParts  # noqa: E402
-from training.loop.step import TrainStep  # noqa: E402
-from training.loop.totals import DeviceTotals  # noqa: E402
-from training.ranks.strategy import make_strategy  # noqa: E402
-from training.tasks.multi_label import MultiLabel  # noqa: E402
-from training.tasks.regression import Regression  # noqa: E402
-from training.tasks.single_label import SingleLabel  # noqa: E402
-from training.tasks.task import Task, evaluated  # noqa: E402
+from shardmill.training.augment.batch_parameters import draw_batch_parameters  # noqa: E402
+from shardmill.training.loop.parts import TrainingParts  # noqa: E402
+from shardmill.training.loop.step import TrainStep  # noqa: E402
+from shardmill.training.loop.totals import DeviceTotals  # noqa: E402
+from shardmill.training.ranks.strategy import make_strategy  # noqa: E402
+from shardmill.training.tasks.multi_label import MultiLabel  # noqa: E402
+from shardmill.training.tasks.regression import Regression  # noqa: E402
+from shardmill.training.tasks.single_label import SingleLabel  # noqa: E402
+from shardmill.training.tasks.task import Task, evaluated  # noqa: E402
 
 RANDOM = np.random.default_rng(5)
 OUTPUTS = RANDOM.normal(size=(8, 3)).astype(np.float32)

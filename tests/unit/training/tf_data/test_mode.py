@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from infra.dataset.version import DatasetVersion
-from infra.errors import ConfigError
-from infra.settings import load_settings
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.errors import ConfigError
+from shardmill.infra.settings import load_settings
+from shardmill.training.config import TrainConfig
+from shardmill.training.config.data import DataSettings
+from shardmill.training.config.reading import ReadingSettings
+from shardmill.training.runs.identity import run_name
+from shardmill.training.tf_data.mode import choose_mode
 from tests.samples.datasets.elsewhere import elsewhere
 from tests.samples.datasets.published import coloured, publish
-from training.config import TrainConfig
-from training.config.data import DataSettings
-from training.config.reading import ReadingSettings
-from training.runs.identity import run_name
-from training.tf_data.mode import choose_mode
 
 
 @pytest.fixture

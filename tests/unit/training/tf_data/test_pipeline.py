@@ -9,18 +9,18 @@ import cv2
 import numpy as np
 import pytest
 
-from infra.codecs import decode
-from infra.errors import ConfigError, CorruptDataError, NotFoundError, UsageError
+from shardmill.infra.codecs import decode
+from shardmill.infra.errors import ConfigError, CorruptDataError, NotFoundError, UsageError
+from shardmill.training.augment import flips, keys_at, windows
+from shardmill.training.config import AugmentSettings
+from shardmill.training.config.data import DataSettings
+from shardmill.training.config.reading import Decoder, Mode, ReadingSettings
+from shardmill.training.dataset import Dataset, open_dataset
+from shardmill.training.order.options import OrderOptions
+from shardmill.training.reading import ShardReader
+from shardmill.training.reading.options import ReadingOptions
+from shardmill.training.reading.records.split_records import EncodedImage
 from tests.samples.datasets.published import Picture, coloured, publish
-from training.augment import flips, keys_at, windows
-from training.config import AugmentSettings
-from training.config.data import DataSettings
-from training.config.reading import Decoder, Mode, ReadingSettings
-from training.dataset import Dataset, open_dataset
-from training.order.options import OrderOptions
-from training.reading import ShardReader
-from training.reading.options import ReadingOptions
-from training.reading.records.split_records import EncodedImage
 
 COUNTS = {"train": {"a": 17, "b": 9}, "test": {"a": 5, "b": 3}}
 
@@ -33,8 +33,8 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
 
 
 def pipeline_of(dataset: Dataset, batch_size: int = 8, **options: Any) -> Any:
-    from training.order import TrainingOrder
-    from training.tf_data.indexed import IndexedPipeline
+    from shardmill.training.order import TrainingOrder
+    from shardmill.training.tf_data.indexed import IndexedPipeline
 
     reader = dataset.reader("train")
     order = TrainingOrder(reader.table.label, seed=3, global_batch_size=batch_size)
@@ -395,7 +395,7 @@ def test_options_in_python_are_the_settings() -> None:
 
 
 def test_damage_comes_out_as_our_error_with_names(tmp_path: Path) -> None:
-    from training.tf_data.pipeline import reraise
+    from shardmill.training.tf_data.pipeline import reraise
 
     version = publish(tmp_path, coloured(COUNTS), name="set")
     damaged = open_dataset("set", root=tmp_path)

@@ -16,12 +16,12 @@ from tests.samples.datasets.published import coloured, publish
 _READ = """
 import json, sys
 import psutil
-from training.ranks import tensorflow_runtime
+from shardmill.training.ranks import tensorflow_runtime
 tensorflow_runtime.start()
-from training.config import TrainConfig
-from training.dataset import open_dataset
-from training.order.from_settings import order_from_settings
-from training.tf_data.training_input import InputSettings, open_training_input
+from shardmill.training.config import TrainConfig
+from shardmill.training.dataset import open_dataset
+from shardmill.training.order.from_settings import order_from_settings
+from shardmill.training.tf_data.training_input import InputSettings, open_training_input
 root, epochs, overrides = sys.argv[1], int(sys.argv[2]), json.loads(sys.argv[3])
 dataset = open_dataset("set", root=root)
 config = TrainConfig.model_validate(overrides)

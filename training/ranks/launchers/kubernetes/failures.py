@@ -2,7 +2,7 @@
 
 A pod that fails makes its Job fail at once, and all pods end. The reason and the message of the failure tell
 the JobSet whether to start all pods again or to fail. The exit statuses are explained in
-``training.ranks.launchers.outer``:
+``shardmill.training.ranks.launchers.outer``:
 
     2, 3, 130                                   the JobSet fails
     75, or the node was taken from the pod      all start again, any number of times
@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from training.ranks.launchers.outer import FINAL, PREEMPTED
+from shardmill.training.ranks.launchers.outer import FINAL, PREEMPTED
 
 _BY_POLICY: Final = ["PodFailurePolicy"]
 

@@ -11,12 +11,12 @@ from typing import Any
 
 import yaml
 
-from infra.errors import ConfigError
-from training.ranks.launchers.kubernetes import pod
-from training.ranks.launchers.kubernetes.failures import failure_policy, pod_failure_policy
-from training.ranks.launchers.kubernetes.names import jobset_name
-from training.ranks.launchers.kubernetes.settings import KubernetesSettings
-from training.ranks.launchers.outer import JobFiles, OuterJob
+from shardmill.infra.errors import ConfigError
+from shardmill.training.ranks.launchers.kubernetes import pod
+from shardmill.training.ranks.launchers.kubernetes.failures import failure_policy, pod_failure_policy
+from shardmill.training.ranks.launchers.kubernetes.names import jobset_name
+from shardmill.training.ranks.launchers.kubernetes.settings import KubernetesSettings
+from shardmill.training.ranks.launchers.outer import JobFiles, OuterJob
 
 FILE = "jobset.yaml"
 _JOB = "ranks"

@@ -1,4 +1,4 @@
-"""``python -m training.ranks.launchers.kubernetes.pod --ranks N -- COMMAND``: several ranks in one pod.
+"""Several ranks in one pod: ``python -m shardmill.training.ranks.launchers.kubernetes.pod --ranks N -- …``.
 
 This is the first process of such a container. It starts a rank for each GPU, passes signals on to all of
 them, and ends with one status for all of them. The ranks communicate through the memory of the pod, and die
@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from types import FrameType
 from typing import Final
 
-from training.ranks.launchers.outer import PREEMPTED, joint_status
+from shardmill.training.ranks.launchers.outer import PREEMPTED, joint_status
 
 # Kubernetes sets it in the containers of an indexed job.
 INDEX_VARIABLE: Final = "JOB_COMPLETION_INDEX"
@@ -27,7 +27,7 @@ _LAST_SECONDS = 10.0
 
 
 def run_ranks(command: Sequence[str], num_ranks: int, pod: int) -> int:
-    """Run the ranks of a pod, and return one status for all; see ``training.ranks.launchers.outer``.
+    """Run the ranks of a pod; return one status for all, see ``shardmill.training.ranks.launchers.outer``.
 
     Args:
         command: the command of each rank.
@@ -66,7 +66,7 @@ def run_ranks(command: Sequence[str], num_ranks: int, pod: int) -> int:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and return its exit status."""
-    parser = argparse.ArgumentParser("python -m training.ranks.launchers.kubernetes.pod")
+    parser = argparse.ArgumentParser("python -m shardmill.training.ranks.launchers.kubernetes.pod")
     parser.add_argument("--ranks", type=int, required=True, help="ranks of each pod")
     parser.add_argument("command", nargs="+", help="command of a rank, after --")
     args = parser.parse_args(argv)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field, StringConstraints
 
-from infra.settings import Settings, WholeText
+from shardmill.infra.settings import Settings, WholeText
 
 _Name = Annotated[
     str,

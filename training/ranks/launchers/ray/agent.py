@@ -19,11 +19,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from infra.errors import ShardmillError
-from infra.processes.ports import free_port
-from infra.progress import Event
-from training.ranks.heartbeat import Beat
-from training.ranks.supervision.rank_process import RankProcess, RankStart
+from shardmill.infra.errors import ShardmillError
+from shardmill.infra.processes.ports import free_port
+from shardmill.infra.progress import Event
+from shardmill.training.ranks.heartbeat import Beat
+from shardmill.training.ranks.supervision.rank_process import RankProcess, RankStart
 
 # The parent gives up on a machine that is silent for so long, and its ranks must be gone by then.
 ANSWER_SECONDS = 60.0

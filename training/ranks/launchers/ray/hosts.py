@@ -19,16 +19,16 @@ from ray.exceptions import RayError
 from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-from infra import progress as events
-from infra.errors import ConfigError, EnvironmentFault, RankLost
-from infra.readable import counted
-from training.ranks.cluster import Cluster
-from training.ranks.devices import DeviceRequest
-from training.ranks.launchers.ray.agent import RankAgent
-from training.ranks.launchers.ray.remote_rank import RemoteRank
-from training.ranks.launchers.ray.settings import RaySettings
-from training.ranks.supervision.hosts import OnEvent, RankHosts, RankJob
-from training.ranks.supervision.slots import RankCount, Slot
+from shardmill.infra import progress as events
+from shardmill.infra.errors import ConfigError, EnvironmentFault, RankLost
+from shardmill.infra.readable import counted
+from shardmill.training.ranks.cluster import Cluster
+from shardmill.training.ranks.devices import DeviceRequest
+from shardmill.training.ranks.launchers.ray.agent import RankAgent
+from shardmill.training.ranks.launchers.ray.remote_rank import RemoteRank
+from shardmill.training.ranks.launchers.ray.settings import RaySettings
+from shardmill.training.ranks.supervision.hosts import OnEvent, RankHosts, RankJob
+from shardmill.training.ranks.supervision.slots import RankCount, Slot
 
 _LOOK_SECONDS = 30.0
 _PLACE_SECONDS = 10.0

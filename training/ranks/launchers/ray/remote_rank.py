@@ -11,10 +11,10 @@ from typing import Any
 import ray
 from ray.exceptions import RayError
 
-from infra.errors import ShardmillError
-from training.ranks.heartbeat import Beat
-from training.ranks.launchers.ray.agent import ANSWER_SECONDS, Look
-from training.ranks.supervision.hosts import OnEvent
+from shardmill.infra.errors import ShardmillError
+from shardmill.training.ranks.heartbeat import Beat
+from shardmill.training.ranks.launchers.ray.agent import ANSWER_SECONDS, Look
+from shardmill.training.ranks.supervision.hosts import OnEvent
 
 _LOOK_SECONDS = 0.1
 # Looks of very many ranks together take no more than a part of the parent's time.

@@ -20,11 +20,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final, Literal
 
-from infra.errors import ShardmillError
-from infra.readable import counted
-from infra.storage.filesystem import Storage
-from infra.strict_json import dump_json
-from training.ranks.launchers.outer import FINAL, PREEMPTED, RANK_LOST, joint_status
+from shardmill.infra.errors import ShardmillError
+from shardmill.infra.readable import counted
+from shardmill.infra.storage.filesystem import Storage
+from shardmill.infra.strict_json import dump_json
+from shardmill.training.ranks.launchers.outer import FINAL, PREEMPTED, RANK_LOST, joint_status
 
 # Exit statuses besides those that end the job. No rank ends with them.
 AGAIN: Final = 100
@@ -127,7 +127,7 @@ def read_tries(folder: Path) -> Tries:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Decide, keep the state, write the reason to standard error; return the batch script's exit status."""
-    parser = argparse.ArgumentParser("python -m training.ranks.launchers.slurm.next_try")
+    parser = argparse.ArgumentParser("python -m shardmill.training.ranks.launchers.slurm.next_try")
     parser.add_argument("--statuses", type=Path, required=True, help="folder with a file for each rank")
     parser.add_argument("--ranks", type=int, required=True)
     parser.add_argument("--state", type=Path, required=True, help="folder of the job's state")

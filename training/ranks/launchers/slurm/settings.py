@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, StringConstraints
 
-from infra.settings import Settings, WholeText
+from shardmill.infra.settings import Settings, WholeText
 
 
 def _on_one_line(text: str) -> str:

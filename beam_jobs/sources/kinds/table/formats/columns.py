@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from beam_jobs.config import FeatureColumn, TableConfig
-from beam_jobs.tables.features import PREFIX
-from infra.errors import ConfigError
-from infra.format.labels import LABELS, LabelKind
+from shardmill.beam_jobs.config import FeatureColumn, TableConfig
+from shardmill.beam_jobs.tables.features import PREFIX
+from shardmill.infra.errors import ConfigError
+from shardmill.infra.format.labels import LABELS, LabelKind
 
 # The rows of all tables. The texts have no white space around them; empty ones are null.
 ROWS_SCHEMA = pa.schema(

@@ -16,8 +16,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 
-from beam_jobs.sources.kinds.table.formats.columns import check_columns, rows_of
-from infra.errors import ConfigError
+from shardmill.beam_jobs.sources.kinds.table.formats.columns import check_columns, rows_of
+from shardmill.infra.errors import ConfigError
 
 DELIMITERS = (",", "\t", ";", "|")
 

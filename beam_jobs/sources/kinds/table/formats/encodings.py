@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import codecs
 
-from infra.errors import ConfigError
+from shardmill.infra.errors import ConfigError
 
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8-sig", "UTF-8"),

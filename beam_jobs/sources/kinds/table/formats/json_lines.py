@@ -9,8 +9,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from beam_jobs.sources.kinds.table.formats.columns import check_columns, rows_of
-from beam_jobs.tables.features import PREFIX
+from shardmill.beam_jobs.sources.kinds.table.formats.columns import check_columns, rows_of
+from shardmill.beam_jobs.tables.features import PREFIX
 
 _CHUNK_ROWS = 65_536  # rows that are Python values at a time
 _SHOWN = 60  # characters of a broken line

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from beam_jobs.sources.kinds.table.formats.columns import as_text, check_columns, rows_of
-from beam_jobs.tables.features import PREFIX
-from beam_jobs.tables.utf8 import without_broken_texts
-from infra.errors import ConfigError
+from shardmill.beam_jobs.sources.kinds.table.formats.columns import as_text, check_columns, rows_of
+from shardmill.beam_jobs.tables.features import PREFIX
+from shardmill.beam_jobs.tables.utf8 import without_broken_texts
+from shardmill.infra.errors import ConfigError
 
 # What reading a damaged file raises; a name of a column that is not UTF-8 is a ValueError.
 PARQUET_DAMAGES = (pa.ArrowException, OSError, ValueError)

@@ -11,11 +11,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from beam_jobs.tables.lists import is_listed, lengths_of, lists_of, mask_of
-from beam_jobs.tables.long_columns import one_chunk
-from beam_jobs.tables.utf8 import not_utf8
-from infra.errors import ConfigError
-from infra.format.features import MISSING, Dtype
+from shardmill.beam_jobs.tables.lists import is_listed, lengths_of, lists_of, mask_of
+from shardmill.beam_jobs.tables.long_columns import one_chunk
+from shardmill.beam_jobs.tables.utf8 import not_utf8
+from shardmill.infra.errors import ConfigError
+from shardmill.infra.format.features import MISSING, Dtype
 
 Kind = Literal["int64", "float", "text", "bytes"]  # as the settings name them
 

@@ -8,20 +8,20 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from beam_jobs.config import FeatureColumn
-from beam_jobs.sources.kinds.table.formats.columns import trimmed
-from beam_jobs.sources.kinds.table.typed.conversion import (
+from shardmill.beam_jobs.config import FeatureColumn
+from shardmill.beam_jobs.sources.kinds.table.formats.columns import trimmed
+from shardmill.beam_jobs.sources.kinds.table.typed.conversion import (
     DTYPES,
     Kind,
     convert,
     natural_kind,
 )
-from beam_jobs.sources.kinds.table.typed.json_values import read_json_column
-from beam_jobs.tables.features import PREFIX
-from beam_jobs.tables.lists import is_listed, lengths_of, lists_of
-from beam_jobs.tables.long_columns import one_chunk
-from infra.errors import ConfigError
-from infra.format.features import Feature
+from shardmill.beam_jobs.sources.kinds.table.typed.json_values import read_json_column
+from shardmill.beam_jobs.tables.features import PREFIX
+from shardmill.beam_jobs.tables.lists import is_listed, lengths_of, lists_of
+from shardmill.beam_jobs.tables.long_columns import one_chunk
+from shardmill.infra.errors import ConfigError
+from shardmill.infra.format.features import Feature
 
 
 @dataclass(frozen=True)

@@ -14,12 +14,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from beam_jobs.config import FeatureColumn
-from beam_jobs.tables.features import PREFIX
-from beam_jobs.tables.lists import lengths_of, lists_of, mask_of, with_column
-from beam_jobs.tables.long_columns import one_chunk
-from infra.format.features import Feature
-from infra.format.labels import LABELS, TARGETS, LabelKind, targets_feature
+from shardmill.beam_jobs.config import FeatureColumn
+from shardmill.beam_jobs.tables.features import PREFIX
+from shardmill.beam_jobs.tables.lists import lengths_of, lists_of, mask_of, with_column
+from shardmill.beam_jobs.tables.long_columns import one_chunk
+from shardmill.infra.format.features import Feature
+from shardmill.infra.format.labels import LABELS, TARGETS, LabelKind, targets_feature
 
 MASK_PATH = "mask/path"  # path of the mask, until the masks are attached
 BETWEEN = ", "  # labels and numbers, for people

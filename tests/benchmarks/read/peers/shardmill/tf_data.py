@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from shardmill.training.config import AugmentSettings
+from shardmill.training.dataset import open_dataset
+from shardmill.training.ranks import tensorflow_runtime
 from tests.benchmarks.read.peers.reading import BATCH, RATIO, SCALE, SIZE, main
-from training.config import AugmentSettings
-from training.dataset import open_dataset
-from training.ranks import tensorflow_runtime
 
 _EPOCHS = 10_000
 

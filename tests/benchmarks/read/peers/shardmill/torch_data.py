@@ -8,9 +8,9 @@ from typing import Any
 
 import torch  # noqa: F401  (importing it is no part of the first batch)
 
+from shardmill.training.config import AugmentSettings
+from shardmill.training.dataset import open_dataset
 from tests.benchmarks.read.peers.reading import BATCH, RATIO, SCALE, SIZE, endless, main
-from training.config import AugmentSettings
-from training.dataset import open_dataset
 
 
 def batches(work: Path, out: Path) -> Iterator[Any]:

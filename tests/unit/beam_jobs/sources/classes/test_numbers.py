@@ -7,9 +7,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from beam_jobs.sources.classes.numbers import class_numbers, name_labels, parse_names
-from beam_jobs.sources.files.folder import SourceFolder
-from infra.errors import ConfigError, NotFoundError
+from shardmill.beam_jobs.sources.classes.numbers import class_numbers, name_labels, parse_names
+from shardmill.beam_jobs.sources.files.folder import SourceFolder
+from shardmill.infra.errors import ConfigError, NotFoundError
 
 
 @pytest.mark.parametrize(

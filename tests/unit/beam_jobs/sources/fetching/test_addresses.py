@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from beam_jobs.sources.fetching.addresses import BadAddress, read_address
+from shardmill.beam_jobs.sources.fetching.addresses import BadAddress, read_address
 
 
 @pytest.mark.parametrize(

@@ -19,9 +19,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from beam_jobs.config import UrlsConfig
-from beam_jobs.sources.fetching.client import Client, Received
-from beam_jobs.sources.fetching.faults import FetchFault
+from shardmill.beam_jobs.config import UrlsConfig
+from shardmill.beam_jobs.sources.fetching.client import Client, Received
+from shardmill.beam_jobs.sources.fetching.faults import FetchFault
 
 NAME = "images.test"
 

@@ -6,7 +6,7 @@ import socket
 import httpcore
 import pytest
 
-from beam_jobs.sources.fetching.network import (
+from shardmill.beam_jobs.sources.fetching.network import (
     CheckedNetwork,
     PrivateAddress,
     UnknownHost,

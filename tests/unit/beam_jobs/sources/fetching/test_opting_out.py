@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from beam_jobs.config import DEFAULT_OPT_OUT
-from beam_jobs.sources.fetching.opting_out import opted_out_by
+from shardmill.beam_jobs.config import DEFAULT_OPT_OUT
+from shardmill.beam_jobs.sources.fetching.opting_out import opted_out_by
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from beam_jobs.schemas import FileRef
-from beam_jobs.sources.files.folder import SourceFolder
-from beam_jobs.sources.files.ignore import IgnorePatterns
-from beam_jobs.sources.files.walking import SourceFault
-from infra.errors import NotFoundError, StorageError
+from shardmill.beam_jobs.schemas import FileRef
+from shardmill.beam_jobs.sources.files.folder import SourceFolder
+from shardmill.beam_jobs.sources.files.ignore import IgnorePatterns
+from shardmill.beam_jobs.sources.files.walking import SourceFault
+from shardmill.infra.errors import NotFoundError, StorageError
 from tests.samples.images.photos import write
 
 

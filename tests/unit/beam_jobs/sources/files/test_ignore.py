@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from beam_jobs.config import DEFAULT_IGNORE
-from beam_jobs.sources.files.ignore import IgnorePatterns
+from shardmill.beam_jobs.config import DEFAULT_IGNORE
+from shardmill.beam_jobs.sources.files.ignore import IgnorePatterns
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from beam_jobs.encode.blocks import REFERENCES_FILE, block_digest, cut_blocks, write_references
-from beam_jobs.schemas import (
+from shardmill.beam_jobs.encode.blocks import REFERENCES_FILE, block_digest, cut_blocks, write_references
+from shardmill.beam_jobs.schemas import (
     LISTING_SCHEMA,
     MEMBER_LISTING_SCHEMA,
     FileRef,
@@ -20,11 +20,11 @@ from beam_jobs.schemas import (
     file_refs,
     reference_schema,
 )
-from beam_jobs.sources.files.containers import Containers
-from beam_jobs.sources.files.folder import SourceFolder
-from beam_jobs.sources.files.walking import SourceFault
-from beam_jobs.sources.listing import Listing, read_listing, write_listing
-from infra.storage.filesystem import Storage
+from shardmill.beam_jobs.sources.files.containers import Containers
+from shardmill.beam_jobs.sources.files.folder import SourceFolder
+from shardmill.beam_jobs.sources.files.walking import SourceFault
+from shardmill.beam_jobs.sources.listing import Listing, read_listing, write_listing
+from shardmill.infra.storage.filesystem import Storage
 
 FILES: list[dict[str, Any]] = [
     {"uri": "a/1.jpg", "size_bytes": 10, "mtime_ns": 5, "label": "a", "status": Status.TO_READ},

@@ -11,12 +11,12 @@ from typing import Any
 import boto3
 import pytest
 
-from beam_jobs.config import PrepareConfig
-from beam_jobs.schemas import UNREADABLE, FileRef, file_refs
-from beam_jobs.sources import list_inputs, open_reader
-from beam_jobs.sources.files.folder import SourceFolder
-from beam_jobs.sources.files.walking import SourceFault
-from infra.errors import ObjectRefused, StorageError
+from shardmill.beam_jobs.config import PrepareConfig
+from shardmill.beam_jobs.schemas import UNREADABLE, FileRef, file_refs
+from shardmill.beam_jobs.sources import list_inputs, open_reader
+from shardmill.beam_jobs.sources.files.folder import SourceFolder
+from shardmill.beam_jobs.sources.files.walking import SourceFault
+from shardmill.infra.errors import ObjectRefused, StorageError
 from tests.samples.images.photos import jpeg, write
 from tests.samples.sources.archives import make_tar
 from tests.samples.stores.object_store import KEY, SECRET, Fault, ObjectStore, serve_with_credentials

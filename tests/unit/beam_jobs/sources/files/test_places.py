@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from beam_jobs.sources.files.places import folders_of_ours
-from infra.errors import UsageError
+from shardmill.beam_jobs.sources.files.places import folders_of_ours
+from shardmill.infra.errors import UsageError
 
 OPTIONS = "?endpoint_override=127.0.0.1:9&scheme=http&region=us-east-1"
 

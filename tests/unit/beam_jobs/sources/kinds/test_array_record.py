@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from array_record.python.array_record_module import ArrayRecordWriter
 
-from beam_jobs.schemas import file_refs
-from beam_jobs.sources import list_inputs, open_reader
-from beam_jobs.sources.files.folder import SourceFolder
-from infra.errors import ConfigError, NotFoundError
+from shardmill.beam_jobs.schemas import file_refs
+from shardmill.beam_jobs.sources import list_inputs, open_reader
+from shardmill.beam_jobs.sources.files.folder import SourceFolder
+from shardmill.infra.errors import ConfigError, NotFoundError
 from tests.samples.images.photos import jpeg
 from tests.samples.sources.rows import config_of, example, images_of, listed, outcomes
 

@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from beam_jobs.sources.rows.png import stored_png
-from infra.codecs import decode
-from infra.errors import ConfigError, NotFoundError
+from shardmill.beam_jobs.sources.rows.png import stored_png
+from shardmill.infra.codecs import decode
+from shardmill.infra.errors import ConfigError, NotFoundError
 from tests.samples.images.photos import write
 from tests.samples.sources.rows import idx_bytes, images_of, listed, outcomes
 

@@ -11,12 +11,12 @@ import pyarrow.parquet as pq
 import pytest
 from pydantic import ValidationError
 
-from beam_jobs.config import PrepareConfig
-from beam_jobs.request import JobRequest
-from beam_jobs.sources.listing import Listing
-from beam_jobs.sources.recognition.recognising import settled
-from beam_jobs.tables.features import features_of
-from infra.errors import ConfigError
+from shardmill.beam_jobs.config import PrepareConfig
+from shardmill.beam_jobs.request import JobRequest
+from shardmill.beam_jobs.sources.listing import Listing
+from shardmill.beam_jobs.sources.recognition.recognising import settled
+from shardmill.beam_jobs.tables.features import features_of
+from shardmill.infra.errors import ConfigError
 from tests.unit.beam_jobs.sources.kinds.test_box_table import FILTERED, LOST, READ, configured, listed
 from tests.unit.beam_jobs.sources.kinds.test_objects import objects, outcomes, with_images
 

@@ -11,14 +11,14 @@ import pyarrow.parquet as pq
 import pytest
 from pydantic import ValidationError
 
-from beam_jobs.config import PrepareConfig
-from beam_jobs.schemas import Status
-from beam_jobs.sources.kinds import box_table
-from beam_jobs.sources.listing import Listing
-from beam_jobs.sources.recognition.glance import glance_at
-from beam_jobs.sources.recognition.recognising import recognise
-from infra.errors import ConfigError, NotFoundError
-from infra.settings import validate
+from shardmill.beam_jobs.config import PrepareConfig
+from shardmill.beam_jobs.schemas import Status
+from shardmill.beam_jobs.sources.kinds import box_table
+from shardmill.beam_jobs.sources.listing import Listing
+from shardmill.beam_jobs.sources.recognition.glance import glance_at
+from shardmill.beam_jobs.sources.recognition.recognising import recognise
+from shardmill.infra.errors import ConfigError, NotFoundError
+from shardmill.infra.settings import validate
 from tests.unit.beam_jobs.sources.kinds.test_objects import objects, outcomes, with_images
 
 READ, FILTERED, LOST = Status.TO_READ, Status.FILTERED, Status.QUARANTINED

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from beam_jobs.config import PrepareConfig
-from beam_jobs.schemas import LISTING_SCHEMA
-from beam_jobs.sources import list_inputs
-from beam_jobs.sources.files.folder import SourceFolder
-from beam_jobs.sources.listing import Listing
-from infra.errors import ConfigError, NotFoundError, UsageError
+from shardmill.beam_jobs.config import PrepareConfig
+from shardmill.beam_jobs.schemas import LISTING_SCHEMA
+from shardmill.beam_jobs.sources import list_inputs
+from shardmill.beam_jobs.sources.files.folder import SourceFolder
+from shardmill.beam_jobs.sources.listing import Listing
+from shardmill.infra.errors import ConfigError, NotFoundError, UsageError
 from tests.samples.images.photos import write
 
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from beam_jobs.config import PrepareConfig
-from beam_jobs.schemas import Status
-from beam_jobs.sources.files.folder import SourceFolder
-from beam_jobs.sources.kinds import coco, voc
-from beam_jobs.sources.listing import Listing
-from infra.errors import ConfigError, NotFoundError
+from shardmill.beam_jobs.config import PrepareConfig
+from shardmill.beam_jobs.schemas import Status
+from shardmill.beam_jobs.sources.files.folder import SourceFolder
+from shardmill.beam_jobs.sources.kinds import coco, voc
+from shardmill.beam_jobs.sources.listing import Listing
+from shardmill.infra.errors import ConfigError, NotFoundError
 
 READ, FILTERED, LOST = Status.TO_READ, Status.FILTERED, Status.QUARANTINED
 

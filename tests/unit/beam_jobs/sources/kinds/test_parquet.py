@@ -9,12 +9,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from beam_jobs.config import PrepareConfig
-from beam_jobs.schemas import file_refs
-from beam_jobs.sources import list_inputs, open_reader
-from beam_jobs.sources.files.folder import SourceFolder
-from beam_jobs.sources.files.walking import SourceFault
-from infra.errors import ConfigError, NotFoundError
+from shardmill.beam_jobs.config import PrepareConfig
+from shardmill.beam_jobs.schemas import file_refs
+from shardmill.beam_jobs.sources import list_inputs, open_reader
+from shardmill.beam_jobs.sources.files.folder import SourceFolder
+from shardmill.beam_jobs.sources.files.walking import SourceFault
+from shardmill.infra.errors import ConfigError, NotFoundError
 from tests.samples.images.photos import jpeg, write
 from tests.samples.sources.rows import (
     IMAGE_STRUCT,

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from beam_jobs.config import PrepareConfig
-from beam_jobs.schemas import file_refs
-from beam_jobs.sources import list_inputs, open_reader
-from beam_jobs.sources.files.folder import SourceFolder
-from beam_jobs.sources.kinds.tfds.features import leaves_of
-from beam_jobs.sources.listing import Listing
-from beam_jobs.tables.features import features_of
-from infra.errors import ConfigError, NotFoundError
+from shardmill.beam_jobs.config import PrepareConfig
+from shardmill.beam_jobs.schemas import file_refs
+from shardmill.beam_jobs.sources import list_inputs, open_reader
+from shardmill.beam_jobs.sources.files.folder import SourceFolder
+from shardmill.beam_jobs.sources.kinds.tfds.features import leaves_of
+from shardmill.beam_jobs.sources.listing import Listing
+from shardmill.beam_jobs.tables.features import features_of
+from shardmill.infra.errors import ConfigError, NotFoundError
 from tests.samples.images.photos import jpeg, png, write
 from tests.samples.sources.rows import example, outcomes
 from tests.samples.sources.tfds_folders import (

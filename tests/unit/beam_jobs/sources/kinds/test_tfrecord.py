@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from infra.errors import ConfigError, NotFoundError
-from infra.format.records import frame
+from shardmill.infra.errors import ConfigError, NotFoundError
+from shardmill.infra.format.records import frame
 from tests.samples.images.photos import jpeg, write
 from tests.samples.sources.rows import example, images_of, listed, outcomes
 
@@ -140,7 +140,7 @@ def test_files_cut_at_any_place_keep_what_is_in_front(tmp_path: Path, ending: st
 def test_a_length_that_lies_takes_no_memory(tmp_path: Path) -> None:
     import struct
 
-    from infra.format.records import masked_crc32c
+    from shardmill.infra.format.records import masked_crc32c
 
     length = struct.pack("<Q", 1 << 60)
     head = length + struct.pack("<I", masked_crc32c(length))

@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from beam_jobs import sources
-from beam_jobs.config import PrepareConfig
-from beam_jobs.schemas import FileRef, Status, file_refs
-from beam_jobs.sources.files.folder import SourceFolder
-from beam_jobs.sources.files.walking import SourceFault
-from beam_jobs.sources.kinds.urls import list_fetched, list_inputs, make_readable, open_reader
-from beam_jobs.sources.listing import Listing
-from beam_jobs.sources.workplace import Workplace
-from infra.errors import NotFoundError
-from infra.storage.filesystem import Storage
+from shardmill.beam_jobs import sources
+from shardmill.beam_jobs.config import PrepareConfig
+from shardmill.beam_jobs.schemas import FileRef, Status, file_refs
+from shardmill.beam_jobs.sources.files.folder import SourceFolder
+from shardmill.beam_jobs.sources.files.walking import SourceFault
+from shardmill.beam_jobs.sources.kinds.urls import list_fetched, list_inputs, make_readable, open_reader
+from shardmill.beam_jobs.sources.listing import Listing
+from shardmill.beam_jobs.sources.workplace import Workplace
+from shardmill.infra.errors import NotFoundError
+from shardmill.infra.storage.filesystem import Storage
 from tests.samples.images.photos import jpeg
 from tests.samples.sources.image_server import ImageServer, image, running_server, status, versioned
 

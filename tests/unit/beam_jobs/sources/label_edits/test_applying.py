@@ -9,16 +9,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from beam_jobs.config import PrepareConfig
-from beam_jobs.request import JobRequest
-from beam_jobs.schemas import Status
-from beam_jobs.sources import list_inputs
-from beam_jobs.sources.files.folder import SourceFolder
-from beam_jobs.sources.label_edits.reading import SETTING
-from beam_jobs.sources.listing import Listing
-from beam_jobs.sources.recognition.recognising import settled
-from infra.errors import ConfigError
-from infra.settings import validate
+from shardmill.beam_jobs.config import PrepareConfig
+from shardmill.beam_jobs.request import JobRequest
+from shardmill.beam_jobs.schemas import Status
+from shardmill.beam_jobs.sources import list_inputs
+from shardmill.beam_jobs.sources.files.folder import SourceFolder
+from shardmill.beam_jobs.sources.label_edits.reading import SETTING
+from shardmill.beam_jobs.sources.listing import Listing
+from shardmill.beam_jobs.sources.recognition.recognising import settled
+from shardmill.infra.errors import ConfigError
+from shardmill.infra.settings import validate
 from tests.samples.images.photos import jpeg, write
 from tests.samples.sources.archives import make_tar
 

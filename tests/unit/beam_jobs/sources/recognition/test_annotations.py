@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from beam_jobs.config import SourceConfig
-from beam_jobs.sources import list_inputs, open_source
-from beam_jobs.sources.files.folder import SourceFolder
-from beam_jobs.sources.recognition.glance import glance_at
-from beam_jobs.sources.recognition.recognising import recognise, settled
-from infra.errors import ConfigError, UsageError
+from shardmill.beam_jobs.config import SourceConfig
+from shardmill.beam_jobs.sources import list_inputs, open_source
+from shardmill.beam_jobs.sources.files.folder import SourceFolder
+from shardmill.beam_jobs.sources.recognition.glance import glance_at
+from shardmill.beam_jobs.sources.recognition.recognising import recognise, settled
+from shardmill.infra.errors import ConfigError, UsageError
 from tests.samples.images.photos import jpeg, write
 from tests.samples.sources.requests import asked, parquet
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from beam_jobs.sources import list_inputs, open_source
-from beam_jobs.sources.recognition.recognising import settled
-from infra.errors import ConfigError, UsageError
+from shardmill.beam_jobs.sources import list_inputs, open_source
+from shardmill.beam_jobs.sources.recognition.recognising import settled
+from shardmill.infra.errors import ConfigError, UsageError
 from tests.samples.images.photos import write
 from tests.samples.sources.requests import asked, parquet
 

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from beam_jobs.config import PrepareConfig
-from beam_jobs.dry_run import dry_run
-from beam_jobs.sources import list_inputs, open_source
-from beam_jobs.sources.recognition.description import described_kinds
-from beam_jobs.sources.recognition.recognising import folder_and_files, settled
-from infra.errors import NotFoundError, UsageError
+from shardmill.beam_jobs.config import PrepareConfig
+from shardmill.beam_jobs.dry_run import dry_run
+from shardmill.beam_jobs.sources import list_inputs, open_source
+from shardmill.beam_jobs.sources.recognition.description import described_kinds
+from shardmill.beam_jobs.sources.recognition.recognising import folder_and_files, settled
+from shardmill.infra.errors import NotFoundError, UsageError
 from tests.samples.images.photos import jpeg, write
 from tests.samples.sources.archives import make_tar, make_zip, pictures
 from tests.samples.sources.requests import asked, parquet

@@ -13,9 +13,9 @@ import pyarrow.compute as pc
 import pytest
 from pydantic import ValidationError
 
-from beam_jobs.tables.features import features_of
-from infra.errors import ConfigError
-from infra.format.records import frame
+from shardmill.beam_jobs.tables.features import features_of
+from shardmill.infra.errors import ConfigError
+from shardmill.infra.format.records import frame
 from tests.samples.images.photos import jpeg
 from tests.samples.sources.rows import IMAGE_STRUCT, config_of, example, listed, write_parquet
 

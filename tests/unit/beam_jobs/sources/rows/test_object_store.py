@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from infra.errors import NotFoundError
-from infra.format.records import frame
+from shardmill.infra.errors import NotFoundError
+from shardmill.infra.format.records import frame
 from tests.samples.images.photos import jpeg, write
 from tests.samples.preparing.imports import import_of
 from tests.samples.sources.rows import example, hugging_face_table, images_of, write_parquet

@@ -12,16 +12,16 @@ from uuid import uuid4
 
 import pytest
 
-from beam_jobs.config import PrepareConfig
-from flows.flow_runs.artifacts import prepared, trained
-from flows.flow_runs.artifacts.failed import JobEnd, failure_text, show_failed, state_message
-from flows.flow_runs.artifacts.keys import Keys
-from flows.flow_runs.artifacts.pipeline import show_pipeline
-from flows.flow_runs.showing import addresses
-from flows.flow_runs.showing.headline import headline, sentence
-from infra.errors import DataError, LockedError
+from shardmill.beam_jobs.config import PrepareConfig
+from shardmill.flows.flow_runs.artifacts import prepared, trained
+from shardmill.flows.flow_runs.artifacts.failed import JobEnd, failure_text, show_failed, state_message
+from shardmill.flows.flow_runs.artifacts.keys import Keys
+from shardmill.flows.flow_runs.artifacts.pipeline import show_pipeline
+from shardmill.flows.flow_runs.showing import addresses
+from shardmill.flows.flow_runs.showing.headline import headline, sentence
+from shardmill.infra.errors import DataError, LockedError
+from shardmill.training.config import TrainConfig
 from tests.unit.flows.flow_runs.artifacts.recorded_page import RecordedPage
-from training.config import TrainConfig
 
 KEYS = Keys("photos")
 PREPARED: dict[str, Any] = {
@@ -263,7 +263,7 @@ def test_addresses_are_links_where_the_platform_has_a_page(
 def test_the_process_of_a_flow_loads_no_image_libraries() -> None:
     heavy = ["cv2", "PIL", "simplejpeg", "tensorflow", "torch", "keras", "apache_beam"]
     program = (
-        "import sys, flows.pipeline, flows.flow_runs.showing.training_curve\n"
+        "import sys, shardmill.flows.pipeline, shardmill.flows.flow_runs.showing.training_curve\n"
         f"print([name for name in {heavy} if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

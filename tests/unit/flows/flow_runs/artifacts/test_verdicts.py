@@ -7,8 +7,13 @@ from typing import Any
 
 import pytest
 
-from flows.flow_runs.artifacts.verdicts import comparison_rows, decision_in_words, intervals_of, verdict_text
-from flows.flow_runs.showing import charts
+from shardmill.flows.flow_runs.artifacts.verdicts import (
+    comparison_rows,
+    decision_in_words,
+    intervals_of,
+    verdict_text,
+)
+from shardmill.flows.flow_runs.showing import charts
 
 FIGURES = {
     "loss": {"first": 0.5, "second": 0.4, "low": -0.15, "high": -0.05},

@@ -14,9 +14,9 @@ from prefect.client.schemas.filters import FlowRunFilter
 from prefect.client.schemas.objects import FlowRun, State
 from prefect.states import Cancelled, Completed, Crashed, Failed
 
-from flows.server.alarm import outbox
-from flows.server.alarm.destinations import OCCASIONS, Destination
-from flows.server.alarm.history import History
+from shardmill.flows.server.alarm import outbox
+from shardmill.flows.server.alarm.destinations import OCCASIONS, Destination
+from shardmill.flows.server.alarm.history import History
 
 ALL = Destination("http://127.0.0.1/all", frozenset(OCCASIONS))
 FAILED = Destination("http://127.0.0.1/failed", frozenset({"failed"}))

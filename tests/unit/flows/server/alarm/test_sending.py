@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from flows.server.alarm.destinations import check_occasions
-from flows.server.alarm.sending import Message, NotSent, check_url, kind_of, send
-from infra.errors import UsageError
+from shardmill.flows.server.alarm.destinations import check_occasions
+from shardmill.flows.server.alarm.sending import Message, NotSent, check_url, kind_of, send
+from shardmill.infra.errors import UsageError
 
 # A plugin of Apprise imports it.
 pytestmark = pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:DeprecationWarning")

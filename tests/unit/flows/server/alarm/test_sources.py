@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from flows.problems import open_problems
-from flows.server.alarm.sources import Sources
-from infra.errors import EnvironmentFault
+from shardmill.flows.problems import open_problems
+from shardmill.flows.server.alarm.sources import Sources
+from shardmill.infra.errors import EnvironmentFault
 from tests.samples.waiting import eventually
 
 

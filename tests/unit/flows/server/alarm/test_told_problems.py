@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from flows.problems import Problem, close_problem, open_problem
-from flows.server.alarm import outbox
-from flows.server.alarm.destinations import Destination
-from flows.server.alarm.told_problems import ToldProblems
+from shardmill.flows.problems import Problem, close_problem, open_problem
+from shardmill.flows.server.alarm import outbox
+from shardmill.flows.server.alarm.destinations import Destination
+from shardmill.flows.server.alarm.told_problems import ToldProblems
 
 HOOK = Destination("http://127.0.0.1/hook", frozenset({"failed"}))
 OTHER = Destination("http://127.0.0.1/other", frozenset({"problem"}))

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from flows.cli import app
-from flows.server.deployments import prefect_file
-from flows.server.production.placing import placed
-from flows.server.production.redis_check import check_redis, warnings_about
-from flows.server.production.settings import Backends, migration_environment, server_environment
-from infra.errors import UsageError
+from shardmill.flows.cli import app
+from shardmill.flows.server.deployments import prefect_file
+from shardmill.flows.server.production.placing import placed
+from shardmill.flows.server.production.redis_check import check_redis, warnings_about
+from shardmill.flows.server.production.settings import Backends, migration_environment, server_environment
+from shardmill.infra.errors import UsageError
 
 _BACKENDS = Backends("postgresql+asyncpg://prefect:secret@db/prefect", "redis://redis:6379/0")
 

@@ -16,8 +16,8 @@ from prefect.client.schemas.objects import FlowRun, State
 from prefect.exceptions import ObjectNotFound
 from prefect.states import Completed, Crashed, Running
 
-from flows import home
-from flows.server.tidying.reaper import Reaper, may_restart
+from shardmill.flows import home
+from shardmill.flows.server.tidying.reaper import Reaper, may_restart
 
 ID = UUID(int=1)
 
@@ -55,7 +55,9 @@ class Api:
 
     def read_deployments(self, deployment_filter: Any, **_: object) -> list[SimpleNamespace]:
         return [
-            SimpleNamespace(id=one, entrypoint="reports.hourly" if one == OTHERS else "flows.prepare.prepare")
+            SimpleNamespace(
+                id=one, entrypoint="reports.hourly" if one == OTHERS else "shardmill.flows.prepare.prepare"
+            )
             for one in deployment_filter.id.any_
         ]
 
@@ -145,6 +147,6 @@ def test_a_foreign_file_among_the_runs_is_left_alone(monkeypatch: pytest.MonkeyP
 def test_only_beside_its_worker_a_reaper_marks_runs_that_hold_no_lock(
     has_worker: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("flows.server.tidying.reaper.end_vanished_runs", lambda: 1)
+    monkeypatch.setattr("shardmill.flows.server.tidying.reaper.end_vanished_runs", lambda: 1)
     said = reap(Api([], [], httpx.ConnectError("unused")), monkeypatch, tmp_path, has_worker=has_worker)
     assert said == (["marked 1 run as crashed whose process was killed"] if has_worker else [])

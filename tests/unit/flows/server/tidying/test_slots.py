@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from flows.server.tidying.slots import Slots
+from shardmill.flows.server.tidying.slots import Slots
 
 DEPLOYMENT, RUN, LEASE = UUID(int=1), UUID(int=2), UUID(int=3)
 NAME = f"deployment:{DEPLOYMENT}"
@@ -19,7 +19,11 @@ class Api:
     """A Prefect API with one limit, the runs of its deployment and a lease, in the place of its client."""
 
     def __init__(
-        self, name: str = NAME, entrypoint: str = "flows.prepare.prepare", *, has_lease: bool = False
+        self,
+        name: str = NAME,
+        entrypoint: str = "shardmill.flows.prepare.prepare",
+        *,
+        has_lease: bool = False,
     ) -> None:
         self.name, self.entrypoint = name, entrypoint
         self.taken, self.running = 0, 0

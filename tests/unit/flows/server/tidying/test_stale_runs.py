@@ -14,8 +14,8 @@ import pytest
 from prefect.client.schemas.objects import FlowRun, Worker, WorkerStatus
 from prefect.states import Pending, Running
 
-from flows.flow_runs.lost_runs import known_run
-from flows.server.tidying.stale_runs import end_stale_runs, end_vanished_runs, worker_name
+from shardmill.flows.flow_runs.lost_runs import known_run
+from shardmill.flows.server.tidying.stale_runs import end_stale_runs, end_vanished_runs, worker_name
 
 ID = UUID(int=1)
 

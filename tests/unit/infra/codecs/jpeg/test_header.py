@@ -10,11 +10,11 @@ import pytest
 import simplejpeg
 from PIL import Image, ImageCms
 
-from infra import codecs
-from infra.codecs import ImageRejected
-from infra.codecs.jpeg.decode import check_header, read_header
-from infra.codecs.jpeg.segments import without_metadata
-from infra.codecs.structure.exif import orientation_in
+from shardmill.infra import codecs
+from shardmill.infra.codecs import ImageRejected
+from shardmill.infra.codecs.jpeg.decode import check_header, read_header
+from shardmill.infra.codecs.jpeg.segments import without_metadata
+from shardmill.infra.codecs.structure.exif import orientation_in
 from tests.samples.images.forms import gradient, saved
 
 SRGB = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()

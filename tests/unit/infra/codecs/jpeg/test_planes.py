@@ -14,20 +14,20 @@ import pytest
 import simplejpeg
 from PIL import Image
 
-from infra.codecs import Pixels
-from infra.codecs.jpeg.libturbojpeg import LIBRARY_VARIABLE, build, library
-from infra.codecs.jpeg.planes import cuts_exactly, fit, turn_upright, turns_exactly
-from infra.codecs.jpeg.turbojpeg import (
+from shardmill.infra.codecs import Pixels
+from shardmill.infra.codecs.jpeg.libturbojpeg import LIBRARY_VARIABLE, build, library
+from shardmill.infra.codecs.jpeg.planes import cuts_exactly, fit, turn_upright, turns_exactly
+from shardmill.infra.codecs.jpeg.turbojpeg import (
     Planes,
     decode_planes,
     encode_planes,
     read_planar_header,
 )
-from infra.codecs.measures.moments import halve, pixel_statistics, plane_statistics
-from infra.codecs.orientation import apply_orientation
-from infra.codecs.pixels import fit_pixels
-from infra.codecs.resize import geometry, resize
-from infra.preparation import Sizing
+from shardmill.infra.codecs.measures.moments import halve, pixel_statistics, plane_statistics
+from shardmill.infra.codecs.orientation import apply_orientation
+from shardmill.infra.codecs.pixels import fit_pixels
+from shardmill.infra.codecs.resize import geometry, resize
+from shardmill.infra.preparation import Sizing
 from tests.samples.images import references
 from tests.samples.images.forms import gradient, saved
 from tests.samples.images.photos import picture
@@ -265,7 +265,8 @@ def test_statistics_of_tiny_pictures(size: tuple[int, int]) -> None:
 def test_the_build_names_a_version_and_can_be_done_without() -> None:
     assert build()[0].isdigit() or build().startswith("sha256 ")
     code = (
-        "from infra.codecs import codec_builds; from infra.codecs.jpeg.libturbojpeg import library;"
+        "from shardmill.infra.codecs import codec_builds;"
+        "from shardmill.infra.codecs.jpeg.libturbojpeg import library;"
         "print(library(), codec_builds('jpeg')['turbojpeg'])"
     )
     for value in ("none", "/nowhere/libturbojpeg.so"):

@@ -11,10 +11,10 @@ import cv2
 import numpy as np
 import pytest
 
-from infra import codecs
-from infra.codecs import ImageRejected, Pixels
-from infra.codecs.jpeg.header import read_header
-from infra.codecs.jpeg.libturbojpeg import LIBRARY_VARIABLE, library
+from shardmill.infra import codecs
+from shardmill.infra.codecs import ImageRejected, Pixels
+from shardmill.infra.codecs.jpeg.header import read_header
+from shardmill.infra.codecs.jpeg.libturbojpeg import LIBRARY_VARIABLE, library
 from tests.samples.images.forms import gradient_image, saved
 from tests.samples.images.jpegs import first_scans, noise, sampled_jpeg, scan_count
 
@@ -88,7 +88,7 @@ def test_an_unusual_sampling_that_ends_early_is_truncated_and_salvaged() -> None
 
 def test_without_libturbojpeg_an_unusual_sampling_is_refused_with_a_remedy() -> None:
     code = """if True:
-        from infra import codecs
+        from shardmill.infra import codecs
         from tests.samples.images.jpegs import noise, sampled_jpeg
         planes = [noise()[:, :, channel] for channel in range(3)]
         try:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from infra.codecs import Pixels
-from infra.codecs.measures import look as look_module
-from infra.codecs.measures.look import looks, without_border
-from infra.codecs.measures.perceptual import thumbnail
-from infra.codecs.pixels import luma
-from infra.format.look import LOOK_BYTES, LOOK_SIDE, ROOT_UNIT
+from shardmill.infra.codecs import Pixels
+from shardmill.infra.codecs.measures import look as look_module
+from shardmill.infra.codecs.measures.look import looks, without_border
+from shardmill.infra.codecs.measures.perceptual import thumbnail
+from shardmill.infra.codecs.pixels import luma
+from shardmill.infra.format.look import LOOK_BYTES, LOOK_SIDE, ROOT_UNIT
 from tests.samples.images.photos import picture
 
 

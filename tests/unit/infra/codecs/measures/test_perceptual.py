@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from infra.codecs import Pixels
-from infra.codecs.measures.perceptual import perceptual_hashes, thumbnail
-from infra.codecs.pixels import luma
+from shardmill.infra.codecs import Pixels
+from shardmill.infra.codecs.measures.perceptual import perceptual_hashes, thumbnail
+from shardmill.infra.codecs.pixels import luma
 from tests.samples.images.photos import picture
 
 

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from infra.codecs.metadata.c2pa import declared_source_types
-from infra.codecs.metadata.heif_items import exif_and_xmp
-from infra.codecs.metadata.reading import read_metadata
-from infra.codecs.metadata.text import iso_time
-from infra.codecs.metadata.xmp import CREATOR, read_xmp
+from shardmill.infra.codecs.metadata.c2pa import declared_source_types
+from shardmill.infra.codecs.metadata.heif_items import exif_and_xmp
+from shardmill.infra.codecs.metadata.reading import read_metadata
+from shardmill.infra.codecs.metadata.text import iso_time
+from shardmill.infra.codecs.metadata.xmp import CREATOR, read_xmp
 from tests.samples.images.described import box, image_file, jumbf, xmp
 
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from infra.codecs.metadata.reading import NOTHING, Metadata, read_metadata
-from infra.codecs.metadata.text import MAX_CHARACTERS, clean, iso_time
-from infra.codecs.metadata.xmp import CREATOR, RIGHTS, read_xmp
+from shardmill.infra.codecs.metadata.reading import NOTHING, Metadata, read_metadata
+from shardmill.infra.codecs.metadata.text import MAX_CHARACTERS, clean, iso_time
+from shardmill.infra.codecs.metadata.xmp import CREATOR, RIGHTS, read_xmp
 from tests.samples.images import described
 from tests.samples.images.described import NEWSCODES, image_file, manifest, store, xmp
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from infra import codecs
-from infra.codecs.metadata.removal import without_metadata
+from shardmill.infra import codecs
+from shardmill.infra.codecs.metadata.removal import without_metadata
 from tests.samples.images.forms import gradient, gradient_image, png_chunk, rgb_profile, saved
 
 SECRETS = {"JPEG": b"\xff\xe1", "PNG": b"eXIf", "WEBP": b"EXIF"}

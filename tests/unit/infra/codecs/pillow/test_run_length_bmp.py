@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from infra import codecs
-from infra.codecs import ImageRejected
+from shardmill.infra import codecs
+from shardmill.infra.codecs import ImageRejected
 from tests.samples.images.bmps import RunLengthPainter, painted
 
 PALETTE = np.array([[0, 0, 0], [255, 0, 0], [0, 255, 0], [0, 0, 255], [9, 99, 199]], np.uint8)

@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from infra import codecs
-from infra.codecs import ImageRejected
+from shardmill.infra import codecs
+from shardmill.infra.codecs import ImageRejected
 
 HEIGHT, WIDTH = 5, 11
 HEADERS = (12, 40, 52, 56, 64, 108, 124)

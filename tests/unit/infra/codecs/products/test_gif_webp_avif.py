@@ -17,8 +17,8 @@ import numpy.typing as npt
 import pytest
 from PIL import Image
 
-from infra import codecs
-from infra.codecs import ImageRejected, Pixels
+from shardmill.infra import codecs
+from shardmill.infra.codecs import ImageRejected, Pixels
 from tests.samples.images.forms import gradient, saved
 
 HEIGHT, WIDTH = 11, 13

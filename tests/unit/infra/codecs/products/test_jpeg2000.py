@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from infra import codecs
-from infra.codecs import ImageRejected, Pixels
+from shardmill.infra import codecs
+from shardmill.infra.codecs import ImageRejected, Pixels
 from tests.samples.images.forms import rgb_profile
 
 HEIGHT, WIDTH = 24, 40

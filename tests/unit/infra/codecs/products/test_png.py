@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from infra import codecs
-from infra.codecs import ImageRejected
+from shardmill.infra import codecs
+from shardmill.infra.codecs import ImageRejected
 from tests.samples.images.forms import png_chunk, rgb_profile
 
 Samples = npt.NDArray[np.int64]

@@ -16,10 +16,10 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from infra import codecs
-from infra.codecs import ImageRejected
-from infra.codecs.tiff import kinds
-from infra.codecs.tiff.kinds import (
+from shardmill.infra import codecs
+from shardmill.infra.codecs import ImageRejected
+from shardmill.infra.codecs.tiff import kinds
+from shardmill.infra.codecs.tiff.kinds import (
     ASSOCIATED,
     BLACK_IS_ZERO,
     COLORS,

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from infra import codecs
-from infra.codecs import ImageRejected
-from infra.codecs.structure.png_chunks import read_png
-from infra.codecs.structure.png_rows import rows_bytes
+from shardmill.infra import codecs
+from shardmill.infra.codecs import ImageRejected
+from shardmill.infra.codecs.structure.png_chunks import read_png
+from shardmill.infra.codecs.structure.png_rows import rows_bytes
 from tests.samples.images.forms import gradient, gradient_image, png_chunk, saved
 from tests.samples.images.jpegs import noise
 

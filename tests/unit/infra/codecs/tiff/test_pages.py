@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from infra import codecs
-from infra.codecs import ImageRejected, Pixels
-from infra.codecs.tiff.kinds import LZW, RGB, UINT, Kind
+from shardmill.infra import codecs
+from shardmill.infra.codecs import ImageRejected, Pixels
+from shardmill.infra.codecs.tiff.kinds import LZW, RGB, UINT, Kind
 from tests.samples.images.forms import gradient, saved
 from tests.samples.images.tiffs import Layout, pages, tiff
 

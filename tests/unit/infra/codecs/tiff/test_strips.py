@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from infra import codecs
-from infra.codecs import ImageRejected
+from shardmill.infra import codecs
+from shardmill.infra.codecs import ImageRejected
 from tests.samples.images.forms import gradient_image, saved
 from tests.samples.images.jpegs import noise
 

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from infra.dataset.drift.figures import Drift
-from infra.dataset.drift.limits import DriftLimits
-from infra.dataset.drift.measuring import measure
+from shardmill.infra.dataset.drift.figures import Drift
+from shardmill.infra.dataset.drift.limits import DriftLimits
+from shardmill.infra.dataset.drift.measuring import measure
 from tests.samples.datasets.indexes import Image, indexed_version
 
 RNG = np.random.default_rng(7)
@@ -195,8 +195,8 @@ def test_targets_are_compared_by_name(tmp_path: Path) -> None:
     """Numbers are read from the column ``targets``, whose names the manifest has."""
     import pyarrow as pa
 
-    from infra.dataset.drift.population import Population
-    from infra.format.labels import targets_feature
+    from shardmill.infra.dataset.drift.population import Population
+    from shardmill.infra.format.labels import targets_feature
 
     version = indexed_version(
         tmp_path, 1, {"train-0": photos("old", 4, 1)}, label_kind="targets", format_version=3, classes=[],

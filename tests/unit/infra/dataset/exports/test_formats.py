@@ -17,17 +17,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from infra.codecs import decode
-from infra.dataset.exports.export import export
-from infra.dataset.exports.formats import FORMATS
-from infra.dataset.exports.formats.folder import folder_name
-from infra.dataset.version import DatasetVersion
-from infra.errors import UsageError
-from infra.format.contract import Manifest
-from infra.format.examples import ImageRecord, parse_example
-from infra.format.features import Feature
-from infra.format.records import iter_records
-from infra.storage.names import uri_of
+from shardmill.infra.codecs import decode
+from shardmill.infra.dataset.exports.export import export
+from shardmill.infra.dataset.exports.formats import FORMATS
+from shardmill.infra.dataset.exports.formats.folder import folder_name
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.errors import UsageError
+from shardmill.infra.format.contract import Manifest
+from shardmill.infra.format.examples import ImageRecord, parse_example
+from shardmill.infra.format.features import Feature
+from shardmill.infra.format.records import iter_records
+from shardmill.infra.storage.names import uri_of
 from tests.samples.datasets.published import coloured, publish
 
 PICTURES = coloured({"train": {"red fox": 7, "späte\nEule": 5}, "test": {"red fox": 2}})
@@ -113,7 +113,7 @@ def read_folder(folder: Path) -> Found:
 
 
 def read_tfds(folder: Path) -> Found:
-    from infra.storage.filesystem import Storage
+    from shardmill.infra.storage.filesystem import Storage
 
     found = {}
     for path in sorted(folder.glob("*.tfrecord")):

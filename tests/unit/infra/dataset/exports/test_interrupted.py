@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from infra.dataset.exports.export import export
-from infra.dataset.version import DatasetVersion
-from infra.errors import Cancelled, CorruptDataError, LockedError, UsageError
-from infra.storage.filesystem import Storage
+from shardmill.infra.dataset.exports.export import export
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.errors import Cancelled, CorruptDataError, LockedError, UsageError
+from shardmill.infra.storage.filesystem import Storage
 from tests.samples.datasets.published import coloured, publish
 from tests.samples.stores.object_store import ObjectStore, serve
 
@@ -68,8 +68,8 @@ def test_a_stopped_export_continues_and_ends_in_the_same_files(
 
 _KILLED = """
 import os, signal, sys
-from infra.dataset.catalog import Catalog
-from infra.dataset.exports.export import export
+from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.dataset.exports.export import export
 
 def told(done, total):
     if done >= 12:

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from flows import cli
-from infra.dataset.catalog import Catalog
-from infra.dataset.exports.export import export
-from infra.dataset.version import DatasetVersion
-from infra.errors import CorruptDataError, UsageError
-from infra.format.contract import Manifest
-from infra.format.examples import parse_example
-from infra.format.records import iter_records, unframe
-from infra.storage.filesystem import Storage
+from shardmill.flows import cli
+from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.dataset.exports.export import export
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.errors import CorruptDataError, UsageError
+from shardmill.infra.format.contract import Manifest
+from shardmill.infra.format.examples import parse_example
+from shardmill.infra.format.records import iter_records, unframe
+from shardmill.infra.storage.filesystem import Storage
 from tests.samples.datasets.published import coloured, publish
 
 PICTURES = coloured({"train": {"fox": 7, "owl": 5}, "validation": {"fox": 1}})

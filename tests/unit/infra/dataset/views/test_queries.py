@@ -9,10 +9,10 @@ import pyarrow as pa
 import pyarrow.dataset as pads
 import pytest
 
-from infra.dataset.catalog import Catalog
-from infra.dataset.views.view import view_of
-from infra.errors import NotFoundError, UsageError
-from infra.format.contract import Manifest
+from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.dataset.views.view import view_of
+from shardmill.infra.errors import NotFoundError, UsageError
+from shardmill.infra.format.contract import Manifest
 from tests.samples.datasets.published import coloured, publish
 
 CLASSES = ["coat", "hat", "it's"]

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from infra.dataset.catalog import Catalog
-from infra.dataset.views.references import Reference, parse_reference, reference_of
-from infra.errors import NotFoundError, UsageError
+from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.dataset.views.references import Reference, parse_reference, reference_of
+from shardmill.infra.errors import NotFoundError, UsageError
 from tests.samples.datasets.published import coloured, publish
 
 

@@ -11,10 +11,10 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from infra.errors import CorruptDataError, Diverged, StorageError
-from infra.progress import subscribe
-from infra.storage.filesystem import Storage
-from training.loop.checkpoints.checkpoints import Checkpoints, Progress
+from shardmill.infra.errors import CorruptDataError, Diverged, StorageError
+from shardmill.infra.progress import subscribe
+from shardmill.infra.storage.filesystem import Storage
+from shardmill.training.loop.checkpoints.checkpoints import Checkpoints, Progress
 
 
 @dataclass

@@ -9,14 +9,14 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from infra.errors import Diverged, DivergedElsewhere
-from infra.progress import Event, subscribe
+from shardmill.infra.errors import Diverged, DivergedElsewhere
+from shardmill.infra.progress import Event, subscribe
+from shardmill.training.config import TrainConfig
+from shardmill.training.loop.checkpoints.checkpoints import Progress
+from shardmill.training.loop.epochs.reports import StepTotals, TrainingReports
+from shardmill.training.loop.epochs.run_progress import RunProgress
+from shardmill.training.order import TrainingOrder
 from tests.samples.ranks.peers import Alone, WithOthers
-from training.config import TrainConfig
-from training.loop.checkpoints.checkpoints import Progress
-from training.loop.epochs.reports import StepTotals, TrainingReports
-from training.loop.epochs.run_progress import RunProgress
-from training.order import TrainingOrder
 
 ORDER = TrainingOrder(np.zeros(12, np.int32), seed=0, global_batch_size=4)
 

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from training.config import RunSettings
-from training.loop.checkpoints.checkpoints import Progress
-from training.loop.epochs.run_progress import RunProgress
-from training.order import TrainingOrder
+from shardmill.training.config import RunSettings
+from shardmill.training.loop.checkpoints.checkpoints import Progress
+from shardmill.training.loop.epochs.run_progress import RunProgress
+from shardmill.training.order import TrainingOrder
 
 ORDER = TrainingOrder(np.zeros(10, np.int32), seed=0, global_batch_size=4)  # three steps, the last of two
 

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from training.config import RunSettings
-from training.loop.checkpoints.checkpoints import Progress
-from training.loop.epochs.to_best import train_to_best
-from training.loop.stopping.interruption import StopFlag
-from training.results.tracking.trackers import Trackers
+from shardmill.training.config import RunSettings
+from shardmill.training.loop.checkpoints.checkpoints import Progress
+from shardmill.training.loop.epochs.to_best import train_to_best
+from shardmill.training.loop.stopping.interruption import StopFlag
+from shardmill.training.results.tracking.trackers import Trackers
 
 
 class FailingLoop:

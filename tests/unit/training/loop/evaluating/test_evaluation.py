@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 
+from shardmill.training.dataset import open_dataset
+from shardmill.training.models import ModelSpec, build_model
 from tests.samples.datasets.published import coloured, publish
-from training.dataset import open_dataset
-from training.models import ModelSpec, build_model
 
 
 def test_a_split_is_evaluated_again_and_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A pipeline for each epoch's validation would stay in memory to the end of the run."""
     tf = pytest.importorskip("tensorflow")
-    from training.loop.evaluating.evaluation import EvaluationSize, Evaluator
-    from training.tasks.single_label import SingleLabel
-    from training.tf_data.indexed import IndexedPipeline
+    from shardmill.training.loop.evaluating.evaluation import EvaluationSize, Evaluator
+    from shardmill.training.tasks.single_label import SingleLabel
+    from shardmill.training.tf_data.indexed import IndexedPipeline
 
     made = []
     whole = IndexedPipeline.dataset

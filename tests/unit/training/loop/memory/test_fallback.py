@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from infra.dataset.version import DatasetVersion
-from infra.errors import OutOfMemory
-from infra.settings import load_settings
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.errors import OutOfMemory
+from shardmill.infra.settings import load_settings
+from shardmill.training.config import AugmentSettings, TrainConfig
+from shardmill.training.loop.memory.fallback import more_parts, settle_parts_of_ranks, within_memory
+from shardmill.training.loop.sharing.division import equal_division, unit_of_rows
+from shardmill.training.runs.settled import read_settled, run_record, settled_by
+from shardmill.training.train import train_dataset
 from tests.samples.datasets.published import coloured, publish
 from tests.samples.training.sessions import last_state, trained
-from training.config import AugmentSettings, TrainConfig
-from training.loop.memory.fallback import more_parts, settle_parts_of_ranks, within_memory
-from training.loop.sharing.division import equal_division, unit_of_rows
-from training.runs.settled import read_settled, run_record, settled_by
-from training.train import train_dataset
 
 pytest.importorskip("tensorflow")
 # Keras converts variables to NumPy arrays so, when it saves weights.

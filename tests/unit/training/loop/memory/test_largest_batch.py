@@ -8,18 +8,18 @@ from typing import Any
 
 import pytest
 
-from infra.dataset.version import DatasetVersion
-from infra.errors import ConfigError
-from infra.processes.process import own_peak_rss_bytes
-from infra.settings import load_settings
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.errors import ConfigError
+from shardmill.infra.processes.process import own_peak_rss_bytes
+from shardmill.infra.settings import load_settings
+from shardmill.training.config import TrainConfig
+from shardmill.training.loop.memory.largest_batch import find_largest_batch
+from shardmill.training.loop.memory.sizes import fitting_sizes
+from shardmill.training.ranks.cluster import Meeting
+from shardmill.training.runs.identity import run_identity
+from shardmill.training.runs.settled import Settled, read_settled, run_record, settled_by
+from shardmill.training.train import train_dataset
 from tests.samples.datasets.published import coloured, publish
-from training.config import TrainConfig
-from training.loop.memory.largest_batch import find_largest_batch
-from training.loop.memory.sizes import fitting_sizes
-from training.ranks.cluster import Meeting
-from training.runs.identity import run_identity
-from training.runs.settled import Settled, read_settled, run_record, settled_by
-from training.train import train_dataset
 
 pytest.importorskip("tensorflow")
 
@@ -38,8 +38,8 @@ def config(*overrides: str) -> TrainConfig:
 
 
 def sizes(version: DatasetVersion, ram_bytes: int, *overrides: str, num_ranks: int = 1) -> list[int]:
-    from training.loop.memory.trial import TensorFlowSteps
-    from training.ranks import tensorflow_runtime
+    from shardmill.training.loop.memory.trial import TensorFlowSteps
+    from shardmill.training.ranks import tensorflow_runtime
 
     tensorflow_runtime.start(seed=0)
     asked = config(*overrides)

@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from infra.errors import ConfigError
-from training.models import ModelSpec, build_model
-from training.models.freezing import freeze_layers
+from shardmill.infra.errors import ConfigError
+from shardmill.training.models import ModelSpec, build_model
+from shardmill.training.models.freezing import freeze_layers
 
 tf = pytest.importorskip("tensorflow")
 keras = pytest.importorskip("keras")
 
-from training.loop.memory.rematerialization import rematerialize  # noqa: E402
+from shardmill.training.loop.memory.rematerialization import rematerialize  # noqa: E402
 
 
 def nested() -> Any:

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from infra.errors import ConfigError
-from infra.settings import load_settings
-from training.config import OptimizerSettings, TrainConfig
-from training.config.optimizer_names import OPTIMIZERS
+from shardmill.infra.errors import ConfigError
+from shardmill.infra.settings import load_settings
+from shardmill.training.config import OptimizerSettings, TrainConfig
+from shardmill.training.config.optimizer_names import OPTIMIZERS
 
 tf = pytest.importorskip("tensorflow")
 keras = pytest.importorskip("keras")
@@ -29,8 +29,8 @@ def small_model() -> Any:
 
 def stepped(settings: dict[str, Any], gradient: float, steps: int = 1) -> tuple[Any, list[Any], list[Any]]:
     """The model, its weights at the beginning, and after steps with the same gradient everywhere."""
-    from training.loop.optimization.optimizers import make_optimizer
-    from training.loop.optimization.update import WeightUpdate
+    from shardmill.training.loop.optimization.optimizers import make_optimizer
+    from shardmill.training.loop.optimization.update import WeightUpdate
 
     checked = OptimizerSettings.model_validate(settings)
     model = small_model()
@@ -45,7 +45,7 @@ def stepped(settings: dict[str, Any], gradient: float, steps: int = 1) -> tuple[
 
 
 def test_the_table_of_optimizers_is_that_of_keras() -> None:
-    from training.config.optimizer_names import NOT_OFFERED, SETTINGS_INSTEAD
+    from shardmill.training.config.optimizer_names import NOT_OFFERED, SETTINGS_INSTEAD
 
     found = {
         name.lower(): value

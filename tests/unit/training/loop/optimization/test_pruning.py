@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from infra.errors import Cancelled, ConfigError
-from infra.settings import load_settings
+from shardmill.infra.errors import Cancelled, ConfigError
+from shardmill.infra.settings import load_settings
+from shardmill.training.config import TrainConfig
 from tests.samples.datasets.published import coloured, publish
 from tests.samples.training.sessions import StopAfter, last_state, trained
-from training.config import TrainConfig
 
 pytest.importorskip("tensorflow")
 
@@ -28,7 +28,7 @@ PRUNED = [
     [(0, 0.0), (10, 0.0), (20, 0.8 * (1 - 0.75**3)), (30, 0.8 * 0.875), (50, 0.8), (99, 0.8)],
 )
 def test_the_share_of_zeros_rises_as_a_cube(step: int, expected: float) -> None:
-    from training.loop.optimization.pruning import sparsity_at
+    from shardmill.training.loop.optimization.pruning import sparsity_at
 
     assert sparsity_at(step, 10, 50, 0.8) == pytest.approx(expected)
 

@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from infra.dataset.version import DatasetVersion
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.training.dataset import Dataset
+from shardmill.training.loop.sharing.balance_record import BalanceRecord, RankLabels
+from shardmill.training.loop.sharing.division import Division
+from shardmill.training.order import TrainingOrder
 from tests.samples.datasets.published import coloured, publish
 from tests.samples.ranks.peers import Alone
-from training.dataset import Dataset
-from training.loop.sharing.balance_record import BalanceRecord, RankLabels
-from training.loop.sharing.division import Division
-from training.order import TrainingOrder
 
 
 @pytest.fixture(scope="module")

@@ -6,8 +6,13 @@ import pytest
 
 pytest.importorskip("tensorflow")
 
-from infra.errors import ConfigError
-from training.loop.sharing.division import division_of_speed, equal_division, given_division, wants_measuring
+from shardmill.infra.errors import ConfigError
+from shardmill.training.loop.sharing.division import (
+    division_of_speed,
+    equal_division,
+    given_division,
+    wants_measuring,
+)
 
 
 @pytest.mark.parametrize(

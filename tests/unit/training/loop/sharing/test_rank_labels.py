@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from infra.format.masks import MaskFormat
+from shardmill.infra.format.masks import MaskFormat
+from shardmill.training.dataset import Dataset
+from shardmill.training.loop.sharing.balance_record import RankLabels
 from tests.samples.datasets.published import coloured, publish, publish_patterned
-from training.dataset import Dataset
-from training.loop.sharing.balance_record import RankLabels
 
 SOME = np.array([0, 2, 2, 5])
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from infra.errors import Preempted
+from shardmill.infra.errors import Preempted
+from shardmill.training.loop.stopping.agreed_stop import AgreedStop
+from shardmill.training.ranks.heartbeat import Heart, prepare, read
 from tests.samples.ranks.peers import Alone, TwoAlike
-from training.loop.stopping.agreed_stop import AgreedStop
-from training.ranks.heartbeat import Heart, prepare, read
 
 
 def test_the_parent_knows_of_a_step_before_its_figures_are_reported(tmp_path: Path) -> None:

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from infra.errors import ConfigError
-from infra.settings import validate
+from shardmill.infra.errors import ConfigError
+from shardmill.infra.settings import validate
+from shardmill.training.config import TrainConfig, with_devices
+from shardmill.training.dataset import open_dataset
+from shardmill.training.ranks.launchers import registry
+from shardmill.training.ranks.supervision.slots import RankCount
+from shardmill.training.runs.job_files import outer_job
 from tests.samples.datasets.published import coloured, publish
-from training.config import TrainConfig, with_devices
-from training.dataset import open_dataset
-from training.ranks.launchers import registry
-from training.ranks.supervision.slots import RankCount
-from training.runs.job_files import outer_job
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_the_ranks_of_an_outer_system_train_what_was_asked_for(tmp_path: Path) -
     job = outer_job(config, version, "colours-v1-abc", tmp_path, "/shared/runs")
     assert job.count == RankCount(4, 4)
     command = job.command(root="/data")
-    assert command[:4] == ("python", "-m", "training.train", "colours@1")
+    assert command[:4] == ("python", "-m", "shardmill.training.train", "colours@1")
     assert command[4:8] == ("--root", "/data", "--runs", "/shared/runs")
     told = TrainConfig.model_validate(json.loads(command[command.index("--config-json") + 1]))
     assert told.ranks.workers is None, "the rank would start ranks of its own"

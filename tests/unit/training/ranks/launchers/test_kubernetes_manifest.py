@@ -11,16 +11,16 @@ import yaml
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from infra.errors import ConfigError
+from shardmill.infra.errors import ConfigError
+from shardmill.training.ranks.launchers.kubernetes.manifest import FILE, render
+from shardmill.training.ranks.launchers.kubernetes.names import jobset_name
+from shardmill.training.ranks.launchers.kubernetes.settings import KubernetesSettings
+from shardmill.training.ranks.supervision.slots import RankCount
 from tests.samples.clusters.kubernetes_rules import job_failure, jobset_action
 from tests.samples.clusters.kubernetes_schemas import check_jobset
 from tests.samples.ranks.outer_jobs import outer_job
-from training.ranks.launchers.kubernetes.manifest import FILE, render
-from training.ranks.launchers.kubernetes.names import jobset_name
-from training.ranks.launchers.kubernetes.settings import KubernetesSettings
-from training.ranks.supervision.slots import RankCount
 
-POD = "training.ranks.launchers.kubernetes.pod"
+POD = "shardmill.training.ranks.launchers.kubernetes.pod"
 TEXTS = st.text(st.characters(blacklist_categories=("Cs",)), min_size=1)
 EVERYTHING = KubernetesSettings(
     image="registry.example.org:5000/vision/train@sha256:0123",

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from shardmill.training.ranks.launchers.outer import joint_status
 from tests.samples.waiting import eventually
-from training.ranks.launchers.outer import joint_status
 
 # Writes its variables to a file, then ends with the status that stands for its rank.
 RANK = """\
@@ -27,7 +27,13 @@ os._exit(int(sys.argv[3:][int(told[0])]))
 
 
 def start(folder: Path, seconds: float, *statuses: int) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "training.ranks.launchers.kubernetes.pod", "--ranks", str(len(statuses))]
+    command = [
+        sys.executable,
+        "-m",
+        "shardmill.training.ranks.launchers.kubernetes.pod",
+        "--ranks",
+        str(len(statuses)),
+    ]
     command += ["--", sys.executable, "-c", RANK, str(folder), str(seconds), *map(str, statuses)]
     return subprocess.Popen(command, env={**os.environ, "JOB_COMPLETION_INDEX": "3"})
 

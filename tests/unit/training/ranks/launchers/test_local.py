@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 import pytest
 
-from infra.errors import EnvironmentFault
+from shardmill.infra.errors import EnvironmentFault
+from shardmill.training.ranks.launchers.local import LocalHosts
+from shardmill.training.ranks.supervision.slots import RankCount
 from tests.samples.waiting import eventually
-from training.ranks.launchers.local import LocalHosts
-from training.ranks.supervision.slots import RankCount
 
 
 class Driver:

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import psutil
 
+from shardmill.training.ranks.launchers.ray.agent import RankAgent
 from tests.samples.waiting import eventually
-from training.ranks.launchers.ray.agent import RankAgent
 
 LONG_START = """
 import json, sys, time
 import psutil
-from training.ranks.launchers.ray.agent import RankAgent
+from shardmill.training.ranks.launchers.ray.agent import RankAgent
 
 agent = RankAgent(answer_seconds=0.5)
 time.sleep(2.0)

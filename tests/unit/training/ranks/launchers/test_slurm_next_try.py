@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from training.ranks.launchers.slurm.next_try import (
+from shardmill.training.ranks.launchers.slurm.next_try import (
     AGAIN,
     REQUEUE,
     Tries,

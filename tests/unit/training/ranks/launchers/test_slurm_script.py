@@ -10,11 +10,11 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from infra.errors import ConfigError
+from shardmill.infra.errors import ConfigError
+from shardmill.training.ranks.launchers.slurm.script import FILE, render
+from shardmill.training.ranks.launchers.slurm.settings import SlurmSettings
+from shardmill.training.ranks.supervision.slots import RankCount
 from tests.samples.ranks.outer_jobs import outer_job
-from training.ranks.launchers.slurm.script import FILE, render
-from training.ranks.launchers.slurm.settings import SlurmSettings
-from training.ranks.supervision.slots import RankCount
 
 # As bash and sbatch would take them: quotes, expansions, comments, ends of lines and of commands.
 NASTY = "a'b\"c $(touch pwned) `touch pwned` ${HOME} \\ #; touch pwned & | <x >pwned\n#SBATCH --nodes=9\n*?!~"

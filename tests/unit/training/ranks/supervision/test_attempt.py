@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from infra.errors import Preempted, ShardmillError
-from training.ranks.heartbeat import Beat, Work
-from training.ranks.supervision.attempt import Attempt
-from training.ranks.supervision.hosts import RunningRank
-from training.ranks.supervision.outcomes import Finished, Outcome, Stopped
-from training.ranks.supervision.silence import Limits
-from training.ranks.supervision.stop_requests import StopRequests
+from shardmill.infra.errors import Preempted, ShardmillError
+from shardmill.training.ranks.heartbeat import Beat, Work
+from shardmill.training.ranks.supervision.attempt import Attempt
+from shardmill.training.ranks.supervision.hosts import RunningRank
+from shardmill.training.ranks.supervision.outcomes import Finished, Outcome, Stopped
+from shardmill.training.ranks.supervision.silence import Limits
+from shardmill.training.ranks.supervision.stop_requests import StopRequests
 
 
 class Rank:

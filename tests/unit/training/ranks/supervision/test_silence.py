@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from training.config import TrainConfig
-from training.ranks.heartbeat import Beat, Work
-from training.ranks.supervision.silence import Limits, Sign, SilenceWatch
-from training.runs.supervised_ranks import limits_of
+from shardmill.training.config import TrainConfig
+from shardmill.training.ranks.heartbeat import Beat, Work
+from shardmill.training.ranks.supervision.silence import Limits, Sign, SilenceWatch
+from shardmill.training.runs.supervised_ranks import limits_of
 
 DEFAULT = limits_of(TrainConfig(), "datasets")
 START = DEFAULT.start

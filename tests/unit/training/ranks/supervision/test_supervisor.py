@@ -16,16 +16,24 @@ from typing import Any
 import psutil
 import pytest
 
-from infra import progress
-from infra.errors import Cancelled, ChildDied, DataError, Diverged, EnvironmentFault, OutOfMemory, Preempted
+from shardmill.infra import progress
+from shardmill.infra.errors import (
+    Cancelled,
+    ChildDied,
+    DataError,
+    Diverged,
+    EnvironmentFault,
+    OutOfMemory,
+    Preempted,
+)
+from shardmill.training.ranks.launchers.local import LocalHosts
+from shardmill.training.ranks.supervision.hosts import OnEvent, RankJob
+from shardmill.training.ranks.supervision.rank_process import RankProcess
+from shardmill.training.ranks.supervision.silence import Limits
+from shardmill.training.ranks.supervision.slots import RankCount, Slot
+from shardmill.training.ranks.supervision.supervisor import RankPlan, Supervisor
 from tests.samples.ranks.fake_rank import NAMELESS_SIGNAL
 from tests.samples.waiting import eventually
-from training.ranks.launchers.local import LocalHosts
-from training.ranks.supervision.hosts import OnEvent, RankJob
-from training.ranks.supervision.rank_process import RankProcess
-from training.ranks.supervision.silence import Limits
-from training.ranks.supervision.slots import RankCount, Slot
-from training.ranks.supervision.supervisor import RankPlan, Supervisor
 
 STEPS = 25
 

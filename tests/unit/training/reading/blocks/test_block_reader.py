@@ -14,20 +14,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from infra.dataset.catalog import Catalog
-from infra.dataset.version import DatasetVersion
-from infra.errors import ConfigError, CorruptDataError, StorageError
-from infra.format.records import CONTAINERS
-from infra.storage.range_reader import RangeReader
+from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.errors import ConfigError, CorruptDataError, StorageError
+from shardmill.infra.format.records import CONTAINERS
+from shardmill.infra.storage.range_reader import RangeReader
+from shardmill.training.order import BlockSizes, Passes, SequentialOrder, TrainingOrder
+from shardmill.training.reading import BatchMaker, RecordReader, load_table
+from shardmill.training.reading.batches.iterate import NumpyBatches
+from shardmill.training.reading.blocks.stored import StoredBlocks, by_block
+from shardmill.training.reading.shard_reader import ShardReader, open_records
 from tests.samples.datasets.published import coloured, publish
 from tests.samples.datasets.range_reads import note_reads
 from tests.samples.stores.object_store import ObjectStore, serve_version
 from tests.samples.waiting import block_threads_end
-from training.order import BlockSizes, Passes, SequentialOrder, TrainingOrder
-from training.reading import BatchMaker, RecordReader, load_table
-from training.reading.batches.iterate import NumpyBatches
-from training.reading.blocks.stored import StoredBlocks, by_block
-from training.reading.shard_reader import ShardReader, open_records
 
 NUM_SHARDS = 4
 COUNTS = {"train": {"a": 60, "b": 36}}

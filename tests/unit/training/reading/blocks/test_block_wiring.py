@@ -8,16 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from infra.errors import ConfigError
-from infra.settings import validate
+from shardmill.infra.errors import ConfigError
+from shardmill.infra.settings import validate
+from shardmill.training.config import TrainConfig
+from shardmill.training.config.reading import ReadingSettings
+from shardmill.training.dataset import Dataset, open_dataset
+from shardmill.training.order import order_from_settings
+from shardmill.training.tf_data.indexed import IndexedPipeline
+from shardmill.training.tf_data.training_input import InputSettings, TrainingInput, open_training_input
 from tests.samples.datasets.published import coloured, publish
 from tests.samples.datasets.range_reads import note_reads
-from training.config import TrainConfig
-from training.config.reading import ReadingSettings
-from training.dataset import Dataset, open_dataset
-from training.order import order_from_settings
-from training.tf_data.indexed import IndexedPipeline
-from training.tf_data.training_input import InputSettings, TrainingInput, open_training_input
 
 COUNTS = {"train": {"a": 60, "b": 36}, "validation": {"a": 3}}
 BY_BLOCK: dict[str, Any] = {"granularity": "block", "block_records": 6, "window_blocks": 4}

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from shardmill.training.order import BlockSizes, TrainingOrder
+from shardmill.training.reading.blocks.block_lookahead import BLOCK_MARGIN_STEPS, BlockLookahead
+from shardmill.training.reading.blocks.buffer import BlockBuffer
 from tests.samples.datasets.orders import SEEDS, shard_sizes
 from tests.samples.waiting import block_threads_end
-from training.order import BlockSizes, TrainingOrder
-from training.reading.blocks.block_lookahead import BLOCK_MARGIN_STEPS, BlockLookahead
-from training.reading.blocks.buffer import BlockBuffer
 
 
 def test_an_error_that_nobody_foresaw_reaches_the_one_who_waits() -> None:

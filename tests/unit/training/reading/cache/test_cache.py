@@ -13,17 +13,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from infra import progress as events
-from infra.dataset.version import DatasetVersion
-from infra.errors import ConfigError, CorruptDataError, StorageError
+from shardmill.infra import progress as events
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.errors import ConfigError, CorruptDataError, StorageError
+from shardmill.training.config.reading import ReadingSettings
+from shardmill.training.dataset import Dataset
+from shardmill.training.reading import RecordReader
+from shardmill.training.reading.cache import CachedReader, open_cached
+from shardmill.training.reading.cache.folder import CacheFolder
+from shardmill.training.reading.cache.stores import CachedImage, DiskStore, MemoryStore
 from tests.samples.datasets.published import coloured, publish
 from tests.samples.datasets.shared_store import fill_second
-from training.config.reading import ReadingSettings
-from training.dataset import Dataset
-from training.reading import RecordReader
-from training.reading.cache import CachedReader, open_cached
-from training.reading.cache.folder import CacheFolder
-from training.reading.cache.stores import CachedImage, DiskStore, MemoryStore
 
 COUNTS = {"train": {"a": 12, "b": 7}, "test": {"a": 2, "b": 1}}
 DECODED_BYTES = 19 * 40 * 52 * 3
@@ -92,7 +92,7 @@ def test_each_image_on_disk_is_checked_once_a_read(
 
 @pytest.mark.parametrize("place", ["memory", "disk"])
 def test_decoded_images_are_pixels(version: DatasetVersion, tmp_path: Path, place: str) -> None:
-    from training.reading.decode import decode_window
+    from shardmill.training.reading.decode import decode_window
 
     plain = Dataset(version).reader("train")
     reader = opened(version, settings(tmp_path, cache=place, cache_form="decoded"))
@@ -113,10 +113,10 @@ def test_decoded_images_are_pixels(version: DatasetVersion, tmp_path: Path, plac
 def test_pipelines_give_the_same_elements_in_every_cache_mode(
     version: DatasetVersion, tmp_path: Path, mode: str, decoder: Any
 ) -> None:
-    from training.config.augment import AugmentSettings
-    from training.order import TrainingOrder
-    from training.tf_data.indexed import IndexedPipeline
-    from training.tf_data.streaming.opening import open_stream, stream_plan
+    from shardmill.training.config.augment import AugmentSettings
+    from shardmill.training.order import TrainingOrder
+    from shardmill.training.tf_data.indexed import IndexedPipeline
+    from shardmill.training.tf_data.streaming.opening import open_stream, stream_plan
 
     def batches(**given: Any) -> list[dict[str, Any]]:
         reading = settings(tmp_path, shuffle_buffer=7, **given)
@@ -229,7 +229,7 @@ def test_old_caches_make_room_unless_they_are_read(version: DatasetVersion, tmp_
 _KILLED = """
 import os, sys
 from pathlib import Path
-from training.reading.cache.folder import CacheFolder
+from shardmill.training.reading.cache.folder import CacheFolder
 def make():
     yield b"x" * 100000, 3
     print("writing", flush=True)
@@ -254,9 +254,9 @@ def test_a_killed_writer_leaves_nothing_that_counts(tmp_path: Path) -> None:
 
 _READER = """
 import os, sys
-from training.config.reading import ReadingSettings
-from training.dataset import open_dataset
-from training.reading.cache import open_cached
+from shardmill.training.config.reading import ReadingSettings
+from shardmill.training.dataset import open_dataset
+from shardmill.training.reading.cache import open_cached
 dataset = open_dataset("sample", root=sys.argv[1])
 reading = ReadingSettings(cache="disk", cache_dir=sys.argv[2])
 reader, plan = open_cached(dataset.reader("train"), reading)

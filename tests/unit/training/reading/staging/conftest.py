@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from infra.dataset.catalog import Catalog
-from infra.dataset.version import DatasetVersion
+from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.training.reading.staging import fetching
+from shardmill.training.reading.staging.staging import Staging
 from tests.samples.datasets.staged_set import publish_set
 from tests.samples.stores.object_store import ObjectStore, serve_version
-from training.reading.staging import fetching
-from training.reading.staging.staging import Staging
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from training.reading.staging.folder import StagedFolder
+from shardmill.training.reading.staging.folder import StagedFolder
 
 
 def test_a_shard_that_becomes_whole_while_room_is_made_frees_none(tmp_path: Path) -> None:

@@ -11,18 +11,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from infra.dataset.version import DatasetVersion
-from infra.errors import ConfigError, StorageError
-from infra.storage.range_reader import Descriptor
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.errors import ConfigError, StorageError
+from shardmill.infra.storage.range_reader import Descriptor
+from shardmill.training.order import SequentialOrder, TrainingOrder
+from shardmill.training.order.blocks import BlockSizes
+from shardmill.training.reading import SplitTable, load_table
+from shardmill.training.reading.shard_reader import open_records
+from shardmill.training.reading.staging.shard_lookahead import StepRange, least_budget
+from shardmill.training.reading.staging.staging import Staging
 from tests.samples.datasets.staged_set import NUM_SHARDS, fetched, sizes
 from tests.samples.stores.object_store import ObjectStore
 from tests.samples.waiting import eventually
-from training.order import SequentialOrder, TrainingOrder
-from training.order.blocks import BlockSizes
-from training.reading import SplitTable, load_table
-from training.reading.shard_reader import open_records
-from training.reading.staging.shard_lookahead import StepRange, least_budget
-from training.reading.staging.staging import Staging
 
 
 def test_records_through_the_staging_are_those_of_the_local_files(

@@ -13,17 +13,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from infra import progress
-from infra.dataset.catalog import Catalog
-from infra.dataset.version import DatasetVersion
-from infra.errors import CorruptDataError, ShardmillError, StorageError
+from shardmill.infra import progress
+from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.errors import CorruptDataError, ShardmillError, StorageError
+from shardmill.training.order import SequentialOrder
+from shardmill.training.reading import load_table
+from shardmill.training.reading.shard_reader import open_records
+from shardmill.training.reading.staging.staging import Staging
 from tests.samples.datasets.staged_set import fetched, sizes
 from tests.samples.stores.object_store import KEY, SECRET, Fault, ObjectStore
 from tests.samples.waiting import eventually
-from training.order import SequentialOrder
-from training.reading import load_table
-from training.reading.shard_reader import open_records
-from training.reading.staging.staging import Staging
 
 
 def test_a_shard_that_another_fetches_is_waited_for(

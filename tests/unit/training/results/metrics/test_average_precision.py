@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import average_precision_score
 
-from training.results.metrics.average_precision import PrecisionCounts
+from shardmill.training.results.metrics.average_precision import PrecisionCounts
 
 
 def counted(wanted: np.ndarray, probabilities: np.ndarray, parts: int = 1) -> np.ndarray:

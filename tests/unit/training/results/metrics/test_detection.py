@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from training.results.metrics.box_matching import OVERLAPS, match_boxes
-from training.results.metrics.detection import DetectionTally, precision_and_recall
+from shardmill.training.results.metrics.box_matching import OVERLAPS, match_boxes
+from shardmill.training.results.metrics.detection import DetectionTally, precision_and_recall
 
 MOST, FOUND = 6, 12
 

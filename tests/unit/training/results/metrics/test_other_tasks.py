@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from training.results.metrics.multi_label import MultiLabelTally
-from training.results.metrics.regression import RegressionTally
+from shardmill.training.results.metrics.multi_label import MultiLabelTally
+from shardmill.training.results.metrics.regression import RegressionTally
 
 PROBABILITIES = np.array([[0.9, 0.8, 0.1], [0.6, 0.7, 0.2], [0.4, 0.1, 0.0], [0.7, 0.3, 0.4]], np.float32)
 

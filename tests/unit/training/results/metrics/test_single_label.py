@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from training.results.metrics.calibration import Calibration
-from training.results.metrics.confusion import confusion_matrix
-from training.results.metrics.single_label import SingleLabelEvaluation, SingleLabelTally
+from shardmill.training.results.metrics.calibration import Calibration
+from shardmill.training.results.metrics.confusion import confusion_matrix
+from shardmill.training.results.metrics.single_label import SingleLabelEvaluation, SingleLabelTally
 
 MATRIX = np.array([[6, 2, 0], [1, 3, 0], [0, 0, 0]])
 

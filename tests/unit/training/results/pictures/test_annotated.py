@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from infra.codecs.mask_colors import class_colors
-from training.results.pictures.annotated import AnnotatedBoxes, AnnotatedMask
+from shardmill.infra.codecs.mask_colors import class_colors
+from shardmill.training.results.pictures.annotated import AnnotatedBoxes, AnnotatedMask
 
 BLACK = np.zeros((20, 40, 3), np.uint8)
 LEFT = np.repeat(np.array([[0, 1]], np.uint8), 2, axis=0)

@@ -7,10 +7,10 @@ import xml.etree.ElementTree as ET
 import numpy as np
 import pytest
 
-from training.results.metrics.calibration import Calibration
-from training.results.pictures.confusion import confusion_svg
-from training.results.pictures.reliability import reliability_svg
-from training.results.pictures.scatter import scatter_svg
+from shardmill.training.results.metrics.calibration import Calibration
+from shardmill.training.results.pictures.confusion import confusion_svg
+from shardmill.training.results.pictures.reliability import reliability_svg
+from shardmill.training.results.pictures.scatter import scatter_svg
 
 
 @pytest.mark.parametrize("names", [["<&>", "caf\udce9\x00"], [f"class {i}" for i in range(60)]])

@@ -8,16 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from infra.dataset.catalog import Catalog
-from infra.errors import DataError
-from infra.storage.filesystem import Storage
+from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.errors import DataError
+from shardmill.infra.storage.filesystem import Storage
+from shardmill.training.reading import load_table
+from shardmill.training.results.predictions.columns import PredictionColumns
+from shardmill.training.results.predictions.comparison import Comparison, compare
+from shardmill.training.results.predictions.detection_columns import DetectionColumns
+from shardmill.training.results.predictions.file import PredictionsWriter
+from shardmill.training.results.predictions.segmentation_columns import SegmentationColumns
 from tests.samples.datasets.published import coloured, publish
-from training.reading import load_table
-from training.results.predictions.columns import PredictionColumns
-from training.results.predictions.comparison import Comparison, compare
-from training.results.predictions.detection_columns import DetectionColumns
-from training.results.predictions.file import PredictionsWriter
-from training.results.predictions.segmentation_columns import SegmentationColumns
 
 NUM = 40
 

@@ -11,22 +11,22 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from infra.dataset.catalog import Catalog
-from infra.dataset.version import DatasetVersion
-from infra.errors import CorruptDataError
-from infra.storage.filesystem import Storage
-from infra.storage.names import uri_of
-from tests.samples.datasets.published import coloured, publish
-from training.reading import SplitTable, load_table
-from training.results.predictions.file import (
+from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.errors import CorruptDataError
+from shardmill.infra.storage.filesystem import Storage
+from shardmill.infra.storage.names import uri_of
+from shardmill.training.reading import SplitTable, load_table
+from shardmill.training.results.predictions.file import (
     PredictionsWriter,
     probabilities_of,
     read_classes,
     read_predictions,
 )
-from training.results.predictions.hardest import find_hardest
-from training.results.predictions.label_errors import COLUMNS, find_label_errors
-from training.results.predictions.segmentation_columns import SegmentationColumns
+from shardmill.training.results.predictions.hardest import find_hardest
+from shardmill.training.results.predictions.label_errors import COLUMNS, find_label_errors
+from shardmill.training.results.predictions.segmentation_columns import SegmentationColumns
+from tests.samples.datasets.published import coloured, publish
 
 NAMES = ["bird", "caf\udce9", "cat"]
 NUM = 60

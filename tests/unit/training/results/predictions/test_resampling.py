@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from training.results.metrics.detection import DetectionTally
-from training.results.metrics.multi_label import MultiLabelTally
-from training.results.metrics.segmentation import SegmentationTally
-from training.results.predictions.resampling import SUMMARIES, resampled_figures
+from shardmill.training.results.metrics.detection import DetectionTally
+from shardmill.training.results.metrics.multi_label import MultiLabelTally
+from shardmill.training.results.metrics.segmentation import SegmentationTally
+from shardmill.training.results.predictions.resampling import SUMMARIES, resampled_figures
 
 CLASSES = 5
 

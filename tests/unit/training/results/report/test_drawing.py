@@ -8,16 +8,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from infra.errors import DataError
-from infra.storage.filesystem import Storage
+from shardmill.infra.errors import DataError
+from shardmill.infra.storage.filesystem import Storage
+from shardmill.training.config import TrainConfig
+from shardmill.training.dataset import open_dataset
+from shardmill.training.results.predictions.file import PredictionsWriter
+from shardmill.training.results.report.drawing import draw_run_report
+from shardmill.training.results.run_files.environment import describe_environment
+from shardmill.training.results.run_files.history import HistoryFiles, read_history
+from shardmill.training.results.run_files.run_folder import open_run
 from tests.samples.datasets.published import coloured, publish
-from training.config import TrainConfig
-from training.dataset import open_dataset
-from training.results.predictions.file import PredictionsWriter
-from training.results.report.drawing import draw_run_report
-from training.results.run_files.environment import describe_environment
-from training.results.run_files.history import HistoryFiles, read_history
-from training.results.run_files.run_folder import open_run
 
 HISTORY = [
     {"epoch": epoch, "step": 5 * epoch, "train": {"loss": 1 / epoch, "accuracy": 0.5}} for epoch in (1, 2)

@@ -10,18 +10,18 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from infra.storage.filesystem import Storage
+from shardmill.infra.storage.filesystem import Storage
+from shardmill.training.config import TrainConfig
+from shardmill.training.dataset import Dataset, open_dataset
+from shardmill.training.results.metrics.multi_label import MultiLabelTally
+from shardmill.training.results.metrics.regression import RegressionTally
+from shardmill.training.results.predictions.columns import MultiLabelColumns, RegressionColumns
+from shardmill.training.results.predictions.comparison import compare
+from shardmill.training.results.predictions.figures import figures_of
+from shardmill.training.results.predictions.file import PredictionsWriter, has_one_label
+from shardmill.training.results.report.writing import write_run_report
+from shardmill.training.results.run_files.environment import describe_environment
 from tests.samples.datasets.published import coloured, publish
-from training.config import TrainConfig
-from training.dataset import Dataset, open_dataset
-from training.results.metrics.multi_label import MultiLabelTally
-from training.results.metrics.regression import RegressionTally
-from training.results.predictions.columns import MultiLabelColumns, RegressionColumns
-from training.results.predictions.comparison import compare
-from training.results.predictions.figures import figures_of
-from training.results.predictions.file import PredictionsWriter, has_one_label
-from training.results.report.writing import write_run_report
-from training.results.run_files.environment import describe_environment
 
 SEVERAL = np.array([[1, 0], [1, 1], [0, 0], [0, 1]], np.float32)
 NUMBERS = np.array([[1.0, 20.0], [2.0, 30.0], [3.0, 10.0], [4.0, 0.0]], np.float32)

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from shardmill.training.results.report.curves import curves_svg
+from shardmill.training.results.report.gallery import source_link
 from tests.samples.pages.run_reports import reported_run
-from training.results.report.curves import curves_svg
-from training.results.report.gallery import source_link
 
 ODD = ["<script>alert(1)</script>", "caf\udce9", "naïve 中文"]
 VOID = {"meta", "img"}

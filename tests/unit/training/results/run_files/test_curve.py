@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from infra import progress
-from training.results.run_files.curve import CURVE_FILE, read_curve, recorded_curve
+from shardmill.infra import progress
+from shardmill.training.results.run_files.curve import CURVE_FILE, read_curve, recorded_curve
 
 
 def train(first: int, last: int, total: int) -> None:

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from infra.dataset.catalog import Catalog
-from infra.digests import sha256_hex
-from infra.storage.filesystem import Storage
+from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.digests import sha256_hex
+from shardmill.infra.storage.filesystem import Storage
+from shardmill.training.config import TrainConfig
+from shardmill.training.results.run_files.environment import describe_environment
+from shardmill.training.results.run_files.history import HistoryFiles
 from tests.samples.datasets.published import coloured, publish
 from tests.samples.strict_json import strict
-from training.config import TrainConfig
-from training.results.run_files.environment import describe_environment
-from training.results.run_files.history import HistoryFiles
 
 FIRST = {"epoch": 1, "step": 5, "train": {"loss": 2.0, "accuracy": 0.1}}
 SECOND = {"epoch": 2, "step": 10, "train": {"loss": 1.0, "accuracy": 0.5}, "validation": {"loss": 1.5}}

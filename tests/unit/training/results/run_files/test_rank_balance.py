@@ -9,9 +9,14 @@ from typing import Any
 
 import pytest
 
-from infra.errors import CorruptDataError, NotFoundError
-from training.balance import main
-from training.results.run_files.rank_balance import BALANCE_FILE, RankBalance, balance_of, read_balance
+from shardmill.infra.errors import CorruptDataError, NotFoundError
+from shardmill.training.balance import main
+from shardmill.training.results.run_files.rank_balance import (
+    BALANCE_FILE,
+    RankBalance,
+    balance_of,
+    read_balance,
+)
 
 
 def line(*ranks: dict[str, Any]) -> dict[str, Any]:

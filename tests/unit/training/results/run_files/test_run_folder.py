@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from infra.errors import CorruptDataError, DataError, NotFoundError
-from training.config import TrainConfig
-from training.results.run_files.run_folder import list_runs, open_run
+from shardmill.infra.errors import CorruptDataError, DataError, NotFoundError
+from shardmill.training.config import TrainConfig
+from shardmill.training.results.run_files.run_folder import list_runs, open_run
 
 CONFIG = TrainConfig().model_dump(mode="json")
 

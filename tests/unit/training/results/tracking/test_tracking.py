@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from infra import progress
-from training.aliases.record import AliasRecord
-from training.config import TrainConfig
-from training.results.tracking.aliases import tell_trackers
-from training.results.tracking.tracked import TrackedRun
-from training.results.tracking.trackers import Trackers
+from shardmill.infra import progress
+from shardmill.training.aliases.record import AliasRecord
+from shardmill.training.config import TrainConfig
+from shardmill.training.results.tracking.aliases import tell_trackers
+from shardmill.training.results.tracking.tracked import TrackedRun
+from shardmill.training.results.tracking.trackers import Trackers
 
 MANIFEST = "0123456789abcdef" * 4
 ROW = {"epoch": 1, "step": 5, "train": {"loss": 0.5}, "validation": {"loss": 0.6, "accuracy": 0.75}}

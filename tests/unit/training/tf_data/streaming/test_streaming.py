@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from infra.dataset.version import DatasetVersion
-from infra.errors import ConfigError, ShardmillError
-from infra.format.records import CONTAINERS, Container
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.errors import ConfigError, ShardmillError
+from shardmill.infra.format.records import CONTAINERS, Container
+from shardmill.training.config.augment import AugmentSettings, ColorJitterSettings
+from shardmill.training.config.reading import ReadingSettings
+from shardmill.training.dataset import Dataset
 from tests.samples.datasets.elsewhere import elsewhere
 from tests.samples.datasets.published import coloured, publish
 from tests.samples.datasets.range_reads import note_reads
-from training.config.augment import AugmentSettings, ColorJitterSettings
-from training.config.reading import ReadingSettings
-from training.dataset import Dataset
 
 COUNTS = {"train": {"a": 26, "b": 15}, "test": {"a": 5, "b": 3}}
 SETTINGS = ReadingSettings(shuffle_buffer=10, parallel_shards=2)
@@ -41,8 +41,8 @@ def stream_of(
     through_python: bool = False,
     **options: Any,
 ) -> Any:
-    from training.tf_data.streaming.opening import open_stream, stream_plan
-    from training.tf_data.streaming.sources import RunSource
+    from shardmill.training.tf_data.streaming.opening import open_stream, stream_plan
+    from shardmill.training.tf_data.streaming.sources import RunSource
 
     reader = dataset.reader(split)
     plan = stream_plan(
@@ -99,8 +99,8 @@ def test_labels_and_pixels_are_those_of_the_records(dataset: Dataset) -> None:
 
 
 def _indexed(dataset: Dataset) -> Any:
-    from training.order import SequentialOrder
-    from training.tf_data.indexed import IndexedPipeline
+    from shardmill.training.order import SequentialOrder
+    from shardmill.training.tf_data.indexed import IndexedPipeline
 
     pipeline = IndexedPipeline(dataset.reader("train"), SequentialOrder(41, 41), 24, decoder="tensorflow")
     return pipeline.dataset(0, 1).as_numpy_iterator()
@@ -222,7 +222,7 @@ DAMAGE: dict[str, Callable[[bytes, list[int]], bytes | None]] = {
 @pytest.mark.parametrize("damage", DAMAGE)
 @pytest.mark.parametrize("container", CONTAINERS)
 def test_damage_comes_out_as_our_error_with_names(tmp_path: Path, damage: str, container: Container) -> None:
-    from training.tf_data.pipeline import reraise
+    from shardmill.training.tf_data.pipeline import reraise
 
     version: DatasetVersion = publish(tmp_path, coloured(COUNTS), container=container, shards_per_split=3)
     stream = stream_of(Dataset(version))

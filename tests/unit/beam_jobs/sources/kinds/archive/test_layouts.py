@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from beam_jobs.config import PrepareConfig
-from beam_jobs.sources import list_inputs
-from beam_jobs.sources.files.folder import SourceFolder
-from beam_jobs.sources.kinds.archive import import_settings
-from infra.errors import ConfigError, UsageError
+from shardmill.beam_jobs.config import PrepareConfig
+from shardmill.beam_jobs.sources import list_inputs
+from shardmill.beam_jobs.sources.files.folder import SourceFolder
+from shardmill.beam_jobs.sources.kinds.archive import import_settings
+from shardmill.infra.errors import ConfigError, UsageError
 from tests.samples.sources.archives import make_tar, make_zip
 
 Rows = dict[str, tuple[str | None, str | None]]

@@ -14,13 +14,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from beam_jobs.config import PrepareConfig
-from beam_jobs.schemas import FILTER_REASONS, QUARANTINE_REASONS, Status, file_refs
-from beam_jobs.sources import list_inputs, make_readable, open_reader
-from beam_jobs.sources.files.folder import SourceFolder
-from beam_jobs.sources.files.walking import SourceFault
-from infra.errors import NotFoundError, UsageError
-from infra.storage.filesystem import Storage
+from shardmill.beam_jobs.config import PrepareConfig
+from shardmill.beam_jobs.schemas import FILTER_REASONS, QUARANTINE_REASONS, Status, file_refs
+from shardmill.beam_jobs.sources import list_inputs, make_readable, open_reader
+from shardmill.beam_jobs.sources.files.folder import SourceFolder
+from shardmill.beam_jobs.sources.files.walking import SourceFault
+from shardmill.infra.errors import NotFoundError, UsageError
+from shardmill.infra.storage.filesystem import Storage
 from tests.samples.images.photos import jpeg, write
 from tests.samples.sources.archives import hostile_tar, make_tar, make_zip, pictures
 

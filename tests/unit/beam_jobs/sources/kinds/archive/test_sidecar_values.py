@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from beam_jobs.config import PrepareConfig
-from beam_jobs.sources import list_inputs
-from beam_jobs.sources.files.folder import SourceFolder
-from infra.errors import ConfigError
+from shardmill.beam_jobs.config import PrepareConfig
+from shardmill.beam_jobs.sources import list_inputs
+from shardmill.beam_jobs.sources.files.folder import SourceFolder
+from shardmill.infra.errors import ConfigError
 from tests.samples.images.photos import jpeg
 from tests.samples.sources.archives import make_tar, make_zip
 

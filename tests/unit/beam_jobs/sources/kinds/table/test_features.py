@@ -12,12 +12,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from beam_jobs.config import TableConfig
-from beam_jobs.sources.files.folder import SourceFolder
-from beam_jobs.sources.kinds.table.tables import find_tables, read_tables
-from beam_jobs.tables.features import PREFIX, features_of
-from infra.errors import ConfigError
-from infra.format.features import Feature
+from shardmill.beam_jobs.config import TableConfig
+from shardmill.beam_jobs.sources.files.folder import SourceFolder
+from shardmill.beam_jobs.sources.kinds.table.tables import find_tables, read_tables
+from shardmill.beam_jobs.tables.features import PREFIX, features_of
+from shardmill.infra.errors import ConfigError
+from shardmill.infra.format.features import Feature
 
 MISSING_INT = -(1 << 63)
 

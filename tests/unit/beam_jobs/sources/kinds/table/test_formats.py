@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from beam_jobs.config import TableConfig
-from beam_jobs.sources.files.folder import SourceFolder
-from beam_jobs.sources.kinds.table.tables import find_tables, read_tables
-from infra.errors import ConfigError, NotFoundError
+from shardmill.beam_jobs.config import TableConfig
+from shardmill.beam_jobs.sources.files.folder import SourceFolder
+from shardmill.beam_jobs.sources.kinds.table.tables import find_tables, read_tables
+from shardmill.infra.errors import ConfigError, NotFoundError
 
 Row = tuple[Any, ...]
 

@@ -8,14 +8,14 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beam_jobs.config import TableConfig
-from beam_jobs.schemas import LISTING_SCHEMA, FileRef, Status
-from beam_jobs.sources.files.walking import FoundFile
-from beam_jobs.sources.kinds.table.formats.columns import ROWS_SCHEMA
-from beam_jobs.sources.kinds.table.matching import find_files
-from beam_jobs.sources.kinds.table.rows import understand
-from beam_jobs.sources.kinds.table.settling import settle
-from beam_jobs.sources.listing import rows_of_files
+from shardmill.beam_jobs.config import TableConfig
+from shardmill.beam_jobs.schemas import LISTING_SCHEMA, FileRef, Status
+from shardmill.beam_jobs.sources.files.walking import FoundFile
+from shardmill.beam_jobs.sources.kinds.table.formats.columns import ROWS_SCHEMA
+from shardmill.beam_jobs.sources.kinds.table.matching import find_files
+from shardmill.beam_jobs.sources.kinds.table.rows import understand
+from shardmill.beam_jobs.sources.kinds.table.settling import settle
+from shardmill.beam_jobs.sources.listing import rows_of_files
 
 SETTINGS = TableConfig(file="t.csv", drop_labels=("skip",), merge_labels={"tee": "top"})
 FILES = ("a.jpg", "b.jpg", "b.png", "c.jpg")

@@ -1,0 +1,1 @@
+"""Raw images in; accounted-for, balanced, sharded TFRecords and a trained model out."""
