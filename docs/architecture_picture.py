@@ -82,10 +82,10 @@ def folders_of(package: str) -> dict[str, Folder]:
     found = {}
     for init in sorted((ROOT / package).glob("*/__init__.py")):
         names = {
-            imported.split(".")[1]
+            imported.split(".")[2]
             for module in init.parent.rglob("*.py")
             for imported in _imports(module)
-            if imported.startswith(f"{package}.")
+            if imported.startswith(f"shardmill.{package}.")
         }
         docstring = ast.get_docstring(ast.parse(init.read_text(encoding="utf-8"))) or ""
         name = init.parent.name
