@@ -27,7 +27,7 @@ _DEPLOY_SECONDS = 300.0
 
 def prefect_file() -> Path:
     """Return the path of infra/deploy/prefect.yaml of this installation."""
-    return Path(str(files("infra").joinpath("deploy", "prefect.yaml")))
+    return Path(str(files("shardmill.infra").joinpath("deploy", "prefect.yaml")))
 
 
 class Deploying(Service):
