@@ -5,6 +5,7 @@ A test compares the file with what this makes, so that the page is never behind 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from pydantic import BaseModel
 
 from shardmill.beam_jobs.config import PrepareConfig
 from shardmill.beam_jobs.config.maintain import MaintainConfig
-from shardmill.infra.settings.keys import group_of, settings_of
+from shardmill.infra.settings.keys import Setting, group_of, settings_of
 from shardmill.training.config import TrainConfig
 from shardmill.training.promotion.rules import PromotionRules
 
@@ -23,8 +24,8 @@ INTRODUCTION = """\
 
 <!-- Written by docs/configuration_reference.py from beam_jobs/config/ and training/config/. -->
 
-Every setting has a default. Change one in a TOML file, on the command line, or in the form of a Prefect
-deployment; the command line wins over the file.
+Every setting has a default. Change one in a TOML file, on the command line (which wins), or in the form of a
+Prefect deployment.
 
 ```toml
 # digits.toml
@@ -43,11 +44,12 @@ shardmill train photos --config digits.toml --set optimizer.learning_rate=0.001
 shardmill run photos --dataset photos --set prepare.image.size=160 --set train.run.epochs=5
 ```
 
-After `shardmill --install-completion`, the shell completes keys behind `--set`, and names of datasets.
+After `shardmill --install-completion` the shell completes keys and names of datasets. `shardmill
+settings WORD` searches keys; an unknown key is an error that names the nearest one. `run` takes both
+parts: a key that both have begins with `prepare.` or `train.`. `--set KEY=` restores the default.
 
-`run` takes settings of both parts: there a key that both have begins with `prepare.` or `train.`. A key that
-does not exist is an error that names the nearest one; `shardmill settings WORD` searches them. `--set KEY=`
-without a value restores the default where a file or a recipe has another value.
+Each line is a key with its default, if it has one, and in parentheses the type where the default does
+not show it, with its values or bounds: `1…10` from 1 to 10, `>0…<1` without the ends.
 """
 
 
@@ -72,16 +74,16 @@ def render() -> str:
     parts = [INTRODUCTION]
     for section, model in (("prepare", PrepareConfig), ("train", TrainConfig)):
         parts.append(f"\n## `[{section}]`\n")
-        parts.extend(_tables(model))
+        parts.extend(_lists(model))
     parts.append(PROMOTION)
-    parts.extend(_tables(PromotionRules))
+    parts.extend(_lists(PromotionRules))
     parts.append(MAINTENANCE)
-    parts.extend(_tables(MaintainConfig))
+    parts.extend(_lists(MaintainConfig))
     return "".join(parts)
 
 
-def _tables(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
-    """A table of a model's own values, then one for each of its groups."""
+def _lists(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
+    """Yield a list of a model's own values, then one for each of its groups."""
     groups = {
         name: group for name, info in model.model_fields.items() if (group := group_of(info)) is not None
     }
@@ -89,13 +91,33 @@ def _tables(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
         setting for setting in settings_of(model, prefix) if setting.key.count(".") == prefix.count(".")
     ]
     if values:
-        yield "\n| key | type | default | |\n|---|---|---|---|\n"
+        yield "\n"
         for setting in values:
-            cells = (f"`{setting.key}`", setting.kind, setting.default, setting.description)
-            yield "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |\n"
+            default = "" if setting.default == "empty" else f" = {setting.default.replace('`', '')}"
+            limits = f" ({text})" if (text := _limits(setting)) else ""
+            yield f"- `{setting.key}{default}`{limits}: {setting.description}\n"
     for name, group in groups.items():
         yield f"\n### `{prefix}{name}`\n\n{_sentence(group)}\n"
-        yield from _tables(group, f"{prefix}{name}.")
+        yield from _lists(group, f"{prefix}{name}.")
+
+
+def _limits(setting: Setting) -> str:
+    """The type, where the default does not show it, then the values or bounds that the description lacks."""
+    kind, *bounds = re.split(r", (?=[≥>≤<] )", setting.kind)
+    kind = kind.removesuffix(" or empty").replace("table of text to Any", "table")
+    if re.fullmatch(r"`[^`]+`( or `[^`]+`)*", kind):
+        missing = [one for one in re.findall(r"`([^`]+)`", kind) if not _names(setting.description, one)]
+        kind = kind.replace(" or ", ", ") if missing else ""
+    elif setting.default != "empty" and kind in ("integer", "number", "text", "true or false"):
+        kind = ""
+    low = "".join(bound.replace("≥ ", "").replace(" ", "") for bound in bounds if bound[0] in "≥>")
+    high = "".join(bound.replace("≤ ", "").replace(" ", "") for bound in bounds if bound[0] in "≤<")
+    return " ".join(filter(None, (kind, f"{low}…{high}" if bounds else "")))
+
+
+def _names(text: str, value: str) -> bool:
+    """Tell whether a text has a value as a word of its own."""
+    return re.search(rf"(?<![\w-]){re.escape(value)}(?![\w-])", text, re.IGNORECASE) is not None
 
 
 def _sentence(model: type[BaseModel]) -> str:
