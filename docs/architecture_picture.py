@@ -30,9 +30,8 @@ PATHS: dict[str, list[tuple[str, str]]] = {
     "training": [
         ("order", "which record at which step"),
         ("reading", "batches of pixels and labels"),
-        ("tf_data", "a tf.data pipeline"),
-        ("loop", "weights, metrics, checkpoints"),
-        ("export", "a SavedModel"),
+        ("tensorflow", "tf.data pipelines, steps of Keras models"),
+        ("run", "weights, metrics, checkpoints"),
     ],
     "infra": [],
 }

@@ -89,7 +89,7 @@ def trained_versions(dataset: str, runs: str) -> list[int]:
         StorageError: the folder is in a store that cannot be read.
     """
     from shardmill.training.results.run_files.run_folder import list_runs
-    from shardmill.training.runs.stored import local_runs
+    from shardmill.training.run.files.stored import local_runs
 
     used = (parse_reference(run.dataset) for run in list_runs(local_runs(runs)))
     return sorted({int(ref.version) for ref in used if ref.name == dataset and ref.version.isdigit()})

@@ -114,8 +114,8 @@ def due(ref: str, config: TrainConfig, when: TrainWhen, root: str, runs: str) ->
     Raises:
         NotFoundError: there is no such dataset.
     """
-    from shardmill.training.runs.identity import run_name
-    from shardmill.training.runs.stored import local_runs
+    from shardmill.training.run.files.identity import run_name
+    from shardmill.training.run.files.stored import local_runs
     from shardmill.training.train import has_finished
 
     version = Catalog(root).open_view(ref)
@@ -159,7 +159,7 @@ def _drift(trained_on: DatasetVersion, version: DatasetVersion) -> str | None:
 def _last_trained(version: DatasetVersion, config: TrainConfig, runs: Path) -> RunFolder | None:
     """Return the finished run on the newest of the earlier versions, with the same settings."""
     from shardmill.training.results.run_files.run_folder import list_runs
-    from shardmill.training.runs.identity import run_identity
+    from shardmill.training.run.files.identity import run_identity
 
     wanted = _settings(run_identity(config, version)["config"])
     same = [

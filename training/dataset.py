@@ -34,7 +34,7 @@ from shardmill.training.reading.records.split_table import load_features
 from shardmill.training.reading.staging.staging import staging_for
 
 if TYPE_CHECKING:
-    from shardmill.training.torch_data import TorchLoader, TorchOptions
+    from shardmill.training.torch.data import TorchLoader, TorchOptions
 
 
 @checked
@@ -237,8 +237,8 @@ class Dataset:
             ConfigError: an option of the order is unknown or wrong, or whole images need too much memory.
         """
         from shardmill.training.ranks import tensorflow_runtime  # noqa: F401  (before anything else imports TensorFlow)
-        from shardmill.training.tf_data.opening import open_examples
-        from shardmill.training.tf_data.pairs import as_pairs
+        from shardmill.training.tensorflow.data.opening import open_examples
+        from shardmill.training.tensorflow.data.pairs import as_pairs
 
         split = self._named(split)
         asked = example_spec(split, self.table(split), self.classes, options)
@@ -336,7 +336,7 @@ class Dataset:
             preload: read all records into memory first, as they are stored (True or "encoded") or
                 "decoded"; workers share that memory. It takes the place of a cache.
             **options: batch and image size, seed, augmentation and order (see ``ExampleOptions``), and how
-                the loader works (see ``shardmill.training.torch_data.LoaderOptions``). Whole images are not
+                the loader works (see ``shardmill.training.torch.data.LoaderOptions``). Whole images are not
                 augmented.
 
         Raises:
@@ -345,9 +345,9 @@ class Dataset:
             ConfigError: an option of the order is wrong.
             EnvironmentFault: PyTorch is not installed.
         """
-        from shardmill.training.torch_data.opening import open_loader
-        from shardmill.training.torch_data.options import divided
-        from shardmill.training.torch_data.ranks import rank_order
+        from shardmill.training.torch.data.opening import open_loader
+        from shardmill.training.torch.data.options import divided
+        from shardmill.training.torch.data.ranks import rank_order
 
         examples, loading = divided(options)
         split = self._named(split)

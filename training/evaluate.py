@@ -22,11 +22,11 @@ from shardmill.infra.processes.process import exit_at_once, run_main
 from shardmill.infra.storage.locations import default_root, default_runs
 from shardmill.training.config import TrainConfig, faults_of_users
 from shardmill.training.dataset import Dataset
-from shardmill.training.loop.evaluating.interface import SplitEvaluator
 from shardmill.training.results.metrics.figures import FIGURES
 from shardmill.training.results.report.drawing import draw_run_report
 from shardmill.training.results.run_files.run_folder import RunFolder
-from shardmill.training.runs.stored import opened_run
+from shardmill.training.run.evaluating.interface import SplitEvaluator
+from shardmill.training.run.files.stored import opened_run
 from shardmill.training.tasks.traits import traits_of
 
 
@@ -119,7 +119,7 @@ def _evaluated(
     config: TrainConfig, trained_on: DatasetVersion, run: RunFolder, reader: Any, folder: Path
 ) -> dict[str, Any]:
     # The framework loads only now, so that mistakes fail at once.
-    from shardmill.training.loop.evaluating.final_evaluation import evaluate_splits
+    from shardmill.training.run.evaluating.final_evaluation import evaluate_splits
 
     evaluator = _evaluator(config, trained_on, run)
     results = evaluate_splits(evaluator, [reader], folder, lambda: None)
@@ -130,15 +130,15 @@ def _evaluated(
 def _evaluator(config: TrainConfig, trained_on: DatasetVersion, run: RunFolder) -> SplitEvaluator:
     """Return what evaluates the best model of a run, with the framework that trained it."""
     if config.run.framework == "torch":
-        from shardmill.training.torch_loop.evaluating.trained_model import open_evaluator
+        from shardmill.training.torch.evaluating.trained_model import open_evaluator
 
         return open_evaluator(config, trained_on, run.path)
     from shardmill.training.ranks import tensorflow_runtime
 
     with tensorflow_runtime.quiet_start():
         tensorflow_runtime.start(seed=config.data.seed, deterministic=config.run.deterministic)
-        from shardmill.training.loop.evaluating.trained_model import load_trained
-        from shardmill.training.ranks.strategy import make_strategy
+        from shardmill.training.tensorflow.evaluating.trained_model import load_trained
+        from shardmill.training.tensorflow.ranks.strategy import make_strategy
 
         return load_trained(config, trained_on, run.path, make_strategy("one")).evaluator
 

@@ -25,7 +25,7 @@ from shardmill.training.predicting.inputs import Input, input_of_run, is_folder,
 from shardmill.training.predicting.outputs import FORMATS, Format, Prediction, open_output
 from shardmill.training.predicting.segmented import OVERLAY_SIDE, MaskDecisions, MaskFiles, MaskNames
 from shardmill.training.results.run_files.run_folder import RunFolder
-from shardmill.training.runs.stored import opened_run
+from shardmill.training.run.files.stored import opened_run
 
 _TOGETHER = 64  # files that are decoded and predicted at a time
 _MASKS_TOGETHER = 8  # the model gives a probability for each class and pixel
@@ -202,7 +202,7 @@ def _load(run: RunFolder, outputs: Sequence[str]) -> Model:
     # The framework loads only now, so that mistakes fail at once.
     folder = run.path / "export"
     if run.finished().get("framework") == "torch":
-        from shardmill.training.torch_loop.outputs.export import open_predictor
+        from shardmill.training.torch.outputs.export import open_predictor
 
         predictor = open_predictor(folder)
         return lambda images: dict.fromkeys(outputs, predictor(images))  # it has one output

@@ -178,7 +178,7 @@ def _together(
     # TensorFlow loads only now, so that wrong arguments fail at once.
     with tensorflow_runtime.quiet_start():
         tensorflow_runtime.start(devices=config.run.devices, seed=config.data.seed)
-        from shardmill.training.profiling import throughput
+        from shardmill.training.tensorflow.profiling import throughput
 
     def on_stage(name: str) -> None:
         events.log(f"measuring {name}")

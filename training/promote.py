@@ -18,7 +18,7 @@ from shardmill.training.aliases.history import Decision
 from shardmill.training.aliases.names import PRODUCTION
 from shardmill.training.promotion.deciding import promote_by_figures, promote_by_hand
 from shardmill.training.promotion.rules import PromotionRules
-from shardmill.training.runs.stored import opened_run
+from shardmill.training.run.files.stored import opened_run
 
 
 def _parser() -> JobParser:

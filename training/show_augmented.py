@@ -182,7 +182,7 @@ def _batch_augment(config: TrainConfig) -> Any:
         tensorflow_runtime.start()
         import tensorflow as tf
 
-        from shardmill.training.augment.batched import BatchAugment
+        from shardmill.training.tensorflow.augment.batched import BatchAugment
     augment = BatchAugment(mixes=config.augment.mixes)
 
     def augmented(images: Images, draws: BatchParameters) -> Images:

@@ -25,7 +25,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from shardmill.infra.strict_json import dump_json
 from shardmill.training.dataset import Dataset, open_dataset
-from shardmill.training.torch_data import TorchBatch, TorchLoader, this_rank
+from shardmill.training.torch.data import TorchBatch, TorchLoader, this_rank
 
 # How long ranks wait for each other before they give up; the default of gloo is half an hour.
 _PATIENCE = timedelta(minutes=5)

@@ -39,10 +39,6 @@ from shardmill.infra.readable import counted
 from shardmill.infra.storage.filesystem import Storage
 from shardmill.infra.storage.locations import below, default_runs, public_location
 from shardmill.training.config import TrainConfig, faults_of_users, with_devices
-from shardmill.training.loop.memory.fallback import settle_parts_of_ranks
-from shardmill.training.loop.memory.largest_batch import find_largest_batch
-from shardmill.training.loop.start import train_in_process
-from shardmill.training.loop.stopping.interruption import raise_when_preempted
 from shardmill.training.ranks.cluster import Cluster, Meeting, cluster_from_environment
 from shardmill.training.ranks.devices import DeviceRequest, visible_gpus
 from shardmill.training.ranks.launchers.registry import LauncherName, is_rendering
@@ -50,19 +46,23 @@ from shardmill.training.ranks.rendezvous import meet
 from shardmill.training.recipes import recipe_names, recipe_path
 from shardmill.training.results.run_files.curve import recorded_curve
 from shardmill.training.results.run_files.run_folder import RUN_FILE
-from shardmill.training.runs.identity import run_identity, run_name
-from shardmill.training.runs.job_files import write_job
-from shardmill.training.runs.lengthening import why_not_continued
-from shardmill.training.runs.once import finished_result, train_once
-from shardmill.training.runs.outer_rank import train_as_outer_rank
-from shardmill.training.runs.settled import read_settled, run_record, settled_by
-from shardmill.training.runs.stored import is_in_store, kept_in_store
-from shardmill.training.runs.summary import summary
-from shardmill.training.runs.supervised_ranks import preemption_signals, train_with_supervised_ranks
+from shardmill.training.run.files.identity import run_identity, run_name
+from shardmill.training.run.files.job_files import write_job
+from shardmill.training.run.files.lengthening import why_not_continued
+from shardmill.training.run.files.once import finished_result, train_once
+from shardmill.training.run.files.outer_rank import train_as_outer_rank
+from shardmill.training.run.files.settled import read_settled, run_record, settled_by
+from shardmill.training.run.files.stored import is_in_store, kept_in_store
+from shardmill.training.run.files.summary import summary
+from shardmill.training.run.files.supervised_ranks import preemption_signals, train_with_supervised_ranks
+from shardmill.training.run.memory.fallback import settle_parts_of_ranks
+from shardmill.training.run.memory.largest_batch import find_largest_batch
+from shardmill.training.run.start_tensorflow import train_in_process
+from shardmill.training.run.start_torch import check_installed
+from shardmill.training.run.start_torch import train_in_process as train_with_torch
+from shardmill.training.run.stopping.interruption import raise_when_preempted
+from shardmill.training.run.torch_processes import with_a_rank_for_each_device
 from shardmill.training.tasks.traits import settings_for
-from shardmill.training.torch_loop.ranks.processes import with_a_rank_for_each_device
-from shardmill.training.torch_loop.start import check_installed
-from shardmill.training.torch_loop.start import train_in_process as train_with_torch
 
 # Lock files stay after a run. They are beside the runs, since a refused run must leave no folder.
 _LOCKS = ".locks"
@@ -140,12 +140,12 @@ def train_dataset(
         config: the configuration of the run.
         root: the folder of the datasets.
         runs: folder under which the run's folder is made; one of an object store keeps a copy here
-            (``shardmill.training.runs.stored``).
+            (``shardmill.training.run.files.stored``).
 
     Returns:
         The result, JSON-able; None in a process that is a rank other than the first
         (``shardmill.training.ranks.cluster``). If ``ranks.launcher`` only writes a job, the names of its
-        files (``shardmill.training.runs.job_files``).
+        files (``shardmill.training.run.files.job_files``).
 
     Raises:
         UsageError, ConfigError: the settings contradict each other, the environment or the dataset.

@@ -123,7 +123,7 @@ def show_curves(port: int) -> None:
     from tensorboard import default, program
 
     from shardmill.flows.page.same_origin import own_hosts_only
-    from shardmill.training.runs.stored import local_folder
+    from shardmill.training.run.files.stored import local_folder
 
     def on_own_hosts(app: Any, flags: Any) -> Any:
         return program.create_port_scanning_werkzeug_server(own_hosts_only(app), flags)

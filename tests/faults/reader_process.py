@@ -40,7 +40,7 @@ def main() -> None:
     told = json.loads(sys.argv[1])
     from shardmill.training.config import AugmentSettings
     from shardmill.training.dataset import open_dataset
-    from shardmill.training.tf_data.indexed import IndexedPipeline
+    from shardmill.training.tensorflow.data.indexed import IndexedPipeline
 
     reader = open_dataset("set@1", root=told["root"], staging_dir=told.get("staging_dir")).reader("train")
     whole = TrainingOrder(

@@ -225,8 +225,8 @@ def test_a_batch_of_bad_records_alone_keeps_its_shape(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("decoder", ["turbo", "tensorflow"])
 def test_damage_through_tensorflow(tmp_path: Path, decoder: Any) -> None:
-    from shardmill.training.tf_data.indexed import IndexedPipeline
-    from shardmill.training.tf_data.pipeline import reraise
+    from shardmill.training.tensorflow.data.indexed import IndexedPipeline
+    from shardmill.training.tensorflow.data.pipeline import reraise
 
     version = make(tmp_path)
     strict = open_dataset("set", root=tmp_path)

@@ -19,7 +19,7 @@ _PAGE = Path(__file__).parents[2] / "docs" / "python-api.md"
 # What is called for each record, or what the project makes and hands to users' code, checks nothing.
 UNCHECKED = {
     "shardmill.training.reading.Batch",
-    "shardmill.training.torch_data.TorchBatch",
+    "shardmill.training.torch.data.TorchBatch",
     "shardmill.training.reading.RecordReader",
     "shardmill.training.dataset.Dataset.torch",  # checks its options itself, once PyTorch is there
     "shardmill.training.reading.batches.iterate.NumpyBatches",
@@ -52,7 +52,7 @@ class Wrong:
 def public_functions(*, of_torch: bool) -> list[tuple[str, Any]]:
     """(name, function) of each function, constructor and method; of PyTorch's part, or of the others."""
     names = re.findall(r"<!-- api: ([\w.]+)", _PAGE.read_text(encoding="utf-8"))
-    asked = [name for name in names if ("torch_data" in name) == of_torch and name not in UNCHECKED]
+    asked = [name for name in names if (".torch." in name) == of_torch and name not in UNCHECKED]
     found = [pair for name in asked for pair in _functions(name, _imported(name))]
     return [pair for pair in found if pair[0] not in UNCHECKED]
 

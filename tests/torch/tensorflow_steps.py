@@ -12,7 +12,7 @@ from typing import Any
 from shardmill.training.dataset import open_dataset
 from shardmill.training.order import TrainingOrder
 from shardmill.training.order.balance.rules import RULES
-from shardmill.training.tf_data.indexed import IndexedPipeline
+from shardmill.training.tensorflow.data.indexed import IndexedPipeline
 
 
 def steps(root: str, seed: int, global_batch_size: int, balance: str, epochs: int) -> list[Any]:

@@ -8,7 +8,7 @@ import pytest
 
 from shardmill.infra.errors import UsageError
 from shardmill.training.dataset import Dataset
-from shardmill.training.torch_data import TorchOptions
+from shardmill.training.torch.data import TorchOptions
 from tests.samples.public_api import Wrong, check_refusals, public_functions
 
 FUNCTIONS = dict(public_functions(of_torch=True))

@@ -13,7 +13,7 @@ from shardmill.training.config.data import DataSettings
 from shardmill.training.config.reading import ReadingSettings
 from shardmill.training.dataset import Dataset
 from shardmill.training.order import order_from_settings
-from shardmill.training.torch_data import opening
+from shardmill.training.torch.data import opening
 from tests.samples.datasets.range_reads import note_reads
 
 BY_BLOCK: dict[str, Any] = {"granularity": "block", "block_records": 4, "window_blocks": 4}

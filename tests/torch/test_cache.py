@@ -12,7 +12,7 @@ import torch
 
 from shardmill.infra.errors import UsageError
 from shardmill.training.dataset import open_dataset
-from shardmill.training.torch_data import PreloadedRecords, TorchLoader
+from shardmill.training.torch.data import PreloadedRecords, TorchLoader
 from tests.samples.datasets.published import coloured, publish
 
 COUNTS = {"train": {"a": 14, "b": 9}}

@@ -15,7 +15,7 @@ from shardmill.infra.errors import ConfigError, UsageError
 from shardmill.training.augment.batch_parameters import OPS, BatchParameters, draw_batch_parameters
 from shardmill.training.config import AugmentSettings
 from shardmill.training.dataset import Dataset
-from shardmill.training.torch_data import AugmentedBatch, DeviceAugment, TorchBatch, TorchLoader
+from shardmill.training.torch.data import AugmentedBatch, DeviceAugment, TorchBatch, TorchLoader
 from tests.samples.images.rand_augmented import SIZE, WARPS, images_of, operated
 
 ROOT = Path(__file__).parents[2]

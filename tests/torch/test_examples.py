@@ -16,7 +16,7 @@ from shardmill.training.config import AugmentSettings
 from shardmill.training.dataset import Dataset, open_dataset
 from shardmill.training.order import TrainingOrder
 from shardmill.training.reading.batches.maker import BatchMaker
-from shardmill.training.torch_data import (
+from shardmill.training.torch.data import (
     Example,
     Examples,
     OrderSampler,
@@ -25,7 +25,7 @@ from shardmill.training.torch_data import (
     TorchBatch,
     pad_collate,
 )
-from shardmill.training.torch_data.batch import to_torch
+from shardmill.training.torch.data.batch import to_torch
 from tests.samples.datasets.published import Picture, publish
 
 SIZE = 24

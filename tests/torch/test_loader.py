@@ -20,7 +20,7 @@ from shardmill.training.config import AugmentSettings
 from shardmill.training.dataset import Dataset, open_dataset
 from shardmill.training.order import TrainingOrder
 from shardmill.training.reading.batches.maker import BatchMaker
-from shardmill.training.torch_data import RankOrder, StepBatches, TorchBatch, TorchLoader, options
+from shardmill.training.torch.data import RankOrder, StepBatches, TorchBatch, TorchLoader, options
 from tests.samples.datasets.published import coloured, publish
 
 SIZE = 24

@@ -10,7 +10,7 @@ import torch
 
 from shardmill.infra.errors import ConfigError, UsageError
 from shardmill.training.dataset import Dataset, open_dataset
-from shardmill.training.torch_data import Examples
+from shardmill.training.torch.data import Examples
 from tests.samples.images.masks import make_masked
 
 _CLASSES = '["ground", "disc", "box"]'

@@ -10,7 +10,7 @@ import torch
 
 from shardmill.infra.errors import UsageError
 from shardmill.training.dataset import Dataset
-from shardmill.training.torch_data import TorchLoader, TransformRecord
+from shardmill.training.torch.data import TorchLoader, TransformRecord
 
 SIZE = 24
 

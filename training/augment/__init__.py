@@ -2,7 +2,7 @@
 
 ``draw_parameters`` draws the parameters of a batch. The windows are cut and resized where images are decoded,
 and ``augment_image`` does the rest to each image. What mixes examples, or is too slow for the host, is done
-to whole batches on the device (``shardmill.training.augment.batched``, which imports TensorFlow).
+to whole batches on the device (``shardmill.training.tensorflow.augment.batched``, which imports TensorFlow).
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from shardmill.training.models.torchvision_table import TORCHVISION, find_torchv
 if TYPE_CHECKING:
     from shardmill.training.config import TrainConfig
 
-# Table -> its settings that shardmill.training.torch_loop follows. A setting that is added elsewhere is
+# Table -> its settings that shardmill.training.torch follows. A setting that is added elsewhere is
 # refused until it stands here too.
 _KNOWN: Final = {
     "model": "name weights partial_weights dropout freeze warm_head_epochs synchronized_batchnorm",

@@ -15,7 +15,7 @@ from shardmill.infra.errors import ConfigError
 from shardmill.infra.readable import counted
 from shardmill.training.models.layers import layers_of, weighted_layers
 
-BACKBONE = "backbone"  # the layer of a model of ``shardmill.training.models.dense`` that holds its backbone
+BACKBONE = "backbone"  # the layer of a model of shardmill.training.tensorflow.models.dense: its backbone
 Freeze = Literal["none", "backbone"] | int | Sequence[str]
 
 

@@ -2,8 +2,8 @@
 
 A name is, in this order:
 
-* a module of ``shardmill.training.models.families`` (``small_cnn``), or any importable module by its dotted
-name
+* a module of ``shardmill.training.tensorflow.models.families`` (``small_cnn``), or any importable module by
+its dotted name
   (``my.models.vit``), with ``build(spec: ModelSpec) -> keras.Model`` and ``DEFAULT_IMAGE_SIZE``;
 * a model of ``keras.applications``, in any spelling (``ResNet50``, ``efficientnet_b0``).
 
@@ -22,9 +22,9 @@ from typing import Any
 
 from shardmill.infra.errors import ConfigError
 from shardmill.infra.readable import counted
-from shardmill.training.models import families
 from shardmill.training.models.applications_table import APPLICATIONS
 from shardmill.training.models.spec import ModelSpec
+from shardmill.training.tensorflow.models import families
 
 _OF_PIXELS = "set model.name to small_unet, or to a model of yours that gives the logits of each pixel"
 
@@ -70,21 +70,21 @@ def build_model(spec: ModelSpec) -> Any:
     """Build a ``keras.Model`` from images [B, S, S, C] of 0 to 255 to logits float32 [B, num_classes].
 
     Normalisation of the input is part of the model. If ``spec.output`` is not "classes", the named model is
-    the backbone of another one (``shardmill.training.models.dense``); with "pixels" it gives the logits of
-    each pixel, [B, S, S, num_classes].
+    the backbone of another one (``shardmill.training.tensorflow.models.dense``); with "pixels" it gives the
+    logits of each pixel, [B, S, S, num_classes].
 
     Raises:
         ConfigError: the model does not accept such images, or its number of classes differs.
     """
     if spec.output == "objects":
-        return importlib.import_module("shardmill.training.models.dense.detector").build(spec)
+        return importlib.import_module("shardmill.training.tensorflow.models.dense.detector").build(spec)
     if spec.name in APPLICATIONS and spec.output == "pixels":
         raise ConfigError(
             f"the model {spec.name} gives a class to each image, and masks have one for each pixel",
             _OF_PIXELS,
         )
     if spec.name in APPLICATIONS:
-        return importlib.import_module("shardmill.training.models.applications").build(spec)
+        return importlib.import_module("shardmill.training.tensorflow.models.applications").build(spec)
     family = _family(spec.name)
     if spec.output != "pixels" and getattr(family, "OUTPUT", None) == "pixels":
         raise ConfigError(

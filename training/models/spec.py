@@ -10,8 +10,8 @@ from shardmill.infra.errors import UsageError
 
 # What a square input shows of an image: its central square, or all of it, squeezed.
 Fit = Literal["crop", "stretch"]
-# What a model gives for an image: logits of classes, objects at cells (``shardmill.training.models.dense``),
-# or logits of the classes of each pixel.
+# What a model gives for an image: logits of classes, objects at cells
+# (``shardmill.training.tensorflow.models.dense``), or logits of the classes of each pixel.
 ModelOutput = Literal["classes", "objects", "pixels"]
 
 

@@ -16,7 +16,7 @@ from shardmill.training.order.options import OrderOptions
 from shardmill.training.reading.example_options import IMAGE_SIZE
 
 if TYPE_CHECKING:
-    from shardmill.training.torch_data import TorchLoader
+    from shardmill.training.torch.data import TorchLoader
 
 # Fewer workers are proposed if they reach this share of the highest rate.
 _ENOUGH = 0.95

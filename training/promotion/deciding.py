@@ -19,7 +19,7 @@ from shardmill.training.promotion.rules import PromotionRules
 from shardmill.training.promotion.verdict import Measured, Verdict, judge, judge_first
 from shardmill.training.results.run_files.run_folder import RunFolder
 from shardmill.training.results.tracking.aliases import tell_trackers
-from shardmill.training.runs.stored import opened_run
+from shardmill.training.run.files.stored import opened_run
 
 _BY_HAND = "decide by hand: shardmill model promote RUN --reason TEXT"
 

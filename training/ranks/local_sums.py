@@ -33,7 +33,7 @@ class PeerLost(RuntimeError):
 
 
 class Ranks(Protocol):
-    """The ranks that are to be connected; see ``shardmill.training.ranks.group``."""
+    """The ranks that are to be connected; see ``shardmill.training.tensorflow.ranks.group``."""
 
     rank: int
     num_ranks: int

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 
 class Peers(Protocol):
-    """The ranks that train together, as ``shardmill.training.ranks.group`` makes them."""
+    """The ranks that train together, as ``shardmill.training.tensorflow.ranks.group`` makes them."""
 
     @property
     def rank(self) -> int:

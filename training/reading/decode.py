@@ -1,8 +1,9 @@
 """Decode, crop and resize windows of stored images, with libraries that release the GIL.
 
 TensorFlow's kernels do the same for 2,900 images a second on two cores where libjpeg-turbo and OpenCV give
-4,500 (256-pixel photographs, random windows to 224). Against ``shardmill.training.tf_data.preprocess``, which
-is TensorFlow's way, no pixel of a photograph differs by more than a few grey levels (tests state how many).
+4,500 (256-pixel photographs, random windows to 224). Against
+``shardmill.training.tensorflow.data.preprocess``, which is TensorFlow's way, no pixel of a photograph differs
+by more than a few grey levels (tests state how many).
 """
 
 from __future__ import annotations

@@ -13,5 +13,5 @@ A further task is a file with a class that implements ``Task`` and a function ``
 line in ``of_dataset.BUILDERS``, and one in ``traits.TRAITS``. Its figures are a ``Tally`` of
 ``shardmill.training.results.metrics``, each with a row in ``figures.FIGURES`` and a name in
 ``run.best_metric``. Its predictions are ``PredictionColumns`` of ``shardmill.training.results.predictions``.
-With PyTorch the same is done in ``shardmill.training.torch_loop.tasks``.
+With PyTorch the same is done in ``shardmill.training.torch.tasks``.
 """

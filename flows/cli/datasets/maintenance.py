@@ -168,7 +168,7 @@ def purge(
     from shardmill.infra.dataset.signatures import signed_versions
     from shardmill.infra.progress import shown_to_people
     from shardmill.training.promotion.purged import affected_runs, mark_runs
-    from shardmill.training.runs.stored import opened_run
+    from shardmill.training.run.files.stored import opened_run
 
     catalog, folder = catalog_at(root), runs_folder(runs)
     found = find_to_purge(catalog, dataset, source or [])

@@ -71,7 +71,7 @@ def _sign_exports(named: str, key: SigningKey, runs: str | None) -> tuple[str, l
     """Sign the exports of a run; its name and theirs."""
     from shardmill.flows.cli.training_runs.folder import runs_location
     from shardmill.training.export.signatures import sign_exports
-    from shardmill.training.runs.stored import opened_run
+    from shardmill.training.run.files.stored import opened_run
 
     with opened_run(named, runs_location(runs)) as run:
         run.finished()

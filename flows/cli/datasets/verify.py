@@ -75,7 +75,7 @@ def _verify_exports(named: str, key: PublicKey, runs: str | None, json_output: b
     from shardmill.flows.cli import output
     from shardmill.flows.cli.training_runs.folder import runs_location
     from shardmill.training.export.signatures import check_exports
-    from shardmill.training.runs.stored import opened_run
+    from shardmill.training.run.files.stored import opened_run
 
     with opened_run(named, runs_location(runs)) as run:
         names, name = check_exports(run.path, run.finished(), key), run.name

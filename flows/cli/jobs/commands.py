@@ -222,7 +222,7 @@ def _print_prepared(result: dict[str, Any]) -> None:
 
 def _print_trained(result: dict[str, Any]) -> None:
     from shardmill.flows.cli import output
-    from shardmill.training.runs.summary import summary
+    from shardmill.training.run.files.summary import summary
 
     output.say(*summary(result).split("\n"))
 

@@ -22,7 +22,7 @@ def runs_folder(runs: str | None) -> Path:
     Raises:
         StorageError: the store cannot be read.
     """
-    from shardmill.training.runs.stored import local_runs
+    from shardmill.training.run.files.stored import local_runs
 
     return local_runs(runs_location(runs))
 

@@ -58,7 +58,7 @@ def promote(
     from shardmill.training.aliases.names import AliasName
     from shardmill.training.promote import summary
     from shardmill.training.promotion.rules import PromotionRules
-    from shardmill.training.runs.stored import is_in_store, opened_run
+    from shardmill.training.run.files.stored import is_in_store, opened_run
 
     folder = runs_location(runs)
     with opened_run(run, folder) as found:

@@ -57,7 +57,7 @@ def evaluate(
     from shardmill.flows.cli.training_runs.folder import runs_location
     from shardmill.flows.parameters import root_or_default
     from shardmill.training.evaluate import summary
-    from shardmill.training.runs.stored import opened_run
+    from shardmill.training.run.files.stored import opened_run
 
     with opened_run(run, runs_location(runs)) as found:
         found.finished()

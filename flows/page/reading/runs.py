@@ -18,7 +18,7 @@ from shardmill.infra.storage.names import is_text
 from shardmill.training.results.metrics.figures import FIGURES
 from shardmill.training.results.run_files.curve import CURVE_FILE
 from shardmill.training.results.run_files.run_folder import RunFolder, is_run, read_run
-from shardmill.training.runs.stored import is_in_store, local_folder
+from shardmill.training.run.files.stored import is_in_store, local_folder
 
 TRAINING, FINISHED, UNFINISHED, BROKEN = "training", "finished", "unfinished", "broken"
 

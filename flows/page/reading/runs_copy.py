@@ -7,7 +7,7 @@ import threading
 import time
 
 from shardmill.infra.storage.locations import public_location
-from shardmill.training.runs.stored import fetch_runs
+from shardmill.training.run.files.stored import fetch_runs
 
 LOG = logging.getLogger("shardmill.page")
 

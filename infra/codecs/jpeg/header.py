@@ -156,7 +156,7 @@ def check_header(header: JpegHeader, max_pixels: int) -> None:
 
 
 def _is_exif(data: bytes, start: int) -> bool:
-    """Tell whether a segment is EXIF; shardmill.training.export.graph searches as many bytes."""
+    """Tell whether a segment is EXIF; shardmill.training.tensorflow.export.graph searches as many bytes."""
     return start < _SEARCHED_BYTES and data.startswith(b"Exif\x00\x00", start)
 
 

@@ -15,7 +15,7 @@ def orientation_in(exif: bytes) -> int:
     """Return the orientation (1 to 8) of an EXIF block, or 1 if it has none or is damaged.
 
     If the directory ends early, its whole entries count. If the tag is there twice, the later one counts. The
-    exported models do the same (shardmill.training.export.graph.orientation).
+    exported models do the same (shardmill.training.tensorflow.export.graph.orientation).
 
     Args:
         exif: a TIFF header and its directories (CIPA DC-008, 4.5), with or without ``Exif`` in front.

@@ -119,7 +119,7 @@ def cpu_seconds() -> float:
 def threads(dataset: Dataset) -> Iterator[Iterator[Any]]:
     """The indexed pipeline."""
     from shardmill.training.ranks import tensorflow_runtime
-    from shardmill.training.tf_data.indexed import IndexedPipeline
+    from shardmill.training.tensorflow.data.indexed import IndexedPipeline
 
     tensorflow_runtime.start()
     reader = dataset.reader("train")

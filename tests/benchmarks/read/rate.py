@@ -132,7 +132,7 @@ def order_of(dataset: Dataset) -> TrainingOrder:
 
 def indexed(dataset: Dataset, decoder: Decoder) -> Way:
     """The exact order."""
-    from shardmill.training.tf_data.indexed import IndexedPipeline
+    from shardmill.training.tensorflow.data.indexed import IndexedPipeline
 
     pipeline = IndexedPipeline(dataset.reader("train"), order_of(dataset), SIZE, AUGMENT, decoder)
     endless = pipeline.dataset(0, 1_000_000)
@@ -148,7 +148,7 @@ def numpy_batches(dataset: Dataset) -> Way:
 
 def streaming(dataset: Dataset) -> Way:
     """Shards from front to back, decoded by TensorFlow."""
-    from shardmill.training.tf_data.streaming.opening import open_stream, stream_plan
+    from shardmill.training.tensorflow.data.streaming.opening import open_stream, stream_plan
 
     reader = dataset.reader("train")
     plan = stream_plan(reader, BATCH, last_batch="drop")

@@ -27,7 +27,7 @@ from shardmill.infra.settings import load_settings
 from shardmill.infra.storage.filesystem import Storage
 from shardmill.training.config import TrainConfig
 from shardmill.training.ranks import tensorflow_runtime
-from shardmill.training.ranks.hardware.gpu_use import GpuSampler
+from shardmill.training.ranks.gpu_use import GpuSampler
 from shardmill.training.results.tracking.trackers import Trackers
 from tests.benchmarks.train.in_memory import InMemory, random_batch
 from tests.samples.datasets.published import coloured, publish
@@ -62,14 +62,14 @@ def overhead(folder: Path, case: tuple[str, int, int], steps: int, rounds: int) 
     """Measure the loop beside the bare step; the rest of a row."""
     import keras
 
-    from shardmill.training.loop.checkpoints.checkpoints import Checkpoints, Progress
-    from shardmill.training.loop.checkpoints.shared import SharedCheckpoints
-    from shardmill.training.loop.epochs.data_and_outputs import RunOutputs, TrainingData
-    from shardmill.training.loop.loop import TrainingLoop
-    from shardmill.training.loop.stopping.interruption import StopFlag
-    from shardmill.training.ranks.group import group_of
     from shardmill.training.results.run_files.history import HistoryFiles
     from shardmill.training.results.tensorboard_log import TensorBoardLog
+    from shardmill.training.run.checkpoints.checkpoints import Checkpoints, Progress
+    from shardmill.training.run.checkpoints.shared import SharedCheckpoints
+    from shardmill.training.run.epochs.data_and_outputs import RunOutputs, TrainingData
+    from shardmill.training.run.stopping.interruption import StopFlag
+    from shardmill.training.tensorflow.loop import TrainingLoop
+    from shardmill.training.tensorflow.ranks.group import group_of
 
     model, image_size, batch_size = case
     parts, config, reader = _parts(folder, model, image_size, batch_size, rounds + 1, steps)
@@ -121,7 +121,7 @@ def take_turns() -> Any:
 
 def checkpoint_cost(folder: Path, model: str) -> str:
     """Measure one checkpoint of a model with AdamW; the rest of a row."""
-    from shardmill.training.loop.checkpoints.checkpoints import Checkpoints, Progress
+    from shardmill.training.run.checkpoints.checkpoints import Checkpoints, Progress
 
     parts, _, _ = _parts(folder, model, 64, 8, 1, 1)
     checkpoints = Checkpoints(Storage.at(folder / model), 1)
@@ -143,8 +143,8 @@ def _parts(
     folder: Path, model: str, image_size: int, batch_size: int, epochs: int, steps: int
 ) -> tuple[Any, TrainConfig, Any]:
     from shardmill.training.dataset import Dataset
-    from shardmill.training.loop.parts import build_parts
-    from shardmill.training.ranks.strategy import make_strategy
+    from shardmill.training.tensorflow.parts import build_parts
+    from shardmill.training.tensorflow.ranks.strategy import make_strategy
 
     settings = [
         f"model.name={model}",

@@ -34,9 +34,9 @@ def measure(arguments: argparse.Namespace, batch_size: int) -> dict[str, float]:
     import tensorflow as tf
 
     from shardmill.infra.processes.process import own_peak_rss_bytes
-    from shardmill.training.loop.memory.rematerialization import rematerialize
     from shardmill.training.models import ModelSpec, build_model, resolve_name
-    from shardmill.training.ranks.hardware.device_memory import peak_device_bytes
+    from shardmill.training.tensorflow.memory.rematerialization import rematerialize
+    from shardmill.training.tensorflow.ranks.device_memory import peak_device_bytes
 
     keras.config.set_dtype_policy(
         "float32" if arguments.precision == "off" else f"mixed_{arguments.precision}"

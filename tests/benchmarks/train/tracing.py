@@ -73,11 +73,11 @@ def first_step_seconds(args: argparse.Namespace, devices: str, synchronized: str
     place = cluster_from_environment()
     cluster = place if isinstance(place, Cluster) else None
     tensorflow_runtime.start(devices=devices, seed=0, in_cluster=cluster is not None)
-    from shardmill.training.loop.parts import build_parts
-    from shardmill.training.loop.sharing.moments import moments_between_ranks
-    from shardmill.training.loop.step import TrainStep
     from shardmill.training.ranks.local_sums import Patience
-    from shardmill.training.ranks.strategy import distribute, num_local_replicas
+    from shardmill.training.tensorflow.parts import build_parts
+    from shardmill.training.tensorflow.ranks.strategy import distribute, num_local_replicas
+    from shardmill.training.tensorflow.sharing.moments import moments_between_ranks
+    from shardmill.training.tensorflow.step import TrainStep
 
     config = _config(args, devices, synchronized)
     strategy = _strategy(devices, cluster)
@@ -111,7 +111,7 @@ def _config(args: argparse.Namespace, devices: str, synchronized: str) -> TrainC
 
 
 def _strategy(devices: str, cluster: Cluster | None) -> Any:
-    from shardmill.training.ranks.strategy import Communication, make_rank_strategy, make_strategy
+    from shardmill.training.tensorflow.ranks.strategy import Communication, make_rank_strategy, make_strategy
 
     return make_strategy(devices) if cluster is None else make_rank_strategy(cluster, Communication())
 

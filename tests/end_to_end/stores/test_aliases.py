@@ -24,8 +24,8 @@ from shardmill.training.promotion import measuring
 from shardmill.training.promotion.deciding import promote_by_figures, promote_by_hand
 from shardmill.training.promotion.rules import PromotionRules
 from shardmill.training.results.predictions.file import predictions_file
-from shardmill.training.runs.identity import run_identity, run_name
-from shardmill.training.runs.stored import opened_run
+from shardmill.training.run.files.identity import run_identity, run_name
+from shardmill.training.run.files.stored import opened_run
 from shardmill.training.train import train_dataset
 from tests.samples.datasets.published import coloured, publish
 from tests.samples.stores.object_store import ObjectStore, serve_with_credentials

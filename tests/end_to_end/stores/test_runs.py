@@ -25,8 +25,8 @@ from shardmill.infra.errors import LockedError, NotFoundError, UsageError
 from shardmill.infra.storage.filesystem import Storage
 from shardmill.training.config import TrainConfig
 from shardmill.training.promotion.purged import PURGED_FILE
-from shardmill.training.runs.identity import run_identity, run_name
-from shardmill.training.runs.stored import fetch_runs, kept_in_store, opened_run
+from shardmill.training.run.files.identity import run_identity, run_name
+from shardmill.training.run.files.stored import fetch_runs, kept_in_store, opened_run
 from shardmill.training.train import train_dataset
 from tests.samples.datasets.published import coloured, publish
 from tests.samples.images.photos import make_photos

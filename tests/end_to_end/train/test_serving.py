@@ -64,7 +64,7 @@ def test_predict_gives_what_evaluation_gave(folder: Path, result: dict[str, Any]
 
 def test_exports_give_what_evaluation_gave(folder: Path, result: dict[str, Any]) -> None:
     tf = pytest.importorskip("tensorflow")
-    from shardmill.training.export.litert import LiteRTModel
+    from shardmill.training.tensorflow.export.litert import LiteRTModel
 
     run_dir, wanted = Path(result["run_dir"]), of_records(result)
     files = [(folder / "photos" / path).read_bytes() for path in wanted]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from shardmill.training.models import ModelSpec, normalized
-from shardmill.training.models.synchronized import BatchNormalization
+from shardmill.training.tensorflow.models.synchronized import BatchNormalization
 
 DEFAULT_IMAGE_SIZE = 8
 

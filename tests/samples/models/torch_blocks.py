@@ -7,7 +7,7 @@ from typing import Any
 from torch import nn
 
 from shardmill.training.models import ModelSpec
-from shardmill.training.torch_loop.models import Normalization
+from shardmill.training.torch.models import Normalization
 
 DEFAULT_IMAGE_SIZE = 16
 

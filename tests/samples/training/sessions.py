@@ -10,8 +10,8 @@ from shardmill.infra.errors import Cancelled
 from shardmill.infra.settings import load_settings
 from shardmill.training.config import TrainConfig
 from shardmill.training.dataset import Dataset
-from shardmill.training.loop.stopping.interruption import StopFlag
-from shardmill.training.runs.folds import divide_train_split
+from shardmill.training.run.files.folds import divide_train_split
+from shardmill.training.run.stopping.interruption import StopFlag
 from shardmill.training.tasks.traits import settings_for
 
 SMALL = [
@@ -37,12 +37,12 @@ def trained(
     version: DatasetVersion, run_dir: Path, *overrides: str, stop: StopFlag | None = None
 ) -> tuple[Any, Any]:
     """The loop with the best model of a run restored, and its evaluation on the validation split."""
-    from shardmill.training.loop.epochs.data_and_outputs import TrainingData
-    from shardmill.training.loop.parts import build_parts
-    from shardmill.training.loop.session import train_and_restore_best
     from shardmill.training.ranks import tensorflow_runtime
-    from shardmill.training.ranks.strategy import make_strategy
-    from shardmill.training.tf_data.training_input import InputSettings, open_training_input
+    from shardmill.training.run.epochs.data_and_outputs import TrainingData
+    from shardmill.training.tensorflow.data.training_input import InputSettings, open_training_input
+    from shardmill.training.tensorflow.parts import build_parts
+    from shardmill.training.tensorflow.ranks.strategy import make_strategy
+    from shardmill.training.tensorflow.session import train_and_restore_best
 
     config = load_settings(TrainConfig, section="train", overrides=[*SMALL, *overrides])
     config = settings_for(config, version)

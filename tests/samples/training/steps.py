@@ -50,10 +50,10 @@ class Training:
     """A model that is trained step by step."""
 
     def __init__(self, version: DatasetVersion, *overrides: str) -> None:
-        from shardmill.training.loop.parts import build_parts
-        from shardmill.training.loop.step import TrainStep
         from shardmill.training.ranks import tensorflow_runtime
-        from shardmill.training.ranks.strategy import make_strategy
+        from shardmill.training.tensorflow.parts import build_parts
+        from shardmill.training.tensorflow.ranks.strategy import make_strategy
+        from shardmill.training.tensorflow.step import TrainStep
 
         settings = config(*overrides)
         tensorflow_runtime.start(devices=settings.run.devices, seed=settings.data.seed)

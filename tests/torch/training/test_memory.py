@@ -12,9 +12,9 @@ from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.errors import OutOfMemory
 from shardmill.infra.settings import load_settings
 from shardmill.training.config import TrainConfig
-from shardmill.training.loop.memory.sizes import fitting_sizes
-from shardmill.training.torch_loop.memory.exhaustion import out_of_memory
-from shardmill.training.torch_loop.memory.trial import TorchSteps
+from shardmill.training.run.memory.sizes import fitting_sizes
+from shardmill.training.torch.memory.exhaustion import out_of_memory
+from shardmill.training.torch.memory.trial import TorchSteps
 from shardmill.training.train import train_dataset
 from tests.samples.datasets.published import coloured, publish
 from tests.samples.training.torch_runs import assert_same_model

@@ -10,8 +10,8 @@ from torch import nn
 
 from shardmill.training.config import OptimizerSettings
 from shardmill.training.config.torch_settings import TORCH_OPTIMIZERS
-from shardmill.training.torch_loop.optimization.optimizers import make_optimizer, prepare_state, set_rate
-from shardmill.training.torch_loop.state import optimizer_state
+from shardmill.training.torch.optimization.optimizers import make_optimizer, prepare_state, set_rate
+from shardmill.training.torch.state import optimizer_state
 
 
 def network() -> Any:

@@ -21,13 +21,13 @@ from shardmill.infra.storage.filesystem import Storage
 from shardmill.training.dataset import Dataset
 from shardmill.training.evaluate import evaluate_run
 from shardmill.training.export.model_input import read_model_input
-from shardmill.training.loop.checkpoints.checkpoints import Checkpoints
 from shardmill.training.order import order_from_settings
 from shardmill.training.predict import predict
 from shardmill.training.results.run_files.run_folder import open_run
-from shardmill.training.runs.summary import summary
-from shardmill.training.torch_loop.outputs.export import load_program, open_predictor
-from shardmill.training.torch_loop.session import train
+from shardmill.training.run.checkpoints.checkpoints import Checkpoints
+from shardmill.training.run.files.summary import summary
+from shardmill.training.torch.outputs.export import load_program, open_predictor
+from shardmill.training.torch.session import train
 from shardmill.training.train import train_dataset
 from tests.samples.datasets.published import coloured, publish
 from tests.samples.strict_json import strict_documents

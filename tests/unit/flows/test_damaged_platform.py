@@ -31,10 +31,10 @@ from shardmill.training.promotion.deciding import promote_by_figures, promote_by
 from shardmill.training.promotion.purged import AffectedRun, affected_runs, mark_runs
 from shardmill.training.promotion.rules import PromotionRules
 from shardmill.training.results.run_files.run_folder import open_run
-from shardmill.training.runs.identity import run_identity
-from shardmill.training.runs.lengthening import why_not_continued
-from shardmill.training.runs.once import finished_result
-from shardmill.training.runs.settled import read_settled
+from shardmill.training.run.files.identity import run_identity
+from shardmill.training.run.files.lengthening import why_not_continued
+from shardmill.training.run.files.once import finished_result
+from shardmill.training.run.files.settled import read_settled
 from tests.samples.datasets.published import coloured, publish
 from tests.samples.pages.served import get
 from tests.samples.training.finished_runs import FinishedRuns

@@ -15,7 +15,7 @@ from shardmill.infra.dataset.catalog import Catalog
 from shardmill.infra.errors import UsageError
 from shardmill.infra.format.contract import summarise_splits
 from shardmill.training.config import TrainConfig
-from shardmill.training.runs.identity import run_identity, run_name
+from shardmill.training.run.files.identity import run_identity, run_name
 from tests.samples.datasets.published import PLAN, coloured, publish
 
 CONFIG = TrainConfig.model_validate({"run": {"epochs": 2}, "optimizer": {"schedule": "cosine"}})

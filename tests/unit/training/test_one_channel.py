@@ -21,7 +21,7 @@ PIXELS = np.random.default_rng(0).integers(0, 256, (40, 50, 3), dtype=np.uint8)
 
 
 def test_the_luma_is_that_of_pillow_and_of_the_graph() -> None:
-    from shardmill.training.tf_data.preprocess import to_grey
+    from shardmill.training.tensorflow.data.preprocess import to_grey
 
     every_grey = np.repeat(np.arange(256, dtype=np.uint8)[:, None, None], 3, axis=2)
     assert np.array_equal(luma(every_grey), every_grey[..., :1])
@@ -119,7 +119,7 @@ def test_statistics_for_one_channel(
 def test_batches_of_one_channel_are_augmented_as_grey_colour_is() -> None:
     import tensorflow as tf
 
-    from shardmill.training.augment.batched import BatchAugment
+    from shardmill.training.tensorflow.augment.batched import BatchAugment
 
     settings = AugmentSettings.model_validate({"randaugment": {"num_ops": 2}, "cutmix": 1.0})
     positions = np.arange(4, dtype=np.int64)

@@ -13,8 +13,8 @@ import pytest
 from shardmill.infra.errors import ConfigError, DataError, LockedError, NotFoundError
 from shardmill.infra.storage.filesystem import Storage
 from shardmill.training.config import TrainConfig
-from shardmill.training.runs.identity import run_name
-from shardmill.training.runs.summary import summary
+from shardmill.training.run.files.identity import run_name
+from shardmill.training.run.files.summary import summary
 from shardmill.training.train import main, train_dataset
 from tests.samples.datasets.published import coloured, publish
 

@@ -19,7 +19,7 @@ from shardmill.training.config import TrainConfig
 from shardmill.training.config.data import DataSettings
 from shardmill.training.dataset import Dataset, open_dataset
 from shardmill.training.reading.records.columns import Padded
-from shardmill.training.runs.folds import divide_train_split
+from shardmill.training.run.files.folds import divide_train_split
 from shardmill.training.train import train_dataset
 from tests.samples.images.photos import jpeg, write
 from tests.samples.preparing.prepared import run

@@ -18,7 +18,7 @@ from tensorboard.summary.writer.event_file_writer import EventFileWriter
 from shardmill.flows.page.app import create_app
 from shardmill.flows.page.options import PageOptions
 from shardmill.infra.processes.ports import free_port
-from shardmill.training.runs.stored import local_folder
+from shardmill.training.run.files.stored import local_folder
 from tests.samples.pages.catalogues import make_run
 from tests.samples.pages.served import get
 from tests.samples.stores.object_store import SECRET, Fault, ObjectStore, serve_with_credentials

@@ -27,7 +27,7 @@ def draws_of(num: int, magnitude: float = 7.0, seed: int = 1, **settings: object
 
 @functools.cache
 def augment_of(mixes: bool) -> Any:
-    from shardmill.training.augment.batched import BatchAugment
+    from shardmill.training.tensorflow.augment.batched import BatchAugment
 
     return BatchAugment(mixes=mixes)
 
@@ -166,7 +166,7 @@ def test_any_number_of_ranks_makes_the_same() -> None:
 def test_a_sorted_histogram_is_a_histogram() -> None:
     import tensorflow as tf
 
-    from shardmill.training.augment import rand_augment
+    from shardmill.training.tensorflow.augment import rand_augment
 
     images = images_of(5)
     images[2] = 255
@@ -180,7 +180,7 @@ def test_a_sorted_histogram_is_a_histogram() -> None:
 def test_labels_are_mixed_in_the_shares_of_the_images() -> None:
     import tensorflow as tf
 
-    from shardmill.training.augment.batched import dominating_labels, mixed_loss, soft_labels
+    from shardmill.training.tensorflow.augment.batched import dominating_labels, mixed_loss, soft_labels
 
     draws = draws_of(200, mixup=0.4, cutmix=1.0)
     rng = np.random.default_rng(0)

@@ -31,8 +31,8 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
 
 def pipeline_of(dataset: Dataset, settings: AugmentSettings = SETTINGS, seed: int = 3) -> Any:
     from shardmill.training.order import TrainingOrder
-    from shardmill.training.tf_data.augmented_batches import WithBatchParameters
-    from shardmill.training.tf_data.indexed import IndexedPipeline
+    from shardmill.training.tensorflow.data.augmented_batches import WithBatchParameters
+    from shardmill.training.tensorflow.data.indexed import IndexedPipeline
 
     reader = dataset.reader("train")
     order = TrainingOrder(reader.table.label, seed=seed, global_batch_size=8)
@@ -76,10 +76,10 @@ def test_the_loss_of_a_step_is_against_both_labels(dataset: Dataset) -> None:
     """Against Keras' own cross-entropy of soft, smoothed labels, over the images as they were mixed."""
     import keras
 
-    from shardmill.training.augment.batched import BatchAugment, soft_labels
-    from shardmill.training.loop.parts import build_parts
-    from shardmill.training.loop.step import TrainStep
-    from shardmill.training.ranks.strategy import make_strategy
+    from shardmill.training.tensorflow.augment.batched import BatchAugment, soft_labels
+    from shardmill.training.tensorflow.parts import build_parts
+    from shardmill.training.tensorflow.ranks.strategy import make_strategy
+    from shardmill.training.tensorflow.step import TrainStep
 
     config = TrainConfig.model_validate(
         {
@@ -106,7 +106,7 @@ def test_the_loss_of_a_step_is_against_both_labels(dataset: Dataset) -> None:
 
 
 def test_a_plain_dataset_has_mixed_images_and_soft_labels(dataset: Dataset) -> None:
-    from shardmill.training.augment.batched import BatchAugment, soft_labels
+    from shardmill.training.tensorflow.augment.batched import BatchAugment, soft_labels
 
     mixing = AugmentSettings.model_validate({"mixup": 0.4, "cutmix": 1.0})
     options: Any = {"batch_size": 8, "image_size": 16, "seed": 3, "last_batch": "partial"}

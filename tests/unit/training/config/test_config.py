@@ -12,7 +12,7 @@ from shardmill.infra.errors import ConfigError
 from shardmill.infra.settings import load_settings
 from shardmill.training.config import TrainConfig
 from shardmill.training.models import known_models, resolve_name
-from shardmill.training.runs.identity import run_name
+from shardmill.training.run.files.identity import run_name
 from tests.samples.datasets.published import coloured, publish
 
 

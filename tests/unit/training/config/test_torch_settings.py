@@ -11,7 +11,7 @@ from shardmill.infra.settings import load_settings
 from shardmill.training.config import TrainConfig
 from shardmill.training.config.optimizer_names import OPTIMIZERS
 from shardmill.training.config.torch_settings import TORCH_OPTIMIZERS
-from shardmill.training.runs.identity import run_identity, run_name
+from shardmill.training.run.files.identity import run_identity, run_name
 from tests.samples.datasets.published import coloured, publish
 
 

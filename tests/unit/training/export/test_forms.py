@@ -14,12 +14,12 @@ from shardmill.infra.preparation import Preparation
 from shardmill.infra.progress import subscribe
 from shardmill.training.config import AugmentSettings, ExportSettings
 from shardmill.training.dataset import Dataset, open_dataset
-from shardmill.training.export.forms import Exported, FormsRequest, compare, write_forms
 from shardmill.training.export.measures import ClassMeasure
 from shardmill.training.export.model_input import ModelInput
 from shardmill.training.export.packages import check_packages
 from shardmill.training.models import ModelSpec, build_model
 from shardmill.training.ranks.heartbeat import Heart, Work, prepare, read
+from shardmill.training.tensorflow.export.forms import Exported, FormsRequest, compare, write_forms
 from tests.samples.datasets.published import coloured, digits, publish
 
 
@@ -31,7 +31,7 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
 
 
 def of_classes(model: Any) -> Exported:
-    from shardmill.training.tasks.single_label import SingleLabel
+    from shardmill.training.tensorflow.tasks.single_label import SingleLabel
 
     given = ModelInput(preparation=Preparation(), image_size=model.input_shape[1])
     return Exported(model, SingleLabel(model.output_shape[1]), ["a", "b"], given)
@@ -173,7 +173,7 @@ def test_a_form_that_cannot_be_made_is_named_and_the_others_are_written(
     def unable(*_: object) -> bytes:
         raise RuntimeError("no such operation")
 
-    monkeypatch.setattr("shardmill.training.export.litert.convert", unable)
+    monkeypatch.setattr("shardmill.training.tensorflow.export.litert.convert", unable)
     written = write_forms(
         of_classes(build_model(ModelSpec("small_cnn", 2, 16))), request(dataset, formats=["litert"]), tmp_path
     )

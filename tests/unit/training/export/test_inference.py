@@ -201,9 +201,9 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> dict[int, dict[str, np.n
 def _export(folder: Path, *, grey: bool) -> None:
     import keras
 
-    from shardmill.training.export.forms import Exported
-    from shardmill.training.export.saved_model import export
-    from shardmill.training.tasks.single_label import SingleLabel
+    from shardmill.training.tensorflow.export.forms import Exported
+    from shardmill.training.tensorflow.export.saved_model import export
+    from shardmill.training.tensorflow.tasks.single_label import SingleLabel
 
     model = keras.Sequential(
         [
@@ -226,7 +226,7 @@ def given(channels: int) -> ModelInput:
 
 def _expected(data: bytes, channels: int) -> np.ndarray:
     """The central square of what the preparation decodes, as evaluation shrinks it: uint8 [S, S, 3]."""
-    from shardmill.training.tf_data.preprocess import resize
+    from shardmill.training.tensorflow.data.preprocess import resize
 
     pixels = decode(data, channels).pixels
     top, left, height, width = central_windows(*(np.array([side]) for side in pixels.shape[:2]))[0]

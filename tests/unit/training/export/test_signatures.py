@@ -13,7 +13,7 @@ from shardmill.infra.errors import ConfigError
 from shardmill.infra.signing import SigningKey
 from shardmill.training.config import TrainConfig
 from shardmill.training.export.signatures import remove_signatures, sign_exports
-from shardmill.training.runs.identity import run_name
+from shardmill.training.run.files.identity import run_name
 from shardmill.training.train import train_dataset
 from tests.samples.datasets.keys import Keys, make_keys
 from tests.samples.datasets.published import coloured, publish

@@ -146,7 +146,7 @@ def test_a_file_gives_the_pixels_of_its_record(name: str, tmp_path: Path) -> Non
 
 def in_graph(model_input: ModelInput) -> Any:
     tf = pytest.importorskip("tensorflow")
-    from shardmill.training.export.graph.preparing import see_in_graph
+    from shardmill.training.tensorflow.export.graph.preparing import see_in_graph
 
     signature = [tf.TensorSpec([], tf.string)]
     return tf.function(lambda data: see_in_graph(data, model_input), signature, autograph=False)
@@ -272,7 +272,7 @@ def test_a_mask_gets_the_size_of_its_picture(
 
 def test_boxes_around_padding_alone_are_left_out_of_the_saved_model() -> None:
     tf = pytest.importorskip("tensorflow")
-    from shardmill.training.export.saved_model import in_pictures
+    from shardmill.training.tensorflow.export.saved_model import in_pictures
 
     boxes = tf.constant([[[0.0, 0.0, 0.2, 1.0], [0.25, 0.0, 0.5, 0.5], [0.0, 0.0, 0.0, 0.0]]])
     scores, classes = tf.constant([[0.9, 0.8, 0.0]]), tf.constant([[2, 1, -1]])

@@ -20,7 +20,7 @@ from shardmill.training.evaluate import evaluate_run
 from shardmill.training.predict import predict
 from shardmill.training.results.predictions.comparison import compare
 from shardmill.training.results.run_files.run_folder import open_run
-from shardmill.training.runs.summary import summary
+from shardmill.training.run.files.summary import summary
 from shardmill.training.train import train_dataset
 from tests.samples.datasets.published import coloured, patterned, publish, publish_patterned
 from tests.samples.training.sessions import StopAfter, last_state, trained

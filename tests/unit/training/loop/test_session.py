@@ -17,9 +17,9 @@ from shardmill.infra.errors import Cancelled, ConfigError, Diverged
 from shardmill.infra.progress import subscribe
 from shardmill.training.config import DataSettings
 from shardmill.training.dataset import Dataset
-from shardmill.training.loop.evaluating.best import is_better, looks_since_best
-from shardmill.training.loop.stopping.interruption import StopFlag
-from shardmill.training.runs.folds import divide_train_split
+from shardmill.training.run.evaluating.best import is_better, looks_since_best
+from shardmill.training.run.files.folds import divide_train_split
+from shardmill.training.run.stopping.interruption import StopFlag
 from tests.samples.datasets.published import coloured, publish
 from tests.samples.strict_json import strict, strict_documents
 from tests.samples.training.sessions import StopAfter, last_state, trained

@@ -10,7 +10,7 @@ import pytest
 from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.errors import ConfigError
 from shardmill.infra.storage.filesystem import Storage
-from shardmill.training.loop.checkpoints.checkpoints import Checkpoints, Progress
+from shardmill.training.run.checkpoints.checkpoints import Checkpoints, Progress
 from tests.samples.datasets.published import coloured, publish
 from tests.samples.ranks.supervised import apart
 from tests.samples.training.steps import STEPS, Training, Weights, batches, trained_elsewhere

@@ -60,8 +60,8 @@ def test_the_head_learns_first_and_an_interrupted_run_equals_an_unbroken_one(
 
 
 def test_each_stage_has_its_rate(version: DatasetVersion) -> None:
-    from shardmill.training.loop.parts import build_parts
-    from shardmill.training.ranks.strategy import make_strategy
+    from shardmill.training.tensorflow.parts import build_parts
+    from shardmill.training.tensorflow.ranks.strategy import make_strategy
 
     config = load_settings(
         TrainConfig,

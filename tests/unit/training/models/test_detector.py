@@ -13,9 +13,9 @@ from shardmill.infra.errors import ConfigError
 keras = pytest.importorskip("keras")
 
 from shardmill.training.models import ModelSpec, build_model  # noqa: E402
-from shardmill.training.models.dense.backbone import build_backbone  # noqa: E402
 from shardmill.training.models.freezing import HeadAlone, freeze_layers  # noqa: E402
 from shardmill.training.models.weights import load_initial  # noqa: E402
+from shardmill.training.tensorflow.models.dense.backbone import build_backbone  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")  # of Keras
 

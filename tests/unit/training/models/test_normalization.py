@@ -15,13 +15,13 @@ from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.format.contract import ChannelStatistics, SplitStatistics
 from shardmill.infra.preparation import Preparation
 from shardmill.training.config import TrainConfig
-from shardmill.training.export.forms import Exported
 from shardmill.training.export.model_input import ModelInput
-from shardmill.training.export.saved_model import export
-from shardmill.training.loop.parts import model_spec
 from shardmill.training.models import ModelSpec, PixelStatistics, build_model
 from shardmill.training.models.normalization import normalized, pixels_of
-from shardmill.training.tasks.single_label import SingleLabel
+from shardmill.training.tensorflow.export.forms import Exported
+from shardmill.training.tensorflow.export.saved_model import export
+from shardmill.training.tensorflow.parts import model_spec
+from shardmill.training.tensorflow.tasks.single_label import SingleLabel
 from tests.samples.datasets.published import coloured, publish
 
 PIXELS = PixelStatistics((100.0, 50.0, 200.0), (20.0, 0.0, 50.0))

@@ -11,8 +11,8 @@ tensorflow_runtime.start(devices="cpu:2", seed=1, deterministic=True)
 import keras
 import numpy as np
 import tensorflow as tf
-from shardmill.training.models.synchronized import BatchNormalization, only_real_rows
-from shardmill.training.ranks.strategy import make_strategy
+from shardmill.training.tensorflow.models.synchronized import BatchNormalization, only_real_rows
+from shardmill.training.tensorflow.ranks.strategy import make_strategy
 
 strategy = make_strategy("cpu:2")
 chance = np.random.default_rng(0)

@@ -119,8 +119,8 @@ def version(tmp_path_factory: pytest.TempPathFactory) -> DatasetVersion:
 def test_a_run_says_which_layers_took_weights_and_freezes_no_others(
     version: DatasetVersion, tmp_path: Path
 ) -> None:
-    from shardmill.training.loop.parts import build_parts
-    from shardmill.training.ranks.strategy import make_strategy
+    from shardmill.training.tensorflow.parts import build_parts
+    from shardmill.training.tensorflow.ranks.strategy import make_strategy
 
     def parts(*changes: str) -> Any:
         asked = [f"model.weights={tmp_path}/{changes[0]}.weights.h5", "data.image_size=32", *changes[1:]]

@@ -11,7 +11,7 @@ from shardmill.infra.errors import UsageError
 from shardmill.training.config import TrainConfig
 from shardmill.training.promotion.deciding import promote_by_hand
 from shardmill.training.results.run_files.run_folder import open_run
-from shardmill.training.runs.identity import run_identity, run_name
+from shardmill.training.run.files.identity import run_identity, run_name
 from shardmill.training.train import train_dataset
 from tests.samples.datasets.published import coloured, publish
 

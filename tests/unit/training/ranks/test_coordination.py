@@ -15,9 +15,9 @@ cluster = Cluster((f"localhost:{free_port()}",), 0)
 os.environ["TF_CONFIG"] = cluster.to_tf_config()
 tensorflow_runtime.start(in_cluster=True)
 from tensorflow.python.eager import context
-from shardmill.training.ranks.group import group_of
-from shardmill.training.ranks.coordination import let_idle_threads_sleep
-from shardmill.training.ranks.strategy import Communication, make_rank_strategy
+from shardmill.training.tensorflow.ranks.group import group_of
+from shardmill.training.tensorflow.ranks.coordination import let_idle_threads_sleep
+from shardmill.training.tensorflow.ranks.strategy import Communication, make_rank_strategy
 
 assert not let_idle_threads_sleep("2.22.0")  # another release may keep its configuration elsewhere
 assert not context.context().config.experimental.disable_thread_spinning

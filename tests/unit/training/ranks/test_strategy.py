@@ -10,7 +10,7 @@ import pytest
 from shardmill.infra.settings import load_settings
 from shardmill.training.config import TrainConfig
 from shardmill.training.dataset import Dataset
-from shardmill.training.runs.folds import divide_train_split
+from shardmill.training.run.files.folds import divide_train_split
 from tests.samples.datasets.published import coloured, publish
 
 pytest.importorskip("tensorflow")
@@ -22,8 +22,8 @@ pytest.importorskip("tensorflow")
 )
 def test_tensorflow_tunes_only_what_it_decodes(tmp_path: Path, more: list[str], tuned: bool) -> None:
     """The end of a tuned iterator may wait for the thread that tunes it, for up to a minute."""
-    from shardmill.training.ranks.strategy import without_tuning
-    from shardmill.training.tf_data.training_input import InputSettings, open_training_input
+    from shardmill.training.tensorflow.data.training_input import InputSettings, open_training_input
+    from shardmill.training.tensorflow.ranks.strategy import without_tuning
 
     version = publish(tmp_path, coloured({"train": {"a": 9, "b": 7}}, size=(8, 8)), name="set")
     overrides = ["data.image_size=8", "data.global_batch_size=4", *more]

@@ -44,7 +44,7 @@ def psnr(found: Pixels, wanted: Pixels) -> float:
     ],
 )
 def test_pixels_are_those_of_tensorflow(window: Window, mean_difference: float, least_psnr: float) -> None:
-    from shardmill.training.tf_data import preprocess
+    from shardmill.training.tensorflow.data import preprocess
 
     for seed in range(4):
         image = encode_jpeg(picture(seed, 150, 200), 90)

@@ -47,7 +47,7 @@ def test_training_windows_of_whole_images(tmp_path: Path, encoding: Any) -> None
 
 
 def test_an_encoding_of_the_future_is_refused() -> None:
-    from shardmill.training.tf_data.preprocess import decode_window
+    from shardmill.training.tensorflow.data.preprocess import decode_window
 
     with pytest.raises(ConfigError, match="'jxl'"):
         decode_window(b"", [1, 1, 3], [0, 0, 1, 1], 8, "jxl")

@@ -14,8 +14,8 @@ from shardmill.training.config import TrainConfig
 from shardmill.training.dataset import Dataset, open_dataset
 from shardmill.training.reading import load_table, open_records
 from shardmill.training.results.run_files.run_folder import RunFolder
-from shardmill.training.runs.folds import divide_train_split
-from shardmill.training.runs.identity import run_identity, run_name
+from shardmill.training.run.files.folds import divide_train_split
+from shardmill.training.run.files.identity import run_identity, run_name
 from shardmill.training.train import train_dataset
 from tests.samples.datasets.published import coloured, publish
 

@@ -12,9 +12,9 @@ from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.errors import ConfigError
 from shardmill.infra.settings import load_settings
 from shardmill.training.config import TrainConfig
-from shardmill.training.runs.identity import run_identity, run_name
-from shardmill.training.runs.lengthening import check_not_past, finished_answer, why_not_continued
-from shardmill.training.runs.settled import Settled, read_settled, run_record, settled_by
+from shardmill.training.run.files.identity import run_identity, run_name
+from shardmill.training.run.files.lengthening import check_not_past, finished_answer, why_not_continued
+from shardmill.training.run.files.settled import Settled, read_settled, run_record, settled_by
 from shardmill.training.train import train_dataset
 from tests.samples.datasets.published import coloured, publish
 from tests.samples.training.sessions import last_state

@@ -13,7 +13,7 @@ import pytest
 from shardmill.infra.errors import Cancelled, Preempted
 from shardmill.training.config import TrainConfig
 from shardmill.training.ranks.cluster import Cluster
-from shardmill.training.runs.outer_rank import train_as_outer_rank
+from shardmill.training.run.files.outer_rank import train_as_outer_rank
 from tests.samples.datasets.published import coloured, publish
 from tests.samples.training.trainer import settings
 from tests.samples.waiting import eventually

@@ -18,12 +18,12 @@ from shardmill.infra.settings import validate
 from shardmill.training.config import TrainConfig
 from shardmill.training.reading.records.objects import Objects
 from shardmill.training.results.predictions.detection_columns import DetectionColumns
-from shardmill.training.tasks.boxes.assignment import assign
-from shardmill.training.tasks.boxes.cells import Cells
-from shardmill.training.tasks.boxes.losses import focal_losses, overlaps
-from shardmill.training.tasks.detection import Detection
-from shardmill.training.tasks.of_dataset import task_of
 from shardmill.training.tasks.traits import settings_for
+from shardmill.training.tensorflow.tasks.boxes.assignment import assign
+from shardmill.training.tensorflow.tasks.boxes.cells import Cells
+from shardmill.training.tensorflow.tasks.boxes.losses import focal_losses, overlaps
+from shardmill.training.tensorflow.tasks.detection import Detection
+from shardmill.training.tensorflow.tasks.of_dataset import task_of
 from tests.samples.datasets.published import publish_patterned
 
 SIZE, CLASSES = 128, 3

@@ -16,7 +16,7 @@ from shardmill.infra.format.masks import MaskFormat
 from shardmill.infra.format.objects import OBJECT_FEATURES
 from shardmill.infra.settings import validate
 from shardmill.training.config import TrainConfig
-from shardmill.training.runs.identity import run_name
+from shardmill.training.run.files.identity import run_name
 from shardmill.training.tasks.target_scale import target_scale
 from shardmill.training.tasks.traits import TRAITS, settings_for, traits_of
 from tests.samples.datasets.published import Picture, coloured, patterned, publish, publish_patterned
@@ -60,8 +60,8 @@ def config(**tables: Any) -> TrainConfig:
 )
 def test_each_kind_of_labels_has_a_task(versions: Versions, kind: str, name: str, num_outputs: int) -> None:
     pytest.importorskip("tensorflow")
-    from shardmill.training.tasks.of_dataset import BUILDERS, task_of
     from shardmill.training.tasks.task import LabelSpec
+    from shardmill.training.tensorflow.tasks.of_dataset import BUILDERS, task_of
 
     version = versions.by_kind[kind]
     task = task_of(version, config(optimizer={"label_smoothing": 0.1 if kind != "targets" else 0.0}))
@@ -78,7 +78,7 @@ def test_each_kind_of_labels_has_a_task(versions: Versions, kind: str, name: str
 @pytest.mark.parametrize("kind", TRAITS)
 def test_every_figure_that_may_choose_the_best_is_measured(versions: Versions, kind: str) -> None:
     pytest.importorskip("tensorflow")
-    from shardmill.training.tasks.of_dataset import task_of
+    from shardmill.training.tensorflow.tasks.of_dataset import task_of
 
     task = task_of(versions.by_kind[kind], config())
     assert set(TRAITS[kind].figures) <= task.tally().evaluation().figures().keys()

@@ -34,7 +34,7 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
 
 def pipeline_of(dataset: Dataset, batch_size: int = 8, **options: Any) -> Any:
     from shardmill.training.order import TrainingOrder
-    from shardmill.training.tf_data.indexed import IndexedPipeline
+    from shardmill.training.tensorflow.data.indexed import IndexedPipeline
 
     reader = dataset.reader("train")
     order = TrainingOrder(reader.table.label, seed=3, global_batch_size=batch_size)
@@ -395,7 +395,7 @@ def test_options_in_python_are_the_settings() -> None:
 
 
 def test_damage_comes_out_as_our_error_with_names(tmp_path: Path) -> None:
-    from shardmill.training.tf_data.pipeline import reraise
+    from shardmill.training.tensorflow.data.pipeline import reraise
 
     version = publish(tmp_path, coloured(COUNTS), name="set")
     damaged = open_dataset("set", root=tmp_path)

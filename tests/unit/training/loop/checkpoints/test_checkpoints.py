@@ -14,7 +14,7 @@ import pytest
 from shardmill.infra.errors import CorruptDataError, Diverged, StorageError
 from shardmill.infra.progress import subscribe
 from shardmill.infra.storage.filesystem import Storage
-from shardmill.training.loop.checkpoints.checkpoints import Checkpoints, Progress
+from shardmill.training.run.checkpoints.checkpoints import Checkpoints, Progress
 
 
 @dataclass

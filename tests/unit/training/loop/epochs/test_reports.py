@@ -12,10 +12,10 @@ import pytest
 from shardmill.infra.errors import Diverged, DivergedElsewhere
 from shardmill.infra.progress import Event, subscribe
 from shardmill.training.config import TrainConfig
-from shardmill.training.loop.checkpoints.checkpoints import Progress
-from shardmill.training.loop.epochs.reports import StepTotals, TrainingReports
-from shardmill.training.loop.epochs.run_progress import RunProgress
 from shardmill.training.order import TrainingOrder
+from shardmill.training.run.checkpoints.checkpoints import Progress
+from shardmill.training.run.epochs.reports import StepTotals, TrainingReports
+from shardmill.training.run.epochs.run_progress import RunProgress
 from tests.samples.ranks.peers import Alone, WithOthers
 
 ORDER = TrainingOrder(np.zeros(12, np.int32), seed=0, global_batch_size=4)

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from shardmill.training.config import RunSettings
-from shardmill.training.loop.checkpoints.checkpoints import Progress
-from shardmill.training.loop.epochs.run_progress import RunProgress
 from shardmill.training.order import TrainingOrder
+from shardmill.training.run.checkpoints.checkpoints import Progress
+from shardmill.training.run.epochs.run_progress import RunProgress
 
 ORDER = TrainingOrder(np.zeros(10, np.int32), seed=0, global_batch_size=4)  # three steps, the last of two
 

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from shardmill.training.config import RunSettings
-from shardmill.training.loop.checkpoints.checkpoints import Progress
-from shardmill.training.loop.epochs.to_best import train_to_best
-from shardmill.training.loop.stopping.interruption import StopFlag
 from shardmill.training.results.tracking.trackers import Trackers
+from shardmill.training.run.checkpoints.checkpoints import Progress
+from shardmill.training.run.epochs.to_best import train_to_best
+from shardmill.training.run.stopping.interruption import StopFlag
 
 
 class FailingLoop:

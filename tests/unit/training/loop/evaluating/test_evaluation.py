@@ -14,9 +14,9 @@ from tests.samples.datasets.published import coloured, publish
 def test_a_split_is_evaluated_again_and_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A pipeline for each epoch's validation would stay in memory to the end of the run."""
     tf = pytest.importorskip("tensorflow")
-    from shardmill.training.loop.evaluating.evaluation import EvaluationSize, Evaluator
-    from shardmill.training.tasks.single_label import SingleLabel
-    from shardmill.training.tf_data.indexed import IndexedPipeline
+    from shardmill.training.tensorflow.data.indexed import IndexedPipeline
+    from shardmill.training.tensorflow.evaluating.evaluation import EvaluationSize, Evaluator
+    from shardmill.training.tensorflow.tasks.single_label import SingleLabel
 
     made = []
     whole = IndexedPipeline.dataset

@@ -13,9 +13,9 @@ from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.errors import OutOfMemory
 from shardmill.infra.settings import load_settings
 from shardmill.training.config import AugmentSettings, TrainConfig
-from shardmill.training.loop.memory.fallback import more_parts, settle_parts_of_ranks, within_memory
-from shardmill.training.loop.sharing.division import equal_division, unit_of_rows
-from shardmill.training.runs.settled import read_settled, run_record, settled_by
+from shardmill.training.run.files.settled import read_settled, run_record, settled_by
+from shardmill.training.run.memory.fallback import more_parts, settle_parts_of_ranks, within_memory
+from shardmill.training.run.sharing.division import equal_division, unit_of_rows
 from shardmill.training.train import train_dataset
 from tests.samples.datasets.published import coloured, publish
 from tests.samples.training.sessions import last_state, trained

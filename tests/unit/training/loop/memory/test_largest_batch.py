@@ -13,11 +13,11 @@ from shardmill.infra.errors import ConfigError
 from shardmill.infra.processes.process import own_peak_rss_bytes
 from shardmill.infra.settings import load_settings
 from shardmill.training.config import TrainConfig
-from shardmill.training.loop.memory.largest_batch import find_largest_batch
-from shardmill.training.loop.memory.sizes import fitting_sizes
 from shardmill.training.ranks.cluster import Meeting
-from shardmill.training.runs.identity import run_identity
-from shardmill.training.runs.settled import Settled, read_settled, run_record, settled_by
+from shardmill.training.run.files.identity import run_identity
+from shardmill.training.run.files.settled import Settled, read_settled, run_record, settled_by
+from shardmill.training.run.memory.largest_batch import find_largest_batch
+from shardmill.training.run.memory.sizes import fitting_sizes
 from shardmill.training.train import train_dataset
 from tests.samples.datasets.published import coloured, publish
 
@@ -38,8 +38,8 @@ def config(*overrides: str) -> TrainConfig:
 
 
 def sizes(version: DatasetVersion, ram_bytes: int, *overrides: str, num_ranks: int = 1) -> list[int]:
-    from shardmill.training.loop.memory.trial import TensorFlowSteps
     from shardmill.training.ranks import tensorflow_runtime
+    from shardmill.training.tensorflow.memory.trial import TensorFlowSteps
 
     tensorflow_runtime.start(seed=0)
     asked = config(*overrides)

@@ -14,7 +14,7 @@ from shardmill.training.models.freezing import freeze_layers
 tf = pytest.importorskip("tensorflow")
 keras = pytest.importorskip("keras")
 
-from shardmill.training.loop.memory.rematerialization import rematerialize  # noqa: E402
+from shardmill.training.tensorflow.memory.rematerialization import rematerialize  # noqa: E402
 
 
 def nested() -> Any:

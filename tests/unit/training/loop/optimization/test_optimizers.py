@@ -29,8 +29,8 @@ def small_model() -> Any:
 
 def stepped(settings: dict[str, Any], gradient: float, steps: int = 1) -> tuple[Any, list[Any], list[Any]]:
     """The model, its weights at the beginning, and after steps with the same gradient everywhere."""
-    from shardmill.training.loop.optimization.optimizers import make_optimizer
-    from shardmill.training.loop.optimization.update import WeightUpdate
+    from shardmill.training.tensorflow.optimization.optimizers import make_optimizer
+    from shardmill.training.tensorflow.optimization.update import WeightUpdate
 
     checked = OptimizerSettings.model_validate(settings)
     model = small_model()

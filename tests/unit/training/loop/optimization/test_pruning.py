@@ -28,7 +28,7 @@ PRUNED = [
     [(0, 0.0), (10, 0.0), (20, 0.8 * (1 - 0.75**3)), (30, 0.8 * 0.875), (50, 0.8), (99, 0.8)],
 )
 def test_the_share_of_zeros_rises_as_a_cube(step: int, expected: float) -> None:
-    from shardmill.training.loop.optimization.pruning import sparsity_at
+    from shardmill.training.tensorflow.optimization.pruning import sparsity_at
 
     assert sparsity_at(step, 10, 50, 0.8) == pytest.approx(expected)
 

@@ -9,9 +9,9 @@ import pytest
 
 from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.training.dataset import Dataset
-from shardmill.training.loop.sharing.balance_record import BalanceRecord, RankLabels
-from shardmill.training.loop.sharing.division import Division
 from shardmill.training.order import TrainingOrder
+from shardmill.training.run.sharing.balance_record import BalanceRecord, RankLabels
+from shardmill.training.run.sharing.division import Division
 from tests.samples.datasets.published import coloured, publish
 from tests.samples.ranks.peers import Alone
 

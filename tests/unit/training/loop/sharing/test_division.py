@@ -7,7 +7,7 @@ import pytest
 pytest.importorskip("tensorflow")
 
 from shardmill.infra.errors import ConfigError
-from shardmill.training.loop.sharing.division import (
+from shardmill.training.run.sharing.division import (
     division_of_speed,
     equal_division,
     given_division,

@@ -10,7 +10,7 @@ import pytest
 
 from shardmill.infra.format.masks import MaskFormat
 from shardmill.training.dataset import Dataset
-from shardmill.training.loop.sharing.balance_record import RankLabels
+from shardmill.training.run.sharing.balance_record import RankLabels
 from tests.samples.datasets.published import coloured, publish, publish_patterned
 
 SOME = np.array([0, 2, 2, 5])

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from shardmill.infra.errors import Preempted
-from shardmill.training.loop.stopping.agreed_stop import AgreedStop
 from shardmill.training.ranks.heartbeat import Heart, prepare, read
+from shardmill.training.run.stopping.agreed_stop import AgreedStop
 from tests.samples.ranks.peers import Alone, TwoAlike
 
 

@@ -10,7 +10,7 @@ import pytest
 tf = pytest.importorskip("tensorflow")
 
 from shardmill.training.ranks import tensorflow_runtime  # noqa: E402
-from shardmill.training.ranks.hardware.device_memory import memory_figures, peak_device_bytes  # noqa: E402
+from shardmill.training.tensorflow.ranks.device_memory import memory_figures, peak_device_bytes  # noqa: E402
 
 
 def test_each_gpu_has_its_peak(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ from shardmill.training.config import TrainConfig, with_devices
 from shardmill.training.dataset import open_dataset
 from shardmill.training.ranks.launchers import registry
 from shardmill.training.ranks.supervision.slots import RankCount
-from shardmill.training.runs.job_files import outer_job
+from shardmill.training.run.files.job_files import outer_job
 from tests.samples.datasets.published import coloured, publish
 
 

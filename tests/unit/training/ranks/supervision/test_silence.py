@@ -10,7 +10,7 @@ import pytest
 from shardmill.training.config import TrainConfig
 from shardmill.training.ranks.heartbeat import Beat, Work
 from shardmill.training.ranks.supervision.silence import Limits, Sign, SilenceWatch
-from shardmill.training.runs.supervised_ranks import limits_of
+from shardmill.training.run.files.supervised_ranks import limits_of
 
 DEFAULT = limits_of(TrainConfig(), "datasets")
 START = DEFAULT.start

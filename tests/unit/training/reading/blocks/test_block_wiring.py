@@ -14,8 +14,12 @@ from shardmill.training.config import TrainConfig
 from shardmill.training.config.reading import ReadingSettings
 from shardmill.training.dataset import Dataset, open_dataset
 from shardmill.training.order import order_from_settings
-from shardmill.training.tf_data.indexed import IndexedPipeline
-from shardmill.training.tf_data.training_input import InputSettings, TrainingInput, open_training_input
+from shardmill.training.tensorflow.data.indexed import IndexedPipeline
+from shardmill.training.tensorflow.data.training_input import (
+    InputSettings,
+    TrainingInput,
+    open_training_input,
+)
 from tests.samples.datasets.published import coloured, publish
 from tests.samples.datasets.range_reads import note_reads
 

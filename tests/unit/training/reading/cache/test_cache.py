@@ -115,8 +115,8 @@ def test_pipelines_give_the_same_elements_in_every_cache_mode(
 ) -> None:
     from shardmill.training.config.augment import AugmentSettings
     from shardmill.training.order import TrainingOrder
-    from shardmill.training.tf_data.indexed import IndexedPipeline
-    from shardmill.training.tf_data.streaming.opening import open_stream, stream_plan
+    from shardmill.training.tensorflow.data.indexed import IndexedPipeline
+    from shardmill.training.tensorflow.data.streaming.opening import open_stream, stream_plan
 
     def batches(**given: Any) -> list[dict[str, Any]]:
         reading = settings(tmp_path, shuffle_buffer=7, **given)

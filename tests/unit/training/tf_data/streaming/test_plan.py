@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shardmill.infra.errors import ConfigError, DataError
-from shardmill.training.tf_data.streaming.plan import StreamPlan
+from shardmill.training.reading.streaming_plan import StreamPlan
 
 shards = st.lists(st.integers(1, 40), min_size=1, max_size=9).map(tuple)
 

@@ -41,8 +41,8 @@ def stream_of(
     through_python: bool = False,
     **options: Any,
 ) -> Any:
-    from shardmill.training.tf_data.streaming.opening import open_stream, stream_plan
-    from shardmill.training.tf_data.streaming.sources import RunSource
+    from shardmill.training.tensorflow.data.streaming.opening import open_stream, stream_plan
+    from shardmill.training.tensorflow.data.streaming.sources import RunSource
 
     reader = dataset.reader(split)
     plan = stream_plan(
@@ -100,7 +100,7 @@ def test_labels_and_pixels_are_those_of_the_records(dataset: Dataset) -> None:
 
 def _indexed(dataset: Dataset) -> Any:
     from shardmill.training.order import SequentialOrder
-    from shardmill.training.tf_data.indexed import IndexedPipeline
+    from shardmill.training.tensorflow.data.indexed import IndexedPipeline
 
     pipeline = IndexedPipeline(dataset.reader("train"), SequentialOrder(41, 41), 24, decoder="tensorflow")
     return pipeline.dataset(0, 1).as_numpy_iterator()
@@ -222,7 +222,7 @@ DAMAGE: dict[str, Callable[[bytes, list[int]], bytes | None]] = {
 @pytest.mark.parametrize("damage", DAMAGE)
 @pytest.mark.parametrize("container", CONTAINERS)
 def test_damage_comes_out_as_our_error_with_names(tmp_path: Path, damage: str, container: Container) -> None:
-    from shardmill.training.tf_data.pipeline import reraise
+    from shardmill.training.tensorflow.data.pipeline import reraise
 
     version: DatasetVersion = publish(tmp_path, coloured(COUNTS), container=container, shards_per_split=3)
     stream = stream_of(Dataset(version))

@@ -1,1 +1,0 @@
-"""The names of a process's devices, and their use."""

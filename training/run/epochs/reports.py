@@ -1,0 +1,184 @@
+"""Report how training goes: fetch the figures from the device, and hand them to people and files.
+
+No TensorFlow: training with PyTorch reports through this module too.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from shardmill.infra import progress as events
+from shardmill.infra.errors import Diverged, DivergedElsewhere
+from shardmill.training.config import TrainConfig
+from shardmill.training.order import Order
+from shardmill.training.ranks.peers import Peers
+from shardmill.training.run.checkpoints.checkpoints import AFTER_DIVERGENCE, Progress
+
+
+@dataclass(frozen=True, slots=True)
+class StepTotals:
+    """Sums over the steps since the last report, over all replicas.
+
+    Attributes:
+        loss: of the mean losses of the steps, each times the number of its real examples.
+        score: of the scores of the task.
+        gradient_norm: of the gradient norms; not finite if one of them is not.
+        num_finite: the steps whose gradient norm is finite.
+        num_sound: the steps before the first one whose gradient norm is not finite.
+        own_not_finite: the losses of this process alone that are not finite; counted if ``loss`` is not.
+    """
+
+    loss: float
+    score: float
+    gradient_norm: float
+    num_finite: int
+    num_sound: int
+    own_not_finite: int = 0
+
+
+class ReportedParts(Protocol):
+    """The parts of a training whose figures are reported, with any framework."""
+
+    @property
+    def totals(self) -> Any:
+        """The sums of the steps since the last report; ``take`` returns ``StepTotals``, and begins anew."""
+
+    @property
+    def task(self) -> Any:
+        """The task, with its ``score_name``."""
+
+    @property
+    def pruning(self) -> Any | None:
+        """The pruning, with the ``sparsity`` of a step; None: weights are not pruned."""
+
+    def last_rate(self, epoch: int) -> float:
+        """Return the learning rate that the optimizer took in the last step, a step of ``epoch`` (from 0)."""
+
+
+class CurveLog(Protocol):
+    """Takes curves."""
+
+    def scalars(self, split: str, step: int, values: Mapping[str, float]) -> None:
+        """Write one point of each curve; ``step`` counts over all epochs."""
+
+
+class TrainingReports:
+    """The reports of a run, each over the steps since the one before it."""
+
+    def __init__(
+        self,
+        config: TrainConfig,
+        parts: ReportedParts,
+        order: Order,
+        log: CurveLog,
+        memory: Callable[[], Mapping[str, float]],
+        ranks: Peers,
+    ) -> None:
+        """Report the steps of ``parts``; ``memory`` returns the bytes in use by name, for the curves."""
+        self._run = config.run
+        self._parts = parts
+        self._order = order
+        self._log = log
+        self._memory = memory
+        self._ranks = ranks
+        self._steps = 0
+        self._images = 0
+        self._timed: tuple[int, float, float] | None = None  # images, seconds and waiting at the last report
+
+    def begin(self, run_step: int) -> None:
+        """Announce the training, which has done ``run_step`` steps."""
+        total = self._images_at(self._run.epochs * self._order.steps_per_epoch)
+        events.stage("train", total, done=self._images_at(run_step))
+
+    def count(self, num_real: int) -> None:
+        """Count a step of ``num_real`` examples, which was started on the device."""
+        self._steps += 1
+        self._images += num_real
+
+    def publish(self, progress: Progress) -> None:
+        """Fetch the sums of the steps since the last report, add them to ``progress``, and report them.
+
+        Raises:
+            Diverged: the loss is not finite, or a gradient is not and the loss was not scaled.
+        """
+        if not self._steps:
+            return
+        sums, run_step = (
+            self._parts.totals.take(),
+            progress.epoch * self._order.steps_per_epoch + progress.step,
+        )
+        scaled = self._run.mixed_precision == "float16"  # steps that overflow are left out
+        if not math.isfinite(sums.loss):
+            raise self._diverged(f"the loss became {sums.loss}", sums, progress)
+        if sums.num_finite < self._steps and not scaled:
+            raise self._diverged(
+                f"the gradient became {sums.gradient_norm}, while the loss was finite,", sums, progress
+            )
+        progress.loss_sum += sums.loss
+        progress.score_sum += sums.score
+        progress.num_examples += self._images
+        step_figures = {
+            "step_loss": sums.loss / self._images,
+            "learning_rate": self._parts.last_rate(progress.epoch),
+            "gradient_norm": sums.gradient_norm / self._steps,
+        }
+        if self._parts.pruning is not None:
+            step_figures["sparsity"] = self._parts.pruning.sparsity(run_step)
+        if scaled:
+            step_figures["overflowed_steps"] = self._steps - sums.num_finite
+        self._steps = self._images = 0
+        step_figures |= self._memory()
+        self._log.scalars("train", run_step, step_figures)
+        self._announce(progress, run_step, {**step_figures, **self._recent_rates(progress)})
+
+    def _diverged(self, what: str, sums: StepTotals, progress: Progress) -> Diverged:
+        """Return the error of a loss or gradient that is not finite. Every rank must call this.
+
+        From the next step on all ranks compute such losses: the one that has computed most was the first.
+        """
+        counts = self._ranks.all_values(sums.own_not_finite)
+        is_first = counts[self._ranks.rank] == max(counts)
+        rank = "" if min(counts) == max(counts) else f", first on rank {counts.index(max(counts))}"
+        # A loss may be infinite where its gradient is not.
+        when = f"at step {progress.step - self._steps + sums.num_sound + 1}"
+        if sums.num_sound >= self._steps:
+            when = f"by step {progress.step}"
+        return (Diverged if is_first else DivergedElsewhere)(
+            f"{what} {when}, epoch {progress.epoch + 1}{rank}", AFTER_DIVERGENCE
+        )
+
+    def _recent_rates(self, progress: Progress) -> dict[str, float]:
+        """Return images per second and the share of waiting since the last report; empty at the first."""
+        now = progress.images, progress.seconds, progress.wait_seconds
+        before, self._timed = self._timed, now
+        if before is None or now[1] <= before[1]:
+            return {}
+        images, seconds, waited = (new - old for new, old in zip(now, before, strict=True))
+        return {"images_per_second": images / seconds, "input_wait_fraction": waited / seconds}
+
+    def _announce(self, progress: Progress, run_step: int, step_figures: dict[str, float]) -> None:
+        figures, epoch = self.epoch_figures(progress), progress.epoch + 1
+        done, total = (
+            self._images_at(at) for at in (run_step, self._run.epochs * self._order.steps_per_epoch)
+        )
+        rate: dict[str, Any] = (
+            {"images_per_second": progress.images / progress.seconds} if progress.seconds else {}
+        )
+        events.progress("train", done, total, epoch=epoch, epochs=self._run.epochs, **figures, **rate)
+        events.metrics(split="train", epoch=epoch, step=run_step, **step_figures, **figures)
+
+    def epoch_figures(self, progress: Progress) -> dict[str, Any]:
+        """Return loss and score over the reported steps of this epoch."""
+        seen = max(progress.num_examples, 1)
+        score_name = self._parts.task.score_name
+        return {"loss": progress.loss_sum / seen, score_name: progress.score_sum / seen}
+
+    def _images_at(self, run_step: int) -> int:
+        """Return the images of the first ``run_step`` steps of the run."""
+        epoch, step = divmod(run_step, self._order.steps_per_epoch)
+        size = self._order.global_batch_size
+        per_epoch = min(self._order.steps_per_epoch * size, self._order.num_records)
+        return epoch * per_epoch + min(step * size, per_epoch)

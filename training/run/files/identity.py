@@ -1,0 +1,76 @@
+"""Name a training run by everything that affects its outcome. Imports no TensorFlow."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.digests import digest_of
+from shardmill.training.config import TrainConfig
+from shardmill.training.config.reading import Mode
+from shardmill.training.reading.mode import choose_mode, consumed
+from shardmill.training.run.files.lengthening import may_be_lengthened
+from shardmill.training.tasks.traits import settings_for
+
+# Settings of [train.run] that do not change the outcome. A run can be resumed with other values of them.
+_WITHOUT_EFFECT = (
+    "devices",
+    "gpu_memory_limit_bytes",
+    "fresh",
+    "preemption_signal",
+    "checkpoint_every_steps",
+    "checkpoint_every_seconds",
+    "keep_checkpoints",
+    "log_every_steps",
+    "log_pictures",
+    "profile_steps",
+    "evaluate_train",
+)
+# Settings that were added after the first release with run names. At their defaults they are left out of the
+# identity, so that earlier runs keep their names.
+_LATER = {
+    "data": ("fit", "folds", "left_out_fold"),
+    "model": ("partial_weights", "warm_head_epochs"),
+    "run": ("framework", "rematerialize"),
+    "optimizer": ("head_learning_rate", "pruning"),
+}
+
+
+def run_identity(config: TrainConfig, version: DatasetVersion) -> dict[str, Any]:
+    """Return everything that affects the outcome of a run, JSON-able. Equal identities mean the same run.
+
+    The number of epochs is part of it only where the schedule depends on it: other runs can be lengthened.
+
+    Raises:
+        UsageError: the version has no labels to learn.
+        ConfigError: the version cannot be read as the settings ask, or the settings do not fit its labels.
+    """
+    config = settings_for(config, version)
+    settings = config.model_dump(mode="json")
+    for key in _WITHOUT_EFFECT:
+        del settings["run"][key]
+    defaults = TrainConfig().model_dump(mode="json")
+    for table, keys in _LATER.items():
+        for key in keys:
+            if settings[table][key] == defaults[table][key]:
+                del settings[table][key]
+    if may_be_lengthened(config.optimizer):
+        del settings["run"]["epochs"]
+    optimizer = config.optimizer
+    settings["optimizer"] |= {"learning_rate": optimizer.rate, "weight_decay": optimizer.decay}
+    del settings["ranks"], settings["tracking"], settings["export"]["signing_key"]
+    settings["reading"] = consumed(config.reading, _mode(config, version))
+    dataset = {"plan": version.manifest.plan_digest, "dataset": version.ref, **version.describe_view()}
+    return {**dataset, "config": settings}
+
+
+def _mode(config: TrainConfig, version: DatasetVersion) -> Mode:
+    """Return how the run reads; PyTorch always reads by the exact order."""
+    if config.run.framework == "torch":
+        return "indexed"
+    return choose_mode(version, config.reading, config.data).mode
+
+
+def run_name(config: TrainConfig, version: DatasetVersion) -> str:
+    """Return the name of the run's folder: ``<dataset>-v<version>-<digest>``."""
+    return f"{version.name}-v{version.version}-{digest_of(run_identity(config, version), length=10)}"

@@ -1,0 +1,1 @@
+"""Training with TensorFlow: data, models, step, tasks, ranks and export."""

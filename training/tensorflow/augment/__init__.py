@@ -1,0 +1,1 @@
+"""Augmentations of whole batches as TensorFlow operations."""

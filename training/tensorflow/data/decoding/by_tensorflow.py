@@ -1,0 +1,128 @@
+"""Decode the images of steps by TensorFlow: fetch their records, then decode one example at a time.
+
+steps ─► fetch (parallel: plan the step, pread, inflate, check, parse; draw windows and flips)
+      ─► one example at a time ─► decode a window, resize, flip (parallel) ─► batch ─► vary
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import tensorflow as tf
+
+from shardmill.training.augment import augment_image
+from shardmill.training.config.augment import AugmentSettings
+from shardmill.training.order import StepPlan
+from shardmill.training.reading import BatchMaker, RecordReader
+from shardmill.training.tensorflow.data.decoding.columns import Column, LabelColumns, call
+from shardmill.training.tensorflow.data.preprocess import decode_window
+
+_FETCHED = {
+    "images": Column(tf.string, ()),
+    "shapes": Column(tf.int32, (3,)),
+    "windows": Column(tf.int32, (4,)),
+    "flips": Column(tf.bool, ()),
+    "weights": Column(tf.float32, ()),
+    "ordinals": Column(tf.int64, ()),
+}
+# Batches varied at the same time.
+_BATCHES_AT_A_TIME = 2
+
+
+@dataclass(frozen=True, slots=True)
+class TensorFlowDecoding:
+    """Makes the batches of one split from encoded images.
+
+    Attributes:
+        reader: the records.
+        maker: draws the parameters of augmentation.
+        labels: the columns of the labels.
+        image_size: height and width of the images (pixels).
+        augment: how training examples are augmented; None for evaluation.
+        rows_of_step: the rows of a step that this process reads.
+        plan: returns the plan of these rows, given the number of the step, over all epochs.
+        failures: remembers an error of this project while the block runs.
+    """
+
+    reader: RecordReader
+    maker: BatchMaker
+    labels: LabelColumns
+    image_size: int
+    augment: AugmentSettings | None
+    rows_of_step: int
+    plan: Callable[[int], StepPlan]
+    failures: Callable[[], AbstractContextManager[None]]
+
+    def dataset(self, start: Any, stop: Any, rows: int, slices: int) -> Any:
+        """Return the batches of the steps ``start`` to ``stop``, each step in so many slices of ``rows``."""
+        dataset = tf.data.Dataset.range(start, stop)
+        dataset = dataset.map(self._fetch, num_parallel_calls=tf.data.AUTOTUNE).unbatch()
+        dataset = dataset.map(self._example, num_parallel_calls=tf.data.AUTOTUNE)
+        dataset = dataset.batch(rows, drop_remainder=True)
+        if self.augment is None or not self.augment.needs_more_than_flips:
+            return dataset
+        numbers = tf.data.Dataset.range(start * slices, stop * slices)
+
+        def varied(batch: dict[str, Any], run_slice: Any) -> dict[str, Any]:
+            images = tf.numpy_function(
+                lambda made, number: self._augment_rows(made, int(number), slices),
+                [batch["images"], run_slice],
+                tf.uint8,
+                stateful=False,
+            )
+            return batch | {"images": tf.ensure_shape(images, batch["images"].shape)}
+
+        pairs = tf.data.Dataset.zip((dataset, numbers))
+        return pairs.map(varied, num_parallel_calls=_BATCHES_AT_A_TIME)
+
+    def _fetch(self, run_step: Any) -> dict[str, Any]:
+        """Fetch the encoded images of one step and the parameters of their augmentation."""
+        columns = {**_FETCHED, **self.labels.columns}
+        return self.labels.gathered(call(self._read_step, run_step, columns, self.rows_of_step))
+
+    def _read_step(self, run_step: int) -> dict[str, Any]:
+        with self.failures():
+            plan = self.plan(run_step)
+            self.reader.advance(plan.epoch, plan.step)
+            records, plan = self.reader.read_plan(plan)
+        parameters = self.maker.parameters(plan)
+        objects = self.maker.objects_of(plan, parameters)
+        labels = None if objects is not None else self.reader.table.labels_of(plan.ordinals)
+        return {
+            "images": np.array([record.image for record in records], dtype=object),
+            "shapes": np.array([record.shape for record in records], dtype=np.int32),
+            "windows": parameters.windows,
+            "flips": parameters.flip_left_right,
+            "weights": plan.weights,
+            "ordinals": plan.ordinals,
+            **self.labels.arrays(labels, objects),
+        }
+
+    def _example(self, fetched: dict[str, Any]) -> dict[str, Any]:
+        image = decode_window(
+            fetched["images"],
+            fetched["shapes"],
+            fetched["windows"],
+            self.image_size,
+            self.reader.image_encoding,
+        )
+        image = tf.cond(fetched["flips"], lambda: tf.reverse(image, [1]), lambda: image)
+        kept = {name: fetched[name] for name in ("labels", "weights", "ordinals")}
+        return {"images": image, **kept}
+
+    def _augment_rows(
+        self, images: npt.NDArray[np.uint8], run_slice: int, slices: int
+    ) -> npt.NDArray[np.uint8]:
+        """Augment a batch, except for windows and flips from left to right, which TensorFlow has done."""
+        run_step, number = divmod(run_slice, slices)
+        parameters = self.maker.parameters(self.plan(run_step).of_rank(number, slices))
+        rest = replace(parameters, flip_left_right=np.zeros_like(parameters.flip_left_right))
+        images = images.copy()  # TensorFlow owns the array that it passes in
+        for row, image in enumerate(images):
+            augment_image(image, rest, row)
+        return images

@@ -1,0 +1,120 @@
+"""Convert batches to the form that ``model.fit`` takes: (images, labels), or with weights."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from shardmill.training.order import Passes
+from shardmill.training.reading.example_options import ExampleSpec
+from shardmill.training.reading.records.columns import NO_FEATURES, FeatureColumns
+from shardmill.training.reading.records.objects import FOLLOWING
+from shardmill.training.tensorflow.data.features import feature_tensors, label_tensors, object_tensors
+from shardmill.training.tensorflow.data.pipeline import Pipeline
+
+# The key of the sizes of whole images, beside "image" and the features.
+SIZE = "image_size"
+
+
+def as_pairs(
+    pipeline: Pipeline, passes: Passes, asked: ExampleSpec, features: FeatureColumns = NO_FEATURES
+) -> Any:
+    """Return a dataset. Each iteration of it is the next pass, whoever starts it.
+
+    If images are whole, or features stand beside them, the first part of an element is a dict: "image",
+    ``SIZE`` int32 [b, 2] of whole images (height and width in pixels), and the features by name. With padding
+    or class weights elements have weights (``_weights``).
+
+    Args:
+        pipeline: the batches of one split.
+        passes: the steps of each iteration, all as many.
+        asked: the examples, and how a last batch is treated.
+        features: the features that stand beside the images. Those of objects are the labels of the pipeline.
+    """
+    pairs = _Pairs(pipeline, asked, features)
+    steps, count = passes.upcoming, len(passes.upcoming)
+    pipeline.prepare(steps.start, steps.stop)
+
+    def begun(_: Any) -> np.int64:
+        steps = passes.begin()
+        pipeline.prepare(steps.start, steps.stop)
+        return np.int64(steps.start)
+
+    def first_step(element: Any) -> Any:
+        # Called once an iteration. Not stateful, or the position of an iterator could not be saved; and with
+        # an argument, or TensorFlow would compute it once and for all.
+        step = tf.numpy_function(begun, [element], tf.int64, stateful=False)
+        return tf.ensure_shape(step, [])
+
+    of_passes = tf.data.Dataset.from_tensors(0).map(first_step)
+    made = of_passes.flat_map(lambda start: pairs.dataset(start, start + count))
+    # The options of a dataset inside another one have no effect.
+    options = pairs.dataset(steps.start, steps.stop).options()
+    return made.apply(tf.data.experimental.assert_cardinality(count)).with_options(options)
+
+
+class _Pairs:
+    """Makes elements from the batches of a pipeline."""
+
+    def __init__(self, pipeline: Pipeline, asked: ExampleSpec, features: FeatureColumns) -> None:
+        self._pipeline = pipeline
+        self._asked = asked
+        self._features = features
+        self._following = [feature.name for feature in features.features if feature.name in FOLLOWING]
+        self._of_record = features.without(self._following)
+        self._is_whole = pipeline.image_size is None
+        self._is_weighted = asked.last_batch == "pad" or pipeline.class_weights is not None
+
+    def dataset(self, start: Any, stop: Any) -> Any:
+        """Return the elements of the steps ``start`` to ``stop``, both int64 scalar tensors."""
+        pipeline = self._pipeline
+        rest = len(pipeline.reader.table) % pipeline.order.global_batch_size
+        if self._asked.last_batch != "partial" or not rest:
+            return pipeline.dataset(start, stop).map(self._element)
+        # Not `skip`: it would read and decode every batch that it skips.
+        full, tail = pipeline.dataset(start, stop - 1), pipeline.dataset(stop - 1, stop)
+        return full.map(self._element).concatenate(tail.map(lambda batch: self._partial(batch, rest)))
+
+    def _element(self, batch: dict[str, Any]) -> tuple[Any, ...]:
+        ordinals, ragged = batch["ordinals"], self._asked.ragged
+        beside = {SIZE: batch["sizes"]} if self._is_whole else {}
+        labels = batch["labels"]
+        if self._following:
+            found = object_tensors(labels, self._following, ragged=ragged)
+            labels = label_tensors(self._pipeline.reader.table, ordinals)
+        if self._features.features:
+            tensors = feature_tensors(self._of_record, ordinals, ragged=ragged)
+            for name in (one.name for one in self._features.features):
+                beside[name] = (found if name in FOLLOWING else tensors)[name]
+        images = {"image": batch["images"], **beside} if beside else batch["images"]
+        return (images, labels, self._weights(batch["weights"])) if self._is_weighted else (images, labels)
+
+    def _partial(self, batch: dict[str, Any], rest: int) -> tuple[Any, ...]:
+        """Return the element of a batch without its padding."""
+        cut = tf.nest.map_structure(lambda column: column[:rest], batch)
+        if self._is_whole:  # the largest image of the batch may have been padding
+            height, width = tf.unstack(tf.reduce_max(cut["sizes"], axis=0))
+            cut["images"] = cut["images"][:, :height, :width]
+            if self._pipeline.reader.table.mask is not None:
+                cut["labels"] = cut["labels"][:, :height, :width]
+        return self._element(cut)
+
+    def _weights(self, weights: Any) -> Any:
+        """Return weights with which the mean over all rows is the (weighted) mean over real examples.
+
+        Keras divides the loss of a batch by its rows, whatever they weigh. So padding has weight 0, and the
+        weights of real examples are such that all weights of a training step average to 1. In evaluation,
+        where no gradient depends on a step alone, each example of a padded pass has the same weight, and all
+        weights of the pass average to 1: losses and weighted metrics are those of the records.
+
+        Args:
+            weights: float32 [b] (``StepPlan.weights``).
+        """
+        order = self._pipeline.order
+        if self._asked.training:
+            rows = tf.cast(tf.shape(weights)[0], tf.float32)
+            return weights * rows / tf.maximum(tf.reduce_sum(weights), tf.keras.backend.epsilon())
+        rows_of_pass = order.steps_per_epoch * order.global_batch_size
+        return weights * (rows_of_pass / len(self._pipeline.reader.table))

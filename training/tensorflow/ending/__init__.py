@@ -1,0 +1,1 @@
+"""The end of a run with TensorFlow: its export and result."""

@@ -1,0 +1,1 @@
+"""Evaluation of a Keras model on a split."""

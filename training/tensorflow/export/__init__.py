@@ -1,0 +1,1 @@
+"""Trained models as SavedModel, ONNX and LiteRT."""

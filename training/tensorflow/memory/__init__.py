@@ -1,0 +1,1 @@
+"""Which batch fits into the memory of a device, with TensorFlow."""

@@ -1,0 +1,1 @@
+"""Models in Keras: families, ``keras.applications``, detectors."""

@@ -1,0 +1,131 @@
+"""A small detector in one stage, without anchors, on any backbone.
+
+A feature pyramid (Lin et al.: Feature pyramid networks for object detection, 2017) with maps of one cell for
+8, 16 and 32 pixels. At each cell a head that all maps share predicts whether an object of each class is
+there, and the distances to its four edges (Tian et al.: FCOS, 2019).
+``shardmill.training.tensorflow.tasks.boxes`` turns these into boxes.
+
+The pyramid and the head have 0.3 million parameters with three classes.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import keras
+
+from shardmill.infra.errors import ConfigError
+from shardmill.training.models.spec import ModelSpec
+from shardmill.training.tensorflow.models.dense.backbone import build_backbone
+from shardmill.training.tensorflow.models.synchronized import BatchNormalization
+
+STRIDES = (8, 16, 32)  # pixels of the image per cell of a map
+BOX_NUMBERS = 4
+_WIDTH = 64
+_TOWER_LAYERS = 2
+# At the start every cell predicts each class at this probability, since nearly all cells are background (Lin
+# et al.: Focal loss for dense object detection, 2017).
+_PRIOR = 0.01
+
+
+def build(spec: ModelSpec) -> Any:
+    """Build a model from images [B, S, S, C] of 0 to 255 to float32 [B, L, K + 4].
+
+    L are the cells of all maps, row by row, the finest map first; K the classes, as logits. Then come the
+    distances of the top, left, bottom and right edge from the centre of the cell, as logarithms, in strides.
+
+    Raises:
+        ConfigError: the backbone cannot be used, or the image size is no multiple of the largest stride.
+    """
+    if spec.image_size % STRIDES[-1]:
+        raise ConfigError(
+            f"data.image_size = {spec.image_size}: models that find objects need a multiple of {STRIDES[-1]}",
+            f"set it to {max(round(spec.image_size / STRIDES[-1]), 1) * STRIDES[-1]}",
+        )
+    backbone, found = build_backbone(spec, STRIDES)
+    inputs = keras.Input(spec.image_shape, name="image")
+    outputs = backbone(inputs)
+    maps = dict(zip(found, outputs if isinstance(outputs, list) else [outputs], strict=True))
+    pyramid = _pyramid(maps, spec)
+    return keras.Model(inputs, _Head(spec).of(pyramid), name="detector")
+
+
+def _pyramid(maps: dict[int, Any], spec: ModelSpec) -> list[Any]:
+    """Bring all maps to one width, and add the coarser ones to the finer ones."""
+    levels: list[Any] = []
+    for stride in STRIDES:
+        if stride in maps:
+            levels.append(_normalized(_convolution(_WIDTH, 1, f"lateral_{stride}")(maps[stride]), spec))
+        else:  # the backbone ends before: go on from the map before it
+            before = keras.layers.ReLU()(levels[-1])
+            coarser = _convolution(_WIDTH, 3, f"coarser_{stride}", strides=2)(before)
+            levels.append(_normalized(coarser, spec))
+    for place in range(len(levels) - 2, -1, -1):
+        above = keras.layers.UpSampling2D(2)(levels[place + 1])
+        levels[place] = keras.layers.Add()([levels[place], above])
+    smooth = [
+        _normalized(_convolution(_WIDTH, 3, f"smooth_{stride}")(level), spec)
+        for stride, level in zip(STRIDES, levels, strict=True)
+    ]
+    return [keras.layers.ReLU()(level) for level in smooth]
+
+
+class _Head:
+    """The layers that all maps share. Each map has batch normalisation of its own: their values differ."""
+
+    def __init__(self, spec: ModelSpec) -> None:
+        self._spec = spec
+        layers = range(_TOWER_LAYERS)
+        self._class_tower = [_convolution(_WIDTH, 3, f"class_tower_{number}") for number in layers]
+        self._box_tower = [_convolution(_WIDTH, 3, f"box_tower_{number}") for number in layers]
+        # float32 whatever the precision of the rest: a softmax in half precision loses its small values.
+        self._classes = keras.layers.Conv2D(
+            spec.num_classes,
+            3,
+            padding="same",
+            dtype="float32",
+            kernel_initializer=keras.initializers.RandomNormal(stddev=0.01, seed=spec.seed),
+            bias_initializer=keras.initializers.Constant(-math.log((1 - _PRIOR) / _PRIOR)),
+            name="classes",
+        )
+        self._boxes = keras.layers.Conv2D(
+            BOX_NUMBERS,
+            3,
+            padding="same",
+            dtype="float32",
+            kernel_initializer=keras.initializers.RandomNormal(stddev=0.01, seed=spec.seed + 1),
+            bias_initializer=keras.initializers.Constant(math.log(2.0)),  # boxes of four strides
+            name="boxes",
+        )
+
+    def of(self, pyramid: list[Any]) -> Any:
+        """Return the predictions at the cells of all maps: [B, L, K + 4]."""
+        rows = []
+        for level in pyramid:
+            classes = self._classes(self._through(self._class_tower, level))
+            boxes = self._boxes(self._through(self._box_tower, level))
+            both = keras.layers.Concatenate(dtype="float32")([classes, boxes])
+            rows.append(keras.layers.Reshape((-1, both.shape[-1]), dtype="float32")(both))
+        return keras.layers.Concatenate(axis=1, dtype="float32", name="cells")(rows)
+
+    def _through(self, tower: list[Any], x: Any) -> Any:
+        for layer in tower:
+            x = keras.layers.ReLU()(_normalized(layer(x), self._spec))
+        return x
+
+
+def _convolution(width: int, size: int, name: str, strides: int = 1) -> Any:
+    return keras.layers.Conv2D(
+        width,
+        size,
+        strides=strides,
+        padding="same",
+        use_bias=False,
+        kernel_initializer="he_normal",
+        name=name,
+    )
+
+
+def _normalized(x: Any, spec: ModelSpec) -> Any:
+    return BatchNormalization(momentum=0.9, synchronized=spec.synchronized)(x)

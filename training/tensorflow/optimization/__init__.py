@@ -1,0 +1,1 @@
+"""Optimizers, their updates, averages of weights, pruning and precision, with Keras."""

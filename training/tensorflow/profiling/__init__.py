@@ -1,0 +1,1 @@
+"""How fast a model trains with each batch size, with TensorFlow."""

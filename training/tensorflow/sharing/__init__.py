@@ -1,0 +1,1 @@
+"""Shares of a batch for ranks of unequal speed, with TensorFlow."""

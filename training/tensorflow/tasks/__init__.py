@@ -1,0 +1,1 @@
+"""What a Keras model learns: losses, metrics and predictions of each kind of label."""
