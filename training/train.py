@@ -57,11 +57,11 @@ from shardmill.training.run.files.summary import summary
 from shardmill.training.run.files.supervised_ranks import preemption_signals, train_with_supervised_ranks
 from shardmill.training.run.memory.fallback import settle_parts_of_ranks
 from shardmill.training.run.memory.largest_batch import find_largest_batch
-from shardmill.training.run.start_tensorflow import train_in_process
-from shardmill.training.run.start_torch import check_installed
-from shardmill.training.run.start_torch import train_in_process as train_with_torch
 from shardmill.training.run.stopping.interruption import raise_when_preempted
-from shardmill.training.run.torch_processes import with_a_rank_for_each_device
+from shardmill.training.starting.in_tensorflow import train_in_process
+from shardmill.training.starting.in_torch import check_installed
+from shardmill.training.starting.in_torch import train_in_process as train_with_torch
+from shardmill.training.starting.torch_processes import with_a_rank_for_each_device
 from shardmill.training.tasks.traits import settings_for
 
 # Lock files stay after a run. They are beside the runs, since a refused run must leave no folder.

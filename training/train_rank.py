@@ -26,8 +26,8 @@ from shardmill.infra.processes.process import (
 from shardmill.training.config import TrainConfig, faults_of_users
 from shardmill.training.ranks.cluster import Cluster, cluster_from_environment
 from shardmill.training.ranks.heartbeat import heart_of_this_process
-from shardmill.training.run.start_tensorflow import train_in_process
-from shardmill.training.run.start_torch import train_in_process as train_with_torch
+from shardmill.training.starting.in_tensorflow import train_in_process
+from shardmill.training.starting.in_torch import train_in_process as train_with_torch
 
 # Errors of Python that come from the code alone: to start the ranks again does not help.
 _OF_THE_CODE = (ImportError, NameError, AttributeError, TypeError, LookupError, NotImplementedError)

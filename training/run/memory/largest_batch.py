@@ -25,8 +25,8 @@ TRIAL = "trial"
 
 # Each takes real steps with its framework.
 _COMMANDS = {
-    "tensorflow": "shardmill.training.run.memory.try_tensorflow_batches",
-    "torch": "shardmill.training.run.memory.try_torch_batches",
+    "tensorflow": "shardmill.training.starting.try_tensorflow_batches",
+    "torch": "shardmill.training.starting.try_torch_batches",
 }
 
 

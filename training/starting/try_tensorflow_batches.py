@@ -1,4 +1,4 @@
-"""``python -m shardmill.training.run.memory.try_tensorflow_batches``: which batch sizes fit into memory.
+"""``python -m shardmill.training.starting.try_tensorflow_batches``: which batch sizes fit into memory.
 
 With ``--ranks`` it takes the steps of one of so many ranks. Its parent reads each size that fits from the
 events, so that this process may die of the next one. Not for people.
@@ -23,7 +23,7 @@ StepsOf = Callable[[TrainConfig, DatasetVersion], TriedSteps]
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the trials and return the exit status."""
-    return try_batches("shardmill.training.run.memory.try_tensorflow_batches", argv, _steps)
+    return try_batches("shardmill.training.starting.try_tensorflow_batches", argv, _steps)
 
 
 def try_batches(module: str, argv: Sequence[str] | None, steps_of: StepsOf) -> int:

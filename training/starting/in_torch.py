@@ -12,7 +12,7 @@ from shardmill.infra.errors import GO_ON, EnvironmentFault, RankLost
 from shardmill.training.config import TrainConfig
 from shardmill.training.ranks.cluster import Cluster, Meeting
 from shardmill.training.ranks.heartbeat import Heart
-from shardmill.training.run.torch_processes import set_environment
+from shardmill.training.starting.torch_processes import set_environment
 
 if TYPE_CHECKING:
     from shardmill.training.torch.ranks.group import Place
