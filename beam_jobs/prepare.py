@@ -27,8 +27,7 @@ _EXAMPLES = """\
 examples:
   python -m shardmill.beam_jobs.prepare photos --dataset photos
   python -m shardmill.beam_jobs.prepare photos --dataset photos --dry-run
-  python -m shardmill.beam_jobs.prepare photos --dataset small --set image.size=128 --set
-  shards.container=none
+  python -m shardmill.beam_jobs.prepare photos --dataset small --set image.size=128
 """
 
 

@@ -46,7 +46,7 @@ def test_headings_and_rows_stand_once(page: Path) -> None:
 def test_names_that_a_source_of_ones_own_imports_are_public() -> None:
     guide = (REPOSITORY / "docs" / "add-a-source-kind.md").read_text(encoding="utf-8")
     public = (REPOSITORY / "docs" / "python-api.md").read_text(encoding="utf-8")
-    imports = re.findall(r"^from ((?:beam_jobs|infra)[\w.]*) import (.+)$", guide, re.MULTILINE)
+    imports = re.findall(r"^from (shardmill[\w.]*) import (.+)$", guide, re.MULTILINE)
     names = [f"{module}.{name.strip()}" for module, names in imports for name in names.split(",")]
     assert len(names) > 8
     told = [name for name in names if name in public or f"`{name.rpartition('.')[2]}`" in public]

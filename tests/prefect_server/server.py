@@ -45,8 +45,10 @@ if sys.stdin.read() == "ended":
     sys.exit(0)
 os.environ["SHARDMILL_HOME"] = sys.argv[1]  # not before: this process is none of the platform
 for _ in range(20):
-    down = subprocess.run([sys.executable, "-m", "shardmill.flows.cli", "down"], capture_output=True,
-    text=True) if "Stopped" in down.stdout:
+    down = subprocess.run(
+        [sys.executable, "-m", "shardmill.flows.cli", "down"], capture_output=True, text=True
+    )
+    if "Stopped" in down.stdout:
         sys.exit(0)
     time.sleep(1)
 sys.exit(f"shardmill down: {down.stdout}{down.stderr}")
