@@ -73,6 +73,13 @@ def test_configuration_page_is_current() -> None:
     assert written == reference.render(), "run: python docs/configuration_reference.py"
 
 
+def test_reasons_of_the_guide_are_current() -> None:
+    reference = script("reasons_reference")
+    written = reference.PAGE.read_text(encoding="utf-8")
+    assert written == reference.render(written), "run: python docs/reasons_reference.py"
+    assert "- `decoder_hung`: " in written
+
+
 def test_architecture_picture_is_current() -> None:
     picture = script("architecture_picture")
     written = picture.PICTURE.read_text(encoding="utf-8")

@@ -2,71 +2,71 @@
 
 from __future__ import annotations
 
-# reason -> (meaning, remedy); the same words stand in docs/recover-from-failures.md
+# reason -> (meaning, remedy); docs/reasons_reference.py writes them into docs/recover-from-failures.md
 REASONS: dict[str, tuple[str, str]] = {
     "empty": ("The file has no content", "Copy it from the original again, or delete it"),
     "unknown_format": (
-        "The content is not of a known image format, whatever the file name says",
-        "Remove it from the folder, or add its pattern to filter.ignore",
+        "The content is of no known image format",
+        "Remove it, or add its pattern to filter.ignore",
     ),
     "unsupported": (
-        "The image format is known, but this variant is not supported",
+        "This variant of the format is not supported",
         "See the message; save the image as PNG or 8-bit JPEG",
     ),
     "truncated": (
-        "The image ends early, for example after an incomplete copy or download",
-        "Fetch the file again; or set image.allow_truncated to keep such images",
+        "The image ends early, as after an incomplete copy",
+        "Fetch it again; or keep such images: image.allow_truncated",
     ),
     "corrupt": ("The image cannot be decoded", "Open it in a viewer; fetch it again, or delete it"),
     "too_many_pixels": (
-        "Its header declares more pixels than image.max_pixels allows",
-        "If the image is genuine, scale it down before you prepare",
+        "Its header declares more than image.max_pixels",
+        "If it is genuine, scale it down",
     ),
     "bomb": (
         "Decoding it would take far more work than its size suggests",
-        "If the image is genuine, save it again in an editor; otherwise delete it",
+        "If it is genuine, save it again in an editor; else delete it",
     ),
     "too_long": (
         "The stored image would be longer than its format allows",
-        "Leave it out with filter.max_aspect, or crop it before you prepare",
+        "Leave it out with filter.max_aspect, or crop it",
     ),
     "unreadable": ("The file could not be read", "Check permissions and the disk, then run again"),
     "vanished": (
-        "The file was listed, but no longer existed when it was read",
-        "Run again when nothing changes the source any more",
+        "The file was listed, but gone when it was read",
+        "Run again when nothing changes the source",
     ),
     "changed": (
         "The file changed while the job read it",
-        "Run again when nothing changes the source any more",
+        "Run again when nothing changes the source",
     ),
     "broken_link": ("A symbolic link whose target does not exist", "Restore the target, or delete the link"),
     "unprocessable": (
         "A library failed on it with an unexpected error",
-        "Open it in a viewer and save it again, or delete it; please report the message to Shardmill",
+        "Save it again, or delete it; please report the message to Shardmill",
     ),
     "decoder_crashed": (
         "An image library crashed while decoding it",
-        "Save it again in an editor, or delete it; treat it as hostile if you do not know its origin",
+        "Save it again, or delete it; it may be hostile",
     ),
     "decoder_hung": (
-        "Decoding it took longer than runner.image_seconds allows",
-        "If the image is genuine and large, raise runner.image_seconds; otherwise save it again or delete it",
+        "Decoding it took longer than runner.image_seconds",
+        "Raise runner.image_seconds if it is genuine and large; else save it again or delete it",
     ),
     "decoder_out_of_memory": (
-        "Decoding it needs more memory than runner.image_memory_bytes allows",
-        "If the image is genuine, raise runner.image_memory_bytes or scale it down before you prepare",
+        "Decoding it needs more than runner.image_memory_bytes",
+        "If it is genuine, raise runner.image_memory_bytes or scale it down",
     ),
     "unlisted_folder": (
-        "The folder cannot be listed, so all of its files are missing",
-        "Make the folder readable and run again, or add it to filter.ignore",
+        "The folder cannot be listed; all of its files are missing",
+        "Make it readable, or add it to filter.ignore",
     ),
     "path_too_long": (
         "Its path is longer than the system allows",
-        "Shorten the folder names, or move the source nearer to the root of the disk",
+        "Shorten folder names, or move the source nearer to the root",
     ),
     "too_large": (
-        "The file is larger than image.max_bytes allows",
-        "Remove it from the folder, add its pattern to filter.ignore, or raise image.max_bytes",
+        "The file is larger than image.max_bytes",
+        "Remove it, add its pattern to filter.ignore, or raise image.max_bytes",
     ),
     "no_class": (
         "It is not in a class folder, so it has no label",
@@ -74,34 +74,34 @@ REASONS: dict[str, tuple[str, str]] = {
     ),
     "broken_row": (
         "The row of the table or file cannot be read",
-        "See the message; correct the row: count its delimiters and quotes",
+        "See the message; count delimiters and quotes",
     ),
     "bad_path": (
-        "The row of the table names no file within the source",
-        "Correct the path: relative to the source, without .., and never empty",
+        "The row names no file within the source",
+        "Correct the path: relative to the source, without .., not empty",
     ),
     "missing_file": (
-        "The row of the table names a file that is not there",
+        "The row names a file that is not there",
         "Add the file or remove the row; if all are missing, look at source.table.prefix and path_column",
     ),
     "several_files": (
-        "Its row names a file without its ending or in another spelling, and several files match",
+        "Several files match the name in its row",
         "Write the whole file name into the row",
     ),
     "no_label": (
-        "Its row has no label, or the number of no named class; or no sidecar in the archive gives it one",
+        "Its row or sidecar has no label, or the number of no named class",
         "Fill in the label, or remove the row or the image",
     ),
     "unknown_split": (
         "Its row names a split that is neither train, validation nor test",
-        "Correct the split, or leave it empty to have it chosen",
+        "Correct the split, or leave it empty",
     ),
     "contradicting_rows": (
-        "Several rows of the table name the same file with different labels, splits or groups",
+        "Rows give the same file different labels, splits, groups, objects or features",
         "Keep the row that is right, and remove the others",
     ),
     "other_size": (
-        "The annotation of its objects is of an image of another size",
+        "Its annotation is of an image of another size",
         "Give the image that was annotated, or the annotation of this image",
     ),
     "no_mask": (
@@ -110,7 +110,7 @@ REASONS: dict[str, tuple[str, str]] = {
     ),
     "missing_mask": (
         "Its row names a mask that is not there",
-        "Add the mask or remove the row; look at source.table.prefix and mask_column if all are missing",
+        "Add the mask or remove the row; if all are missing, look at source.table.prefix and mask_column",
     ),
     "several_masks": (
         "Several files may be its mask, or several images may have it",
@@ -129,12 +129,12 @@ REASONS: dict[str, tuple[str, str]] = {
         "Give the mask of this image; masks are never scaled to fit",
     ),
     "lossy_mask": (
-        "The format of its mask changes pixels, so the numbers of classes are not certain",
-        "Save the mask as PNG from what it was made of; to convert the JPEG does not help",
+        "The format of its mask changes pixels",
+        "Save the mask as PNG from its original; converting it does not help",
     ),
     "unknown_mask_value": (
         "Its mask has values that stand for no class",
-        "Name them in source.masks.classes or ignore; or ignore all others: source.masks.unknown",
+        "Name them in source.masks.classes or ignore, or set source.masks.unknown",
     ),
     "not_found": (
         "The server has no file at this address",
@@ -142,70 +142,70 @@ REASONS: dict[str, tuple[str, str]] = {
     ),
     "access_denied": (
         "The server does not give the file to everybody",
-        "Fetch it with the access that you have, and prepare it from a folder",
+        "Fetch it with your access, and prepare it from a folder",
     ),
     "server_error": (
-        "The server answered with an error, also when asked again",
+        "The server answered with an error each time",
         "Run again later; see the status in the message",
     ),
     "too_many_requests": (
-        "The server refused because it gets too many requests, also when asked again",
+        "The server refused each time: too many requests",
         "Run again later; lower source.urls.connections_per_host or raise delay_seconds and max_wait_seconds",
     ),
     "unreachable": (
         "There is no such host, or it does not answer",
-        "Correct the address; or run again when the host and your network are up",
+        "Correct the address, or run again later",
     ),
     "timed_out": (
-        "The server did not send the whole file within source.urls.total_seconds, or paused for too long",
-        "Run again later, or raise source.urls.read_seconds and total_seconds",
+        "The server took longer than source.urls.total_seconds or read_seconds",
+        "Run again later, or raise these settings",
     ),
     "broken_off": (
-        "The connection ended before the whole file had come, also when asked again",
+        "The connection ended early each time",
         "Run again later",
     ),
     "bad_redirect": (
-        "The address redirects in a circle, too often, or to something that is no http or https address",
-        "Write the address of the image itself into the row",
+        "The address redirects too often, or not to an http or https address",
+        "Write the image's own address into the row",
     ),
     "private_host": (
-        "The host is in a private network, and not on the internet",
+        "The host is in a private network",
         "If it is yours, set source.urls.allow_private_hosts",
     ),
     "not_an_image": (
-        "The server sent a page or other text in place of an image",
+        "The server sent a page, text or a compressed body",
         "Open the address in a browser; correct or remove the row",
     ),
     "opted_out": (
-        "A response header of the server reserves the image (source.urls.opt_out)",
+        "A header of the server reserves the image (source.urls.opt_out)",
         "Ask its owner for permission",
     ),
     "broken_container": (
         "The file that holds the image is damaged or cannot be read",
-        "Fetch that file again; everything in front of the damage was kept",
+        "Fetch that file again; what stands before the damage was kept",
     ),
     "no_image": (
         "The row holds no image",
         "Fill in the image or remove the row; if all are empty, look at source.rows.image",
     ),
     "bad_name": (
-        "The name of an object, archive or member cannot be used: it is absolute, has an empty part, . or ..",
-        "See the message; copy the object to another key, or pack the archive with plain relative names",
+        "The name of an object or member cannot be used: it is absolute, or has an empty part, . or .. in it",
+        "Copy the object to another key, or pack the archive with relative names",
     ),
     "archived_link": (
         "A link in an archive, which is not followed",
-        "Pack the archive again with the files themselves: tar --dereference --hard-dereference",
+        "Pack the files themselves: tar --dereference --hard-dereference",
     ),
     "encrypted": (
         "The member of the archive is encrypted",
         "Pack the archive again without a password",
     ),
     "unsupported_member": (
-        "The member is stored in the archive in a way that is not supported",
-        "See the message; pack the archive again, as tar or as zip with deflate",
+        "The archive stores the member in a way that is not supported",
+        "See the message; pack a tar, or a zip with deflate",
     ),
     "damaged_member": (
-        "The member of the archive is cut short, or its checksum is wrong",
+        "The member is cut, of another length than declared, or its checksum is wrong",
         "Copy or download the archive again",
     ),
     "empty_archive": ("The archive has no file in it", "Nothing to do"),
@@ -214,22 +214,22 @@ REASONS: dict[str, tuple[str, str]] = {
         "It has no mask, and source.masks.unmasked leaves such images out",
         "Add its mask to include it",
     ),
-    "sidecar": ("It says something of the image of the same name", "Nothing to do"),
+    "sidecar": ("It describes the image of the same name", "Nothing to do"),
     "replaced_member": (
-        "A later member of the archive has the same name, and replaces it as unpacking would",
+        "A later member of the archive has the same name",
         "Nothing to do",
     ),
     "ignored": ("A pattern of filter.ignore matches it", "Change filter.ignore to include it"),
     "special_file": (
         "A pipe, a socket or a device, not a file",
-        "Nothing to do; add its pattern to filter.ignore if it is expected",
+        "Nothing to do",
     ),
     "table": (
         "It is the table that names the images",
         "Nothing to do",
     ),
     "row_file": (
-        "Its rows are images, or say something of them",
+        "Its rows are images, or describe them",
         "Nothing to do",
     ),
     "other_file": (
@@ -241,8 +241,8 @@ REASONS: dict[str, tuple[str, str]] = {
         "Add a row for it to include it",
     ),
     "dropped_label": (
-        "source.table.drop_labels names its label",
-        "Remove the label from source.table.drop_labels to include it",
+        "drop_labels of the source names its label",
+        "Remove the label from drop_labels to include it",
     ),
     "label_edit": (
         "A row of source.label_edits drops it",
@@ -250,7 +250,7 @@ REASONS: dict[str, tuple[str, str]] = {
     ),
     "repeated_row": (
         "The row of the table says the same as an earlier row",
-        "Nothing to do; remove the row if you like",
+        "Nothing to do",
     ),
     "too_small": (
         "It is smaller than filter.min_width or filter.min_height",
@@ -258,12 +258,12 @@ REASONS: dict[str, tuple[str, str]] = {
     ),
     "aspect": ("Its aspect ratio is larger than filter.max_aspect", "Raise this setting to include it"),
     "ai_made": (
-        "Its metadata declare that a generative model made it or a part of it",
+        "Its metadata declare a generative model",
         "Set filter.ai_made to keep to include it",
     ),
     "class": ("filter.classes does not name its class", "Add the class to filter.classes to include it"),
     "leak": (
-        "Left out of train because its group is also in another split",
+        "Its group is in another split too, so train leaves it out",
         "Move it to the split of its group, or set groups.leakage to keep",
     ),
     "purged": (
