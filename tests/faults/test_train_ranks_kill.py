@@ -17,6 +17,7 @@ import pytest
 
 from tests.samples.datasets.published import coloured, publish
 from tests.samples.ranks.supervised import Progress, recovered, running_ranks
+from tests.samples.training.rounding import near
 from tests.samples.training.trainer import Trainer, settings, train
 
 COUNTS = {"train": {"a": 60, "b": 31, "c": 14}, "validation": {"a": 6, "b": 4, "c": 2}}
@@ -92,5 +93,5 @@ def test_ten_disturbances_of_ranks_change_nothing(tmp_path: Path, seed: int) -> 
     assert consumed[1].read_bytes() == consumed[0].read_bytes()
     assert len(consumed[0].read_text().splitlines()) == EPOCHS * STEPS_PER_EPOCH
     for row, wanted in zip(result["history"], expected["history"], strict=True):
-        assert row["train"]["loss"] == pytest.approx(wanted["train"]["loss"], rel=1e-3)
+        assert row["train"]["loss"] == near(wanted["train"]["loss"], 1e-3)
     print(f"{len(deeds)} disturbances; median {statistics.median(seconds):.1f} s to the next step")

@@ -10,6 +10,7 @@ import pytest
 
 from tests.samples.datasets.published import coloured, publish
 from tests.samples.ranks.supervised import consumed_by, relative_distance
+from tests.samples.training.rounding import near
 from tests.samples.training.trainer import Trainer, settings, train
 
 COUNTS = {"train": {"a": 30, "b": 15, "c": 5}, "validation": {"a": 6, "b": 4, "c": 3}}
@@ -58,7 +59,7 @@ def assert_equal(result: dict[str, Any], expected: dict[str, Any]) -> None:
     assert consumed_by(result) == consumed_by(expected)
     assert relative_distance(result, expected) <= 1e-4
     for row, wanted in zip(result["history"], expected["history"], strict=True):
-        assert row["train"]["loss"] == pytest.approx(wanted["train"]["loss"], rel=1e-3)
+        assert row["train"]["loss"] == near(wanted["train"]["loss"], 1e-3)
 
 
 def test_a_batch_that_cannot_be_divided_is_refused(tmp_path: Path) -> None:

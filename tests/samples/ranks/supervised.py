@@ -5,14 +5,13 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import psutil
-import pytest
 
+from tests.samples.training.rounding import apart, near
 from tests.samples.training.trainer import Trainer
 
 
@@ -54,25 +53,15 @@ def assert_same_training(result: dict[str, Any], expected: dict[str, Any], rel: 
     weights = weights_of(expected)
     assert weights
     for name, found in weights_of(result).items():
-        assert found == pytest.approx(weights[name], rel=rel, abs=rel / 10), name
+        assert found == near(weights[name], rel), name
     for row, wanted in zip(result["history"], expected["history"], strict=True):
-        assert row["train"]["loss"] == pytest.approx(wanted["train"]["loss"], rel=rel)
-        assert row["validation"]["loss"] == pytest.approx(wanted["validation"]["loss"], rel=10 * rel)
+        assert row["train"]["loss"] == near(wanted["train"]["loss"], rel)
+        assert row["validation"]["loss"] == near(wanted["validation"]["loss"], 10 * rel)
 
 
 def relative_distance(result: dict[str, Any], expected: dict[str, Any]) -> float:
     """The L2 distance of the weights of two runs, as a fraction of the norm of the expected ones."""
     return apart(weights_of(result), weights_of(expected))
-
-
-def apart(found: Mapping[str, np.ndarray], expected: Mapping[str, np.ndarray]) -> float:
-    """The L2 distance of weights, as a fraction of the norm of the expected ones."""
-    weights = {name: value for name, value in expected.items() if value.dtype.kind == "f"}
-    assert weights
-    assert found.keys() == expected.keys()
-    squares = [np.sum((found[name] - value) ** 2, dtype=np.float64) for name, value in weights.items()]
-    norms = [np.sum(np.square(value), dtype=np.float64) for value in weights.values()]
-    return float(np.sqrt(sum(squares) / sum(norms)))
 
 
 class Progress(threading.Thread):

@@ -14,9 +14,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pytest
 
 from shardmill.infra.dataset.catalog import Catalog
 from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.errors import ConfigError
 from shardmill.infra.settings import load_settings
 from shardmill.training.config import TrainConfig
 
@@ -44,6 +46,17 @@ def batches(steps: int = STEPS) -> list[dict[str, npt.NDArray[Any]]]:
         labels = (images[:, 0, 0, 0] > 127).astype(np.int32)
         made.append({"images": images, "labels": labels, "weights": weights / weights.sum()})
     return made
+
+
+def skip_unless_computable(kind: Any) -> None:
+    """Skip the test if the environment forbids this processor to compute in a ``run.mixed_precision``."""
+    from shardmill.training.loop.optimization.precision import precision
+
+    try:
+        with precision(kind):
+            pass
+    except ConfigError as refused:
+        pytest.skip(str(refused))
 
 
 class Training:

@@ -9,6 +9,7 @@ import pytest
 
 from tests.samples.datasets.published import coloured, publish
 from tests.samples.ranks.supervised import assert_same_training
+from tests.samples.training.steps import skip_unless_computable
 from tests.samples.training.trainer import settings, train
 
 COUNTS = {"train": {"a": 20, "b": 12}, "validation": {"a": 6, "b": 5}}
@@ -49,6 +50,7 @@ def with_options(**groups: dict[str, Any]) -> dict[str, Any]:
     ids=["accumulation", "averages", "float16"],
 )
 def test_two_ranks_equal_one_device(root: Path, tmp_path: Path, config: dict[str, Any], rel: float) -> None:
+    skip_unless_computable(config["run"].get("mixed_precision", "off"))
     for place in ("one", "two"):
         (tmp_path / place).mkdir()
         (tmp_path / place / "datasets").symlink_to(root / "datasets")

@@ -6,14 +6,14 @@ import math
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from tests.samples.images.drawn_objects import draw_objects, objects_config
 from tests.samples.images.masks import config as masks_config
 from tests.samples.images.masks import make_masked
 from tests.samples.preparing.prepared import run as prepare
-from tests.samples.ranks.supervised import weights_of
+from tests.samples.ranks.supervised import consumed_by, relative_distance
+from tests.samples.training.steps import skip_unless_computable
 from tests.samples.training.trainer import settings, train
 
 pytestmark = pytest.mark.slow
@@ -53,27 +53,14 @@ def trained(root: Path, kind: str, place: Path, *more: dict[str, Any]) -> dict[s
     return train(place, "d", settings(**groups))
 
 
-def trace_of(result: dict[str, Any]) -> bytes:
-    return (Path(result["run_dir"]) / "consumed.jsonl").read_bytes()
-
-
-def difference(found: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -> float:
-    """The L2 norm of the difference of all variables, as a fraction of the norm of the expected ones."""
-    assert found.keys() == expected.keys()
-    norms = [np.linalg.norm((found[name] - expected[name]).ravel()) for name in expected]
-    return float(
-        np.linalg.norm(norms) / np.linalg.norm([np.linalg.norm(one.ravel()) for one in expected.values()])
-    )
-
-
 @pytest.mark.parametrize("kind", MODELS)
 def test_several_devices_equal_one(root: Path, tmp_path: Path, kind: str) -> None:
     expected = trained(root, kind, tmp_path / "one")
     for place, more in PLACES.items():
         result = trained(root, kind, tmp_path / place, more)
-        assert trace_of(result) == trace_of(expected)
+        assert consumed_by(result) == consumed_by(expected)
         # If two pixels are nearly equal, rounding decides which one max pooling passes on.
-        assert difference(weights_of(result), weights_of(expected)) < 2e-4
+        assert relative_distance(result, expected) < 2e-4
         for split in ("validation", "test"):
             found, wanted = (one["metrics"][split] for one in (result, expected))
             assert found["loss"] == pytest.approx(wanted["loss"], rel=1e-2)
@@ -83,6 +70,7 @@ def test_several_devices_equal_one(root: Path, tmp_path: Path, kind: str) -> Non
 @pytest.mark.parametrize("precision", ["bfloat16", "float16"])
 @pytest.mark.parametrize("kind", MODELS)
 def test_two_ranks_learn_in_mixed_precision(root: Path, tmp_path: Path, kind: str, precision: str) -> None:
+    skip_unless_computable(precision)
     longer = {
         "run": {"mixed_precision": precision, "epochs": 6},
         "optimizer": {"name": "adamw", "learning_rate": 0.002},

@@ -12,8 +12,15 @@ from shardmill.infra.errors import ConfigError
 from shardmill.infra.storage.filesystem import Storage
 from shardmill.training.run.checkpoints.checkpoints import Checkpoints, Progress
 from tests.samples.datasets.published import coloured, publish
-from tests.samples.ranks.supervised import apart
-from tests.samples.training.steps import STEPS, Training, Weights, batches, trained_elsewhere
+from tests.samples.training.rounding import EPSILON, apart, near
+from tests.samples.training.steps import (
+    STEPS,
+    Training,
+    Weights,
+    batches,
+    skip_unless_computable,
+    trained_elsewhere,
+)
 
 keras = pytest.importorskip("keras")
 
@@ -41,11 +48,11 @@ def agree(found: Weights, expected: Weights, relative: float) -> None:
 def test_steps_in_parts_equal_whole_steps(version: DatasetVersion) -> None:
     whole = Training(version, *ALL_ON).steps(batches())
     parts = Training(version, *ALL_ON, "run.accumulate_steps=4").steps(batches())
-    agree(parts.weights(), whole.weights(), 1e-5)
+    agree(parts.weights(), whole.weights(), 64 * EPSILON)
     sums, of_parts = whole.parts.totals.take(), parts.parts.totals.take()
     assert sums.loss > 0
     assert sums.num_finite == of_parts.num_finite == STEPS
-    assert of_parts.loss == pytest.approx(sums.loss, rel=1e-5)
+    assert of_parts.loss == near(sums.loss)
     assert of_parts.score == sums.score
     assert of_parts.gradient_norm == pytest.approx(sums.gradient_norm, rel=1e-4)
     assert whole.parts.totals.take().loss == 0
@@ -68,6 +75,7 @@ def test_two_devices_in_parts_equal_one(version: DatasetVersion) -> None:
 
 @pytest.mark.parametrize("kind", ["float16", "bfloat16", "off"])
 def test_a_resumed_run_equals_an_unbroken_one(version: DatasetVersion, tmp_path: Path, kind: str) -> None:
+    skip_unless_computable(kind)
     settings = [*ALL_ON, f"run.mixed_precision={kind}", "run.accumulate_steps=2"]
     unbroken = Training(version, *settings).steps(batches())
     first = Training(version, *settings).steps(batches()[:3])
@@ -80,7 +88,23 @@ def test_a_resumed_run_equals_an_unbroken_one(version: DatasetVersion, tmp_path:
     assert second.parts.model.layers[-1].compute_dtype == {"off": "float32"}.get(kind, kind)
 
 
+@pytest.mark.parametrize("variable", ["ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA"])
+def test_half_precision_without_its_instructions_is_refused(
+    version: DatasetVersion, monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    """oneDNN would end the process: "could not create a primitive descriptor"."""
+    monkeypatch.delenv("ONEDNN_MAX_CPU_ISA", raising=False)
+    monkeypatch.setenv(variable, "avx2")
+    with pytest.raises(ConfigError, match=f"'bfloat16' needs AVX-512 .* {variable} = avx2") as refused:
+        Training(version, "run.mixed_precision=bfloat16")
+    assert refused.value.remedy == f"unset {variable}, or set run.mixed_precision to off"
+    Training(version)
+    monkeypatch.setenv(variable, "AVX512_CORE")
+    Training(version, "run.mixed_precision=bfloat16")
+
+
 def test_a_step_that_overflows_changes_no_weight_but_the_scale(version: DatasetVersion) -> None:
+    skip_unless_computable("float16")
     training = Training(version, "run.mixed_precision=float16", "optimizer.name=sgd")
     before = [variable.numpy() for variable in training.parts.model.variables]
     scale = float(training.parts.optimizer.dynamic_scale.numpy())
@@ -111,14 +135,14 @@ def test_averages_follow_the_weights_with_a_warm_up(version: DatasetVersion) -> 
         expected = decay * expected + (1 - decay) * kernel.numpy()
     trained = kernel.numpy()
     with training.parts.evaluated():
-        assert kernel.numpy() == pytest.approx(expected, rel=1e-5)
+        assert kernel.numpy() == near(expected)
     assert np.array_equal(kernel.numpy(), trained)
     assert averages.variables[-1].numpy() == STEPS
 
 
 def test_a_compiled_step_equals_one_that_is_not(version: DatasetVersion) -> None:
     plain = Training(version).steps(batches())
-    agree(Training(version, "run.jit_compile=true").steps(batches()).weights(), plain.weights(), 1e-5)
+    agree(Training(version, "run.jit_compile=true").steps(batches()).weights(), plain.weights(), 64 * EPSILON)
 
 
 def test_parts_must_divide_the_rows(version: DatasetVersion) -> None:
