@@ -30,8 +30,8 @@ from shardmill.beam_jobs.execution.pool import Pool
 from shardmill.beam_jobs.execution.pool.supervision import NumberFailed
 from shardmill.beam_jobs.execution.runners import check_runner, num_processes
 from shardmill.beam_jobs.plan import RECORD_OVERHEAD_BYTES, num_shards
-from shardmill.beam_jobs.plan.similarity.memory import too_little_memory
 from shardmill.beam_jobs.plan.splits.assignment import divide_by_fractions
+from shardmill.beam_jobs.plan_by_ranges import too_little_memory
 from shardmill.beam_jobs.publish.digests import Digests
 from shardmill.beam_jobs.publish.result import class_counts, label_counts
 from shardmill.beam_jobs.request import JobRequest
@@ -98,7 +98,7 @@ def dry_run(request: JobRequest) -> dict[str, Any]:
     source = open_source(request)
     listing = list_inputs(source, config)
     references = listing.to_read()
-    too_little = too_little_memory(references.num_rows, config.groups, free_memory_bytes())
+    too_little = too_little_memory(config, listing.table, free_memory_bytes())
     warnings = [*listing.warnings, *([too_little] if too_little else [])]
     for warning in warnings:
         log(warning, level="warning")

@@ -33,14 +33,15 @@ from shardmill.beam_jobs.encode.stage import EncodedFiles, encode_files
 from shardmill.beam_jobs.execution.runners import check_runner, load_beam
 from shardmill.beam_jobs.images.into_listing import complete_listing
 from shardmill.beam_jobs.plan import AnyPlan, Plan, plan_version
-from shardmill.beam_jobs.plan.similarity.memory import too_little_memory
 from shardmill.beam_jobs.plan_by_ranges import (
+    begun_ranges,
     gather_by_ranges,
     gathering_digest,
     num_ranges,
     plan_on_storage,
     plan_tables,
     read_stored_before,
+    too_little_memory,
 )
 from shardmill.beam_jobs.publish.accounting import (
     Counts,
@@ -253,10 +254,11 @@ class _Job:
 
     def encode(self, previous: PreviousVersion | None, spool: Storage) -> tuple[KnownFiles, EncodedFiles]:
         """Find the files that the previous version knows, and encode the others."""
-        references = read_listing(spool).to_read()
-        warning = too_little_memory(references.num_rows, self.config.groups, free_memory_bytes())
+        listing = read_listing(spool)
+        warning = too_little_memory(self.config, listing.table, free_memory_bytes())
         if warning is not None:
             log(warning, level="warning")
+        references = listing.to_read()
         purged = DigestList.of(purged_contents(self.dataset))
         known = find_known_files(previous, references, purged, self.config)
         write_known_contents(spool, previous, purged)
@@ -278,16 +280,19 @@ class _Job:
         """Plan the version: in memory or, if there are many files, by ranges with all rows in the spool."""
         planned = previous.planned if previous else None
         plan: AnyPlan
-        if (ranges := num_ranges(self.config, len(known.mask))) > 1:
+        listed = read_listing(spool).table
+        ranges = num_ranges(self.config, listed, free_memory_bytes(), begun_ranges(spool))
+        if ranges > 1:
             digest = gathering_digest(digests.source, encoded, spool, previous)
             tables = plan_tables(spool, digest, ranges)
-            gathering = gather_by_ranges(tables, read_listing(spool).table, encoded, known, previous)
+            gathering = gather_by_ranges(tables, listed, encoded, known, previous)
+            del listed
             plan = plan_on_storage(gathering, self.config, planned)
             stored_before = read_stored_before(gathering)
         else:
             facts = gather_facts(encoded, spool, previous, known.mask, known.facts)
             stored_before = (facts["status"].to_numpy() == Status.STORED_BEFORE)[~known.mask]
-            listed = code_texts(read_listing(spool).table, ("label",))
+            listed = code_texts(listed, ("label",))
             listed, facts = complete_listing(listed, facts, self.config)
             release_memory()
             vectors = self.embeddings.read() if self.embeddings else None

@@ -31,7 +31,7 @@ class Constants:
     inputs_row: int = 63
     listing_row: int = 88
     plan_row_in_one_process: int = 712  # with the listing and the facts
-    near_row: int = 2_190  # the search for near-duplicates
+    near_row: int = 1_150  # the search for near-duplicates
     range_row: int = 1_550  # of the range that a process plans
     range_row_on_disk: int = 1_200  # all tables of a plan by ranges, at their largest
     shard_entry: int = 429  # in the manifest, without its class counts
@@ -47,7 +47,7 @@ class Constants:
     order_row: int = 4  # with a balance rule
     split_row: int = 36  # of the table of a split, in each rank
     core_hour_dollars: float = 0.04
-    plan_in_one_process_up_to: int = 5_000_000
+    free_memory: int = 8 * GIB  # assumed; a plan in one process takes at most half of it
     files_of_a_range: int = 1_000_000
     exchanges: int = 6  # of rows between all ranges, in a plan by ranges
     requests_of_an_opening: int = 4  # of a table in an object store: size, end, list of batches, a batch
@@ -103,7 +103,7 @@ class Scale:
     @property
     def by_ranges(self) -> bool:
         """Whether a plan is made by ranges."""
-        return self.images > self.constants.plan_in_one_process_up_to
+        return 2 * self.images * self.constants.plan_row_in_one_process > self.constants.free_memory
 
     @property
     def plan_bytes(self) -> int:

@@ -45,7 +45,7 @@ class RunnerConfig(Settings):
     plan_ranges: Annotated[int, Field(ge=0, le=4096)] = Field(
         0,
         description="Ranges in which a version is planned, each with its rows in memory by itself; 0: one "
-        "process up to 5 million files, then a range for every million",
+        "process if the plan takes at most half of the free memory, else ranges of at most a million files",
     )
     block_images: Annotated[int, Field(ge=4, le=65_536)] = Field(
         128, description="Mean number of images in a block, the unit of work and of resuming"

@@ -20,14 +20,14 @@ as numbers of a Beam job::
     gathering       the facts of each range of files
     files hashes grouping shards   the tasks
     splitting dealing statistics   decisions made from counts
-    choice          how many ranges there are
+    choice          in memory or by ranges, and how many ranges
     planning        the steps in order
 
 A table that is there is complete, so a plan that was interrupted continues. Rows in exchange are removed once
 all ranges have received them.
 """
 
-from shardmill.beam_jobs.plan_by_ranges.choice import num_ranges
+from shardmill.beam_jobs.plan_by_ranges.choice import begun_ranges, num_ranges, too_little_memory
 from shardmill.beam_jobs.plan_by_ranges.gathering import (
     GatherFacts,
     cut_files,
@@ -41,6 +41,7 @@ from shardmill.beam_jobs.plan_by_ranges.planning import PlanOnStorage, plan_on_s
 __all__ = [
     "GatherFacts",
     "PlanOnStorage",
+    "begun_ranges",
     "cut_files",
     "gather_by_ranges",
     "gathering_digest",
@@ -48,4 +49,5 @@ __all__ = [
     "plan_on_storage",
     "plan_tables",
     "read_stored_before",
+    "too_little_memory",
 ]

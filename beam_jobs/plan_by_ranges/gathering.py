@@ -15,6 +15,7 @@ from shardmill.beam_jobs.encode.blocks import Block, facts_digest, read_facts
 from shardmill.beam_jobs.encode.placing import place_facts
 from shardmill.beam_jobs.encode.stage import EncodedFiles
 from shardmill.beam_jobs.images.features import move_to_listing
+from shardmill.beam_jobs.plan_by_ranges.choice import ranges_folder
 from shardmill.beam_jobs.plan_by_ranges.tables import PlanTables
 from shardmill.beam_jobs.reuse.facts import fill_in_stored_before, merge_facts
 from shardmill.beam_jobs.reuse.known_files import KnownFiles
@@ -79,7 +80,7 @@ def plan_tables(spool: Storage, digest: str, ranges: int) -> PlanTables:
         digest: of all that the plan depends on.
         ranges: number of ranges.
     """
-    return PlanTables(spool, f"ranges/{digest}-{ranges}", ranges)
+    return PlanTables(spool, ranges_folder(digest, ranges), ranges)
 
 
 def gathering_digest(

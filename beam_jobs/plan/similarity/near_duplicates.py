@@ -34,6 +34,7 @@ from shardmill.beam_jobs.plan.similarity.looks import (
     windowed,
 )
 from shardmill.beam_jobs.plan.similarity.search import candidates, choices
+from shardmill.beam_jobs.release_memory import release_memory
 from shardmill.beam_jobs.tables.ids import UInt64, id_text
 from shardmill.beam_jobs.tables.long_columns import one_chunk
 from shardmill.infra.format.contract import NEAR_DUPLICATES_SCHEMA, SPLITS
@@ -74,6 +75,7 @@ def find_near_duplicates(looks: pa.ChunkedArray, config: GroupsConfig) -> NearDu
     """
     known = rows_where(~is_null(looks))
     encoded = one_chunk(looks.drop_null()).dictionary_encode()
+    release_memory()  # it took several times the bytes of the looks
     which = np.asarray(encoded.indices.to_numpy(), np.int64)
     shared = np.bincount(which, minlength=len(encoded.dictionary)) > 1
     views, owners = _views(encoded.dictionary)
@@ -122,19 +124,23 @@ class _Search:
         """
         if len(self._views) and self._config.max_difference:
             cut, whole = hash_all(self._views, self._windows, self._symmetries)
+            searching = np.arange(len(self._views))
             for chosen in choices():
-                searching = self._searching()
-                one, other = cut[:, searching].ravel(), whole[:, searching].ravel()
-                for at, to in _batched(candidates(one, other, chosen, self._config.max_distance)):
+                still = self._searching(searching)
+                if not still.all():
+                    searching, cut, whole = searching[still], cut[:, still], whole[:, still]
+                for at, to in _batched(candidates(cut, whole, chosen, self._config.max_distance)):
                     self._compare(searching, at, to)
         return self._components.root, self._nearest
 
-    def _searching(self) -> Int64:
-        """Return the views that go on searching: all but some of those in large groups."""
-        roots = self._components.root[self._owners]
+    def _searching(self, views: Int64) -> npt.NDArray[np.bool_]:
+        """Return which views go on searching: all but some of those in large groups."""
+        roots = self._components.root[self._owners[views]]
         order = np.argsort(roots, kind="stable")
         ranks = np.arange(len(order)) - np.searchsorted(roots[order], roots[order])
-        return np.sort(order[ranks < _SEARCHING])
+        still = np.empty(len(views), np.bool_)
+        still[order] = ranks < _SEARCHING
+        return still
 
     def _compare(self, searching: Int64, at: Int64, to: Int64) -> None:
         """Connect the candidates that look the same: positions among windows, and among turned views."""

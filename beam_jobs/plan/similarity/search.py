@@ -5,6 +5,8 @@ pairs that differ in at most three bits are among them, and most pairs that diff
 choice of two bands the hashes of both sets are sorted together, so that hashes that agree are neighbours
 (multi-index hashing: Norouzi, Punjani and Fleet, "Fast search in Hamming space with multi-index hashing",
 2012). Each hash is compared with so many successors at most, which bounds the work where very many agree.
+
+The hashes are searched in parts by their first chosen band: hashes of different parts do not agree in it.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from shardmill.beam_jobs.tables.ids import UInt64
 
 HASH_BITS = 64
 MAX_SUCCESSORS = 256
+HASHES_AT_A_TIME = 1 << 24  # about 1 GB while they are sorted
 
 _BANDS, _AGREEING = 5, 2
 _MIX = np.uint64(0x9E3779B97F4A7C15)  # 2**64 ÷ golden ratio: spreads keys over slots
@@ -35,18 +38,50 @@ def choices() -> list[tuple[int, ...]]:
 def candidates(
     one: UInt64, other: UInt64, chosen: tuple[int, ...], max_distance: int
 ) -> Iterator[tuple[Int64, Int64]]:
-    """Yield pairs that agree in the chosen bands, in batches: positions in ``one`` and in ``other``.
+    """Yield pairs that agree in the chosen bands, in batches: positions in the flattened arrays.
 
     Args:
-        one: uint64 [A].
-        other: uint64 [B].
-        chosen: numbers of bands.
+        one: uint64 [R, A].
+        other: uint64 [S, B].
+        chosen: numbers of two bands.
         max_distance: bits in which a pair may differ.
     """
     moves, key_bits = _layout(chosen)
-    kept = _with_partners([_moved(values, moves[: len(chosen)]) for values in (one, other)])
-    values = np.concatenate([_moved(one[kept[0]], moves), _moved(other[kept[1]], moves)])
-    entries = np.concatenate([kept[0], kept[1] + len(one)])
+    low, _, width = moves[0]
+    parts = min(1 << width, -(-(one.size + other.size) // HASHES_AT_A_TIME))
+    for part in range(parts):
+        bounds = [(number << width) // parts for number in (part, part + 1)]
+        first, second = (_in_band(rows, low, width, bounds) for rows in (one, other))
+        yield from _pairs(first, second, moves, key_bits, max_distance)
+
+
+def _in_band(rows: UInt64, low: int, width: int, bounds: list[int]) -> tuple[UInt64, Int64]:
+    """Return the hashes with a band of [start, stop), and their positions: uint64 [K], int64 [K]."""
+    start, stop = (np.uint64(bound) for bound in bounds)
+    hashes, positions = [], []
+    for number, row in enumerate(rows):
+        band = row >> np.uint64(low)
+        band &= np.uint64((1 << width) - 1)
+        band -= start  # wraps around below the start
+        found = np.flatnonzero(band < stop - start)
+        hashes.append(row[found])
+        positions.append(found + number * len(row))
+    return np.concatenate(hashes), np.concatenate(positions)
+
+
+def _pairs(
+    one: tuple[UInt64, Int64],
+    other: tuple[UInt64, Int64],
+    moves: list[tuple[int, int, int]],
+    key_bits: int,
+    max_distance: int,
+) -> Iterator[tuple[Int64, Int64]]:
+    """Yield the pairs of hashes that agree in their first ``key_bits`` once moved; see ``candidates``."""
+    kept = _with_partners([_moved(values, moves[:_AGREEING]) for values, _ in (one, other)])
+    values = np.concatenate(
+        [_moved(part[at], moves) for (part, _), at in zip((one, other), kept, strict=True)]
+    )
+    entries = np.concatenate([one[1][kept[0]], ~other[1][kept[1]]])
     order = np.argsort(values, kind="stable")
     values, entries = values[order], entries[order]
     limit = np.uint64(1 << (HASH_BITS - key_bits))
@@ -59,11 +94,11 @@ def candidates(
         if not len(at):
             return
         near = np.bitwise_count(differing) <= max_distance
-        low, high = entries[at[near]], entries[at[near] + lag]
-        low, high = np.minimum(low, high), np.maximum(low, high)
-        crossing = (low < len(one)) & (high >= len(one))
+        ends = entries[at[near]], entries[at[near] + lag]
+        low, high = np.minimum(*ends), np.maximum(*ends)
+        crossing = (low < 0) & (high >= 0)
         if crossing.any():
-            yield low[crossing], high[crossing] - len(one)
+            yield high[crossing], ~low[crossing]
 
 
 def _with_partners(keys: list[UInt64]) -> list[Int64]:

@@ -23,10 +23,12 @@ from shardmill.beam_jobs.execution.task import work_name
 from shardmill.beam_jobs.plan import AnyPlan, HeldShards, Plan, PreviousRecords, plan_version
 from shardmill.beam_jobs.plan_by_ranges import (
     GatherFacts,
+    begun_ranges,
     cut_files,
     num_ranges,
     plan_on_storage,
     plan_tables,
+    too_little_memory,
 )
 from shardmill.beam_jobs.plan_by_ranges.tables import RangeTask
 from shardmill.beam_jobs.publish.digests import Digests, plan_digest
@@ -38,6 +40,8 @@ from shardmill.infra.format.contract import SPLITS
 from shardmill.infra.storage.filesystem import Storage
 
 BLOCK = 5
+GIB = 1 << 30
+MULTI = {"labels": "multi", "kind": "table", "table": {"file": "labels.csv"}}
 
 # One file: (content, class, given split, key, fate).
 FILE = st.tuples(
@@ -293,20 +297,75 @@ def test_a_group_in_several_splits_is_refused_in_the_same_words() -> None:
 @pytest.mark.parametrize(
     ("settings", "named"),
     [
-        ({"source": {"labels": "multi", "kind": "table", "table": {"file": "labels.csv"}}}, "'multi'"),
+        ({"source": MULTI}, "'multi'"),
         ({"groups": {"embeddings": {"file": "vectors.npz"}}}, "groups.embeddings"),
     ],
 )
 def test_a_plan_that_needs_one_process_is_refused_by_ranges(settings: dict[str, Any], named: str) -> None:
     config = PrepareConfig.model_validate({**settings, "runner": {"plan_ranges": 4}})
     with pytest.raises(ConfigError, match=named):
-        num_ranges(config, 10)
+        num_ranges(config, LISTING_SCHEMA.empty_table(), free_bytes=0)
     automatic = PrepareConfig.model_validate(settings)
-    assert num_ranges(automatic, 1_000_000_000) == 1
+    assert num_ranges(automatic, LISTING_SCHEMA.empty_table(), free_bytes=0) == 1
 
 
-def test_ranges_begin_beyond_five_million_files() -> None:
-    assert [num_ranges(PrepareConfig(), files) for files in (0, 5_000_000, 5_000_001)] == [1, 1, 6]
+@pytest.mark.parametrize(
+    ("settings", "begun", "gib", "expected"),
+    [
+        ({}, None, 8, 1),
+        ({"groups": {"near_duplicates": False}}, None, 2, 1),
+        ({}, None, 2, 3),  # of two processes, each within half of the free memory
+        ({}, None, 1 / 64, 374),
+        ({}, 64, 8, 64),  # an interrupted plan goes on
+        ({"runner": {"plan_ranges": 3}}, 64, 8, 3),
+    ],
+)
+def test_memory_decides_between_one_process_and_ranges(
+    settings: dict[str, Any], begun: int | None, gib: float, expected: int
+) -> None:
+    config = PrepareConfig.model_validate(
+        {**settings, "runner": {"processes": 2, **settings.get("runner", {})}}
+    )
+    files = 1_010_000
+    listing = pa.table({"uri": pa.array(np.zeros(files, np.int64))})
+    assert num_ranges(config, listing, int(gib * GIB), begun) == expected
+
+
+@pytest.mark.parametrize(
+    ("settings", "gib", "said"),
+    [
+        ({"groups": {"near_duplicates": True}}, 0.5, "set groups.near_duplicates=false, or"),
+        ({"groups": {"near_duplicates": False}}, 0.25, None),
+        (
+            {"groups": {"near_duplicates": False}, "runner": {"plan_ranges": 1}},
+            0.25,
+            "set runner.plan_ranges=0, or",
+        ),
+        (
+            {"groups": {"near_duplicates": False}, "source": MULTI},
+            0.25,
+            "for the plan, and 0.2 GiB",
+        ),
+        ({}, 8, None),
+    ],
+)
+def test_a_plan_that_memory_is_too_small_for_is_warned_of(
+    settings: dict[str, Any], gib: float, said: str | None
+) -> None:
+    config = PrepareConfig.model_validate(settings)
+    listing = pa.table({"uri": pa.array(np.zeros(1_000_000, np.int64))})
+    warning = too_little_memory(config, listing, int(gib * GIB))
+    assert (warning is not None) is (said is not None), warning
+    if said is not None and warning is not None:
+        for words in (said, "1,000,000 files", "on a machine with more memory"):
+            assert words in warning
+
+
+def test_the_ranges_of_an_interrupted_plan_are_found_again(tmp_path: Path) -> None:
+    spool = Storage.at(tmp_path)
+    assert begun_ranges(spool) is None
+    spool.write_atomic(plan_tables(spool, "0a1b", 12).path("listed", 0), b"")
+    assert begun_ranges(spool) == 12
 
 
 def test_a_plan_by_ranges_is_made_anew_if_a_block_was_written_again(tmp_path: Path) -> None:

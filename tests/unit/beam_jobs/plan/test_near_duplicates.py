@@ -227,7 +227,7 @@ def test_the_search_finds_all_within_three_bits_and_none_too_far(
     found = {
         pair
         for chosen in choices()
-        for parts in candidates(one, other, chosen, max_distance)
+        for parts in candidates(one[np.newaxis], other[np.newaxis], chosen, max_distance)
         for pair in zip(*(part.tolist() for part in parts), strict=True)
     }
     apart = np.bitwise_count(one[:, np.newaxis] ^ other)
@@ -236,9 +236,28 @@ def test_the_search_finds_all_within_three_bits_and_none_too_far(
     assert all(apart[pair] <= max_distance for pair in found)
 
 
+@settings(deadline=None)
+@given(st.integers(1, 400), st.integers(0, 2**32 - 1))
+def test_parts_of_the_search_find_the_same_pairs(at_a_time: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    one = rng.integers(0, 2**64, 300, np.uint64)
+    one[100:] = one[rng.integers(0, 100, 200)] ^ (np.uint64(1) << rng.integers(0, 64, 200, np.uint64))
+    rows = one.reshape(3, 100)
+
+    def pairs() -> list[tuple[int, int]]:
+        parts = candidates(rows, rows[:2], (0, 3), 4)
+        return sorted(pair for part in parts for pair in zip(*(ends.tolist() for ends in part), strict=True))
+
+    whole = pairs()
+    assert whole, "some of them are near"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(search, "HASHES_AT_A_TIME", at_a_time)
+        assert pairs() == whole
+
+
 def test_the_search_compares_with_so_many_successors_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(search, "MAX_SUCCESSORS", 5)
-    same = np.full(100, 77, np.uint64)
+    same = np.full((1, 100), 77, np.uint64)
     pairs = sum(len(at) for at, _ in candidates(same, same, choices()[0], 4))
     assert 0 < pairs <= 5 * 200
 
