@@ -104,10 +104,11 @@ def _lists(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
 def _limits(setting: Setting) -> str:
     """The type, where the default does not show it, then the values or bounds that the description lacks."""
     kind, *bounds = re.split(r", (?=[≥>≤<] )", setting.kind)
-    kind = kind.removesuffix(" or empty").replace("table of text to Any", "table")
-    if re.fullmatch(r"`[^`]+`( or `[^`]+`)*", kind):
+    kind = re.sub("table of text to (Any|text|a table)", "table", kind.removesuffix(" or empty"))
+    kind = kind.replace("` or `", "`, `").replace("list of a table", "list of tables")
+    if re.fullmatch(r"`[^`]+`(, `[^`]+`)*", kind):
         missing = [one for one in re.findall(r"`([^`]+)`", kind) if not _names(setting.description, one)]
-        kind = kind.replace(" or ", ", ") if missing else ""
+        kind = kind if missing else ""
     elif setting.default != "empty" and kind in ("integer", "number", "text", "true or false"):
         kind = ""
     low = "".join(bound.replace("≥ ", "").replace(" ", "") for bound in bounds if bound[0] in "≥>")

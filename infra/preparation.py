@@ -38,11 +38,13 @@ class Preparation(Settings):
 
     resize: Annotated[Resize, AlsoCalled("crop", "pad")] = Field(
         "short",
-        description="short or long: scale that side to size; pad or crop: exactly height × width, padded "
-        "with the background or cropped around the centre; none: keep the size",
+        description=(
+            "short or long: scale that side to size; pad or crop: exactly height × width, with "
+            "background around or cut from the centre; none: keep the size"
+        ),
     )
     size: Annotated[int, Field(ge=8, le=8192), AlsoCalled("image_size", "img_size", "resolution")] = Field(
-        256, description="Side of the stored image (pixels): the shorter for short, the longer for long"
+        256, description="Side of the stored image for short and long (pixels)"
     )
     height: Annotated[int, Field(ge=8, le=8192)] | None = Field(
         None, description="Height for pad and crop (pixels); unset for size"
@@ -62,8 +64,10 @@ class Preparation(Settings):
     )
     passthrough: bool = Field(
         False,
-        description="Copy the source bytes, without metadata, when they already have the stored encoding, "
-        "size, orientation, colour space (sRGB) and channels",
+        description=(
+            "Copy source bytes, without metadata, that already have the stored encoding, size, "
+            "orientation, colours and channels"
+        ),
     )
     channels: Literal[1, 3] = Field(3, description="1 stores grey images, 3 RGB")
     background: Annotated[str, Field(pattern="^#[0-9a-fA-F]{6}$"), WholeText()] = Field(

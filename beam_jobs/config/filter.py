@@ -25,21 +25,22 @@ class FilterConfig(Settings):
         0, description="Leave out lower images (upright pixels)"
     )
     max_aspect: Annotated[float, Field(ge=1, le=1_000_000)] | None = Field(
-        None, description="Leave out images whose longer side is more than this many times the shorter"
+        None, description="Leave out images whose longer side is more than so many times the shorter"
     )
     ai_made: Literal["keep", "drop"] = Field(
         "keep",
-        description="drop: leave out images that declare in their metadata (IPTC, C2PA) that a generative "
-        "model made them or a part of them. Images that declare nothing stay",
+        description="drop: leave out images whose metadata declare a generative model",
     )
     classes: Annotated[tuple[str, ...], Field(min_length=1)] | None = Field(
         None,
-        description="Names of the classes to keep; images of other classes are left out. Unset keeps all",
+        description="Names of the classes to keep; unset: all",
     )
     drop_empty_classes: bool = Field(
         False,
-        description="Take classes off the list of which neither the newest version nor this one has a "
-        "record. The classes behind them get other numbers, and all records are written again, not encoded",
+        description=(
+            "Forget classes without a record in the newest version and this one; other classes change"
+            " numbers, and all records are copied"
+        ),
     )
     ignore: tuple[str, ...] = Field(
         DEFAULT_IGNORE,

@@ -17,13 +17,11 @@ class ImageConfig(Preparation):
 
     max_bytes: Annotated[int, Field(ge=1, le=1 << 31)] = Field(
         256 * _MIB,
-        description="Largest source file that is read (bytes); larger files are quarantined as too_large. "
-        "Does not limit the stored image",
+        description="Largest source file (bytes); larger ones are quarantined as too_large",
     )
     metadata: tuple[MetadataName, ...] = Field(
         (),
-        description="What the files say of themselves (EXIF, XMP, IPTC, C2PA) that becomes features of the "
-        "records: names, or all",
+        description="What files say of themselves that becomes features of the records: names, or all",
     )
 
     @field_validator("metadata", mode="before")

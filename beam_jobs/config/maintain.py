@@ -10,9 +10,7 @@ from shardmill.infra.settings import Settings
 class MaintainConfig(Settings):
     """Maintenance of a dataset, in this order: compaction, retention, removal of unused files."""
 
-    compact: bool = Field(
-        True, description="Publish the newest version again in as few shards as possible, if it needs it"
-    )
+    compact: bool = Field(True, description="Publish the newest version again in few shards, if it needs it")
     compact_after: int = Field(
         4, ge=2, le=1000, description="Compact when the shards come from so many ingests, or more"
     )
@@ -23,18 +21,17 @@ class MaintainConfig(Settings):
         None,
         ge=0,
         le=36_500,
-        description="Keep versions that are not older than so many days; unset: no rule",
+        description="Keep versions younger than so many days; unset: no rule",
     )
     keep_trained: bool = Field(
-        True, description="Keep versions that a training run of the runs folder or an alias used"
+        True, description="Keep versions that a run of the runs folder or an alias used"
     )
     remove_garbage: bool = Field(True, description="Remove files that no version needs")
     abandoned_days: float = Field(
         7.0,
         ge=0.01,
         le=3650,
-        description="Remove the unfinished work of a run that was interrupted so many days ago; it could be "
-        "continued until then",
+        description="Remove unfinished work of runs interrupted so many days ago",
     )
     signing_key: str | None = Field(
         None,

@@ -33,13 +33,11 @@ class PrepareConfig(Settings):
     drift: DriftConfig = Field(DriftConfig(), description="Comparison with the version before")
     failure_budget: Annotated[float, Field(ge=0, le=1), AlsoCalled("max_failures", "budget")] = Field(
         0.01,
-        description="Largest allowed fraction of quarantined inputs (0.01 is 1 %). If more are quarantined, "
-        "the run fails and publishes nothing",
+        description="Largest fraction of quarantined inputs (0.01 is 1 %) with which a version is published",
     )
     signing_key: str | None = Field(
         None,
-        description="File with the private key that signs each published version (needs the extra "
-        "`signing`); unset: no version is signed",
+        description="File with the private key that signs each published version (needs the extra `signing`)",
     )
     seed: Annotated[int, Field(ge=0, lt=1 << 63)] = Field(
         0, description="Seed of splits, shards and their order"

@@ -18,11 +18,13 @@ class RunnerConfig(Settings):
 
     name: str = Field(
         "embedded",
-        description="Beam runner: embedded (this machine), flink (a Flink cluster), prism (Beam's local "
-        "runner), dataflow (Google Cloud Dataflow), or portable (any job server of Beam's)",
+        description=(
+            "Beam runner: embedded (this machine), flink, prism, dataflow, or portable (any job "
+            "server of Beam's)"
+        ),
     )
     options: tuple[str, ...] = Field(
-        (), description="Beam's own options for a cluster, each as --name=value; they win over other settings"
+        (), description="Beam's options for a cluster, each as --name=value; they win"
     )
     flink: FlinkConfig = Field(FlinkConfig(), description='The Flink cluster, for runner.name = "flink"')
     prism_program: str | None = Field(

@@ -34,36 +34,45 @@ class SourceConfig(Settings):
 
     kind: Annotated[str, AlsoCalled("source_kind", "source_type")] = Field(
         "image_folder",
-        description="Kind of source (shardmill prepare --help lists them); auto to have it recognised; or "
-        "the module of your own kind, such as my_package.my_kind",
+        description=(
+            "Kind of source (shardmill prepare --help lists them); auto recognises it; or the module "
+            "of your own kind, such as my_package.my_kind"
+        ),
     )
     layout: Layout = Field(
         "auto",
-        description="Layout of the folder: root/class/* (classes), root/train/class/* and so on (splits), "
-        "or recognised by the names of its top folders (auto)",
+        description=(
+            "Layout of the folder: root/class/* (classes), root/train/class/* (splits), or by the "
+            "names of its top folders (auto)"
+        ),
     )
     labels: LabelKind | None = Field(
         None,
-        description="Labels of the images. class: one class each; multi: any number of classes; targets: "
-        "numbers; mask: the class of each pixel; none: the images have no labels. Unset: as the columns of "
-        "the table say, else class",
+        description=(
+            "class: one class an image; multi: any number of classes; targets: numbers; mask: the "
+            "class of each pixel; none: no labels. Unset: as the columns of the table say, else class"
+        ),
     )
     label_edits: Annotated[str, Field(min_length=1)] | None = Field(
         None,
-        description="CSV with corrected classes of single images, such as an edited label-errors.csv: a path "
-        "relative to the source, an absolute path or a URI. A pattern with * or ? reads several files as one",
+        description=(
+            "CSV with corrected classes of single images, such as an edited label-errors.csv: a path,"
+            " a URI, or a pattern with * or ?"
+        ),
     )
     files: str | None = Field(
         None,
-        description="The files that are the source: a path relative to its folder, or a pattern with * or ?; "
-        "unset: all of them",
+        description=(
+            "Files that are the source: a path relative to its folder, or a pattern with * or ?; unset: all"
+        ),
     )
     min_age_seconds: float = Field(
         0.0,
         ge=0,
         le=86400,
-        description="Leave out files changed less than so many seconds ago: they may still grow. The next "
-        "version has them",
+        description=(
+            "Leave files changed less than so many seconds ago, which may still grow, to the next version"
+        ),
     )
     table: TableConfig = Field(TableConfig(), description="The table of the kinds table and urls")
     urls: UrlsConfig = Field(UrlsConfig(), description="How the images of kind urls are fetched")

@@ -76,11 +76,11 @@ class AugmentSettings(Settings):
     )
     horizontal_flip: Annotated[bool, AlsoCalled("flip", "hflip", "mirror")] = Field(
         default=True,
-        description="mirror every other image; turn it off where left and right differ, as in digits",
+        description="Mirror every other image; not where left and right differ",
     )
     vertical_flip: bool = Field(
         default=False,
-        description="turn every other image over; for views from above, or through a microscope",
+        description="Turn every other image over, for views from above or through a microscope",
     )
     color_jitter: ColorJitterSettings = Field(
         default_factory=ColorJitterSettings, description="changes of brightness, contrast, saturation and hue"
@@ -93,15 +93,18 @@ class AugmentSettings(Settings):
         default=0.0,
         ge=0,
         le=10,
-        description="alpha of MixUp: an example is blended with its neighbour in the batch, in shares drawn "
-        "from Beta(alpha, alpha), and so is its label; 0 turns it off, 0.2 is usual",
+        description=(
+            "Alpha of MixUp: blend an example and its label with its neighbour's, in shares of "
+            "Beta(alpha, alpha); 0: off, 0.2 is usual"
+        ),
     )
     cutmix: float = Field(
         default=0.0,
         ge=0,
         le=10,
-        description="alpha of CutMix: a box of an example is its neighbour's, and the label in proportion; 0 "
-        "turns it off, 1 is usual. With mixup too, each example draws one of the two",
+        description=(
+            "Alpha of CutMix: a box of an example, and of its label, is its neighbour's; 0: off, 1 is usual"
+        ),
     )
     mix_probability: float = Field(
         default=1.0, ge=0, le=1, description="share of the examples that mixup and cutmix take hold of"

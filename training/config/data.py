@@ -26,8 +26,9 @@ class DataSettings(Settings):
         default=None,
         ge=8,
         le=4096,
-        description="height and width of the model's input (pixels); default: 256 for objects, else the "
-        "model's",
+        description=(
+            "Height and width of the model's input (pixels); default: 256 for objects, else the model's"
+        ),
     )
     image_channels: Literal[1, 3] = Field(
         default=3,
@@ -35,57 +36,69 @@ class DataSettings(Settings):
     )
     fit: Fit | None = Field(
         default=None,
-        description="what is seen of images that are not square, without a random window: 'crop', the "
-        "central square; or 'stretch', all of it, squeezed into a square; default: 'stretch' for objects, "
-        "which need it, and for masks, else 'crop'",
+        description=(
+            "What is seen of images that are not square: 'crop', the central square; 'stretch', all "
+            "of it squeezed; default: 'stretch' for objects and masks, else 'crop'"
+        ),
     )
     global_batch_size: Annotated[
         Annotated[int, Field(ge=1, le=_MOST_IMAGES)] | Literal["auto"],
         AlsoCalled("batch_size", "batch", "bs"),
     ] = Field(
         default=64,
-        description="examples a step, over all devices together; 'auto': the largest power of two times the "
-        "devices that fits into memory, found by trial before a run begins",
+        description=(
+            "Examples a step, over all devices; 'auto': the largest power of two times the devices "
+            "that fits into memory"
+        ),
     )
     normalization: Literal["dataset", "fixed"] = Field(
         default="dataset",
-        description="pixels as small_cnn and models of your own see them: 'dataset' (mean 0 and deviation 1 "
-        "over the train split), or 'fixed' (-1 to 1); models of keras.applications have their own",
+        description=(
+            "Input of small_cnn and your models: 'dataset' (mean 0, deviation 1 of the train split) "
+            "or 'fixed' (-1 to 1)"
+        ),
     )
     balance: Annotated[Balance, AlsoCalled("sampling", "oversampling", "class_balance")] = Field(
         default="natural",
-        description="how often classes come in an epoch: 'natural' (each record once), 'uniform' (equally "
-        "often), 'sqrt', 'effective-number', 'repeat-factor', or 'weights' (by balance_weights); with "
-        "several labels or objects 'natural' or 'repeat-factor'",
+        description=(
+            "How often classes come: 'natural' (each record once), 'uniform', 'sqrt', "
+            "'effective-number', 'repeat-factor', 'weights'; several labels or objects: 'natural' or "
+            "'repeat-factor'"
+        ),
     )
     balance_beta: float = Field(
         default=DEFAULT_BETA,
         ge=0,
         lt=1,
-        description="beta of 'effective-number', in balance and in class_weights: 0 leaves classes as they "
-        "are, near 1 makes them equal",
+        description=(
+            "Beta of 'effective-number', also in class_weights: 0 leaves classes as they are, near 1 "
+            "makes them equal"
+        ),
     )
     balance_threshold: float = Field(
         default=DEFAULT_THRESHOLD,
         gt=0,
         le=1,
-        description="with balance 'repeat-factor': classes whose share of the records is smaller are drawn "
-        "more often",
+        description="With 'repeat-factor': classes with a smaller share of the records are drawn more often",
     )
     balance_weights: dict[str, BalanceWeight] = Field(
         default_factory=dict,
-        description="with balance 'weights': class to its relative number of draws; 1 where not named, 0 "
-        "leaves the class out",
+        description=(
+            "With 'weights': class to its relative number of draws; 1 where not named, 0 leaves it out"
+        ),
     )
     class_weights: WeightRuleName | dict[str, float] = Field(
         default="none",
-        description="weights of classes in the loss: 'none', 'balanced' (all the same in an epoch), "
-        "'effective-number', or class to weight; 1 where not named",
+        description=(
+            "Weights in the loss: 'none', 'balanced' (the same total each), 'effective-number', or "
+            "class to weight (1 where not named)"
+        ),
     )
     granularity: Literal["record", "block"] = Field(
         default="record",
-        description="the unit of shuffling: 'record' (everything with everything), or 'block' (neighbouring "
-        "records are read together), for storage with slow random reads",
+        description=(
+            "Unit of shuffling: 'record', or 'block' (neighbours are read together) for slow random reads"
+        ),
     )
     block_records: int = Field(
         default=32,
@@ -109,8 +122,7 @@ class DataSettings(Settings):
         default=None,
         ge=1,
         le=100,
-        description="train without this fold (from 1 to folds) and predict its examples in the end; "
-        "`shardmill label-errors` sets both",
+        description="Train without this fold (from 1) and predict it; `shardmill label-errors` sets both",
     )
     last_batch: Literal["pad", "drop"] = Field(
         default="pad", description="a last step that is not full: padded at weight zero, or dropped"

@@ -16,21 +16,21 @@ class ExportSettings(Settings):
 
     formats: tuple[ExportFormat, ...] = Field(
         default=(),
-        description="'litert' (a .tflite file), 'litert-int8' (weights and most computation in 8 bits, about "
-        "a quarter of the size), 'onnx' (needs the extra of that name); each is compared with the model on "
-        "the test split",
+        description=(
+            "'litert' (.tflite), 'litert-int8' (8 bits, a quarter of the size), 'onnx' (needs the "
+            "extra); each is compared on the test split"
+        ),
     )
     max_accuracy_loss: float = Field(
         default=0.02,
         ge=0,
         le=1,
-        description="most accuracy that a form may lose; a worse one is not written, and the result says so",
+        description="Most accuracy that a written form may lose",
     )
 
     signing_key: str | None = Field(
         default=None,
-        description="file with the private key that signs the exports (needs the extra `signing`); unset: "
-        "they are not signed",
+        description="File with the private key that signs the exports (needs the extra `signing`)",
     )
 
     @field_validator("formats")

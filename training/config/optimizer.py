@@ -19,8 +19,9 @@ class PruningSettings(Settings):
         default=0.0,
         ge=0,
         lt=1,
-        description="share of the weights of each layer that are zero in the end, biases and normalisation "
-        "layers excepted; 0 turns pruning off",
+        description=(
+            "Share of each layer's weights that are zero in the end, without biases and normalisation; 0: off"
+        ),
     )
     begin_epochs: float = Field(
         default=0.0, ge=0, le=1_000_000, description="epochs after which pruning begins"
@@ -52,13 +53,14 @@ class OptimizerSettings(Settings):
 
     name: Annotated[str, AlsoCalled("optimizer", "optim")] = Field(
         default="adamw",
-        description="an optimizer of Keras: adamw, adam, sgd (with Nesterov momentum), lion, lamb, muon, "
-        "nadam, adamax, rmsprop, adafactor, adagrad, adadelta, ftrl",
+        description=(
+            "adamw, adam, sgd (with Nesterov momentum), lion, lamb, muon, nadam, adamax, rmsprop, "
+            "adafactor, adagrad, adadelta or ftrl"
+        ),
     )
     options: dict[str, Any] = Field(
         default_factory=dict,
-        description="options of the Keras optimizer, as in { beta_2 = 0.98 }; sgd has momentum 0.9 and "
-        "nesterov true",
+        description="Options of the Keras optimizer, as in { beta_2 = 0.98 }",
     )
     learning_rate: Annotated[float | None, AlsoCalled("lr", "rate")] = Field(
         default=None,
@@ -71,13 +73,16 @@ class OptimizerSettings(Settings):
         default=None,
         gt=0,
         le=1000,
-        description="constant rate of the classifier in the epochs of model.warm_head_epochs; default: the "
-        "default of learning_rate",
+        description=(
+            "Constant rate of the classifier in model.warm_head_epochs; default: the default of learning_rate"
+        ),
     )
     schedule: Annotated[ScheduleName, AlsoCalled("scheduler", "lr_schedule")] = Field(
         default="cosine",
-        description="what follows the warm-up: 'cosine' (down to final_factor), 'step' (down by step_factor "
-        "after each of step_epochs), 'one-cycle' (a warm-up and a fall along cosines), or 'constant'",
+        description=(
+            "After the warm-up: 'cosine' (down to final_factor), 'step' (by step_factor after each of"
+            " step_epochs), 'one-cycle' or 'constant'"
+        ),
     )
     warmup_fraction: float = Field(
         default=0.1, ge=0, lt=1, description="share of the steps in which the rate rises"
@@ -92,11 +97,11 @@ class OptimizerSettings(Settings):
         default=None,
         ge=0,
         le=1,
-        description="last rate of 'cosine' and 'one-cycle', as a share of the highest; default: 0 and 0.0001",
+        description="Last rate of 'cosine' and 'one-cycle' as a share of the highest; default: 0 and 0.0001",
     )
     step_epochs: list[int] = Field(
         default_factory=list,
-        description="with schedule 'step': the epochs after which the rate falls, as in [30, 60, 80]",
+        description="With 'step': epochs after which the rate falls, as in [30, 60, 80]",
     )
     step_factor: float = Field(
         default=0.1, gt=0, lt=1, description="with schedule 'step': the factor by which the rate falls"
@@ -105,16 +110,20 @@ class OptimizerSettings(Settings):
         default=None,
         ge=0,
         le=1000,
-        description="decoupled: each step takes rate * decay * weight away, but not from biases and "
-        "normalisation layers. Default: 0.01 for adamw and lamb, 0.0005 for sgd, 0.1 for lion, 0.004 for "
-        "muon, otherwise 0",
+        description=(
+            "Each step takes rate * decay * weight away, not from biases and normalisation layers. "
+            "Default: 0.01 for adamw and lamb, 0.0005 for sgd, 0.1 for lion, 0.004 for muon, "
+            "otherwise 0"
+        ),
     )
     first_layer_factor: float = Field(
         default=1.0,
         gt=0,
         le=1,
-        description="layer-wise rates for fine-tuning: the first layer learns at this share of the rate, the "
-        "last one at the full rate, those between in geometric steps",
+        description=(
+            "Share of the rate at which the first layer learns; the last has the full rate, those "
+            "between geometric steps"
+        ),
     )
     clip_norm: float | None = Field(
         default=None,
@@ -126,9 +135,9 @@ class OptimizerSettings(Settings):
         default=None,
         gt=0,
         lt=1,
-        description="keep moving averages of the weights with this decay, and evaluate and export them; "
-        "0.999 is usual for runs of thousands of steps. They warm up: after n steps the decay is at most "
-        "(1 + n) / (10 + n)",
+        description=(
+            "Decay of moving averages of the weights, which are evaluated and exported; 0.999 is usual"
+        ),
     )
     pruning: PruningSettings = Field(
         default_factory=PruningSettings, description="magnitude pruning with a schedule"

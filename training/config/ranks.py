@@ -26,13 +26,17 @@ class RankSettings(Settings):
 
     workers: Annotated[str | None, BeforeValidator(_workers)] = Field(
         default=None,
-        description="train with so many supervised processes, one a device; a range such as '2..4' goes on "
-        "with fewer when a device is gone; unset: one process for all devices",
+        description=(
+            "Supervised processes, one a device; a range such as '2..4' goes on with fewer; unset: "
+            "one process for all devices"
+        ),
     )
     launcher: LauncherName = Field(
         default="local",
-        description="who places the ranks: 'local', this command on this machine; 'ray', this command on the "
-        "machines of a Ray cluster; 'slurm' and 'kubernetes' write the job for such a cluster",
+        description=(
+            "Who places ranks: 'local' (this machine), 'ray' (a Ray cluster), 'slurm' or 'kubernetes'"
+            " (the job is written)"
+        ),
     )
     slurm: SlurmSettings = Field(default_factory=SlurmSettings, description="the batch job of Slurm")
     kubernetes: KubernetesSettings = Field(
@@ -41,43 +45,48 @@ class RankSettings(Settings):
     ray: RaySettings = Field(default_factory=RaySettings, description="training on a Ray cluster")
     shares: Literal["auto", "equal", "measured"] | list[Annotated[int, Field(ge=1)]] = Field(
         default="auto",
-        description="how the ranks share the examples of a step: 'equal' parts; 'measured': each rank "
-        "computes a few steps for itself at first, and takes what suits its speed; 'auto': measured if the "
-        "devices of the ranks have different names, else equal; or a number for each rank, such as [3, 1]",
+        description=(
+            "Parts of a step: 'equal'; 'measured' by each rank's speed; 'auto': measured if devices "
+            "have different names, else equal; or a number a rank, as [3, 1]"
+        ),
     )
     max_restarts: int = Field(
         default=3, ge=0, le=10_000, description="restarts in a row that gain no step, before the run fails"
     )
     collectives: Literal["auto", "ring", "nccl"] = Field(
         default="auto",
-        description="how ranks sum gradients: 'nccl' between NVIDIA GPUs, 'ring' over the network in host "
-        "memory; 'auto' chooses NCCL on GPUs",
+        description=(
+            "How ranks sum gradients: 'nccl' between NVIDIA GPUs, 'ring' over the network; 'auto': "
+            "NCCL on GPUs"
+        ),
     )
     peer_timeout_seconds: float = Field(
         default=60.0,
         ge=1,
         le=604_800,
-        description="ranks give up on one whose process is silent for so long; a parent notices a "
-        "dead rank at once",
+        description="Silence after which ranks give up on a process (seconds)",
     )
     start_timeout_seconds: float = Field(
         default=600.0,
         gt=0,
         le=604_800,
-        description="time for a rank to find the others, to compile and to take its first steps",
+        description="Time for a rank to find the others, compile and take its first steps (seconds)",
     )
     step_timeout_seconds: float | None = Field(
         default=None,
         gt=0,
         le=604_800,
-        description="a rank without a step for so long counts as hung; unset: 20 times the slowest step "
-        "so far, at least 10 s, or ranks.peer_timeout_seconds with several machines or an object store",
+        description=(
+            "Time without a step after which a rank counts as hung (seconds); unset: 20 times the "
+            "slowest step, at least 10 s, or ranks.peer_timeout_seconds with several machines or an "
+            "object store"
+        ),
     )
     stop_timeout_seconds: float = Field(
         default=120.0,
         gt=0,
         le=604_800,
-        description="time for all ranks to save and end when a signal asks them to stop",
+        description="Time for all ranks to save and end after a signal (seconds)",
     )
 
     @model_validator(mode="after")

@@ -18,27 +18,32 @@ class ReadingSettings(Settings):
 
     decoder: Decoder = Field(
         default="auto",
-        description="library that decodes stored images: 'turbo' (libjpeg-turbo and OpenCV, outside "
-        "TensorFlow's graph, 1.4 times as fast), 'tensorflow', or 'auto', which is 'turbo'",
+        description=(
+            "Decoder of stored images: 'turbo' (libjpeg-turbo and OpenCV), 'tensorflow', or 'auto', "
+            "which is 'turbo'"
+        ),
     )
     mode: Literal["auto", "indexed", "streaming"] = Field(
         default="auto",
-        description="'indexed' (the exact order, any record at any time), 'streaming' (shards from front to "
-        "back through a shuffle buffer), or 'auto': streaming for shards in an object store that are not "
-        "staged, and indexed otherwise",
+        description=(
+            "'indexed' (exact order), 'streaming' (front to back through a buffer), or 'auto': "
+            "streaming for unstaged shards in an object store, else indexed"
+        ),
     )
     ram_budget_bytes: int = Field(
         default=2 << 30,
         ge=1 << 26,
         le=1 << 50,
-        description="most memory that reading may take: shuffle buffer, cache in memory, batches under way",
+        description="Most memory of reading: shuffle buffer, cache in memory, batches",
     )
     shuffle_buffer: int | None = Field(
         default=None,
         ge=0,
         le=1 << 40,
-        description="examples in the shuffle buffer of streaming; default: 10,000, or as many as a quarter "
-        "of ram_budget_bytes holds; 0 keeps the stored order within shards",
+        description=(
+            "Examples in streaming's buffer; default: 10,000, or a quarter of ram_budget_bytes; 0 "
+            "keeps the stored order within shards"
+        ),
     )
     parallel_shards: int = Field(
         default=8, ge=1, le=256, description="shards that streaming reads alternately, for better mixing"
@@ -48,20 +53,19 @@ class ReadingSettings(Settings):
     )
     cache_form: CacheForm = Field(
         default="encoded",
-        description="form of cached images: as stored, or decoded (about ten times larger, but decoded "
-        "only once)",
+        description="Form of cached images: as stored, or decoded (about ten times larger)",
     )
     cache_bytes: int | None = Field(
         default=None,
         ge=0,
         le=1 << 60,
-        description="most that a cache may take; default: half of ram_budget_bytes in memory, half of the "
-        "free space on disk",
+        description=(
+            "Most that a cache takes; default: half of ram_budget_bytes, on disk half of the free space"
+        ),
     )
     cache_overflow: Literal["fall-back", "refuse"] = Field(
         default="fall-back",
-        description="a split that does not fit the cache: keep less (encoded for decoded, or nothing), or "
-        "refuse to run",
+        description="If a split does not fit the cache: keep less, or refuse to run",
     )
     cache_dir: str | None = Field(
         default=None,
@@ -69,19 +73,22 @@ class ReadingSettings(Settings):
     )
     staging_dir: str | None = Field(
         default=None,
-        description="folder of this machine to which shards in an object store are copied ahead of use; "
-        "default: none, they are read from the object store. Processes of one machine share it",
+        description=(
+            "Folder to which shards of an object store are copied ahead of use, shared by processes; "
+            "default: none"
+        ),
     )
     staging_bytes: int | None = Field(
         default=None,
         ge=1,
         le=1 << 60,
-        description="most that staging_dir may hold, over all datasets and processes; default: half of the "
-        "free space of its disk",
+        description=(
+            "Most that staging_dir holds, over all datasets and processes; default: half of the free disk"
+        ),
     )
     max_bad_records: int = Field(
         default=0,
         ge=0,
         le=1 << 40,
-        description="damaged records that a run leaves out, each named in its result; one more ends it",
+        description="Damaged records that a run leaves out; one more ends it",
     )

@@ -76,21 +76,22 @@ class RunSettings(Settings):
         default=False, description="compile the step with XLA: faster on many models; on one device only"
     )
     deterministic: bool = Field(
-        default=False, description="only operations whose result is the same bit for bit each time (slower)"
+        default=False, description="Only operations with the same result bit for bit (slower)"
     )
     validate_every_epochs: int = Field(
         default=1, ge=1, le=1_000_000, description="epochs between looks at the validation split"
     )
     evaluate_train: bool = Field(
         default=False,
-        description="at the end evaluate the best model on the train split too, without augmentation; this "
-        "reads the whole split once more",
+        description="At the end evaluate the best model on the whole train split too",
     )
     best_metric: BestMetric = Field(
         default="auto",
-        description="figure of the validation split that decides which model is the best; 'auto': accuracy "
-        "for one class an image, mean_average_precision for several labels, r2 for numbers, "
-        "average_precision for objects, mean_iou for masks",
+        description=(
+            "Figure of validation that chooses the best model; 'auto': accuracy for one class an "
+            "image, mean_average_precision for several labels, r2 for numbers, average_precision for "
+            "objects, mean_iou for masks"
+        ),
     )
     patience: Annotated[int | None, AlsoCalled("early_stopping")] = Field(
         default=None,
@@ -122,21 +123,20 @@ class RunSettings(Settings):
     )
     log_pictures: bool = Field(
         default=True,
-        description="pictures in TensorBoard: the first training examples as augmented, and the hardest "
-        "validation examples whenever the model is the best so far",
+        description=(
+            "Pictures in TensorBoard: augmented training examples, and the hardest validation examples"
+        ),
     )
     profile_steps: tuple[int, int] | None = Field(
         default=None,
-        description="first and last step (counted from 1 over the run) of a profile for TensorBoard, as in "
-        "[10, 15]",
+        description="First and last step (from 1) of a profile, as in [10, 15]",
     )
     trace_records: bool = Field(
         default=False, description="write the ids of all records consumed to consumed.jsonl"
     )
     preemption_signal: Literal["SIGTERM", "SIGUSR1", "SIGUSR2", "SIGHUP"] = Field(
         default="SIGTERM",
-        description="a signal that asks the run to save and to end with status 75 (start me again); "
-        "SIGTERM always does",
+        description="Signal that asks the run to save and end with status 75, besides SIGTERM",
     )
     fresh: bool = Field(default=False, description="forget what an earlier run of this configuration did")
 

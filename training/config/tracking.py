@@ -16,11 +16,13 @@ class TrackingSettings(Settings):
     registered_model: str | None = Field(
         default=None,
         min_length=1,
-        description="registered model of MLflow: a finished run uploads its SavedModel as a new version",
+        description="Registered model of MLflow that gets each finished run's SavedModel as a new version",
     )
     alias: str = Field(
         default="champion",
         min_length=1,
-        description="alias of the registered model that a new version takes over if its run.best_metric on "
-        "the validation split is better than that of the version which has the alias",
+        description=(
+            "Alias of the registered model that moves to a new version with a better run.best_metric "
+            "on validation"
+        ),
     )

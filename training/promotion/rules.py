@@ -15,21 +15,17 @@ class PromotionRules(Settings):
 
     split: Literal["validation", "test"] = Field(
         default="validation",
-        description="split whose records decide. Figures of the test split are reported in any case; they "
-        "stay honest as long as they decide nothing",
+        description="Split whose records decide; figures of the test split are reported anyway",
     )
     metric: Metric | Literal["auto"] = Field(
         default="auto",
-        description="figure of that split that decides; 'auto': accuracy for one class an image, "
-        "mean_average_precision for several labels, r2 for numbers, average_precision for objects, "
-        "mean_iou for masks",
+        description="Figure that decides; 'auto': as run.best_metric",
     )
     confidence: float = Field(
         default=0.95,
         ge=0.5,
         le=0.99,
-        description="share of the resampled differences that the interval holds; the whole interval must be "
-        "on the better side of zero",
+        description="Share of the resampled differences in the interval, all of which must be better",
     )
     minimum_gain: float = Field(
         default=0.0, ge=0, le=1e9, description="least improvement of the metric itself, for example 0.005"
@@ -41,5 +37,5 @@ class PromotionRules(Settings):
         default=None,
         ge=-1e9,
         le=1e9,
-        description="worst value of the metric with which the first model gets the alias; unset: any",
+        description="Worst value with which the first model gets the alias; unset: any",
     )

@@ -14,9 +14,11 @@ class EmbeddingsConfig(Settings):
 
     file: Annotated[str, Field(min_length=1)] | None = Field(
         None,
-        description="Parquet or npz with a vector for each image: a path relative to the source, an absolute "
-        "path or a URI. A pattern with * or ? reads several files as one",
+        description=(
+            "Parquet or npz with a vector for each image: a path relative to the source, an absolute "
+            "path, a URI, or a pattern with * or ?"
+        ),
     )
     min_similarity: Annotated[float, Field(ge=0.5, le=1)] = Field(
-        0.95, description="Cosine of two vectors from which on their images are near-duplicates"
+        0.95, description="Least cosine of the vectors of near-duplicates"
     )

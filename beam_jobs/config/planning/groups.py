@@ -18,30 +18,30 @@ class GroupsConfig(Settings):
 
     pattern: str | None = Field(
         None,
-        description="Regular expression searched in each URI; the text that its first parenthesis matches is "
-        "the group (a patient, a video)",
+        description="Regular expression on each URI; its first parenthesis is the group (a patient, a video)",
     )
     near_duplicates: bool = Field(True, description="Group images that look the same")
     max_difference: Annotated[float, Field(ge=0, le=0.12)] = Field(
         0.035,
-        description="How much the structures of images that look the same may differ: 0 for the same "
-        "structure, 1 for two that have nothing in common. 0 groups only images with the very same look",
+        description=(
+            "How much the structures of near-duplicates may differ: 0 for the same, 1 for nothing in common"
+        ),
     )
     symmetries: bool = Field(True, description="Find mirrored and turned copies too")
-    crops: bool = Field(True, description="Find copies too that were cut by up to 5 % at each side")
+    crops: bool = Field(True, description="Find copies cut by up to 5 % at each side too")
     max_distance: Annotated[int, Field(ge=0, le=16)] = Field(
         6,
-        description="Bits of 64 in which the hashes of two images may differ, for their structures to be "
-        "compared at all",
+        description="Bits of 64 in which the hashes of two images may differ to be compared at all",
     )
     embeddings: EmbeddingsConfig = Field(
         EmbeddingsConfig(), description="Vectors of the images, by which near-duplicates are found too"
     )
     leakage: Leakage = Field(
         "keep",
-        description="Action when folders or an earlier version put members of a group into several splits. "
-        "keep: keep all of them and report the leak; drop-from-train: leave out its records in train; fail: "
-        "publish nothing",
+        description=(
+            "What becomes of a group in several splits: keep and report it; drop-from-train: leave "
+            "out its train records; fail: publish nothing"
+        ),
     )
 
     @field_validator("pattern")

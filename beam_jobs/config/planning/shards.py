@@ -19,14 +19,15 @@ class ShardsConfig(Settings):
         Annotated[int, Field(ge=1, le=99_999)] | None, AlsoCalled("count", "shards", "number")
     ] = Field(
         None,
-        description="Number of shards of each split, at most one a record; unset: as shard_bytes gives. A "
-        "later version writes its share of the number for the records that it adds",
+        description=(
+            "Shards of each split, at most one a record; a later version writes its share. Unset: by "
+            "shard_bytes"
+        ),
     )
     shard_bytes: Annotated[int, Field(ge=1, le=1 << 40)] = Field(
         128 * _MIB, description="Target size of a shard (bytes); unused if num_shards is given"
     )
     container: Literal["auto", Container] = Field(
         "auto",
-        description="gzip: one member a record; none: plain TFRecord; auto: gzip if it saves enough on a "
-        "sample",
+        description="gzip: one member a record; none: plain TFRecord; auto: gzip if it saves enough",
     )

@@ -22,34 +22,40 @@ class MasksConfig(Settings):
 
     classes: dict[str, tuple[Value, ...]] = Field(
         {},
-        description="Name of each class to its value in masks, its colour as #rrggbb, or a list of them; a "
-        "list of names has the values 0, 1 and so on. Of masks with a palette the indexes are the values",
+        description=(
+            "Name of each class to its value in masks (of a palette: the index), its colour #rrggbb, "
+            "or a list of them; a list of names has the values 0, 1 and so on"
+        ),
     )
     ignore: tuple[Value, ...] | None = Field(
         None,
-        description="Values or colours of pixels that belong to no class; unset: 255, if it is no class",
+        description="Values or colours of pixels of no class; unset: 255, if it is no class",
     )
     unknown: Literal["quarantine", "ignore"] = Field(
-        "quarantine", description="What becomes of an image whose mask has other values: see also ignore"
+        "quarantine", description="What becomes of an image whose mask has other values"
     )
     unmasked: Literal["quarantine", "leave_out"] = Field(
         "quarantine", description="What becomes of an image without a mask"
     )
     coordinates: Literal["stored", "upright"] = Field(
         "stored",
-        description="Image that masks are of, where an EXIF orientation turns the file and the size of the "
-        "mask does not tell: stored: as the file has its pixels; upright: as viewers show it",
+        description=(
+            "Pixels that masks are of where EXIF turns the file and the mask's size does not tell: "
+            "stored (as in the file) or upright (as shown)"
+        ),
     )
     images: Annotated[str, Field(min_length=1)] = Field(
-        "images", description="Folder of the images, of kind masks; folders above and below may name a split"
+        "images", description="Folder of the images; folders above and below may name a split; kind masks"
     )
     masks: Annotated[str, Field(min_length=1)] = Field(
-        "masks", description="Folder of the masks beside it; a mask has the path and name of its image there"
+        "masks", description="Folder of the masks beside it, with the images' paths and names"
     )
     image_sets: str | None = Field(
         None,
-        description="Folder within the source with train.txt, val.txt and test.txt, as in "
-        "ImageSets/Segmentation of Pascal VOC: the names of images a line, without ending; kind masks only",
+        description=(
+            "Folder with train.txt, val.txt and test.txt as ImageSets/Segmentation of Pascal VOC; "
+            "kind masks only"
+        ),
     )
     image_suffix: str = Field("", description="End of the names of images, before .jpg: _leftImg8bit")
     mask_suffix: str = Field("", description="End of the names of masks, before .png: _gtFine_labelIds")

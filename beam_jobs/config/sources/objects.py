@@ -34,43 +34,45 @@ class BoxTableConfig(Settings):
         "path", description="Column with the path of the image; its ending may be missing"
     )
     label_column: str = Field(
-        "label", description="Column with the class of the object, or with the list of classes of all objects"
+        "label", description="Column with the class, or the list of classes of all objects"
     )
     box_columns: tuple[str, ...] = Field(
         ("xmin", "ymin", "xmax", "ymax"),
-        description="The four columns of the numbers of a box, in the order of box_format; or one column "
-        "with a list of four numbers, or with a list of such lists for all objects of the image",
+        description=(
+            "Four columns of a box's numbers, in the order of box_format; or one with a list of four "
+            "numbers, or of such lists"
+        ),
     )
     box_format: Literal["xyxy", "yxyx", "xywh", "cxcywh"] = Field(
         "xyxy",
-        description="xyxy: left, top, right and bottom edge; yxyx: top, left, bottom, right; xywh: left and "
-        "top edge, width, height; cxcywh: middle, width, height",
+        description=(
+            "xyxy: left, top, right, bottom edge; yxyx: top, left, bottom, right; xywh: left, top, "
+            "width, height; cxcywh: middle, width, height"
+        ),
     )
     units: Literal["pixels", "relative"] = Field(
         "pixels", description="Unit of the boxes: pixels, or relative to the image (0 to 1)"
     )
     crowd_column: str | None = Field(
         None,
-        description="Column of 0 and 1: 1 for a box around a group of objects (IsGroupOf of Open Images)",
+        description="Column of 0 and 1: 1 for a box around a group of objects",
     )
     size_columns: tuple[str, ...] = Field(
-        (), description="The two columns with height and width of the annotated image (pixels)"
+        (), description="Columns with height and width of the annotated image (pixels)"
     )
     split_column: str | None = Field(
-        None, description="Column with the split (train, val, test and so on); empty where it is to be chosen"
+        None, description="Column with the split (train, val, test); an empty value is chosen"
     )
     group_column: str | None = Field(
         None, description="Column with the key of the images that must stay in one split"
     )
     names_file: str | None = Field(
         None,
-        description="CSV without header that gives labels their names: label,name a line, as "
-        "class-descriptions-boxable.csv of Open Images",
+        description="CSV without header, label,name a line, as class-descriptions-boxable.csv of Open Images",
     )
     features: FeatureColumns = Field(
         {},
-        description="Further features of the records, the same in all rows of an image: a list of columns, "
-        "or the name of each feature with its column or with a table of column, dtype, separator and length",
+        description="Further features, the same in all rows of an image; as source.table.features",
     )
     format: TableFormat = Field("auto", description="Format of the tables; auto: by their ending")
     delimiter: str | None = Field(
@@ -78,7 +80,7 @@ class BoxTableConfig(Settings):
     )
     quotes: bool = Field(True, description="Values of csv may stand in double quotes")
     encoding: str | None = Field(
-        None, description="Encoding of csv and jsonl; unset: as a byte order mark says, or else UTF-8"
+        None, description="Encoding of csv and jsonl; unset: as a byte order mark says, else UTF-8"
     )
 
     @model_validator(mode="after")
@@ -129,17 +131,20 @@ class ObjectsConfig(Settings):
     """The objects in the images of ``source.kind = "coco"``, ``"voc"`` and ``"box_table"``."""
 
     annotations: tuple[AnnotationFile, ...] = Field(
-        (), description="The annotation files: a path, or a list of tables with file, images and split"
+        (), description="Annotation files: a path, or tables with file, images and split"
     )
     image_sets: str | None = Field(
         None,
-        description="Folder within the source with train.txt, val.txt and test.txt, as in ImageSets/Main of "
-        "Pascal VOC: the names of images a line, without ending; kind voc only",
+        description=(
+            "Folder with train.txt, val.txt and test.txt as ImageSets/Main of Pascal VOC; kind voc only"
+        ),
     )
     coordinates: Literal["stored", "upright"] = Field(
         "stored",
-        description="Image that boxes are of, where an EXIF orientation turns the file and its size does not "
-        "tell: stored: as the file has its pixels; upright: as viewers show it",
+        description=(
+            "Pixels that boxes are of where EXIF turns the file and its size does not tell: stored "
+            "(as in the file) or upright (as shown)"
+        ),
     )
     drop_labels: tuple[str, ...] = Field((), description="Classes whose objects are left out")
     merge_labels: dict[str, str] = Field(

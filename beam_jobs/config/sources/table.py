@@ -72,73 +72,77 @@ class TableConfig(Settings):
 
     file: str | None = Field(
         None,
-        description="The table: a path relative to the source, an absolute path or a URI. A pattern with * "
-        "or ? reads several tables as one",
+        description=(
+            "The table: a path relative to the source, an absolute path, a URI, or a pattern with * or ?"
+        ),
     )
     format: TableFormat = Field(
         "auto",
-        description="csv: text with a header line and any delimiter; jsonl: a JSON object a line; auto: by "
-        "the ending .csv, .tsv, .txt, .jsonl, .ndjson, .parquet or .pq",
+        description=(
+            "csv: text with a header line; jsonl: a JSON object a line; auto: by the ending .csv, "
+            ".tsv, .txt, .jsonl, .ndjson, .parquet or .pq"
+        ),
     )
     path_column: str = Field(
         "path",
-        description="Column with the path of the image, relative to the source. The ending may be missing",
+        description="Column with the image's path relative to the source; its ending may be missing",
     )
     label_column: str = Field(
-        "label", description="Column with the name of the class; with labels = multi, with a list of labels"
+        "label", description="Column with the class; with labels = multi a list of labels"
     )
     label_separator: Annotated[str, Field(min_length=1)] | None = Field(
-        None, description="Text between the labels of an image, if label_column holds text with several"
+        None, description="Text between several labels in label_column"
     )
     label_columns: tuple[str, ...] = Field(
         (),
-        description="Columns of 0 and 1, one for each label that an image may have; in place of label_column",
+        description="Columns of 0 and 1, one a label; in place of label_column",
     )
     target_columns: tuple[str, ...] = Field(
-        (), description="Columns with the numbers that a model is to predict; in place of label_column"
+        (), description="Columns with the numbers to predict; in place of label_column"
     )
     mask_column: str | None = Field(
         None,
-        description="Column with the path of the mask, as path_column; in place of label_column",
+        description="Column with the mask's path; in place of label_column",
     )
     split_column: str | None = Field(
-        None, description="Column with the split (train, val, test and so on); empty where it is to be chosen"
+        None, description="Column with the split (train, val, test); an empty value is chosen"
     )
     group_column: str | None = Field(
-        None, description="Column with the key of the images that must stay in one split (a patient, a video)"
+        None, description="Column with the key of images that must stay in one split (a patient, a video)"
     )
     prefix: str = Field(
         "",
-        description="Folder within the source that the relative paths begin in; . for the source itself, "
-        "{folder} for the folder of each table; unset: the source, or else the folder of the table",
+        description=(
+            "Folder within the source in which relative paths begin; . for the source, {folder} for "
+            "each table's own; unset: either of these"
+        ),
     )
     drop_labels: tuple[str, ...] = Field(
         (), description="Labels whose rows are left out, as the table writes them"
     )
     merge_labels: dict[str, str] = Field(
-        {}, description="Label as the table writes it to the name of the class that it becomes"
+        {}, description="Label as the table writes it to the name of its class"
     )
     class_names: tuple[str, ...] = Field(
-        (), description="Names of the classes whose labels are numbers, in the order of the numbers from 0"
+        (), description="Names of the classes whose labels are numbers, from 0"
     )
     classes_file: str | None = Field(
         None,
-        description="File with these names, relative to the source, absolute or a URI: a name a line, "
-        "number:name a line, or JSON",
+        description="File with these names: a name a line, number:name a line, or JSON",
     )
     features: FeatureColumns = Field(
         {},
-        description="Further features of the records: a list of columns, or the name of each feature with "
-        "its column or with a table of column, dtype, separator and length",
+        description=(
+            "Further features of the records: columns, or each feature's name with its column or a "
+            "table of column, dtype, separator, length"
+        ),
     )
     delimiter: Annotated[str, Field(min_length=1, max_length=1)] | None = Field(
         None, description="Character between the values of csv; unset: the one that gives the columns above"
     )
-    quotes: bool = Field(
-        True, description="Values of csv may stand in double quotes; false takes quotes as part of a value"
-    )
+    quotes: bool = Field(True, description="Values of csv may stand in double quotes")
     encoding: str | None = Field(
-        None, description="Encoding of csv and jsonl; unset: as a byte order mark says, or else UTF-8"
+        None, description="Encoding of csv and jsonl; unset: as a byte order mark says, else UTF-8"
     )
 
     @field_validator("drop_labels", "class_names", "label_columns", "target_columns", mode="before")

@@ -16,13 +16,14 @@ class TfdsConfig(Settings):
 
     splits: dict[str, PlaceOfSplit] = Field(
         {},
-        description="Name of a split of the dataset to the split that it becomes: train, validation or "
-        "test; chosen: Shardmill divides its images; none: it is left out. Unset: by its name",
+        description=(
+            "Name of a split to train, validation or test; chosen: Shardmill divides it; none: left "
+            "out. Unset: by its name"
+        ),
     )
     features: tuple[str, ...] | None = Field(
         None,
-        description="Features of the dataset that the records get besides image and label; unset: all that "
-        "can be one",
+        description="Features that the records get besides image and label; unset: all that can be one",
     )
 
     @field_validator("features", mode="before")

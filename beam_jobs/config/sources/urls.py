@@ -16,8 +16,7 @@ class UrlsConfig(Settings):
 
     contact: Annotated[str, Field(pattern=r"^[!-'*-~][ -'*-~]{0,199}$"), WholeText()] | None = Field(
         None,
-        description="Where the operators of servers reach you: a page or an e-mail address. Sent with each "
-        "request, in the User-Agent",
+        description="Page or e-mail address where operators of servers reach you, sent in the User-Agent",
     )
     connections: Annotated[int, Field(ge=1, le=1024)] = Field(
         64, description="Most requests at a time, over all hosts"
@@ -32,12 +31,13 @@ class UrlsConfig(Settings):
         3, description="How often a request is repeated whose fault may pass"
     )
     backoff_seconds: Annotated[float, Field(gt=0, le=3600)] = Field(
-        1, description="Pause before the first repetition (seconds); each further pause is twice as long"
+        1, description="Pause before the first repetition (seconds); each further one is twice as long"
     )
     max_wait_seconds: Annotated[float, Field(ge=0, le=86_400)] = Field(
         300,
-        description="Longest pause, also where the server asks for one with Retry-After; if it asks for a "
-        "longer one, the address is quarantined (seconds)",
+        description=(
+            "Longest pause (seconds); an address whose server asks for more (Retry-After) is quarantined"
+        ),
     )
     connect_seconds: Annotated[float, Field(gt=0, le=600)] = Field(
         10, description="Time limit for a connection (seconds)"
@@ -53,12 +53,11 @@ class UrlsConfig(Settings):
     )
     opt_out: tuple[str, ...] = Field(
         DEFAULT_OPT_OUT,
-        description="Directives of X-Robots-Tag by which a server reserves an image, so that it is left out; "
-        "tdm-reservation stands for the header TDM-Reservation: 1",
+        description=(
+            "Directives of X-Robots-Tag that reserve an image; tdm-reservation: the header TDM-Reservation: 1"
+        ),
     )
-    allow_private_hosts: bool = Field(
-        False, description="Ask hosts without a public address too, such as those of your own network"
-    )
+    allow_private_hosts: bool = Field(False, description="Ask hosts without a public address too")
 
     @field_validator("opt_out", mode="before")
     @classmethod

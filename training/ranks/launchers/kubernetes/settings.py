@@ -39,27 +39,26 @@ class KubernetesSettings(Settings):
         default=1,
         ge=1,
         le=64,
-        description="ranks of each pod, one a GPU; all GPUs of a node in one pod talk fastest",
+        description="Ranks of each pod, one a GPU",
     )
     gpu_resource: _LabelKey = Field(default="nvidia.com/gpu", description="name of the GPUs as a resource")
     cpus: _Quantity = Field(default="4", description="processor cores of each pod")
     memory: _Quantity = Field(default="16Gi", description="memory of each pod")
     shared_memory: _Quantity = Field(
-        default="2Gi", description="most of that memory for /dev/shm, through which GPUs of a node talk"
+        default="2Gi", description="Memory for /dev/shm, through which GPUs of a node talk"
     )
     datasets_claim: _Name = Field(
         default="shardmill-datasets",
-        description="volume claim of the datasets; not used with --root in an object store",
+        description="Volume claim of the datasets, but with --root in an object store",
     )
     runs_claim: _Name = Field(
         default="shardmill-runs",
-        description="volume claim of the runs, which all pods can write to; not used with --runs in an "
-        "object store",
+        description="Volume claim of the runs, writable by all pods, but with --runs in an object store",
     )
     datasets_path: _Path = Field(default="/data/datasets", description="folder of the datasets in the pods")
     runs_path: _Path = Field(
         default="/data/runs",
-        description="folder of the runs in the pods; of their copies with --runs in an object store",
+        description="Folder of the runs, or of their copies, in the pods",
     )
     secret: _Name | None = Field(
         default=None, description="secret with environment variables, such as credentials of an object store"

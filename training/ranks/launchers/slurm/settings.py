@@ -32,8 +32,10 @@ class SlurmSettings(Settings):
     account: Line | None = Field(default=None, description="account that pays")
     time: _Time | None = Field(
         default=None,
-        description="time limit as Slurm writes it, such as '4:00:00' or '2-0'; before it ends, the ranks "
-        "save and the job is queued again; unset: the limit of the partition",
+        description=(
+            "Time limit, such as '4:00:00' or '2-0'; before it ends the ranks save and the job is "
+            "queued again; unset: the partition's"
+        ),
     )
     gpu_type: Line | None = Field(default=None, description="type of the GPUs, such as 'a100'; unset: any")
     cpus_per_rank: int | None = Field(default=None, ge=1, le=4096, description="processor cores of each rank")
@@ -42,17 +44,18 @@ class SlurmSettings(Settings):
     )
     options: dict[_Option, Line] = Field(
         default_factory=dict,
-        description="further options of sbatch by their long names, such as { constraint = 'nvlink' }",
+        description="Options of sbatch by their long names, such as { constraint = 'nvlink' }",
     )
     state: Line | None = Field(
         default=None,
-        description="folder on storage that all nodes share, for exit statuses and tries of each job; "
-        "unset: `.slurm` in the folder of the runs; needed if the runs are in an object store",
+        description=(
+            "Shared folder for exit statuses; unset: `.slurm` in the folder of the runs; needed for "
+            "runs in an object store"
+        ),
     )
     setup: list[str] = Field(
         default_factory=list,
-        description="lines of shell that run on the first node before the ranks start, such as "
-        "'module load cuda'",
+        description="Lines of shell before the ranks start, such as 'module load cuda'",
     )
     python: Line | None = Field(
         default=None, description="Python on the nodes; unset: the one that writes the script"
