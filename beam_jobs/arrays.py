@@ -2,7 +2,7 @@
 
 ::
 
-    from shardmill.beam_jobs import prepare_arrays
+    from shardmill import prepare_arrays
 
     (x_train, y_train), (x_test, y_test) = keras.datasets.cifar10.load_data()
     prepare_arrays({"train": x_train, "test": x_test}, {"train": y_train, "test": y_test}, dataset="cifar10")
@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypedDict, Unpack, cast
@@ -24,6 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shardmill.beam_jobs.config import PrepareConfig
+from shardmill.beam_jobs.request import prepare_command
 from shardmill.beam_jobs.sources.files.folder import SourceFolder
 from shardmill.beam_jobs.sources.kinds.arrays.found import FoundArray
 from shardmill.beam_jobs.sources.kinds.arrays.roles import pair_arrays
@@ -32,9 +32,8 @@ from shardmill.infra.arguments import checked
 from shardmill.infra.errors import ConfigError, UsageError
 from shardmill.infra.format.contract import SPLITS
 from shardmill.infra.format.labels import LabelKind
-from shardmill.infra.processes.children import run_child
-from shardmill.infra.progress import TerminalProgress
-from shardmill.infra.settings import validate
+from shardmill.infra.processes.children import result_of
+from shardmill.infra.settings import nested, validate
 from shardmill.infra.storage.filesystem import Storage
 from shardmill.infra.storage.locations import below, default_root
 from shardmill.infra.storage.names import check_dataset_name, uri_of
@@ -61,7 +60,7 @@ class ArrayOptions(TypedDict, total=False):
             split.
         features: further features of the records: name -> numbers or texts, [N] or [N, k]; or such an array
             for each split.
-        settings: of the configuration, as the table ``[prepare]`` of a file has them.
+        settings: as ``shardmill.prepare`` takes them, but for those of ``source``.
     """
 
     label_kind: LabelKind
@@ -120,7 +119,9 @@ def prepare_arrays(
     with storage.exclusive_lock(f"{dataset}.lock", f"preparing {dataset} from arrays"):
         _write(storage.child(dataset), given)
         try:
-            return _prepare(below(place, dataset), dataset, location, config)
+            written = below(place, dataset)
+            source = written if "://" in written else uri_of(written)
+            return result_of(prepare_command(source, dataset, location, config))
         finally:
             storage.delete_tree(dataset)
 
@@ -170,7 +171,8 @@ def _check(split: str, arrays: Mapping[str, npt.NDArray[Any]], config: PrepareCo
 def _config(
     given: _Given, class_names: Sequence[str], kind: LabelKind, settings: Mapping[str, Any]
 ) -> PrepareConfig:
-    if "source" in settings:
+    values = nested(settings, PrepareConfig)
+    if "source" in values:
         raise UsageError("settings hold 'source'", "remove it: the source is given by the arrays")
     arrays = next(iter(given.values()))
     named = {"image": "images", "label": "labels", "split": "splits", "group": "groups"}
@@ -183,7 +185,7 @@ def _config(
     source: dict[str, Any] = {"kind": "arrays", "rows": rows}
     if kind != "class":
         source["labels"] = kind
-    return validate(PrepareConfig, {**settings, "source": source}, where="settings")
+    return validate(PrepareConfig, {**values, "source": source}, where="settings")
 
 
 def _write(storage: Storage, given: _Given) -> None:
@@ -215,20 +217,3 @@ def _digest(array: npt.NDArray[Any]) -> str:
     for part in array:
         digest.update(np.ascontiguousarray(part).tobytes())
     return digest.hexdigest()[:12]
-
-
-def _prepare(source: str, dataset: str, root: str, config: PrepareConfig) -> dict[str, Any]:
-    """Run the job in a process of its own.
-
-    Raises:
-        ShardmillError: the job's error.
-    """
-    command = [
-        sys.executable,
-        "-m",
-        "shardmill.beam_jobs.prepare",
-        source if "://" in source else uri_of(source),
-    ]
-    command += ["--dataset", dataset, "--root", root, "--config-json", config.model_dump_json()]
-    with TerminalProgress() as show:
-        return run_child(command, on_event=show).reported()

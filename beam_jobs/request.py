@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Self
 
@@ -12,6 +13,8 @@ from shardmill.beam_jobs.config import PrepareConfig
 from shardmill.infra.errors import UsageError
 from shardmill.infra.settings import Settings
 from shardmill.infra.storage.names import check_dataset_name, is_text, uri_of
+
+PREPARE: tuple[str, ...] = (sys.executable, "-m", "shardmill.beam_jobs.prepare")
 
 
 class JobRequest(Settings):
@@ -54,3 +57,9 @@ class JobRequest(Settings):
     @classmethod
     def _usable_name(cls, name: str) -> str:
         return check_dataset_name(name)
+
+
+def prepare_command(source: str, dataset: str, root: str, config: PrepareConfig) -> list[str]:
+    """The command that prepares a source as a version of a dataset."""
+    given = [source, "--dataset", dataset, "--root", root]
+    return [*PREPARE, *given, "--config-json", config.model_dump_json()]

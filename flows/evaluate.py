@@ -59,7 +59,7 @@ def evaluate(
 @job_task("evaluate-model")
 def evaluate_model(run: str, split: str, dataset: str | None, root: str, runs: str) -> dict[str, Any]:
     """Evaluate the model in a process of its own and return its result."""
-    command = [*evaluate_command(run, split, dataset or None, root), "--runs", runs]
+    command = evaluate_command(run, split, dataset or None, root, runs)
     log = get_run_logger()
     return children.run_child_job(
         command, job="evaluate", keys=Keys(run), log=log, in_words=evaluated_in_words

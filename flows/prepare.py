@@ -9,12 +9,12 @@ from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State
 
 from shardmill.beam_jobs.config import PrepareConfig
+from shardmill.beam_jobs.request import prepare_command
 from shardmill.flows.flow_runs.artifacts.keys import Keys
 from shardmill.flows.flow_runs.artifacts.page import RunPage
 from shardmill.flows.flow_runs.artifacts.prepared import shard_rows, show_prepared
 from shardmill.flows.flow_runs.events import emit_published
 from shardmill.flows.flow_runs.jobs import children
-from shardmill.flows.flow_runs.jobs.job_commands import prepare_command
 from shardmill.flows.flow_runs.run_states import (
     cancelled_state,
     completed_state,

@@ -2,3 +2,18 @@
 
 Imports no Beam, TensorFlow or Prefect, so that every part above can run on its own.
 """
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+def release() -> str:
+    """Return the release of Shardmill: in a checkout that of its pyproject.toml, else the installed one."""
+    import tomllib
+    from importlib.metadata import version
+
+    project = Path(__file__).resolve().parents[1] / "pyproject.toml"
+    if project.is_file():
+        return str(tomllib.loads(project.read_text(encoding="utf-8"))["project"]["version"])
+    return version("shardmill")

@@ -14,10 +14,10 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from importlib.metadata import version as release_of
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from shardmill.infra import release
 from shardmill.infra.errors import Cancelled
 from shardmill.infra.progress import log
 from shardmill.infra.storage.locations import absolute_path, public_location
@@ -137,7 +137,7 @@ class _Teller:
                 job=Job(os.environ.get(_NAMESPACE) or "shardmill", self._job),
                 inputs=[InputDataset(*each.name(), facets=_facets(each)) for each in self._inputs],
                 outputs=written,
-                producer=f"urn:shardmill:{release_of('shardmill')}",
+                producer=f"urn:shardmill:{release()}",
             )
         )
 

@@ -1,1 +1,110 @@
-"""Raw images in; accounted-for, balanced, sharded TFRecords and a trained model out."""
+"""Raw images in; accounted-for, balanced, sharded TFRecords and a trained model out.
+
+::
+
+    import shardmill
+
+    shardmill.prepare("photos", dataset="photos", settings={"image.size": 128})
+    run = shardmill.train("photos", settings={"run.epochs": 5})
+    shardmill.predict(run["run_dir"], "new/")
+    for images, labels in shardmill.open_dataset("photos").batches("train", batch_size=32):
+        ...
+
+Each name is loaded when it is first used, so importing the package takes no time.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from shardmill.api import evaluate, predict, prepare, train
+    from shardmill.beam_jobs.arrays import prepare_arrays
+    from shardmill.infra.errors import (
+        AccountingError,
+        Cancelled,
+        ChildDied,
+        ConfigError,
+        CorruptDataError,
+        DataError,
+        Diverged,
+        DriftExceeded,
+        EnvironmentFault,
+        FailureBudgetExceeded,
+        FormatVersionError,
+        LeakError,
+        LockedError,
+        NotFoundError,
+        ObjectRefused,
+        OutOfMemory,
+        Preempted,
+        PublishConflict,
+        RankLost,
+        ShardmillError,
+        SignatureError,
+        StorageError,
+        UsageError,
+    )
+    from shardmill.training.dataset import Dataset, open_dataset
+    from shardmill.training.reading import Batch
+
+    __version__: str
+
+__all__ = [
+    "AccountingError",
+    "Batch",
+    "Cancelled",
+    "ChildDied",
+    "ConfigError",
+    "CorruptDataError",
+    "DataError",
+    "Dataset",
+    "Diverged",
+    "DriftExceeded",
+    "EnvironmentFault",
+    "FailureBudgetExceeded",
+    "FormatVersionError",
+    "LeakError",
+    "LockedError",
+    "NotFoundError",
+    "ObjectRefused",
+    "OutOfMemory",
+    "Preempted",
+    "PublishConflict",
+    "RankLost",
+    "ShardmillError",
+    "SignatureError",
+    "StorageError",
+    "UsageError",
+    "__version__",
+    "evaluate",
+    "open_dataset",
+    "predict",
+    "prepare",
+    "prepare_arrays",
+    "train",
+]
+
+# The module of each name; errors have one of their own.
+_HOMES = {
+    **dict.fromkeys(("evaluate", "predict", "prepare", "train"), "shardmill.api"),
+    **dict.fromkeys(("Dataset", "open_dataset"), "shardmill.training.dataset"),
+    "Batch": "shardmill.training.reading",
+    "prepare_arrays": "shardmill.beam_jobs.arrays",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name == "__version__":
+        found: Any = import_module("shardmill.infra").release()
+    else:
+        found = getattr(import_module(_HOMES.get(name, "shardmill.infra.errors")), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -74,6 +75,7 @@ def _parser() -> JobParser:
     )
     parser.add_argument("run", metavar="RUN", help="folder of the run, or its name under --runs")
     parser.add_argument("paths", nargs="+", type=Path, metavar="PATH", help="image files, or folders of them")
+    parser.add_argument("--paths-from", type=Path, metavar="FILE.json", help="a JSON list of more such paths")
     parser.add_argument("--format", choices=FORMATS, default="csv", help="default: csv")
     parser.add_argument("--out", required=True, type=Path, metavar="FILE", help="the file of predictions")
     parser.add_argument("--overlays", action="store_true", help="of masks: also write images with their mask")
@@ -90,8 +92,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(argv: Sequence[str] | None) -> int:
     args = _parser().parse_args(argv)
+    listed = [] if args.paths_from is None else json.loads(args.paths_from.read_bytes())
+    paths = [*args.paths, *map(Path, listed)]
     with opened_run(args.run, args.runs) as run, events.shown_to_people():
-        result = predict(run, args.paths, args.out, args.format, overlays=args.overlays, root=args.root)
+        result = predict(run, paths, args.out, args.format, overlays=args.overlays, root=args.root)
     deliver(args, result)
     return 0
 

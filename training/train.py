@@ -123,9 +123,10 @@ def _train_as_asked(argv: Sequence[str] | None) -> int:
     config = with_devices(config, args.devices, args.workers, args.launcher)
     with events.shown_to_people():
         result = train_dataset(args.dataset, config, root=args.root, runs=args.runs)
-    if result is None:
-        return 0  # only rank 0 has a result
-    deliver(args, result, summary)
+    if result is None:  # only rank 0 has a result
+        events.result({})
+    else:
+        deliver(args, result, summary)
     return 0
 
 

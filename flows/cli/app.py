@@ -12,7 +12,6 @@ import contextlib
 import signal
 import sys
 from collections.abc import Iterator, Sequence
-from importlib.metadata import version
 from types import FrameType
 from typing import Annotated
 
@@ -22,6 +21,7 @@ import typer.main
 from shardmill.flows.cli import old_names, slips, tree
 from shardmill.flows.cli.help import Group
 from shardmill.flows.cli.jobs.meanwhile import is_importing
+from shardmill.infra import release
 from shardmill.infra.errors import GO_ON, ShardmillError
 from shardmill.infra.processes.terminal import (
     READER_GONE,
@@ -58,7 +58,7 @@ tree.add_to(app)
 
 def _print_version(is_asked: bool) -> None:
     if is_asked:
-        print(f"shardmill {version('shardmill')}")
+        print(f"shardmill {release()}")
         raise typer.Exit
 
 

@@ -24,7 +24,7 @@ from shardmill.infra.processes.child_output import ChildOutput
 from shardmill.infra.processes.exit_status import describe_status
 from shardmill.infra.processes.process import DEFECT, LIFELINE_FD, REPORT_DEFECT
 from shardmill.infra.processes.trees import SAMPLE_SECONDS, MemorySampler, kill_tree, wait_for_end
-from shardmill.infra.progress import EVENTS_FD, Listener
+from shardmill.infra.progress import EVENTS_FD, Listener, TerminalProgress
 
 
 @dataclass(frozen=True)
@@ -146,6 +146,21 @@ def run_child(
     """
     with started(argv, env, cwd) as (process, events):
         return RunningChild(process, ChildOutput(process, events, on_event, on_line, log_path)).wait(cancel)
+
+
+def result_of(argv: Sequence[str], on_line: Callable[[str], None] | None = None) -> dict[str, Any]:
+    """Run the command of a job to its end, show its progress on standard error, and return its result.
+
+    Args:
+        argv: the command, which emits the events of shardmill.infra.progress.
+        on_line: called with each line that the child prints; None drops them.
+
+    Raises:
+        ShardmillError: the job reported an error. ChildDied: it ended without a result.
+        BaseException: see ``run_child``.
+    """
+    with TerminalProgress() as show:
+        return run_child(argv, on_event=show, on_line=on_line).reported()
 
 
 @contextlib.contextmanager

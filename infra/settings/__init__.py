@@ -1,6 +1,6 @@
 """Validated configuration: models, TOML files, ``--set key=value``, and what help says of each key."""
 
-from shardmill.infra.settings.keys import Setting, settings_of
+from shardmill.infra.settings.keys import Setting, nested, settings_of
 from shardmill.infra.settings.loading import load_settings, split_overrides, validate
 from shardmill.infra.settings.model import SECTIONS, AlsoCalled, Settings, WholeText
 from shardmill.infra.settings.suggesting import near_settings
@@ -13,6 +13,7 @@ __all__ = [
     "WholeText",
     "load_settings",
     "near_settings",
+    "nested",
     "settings_of",
     "split_overrides",
     "validate",

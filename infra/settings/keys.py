@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin
@@ -11,6 +12,7 @@ import annotated_types
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from shardmill.infra.errors import ConfigError
 from shardmill.infra.settings.model import AlsoCalled
 
 
@@ -70,6 +72,42 @@ def is_known(model: type[BaseModel], path: Sequence[str]) -> bool:
     key, known = ".".join(path), known_keys(model)
     groups = {name.rpartition(".")[0] for name in known}
     return key in known or any(key.startswith(f"{name}.") for name in known if name not in groups)
+
+
+def nested(values: Mapping[str, Any], model: type[BaseModel]) -> dict[str, Any]:
+    """Return settings as nested tables: ``{"image.size": 64}`` becomes ``{"image": {"size": 64}}``.
+
+    Both forms may be mixed. The keys of a setting that is itself a table, such as names of classes, are kept.
+    Paths become text.
+
+    Raises:
+        ConfigError: a key is no text, or a setting is given twice.
+    """
+    found: dict[str, Any] = {}
+    for key, value in values.items():
+        if not isinstance(key, str):
+            raise ConfigError(f"{key!r} is no name of a setting", "write names as text: 'image.size'")
+        name, dot, rest = key.partition(".")
+        info = model.model_fields.get(name)
+        group = None if info is None else group_of(info)
+        value = {rest: value} if dot else value
+        if isinstance(value, Mapping) and (group is not None or info is None):
+            value = nested(value, group or BaseModel)
+        _add(found, name, os.fspath(value) if isinstance(value, os.PathLike) else value, key)
+    return found
+
+
+def _add(values: dict[str, Any], name: str, value: Any, key: str) -> None:
+    """Add a setting, or the settings of a group to others of the same group."""
+    if name not in values:
+        values[name] = value
+    elif isinstance(value, Mapping) and isinstance(values[name], Mapping):
+        merged = dict(values[name])
+        for inner, more in value.items():
+            _add(merged, inner, more, f"{name}.{inner}")
+        values[name] = merged
+    else:
+        raise ConfigError(f"the settings give {key!r} twice", "leave one out")
 
 
 def _setting(key: str, info: FieldInfo) -> Setting:

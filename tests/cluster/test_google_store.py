@@ -14,11 +14,11 @@ from urllib.request import Request, urlopen
 import numpy as np
 import pytest
 
+from shardmill import open_dataset
 from shardmill.infra.dataset.catalog import Catalog
 from shardmill.infra.dataset.verify import verify
 from shardmill.infra.errors import StorageError
 from shardmill.infra.storage.filesystem import Storage
-from shardmill.training.dataset import open_dataset
 from tests.samples.images.photos import jpeg
 from tests.samples.preparing.publishers import check_publishers
 from tests.samples.stores.google_store import fake_google, google_location

@@ -38,8 +38,8 @@ class RankSteps:
 def main() -> None:
     """Read from a step to the end of the last epoch."""
     told = json.loads(sys.argv[1])
+    from shardmill import open_dataset
     from shardmill.training.config import AugmentSettings
-    from shardmill.training.dataset import open_dataset
     from shardmill.training.tensorflow.data.indexed import IndexedPipeline
 
     reader = open_dataset("set@1", root=told["root"], staging_dir=told.get("staging_dir")).reader("train")

@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from shardmill import Dataset, open_dataset
 from shardmill.infra import progress
 from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.errors import CorruptDataError
 from shardmill.infra.format.records import CONTAINERS, Container
 from shardmill.training.config import AugmentSettings
-from shardmill.training.dataset import Dataset, open_dataset
 from shardmill.training.order import SequentialOrder
 from shardmill.training.reading import Batch, BatchMaker
 from tests.samples.datasets.published import coloured, publish

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from shardmill import open_dataset
 from shardmill.training.config import AugmentSettings
-from shardmill.training.dataset import open_dataset
 from shardmill.training.order import TrainingOrder
 from shardmill.training.order.balance.rules import RULES
 from shardmill.training.reading import BatchMaker

@@ -73,8 +73,8 @@ def fake_prepare(behaviour: str, source: Path, dataset: str) -> list[str]:
     """`shardmill prepare`, with tests/unit/flows/flow_runs/fake_job.py in the place of the real job."""
     program = (
         "import sys\nfrom shardmill.flows import cli\n"
-        "from shardmill.flows.flow_runs.jobs import job_commands\n"
-        f"job_commands.PREPARE = (sys.executable, {str(FAKE_JOB)!r}, {behaviour!r})\n"
+        "from shardmill.beam_jobs import request\n"
+        f"request.PREPARE = (sys.executable, {str(FAKE_JOB)!r}, {behaviour!r})\n"
         "cli.main(sys.argv[1:])"
     )
     return [sys.executable, "-c", program, "prepare", str(source), "--dataset", dataset, "--json"]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from shardmill.training.dataset import Dataset, open_dataset
+from shardmill import Dataset, open_dataset
 
 COUNTS = {"train": {"a": 31, "b": 18, "c": 4}, "test": {"a": 5, "b": 3}}
 

@@ -9,7 +9,7 @@ import json
 import sys
 import time
 
-from shardmill.training.dataset import open_dataset
+from shardmill import open_dataset
 
 BATCH_SIZE = 4
 SEED = 5

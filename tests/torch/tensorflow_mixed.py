@@ -10,8 +10,8 @@ import sys
 
 import numpy as np
 
+from shardmill import open_dataset
 from shardmill.training.config import AugmentSettings
-from shardmill.training.dataset import open_dataset
 
 
 def write(root: str, out: str, augment: str) -> None:

@@ -9,7 +9,7 @@ import json
 import sys
 from typing import Any
 
-from shardmill.training.dataset import open_dataset
+from shardmill import open_dataset
 from shardmill.training.order import TrainingOrder
 from shardmill.training.order.balance.rules import RULES
 from shardmill.training.tensorflow.data.indexed import IndexedPipeline

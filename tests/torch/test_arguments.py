@@ -6,8 +6,8 @@ from typing import get_type_hints
 
 import pytest
 
+from shardmill import Dataset
 from shardmill.infra.errors import UsageError
-from shardmill.training.dataset import Dataset
 from shardmill.training.torch.data import TorchOptions
 from tests.samples.public_api import Wrong, check_refusals, public_functions
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import torch
 
+from shardmill import Dataset
 from shardmill.infra.errors import ConfigError
 from shardmill.training.config.data import DataSettings
 from shardmill.training.config.reading import ReadingSettings
-from shardmill.training.dataset import Dataset
 from shardmill.training.order import order_from_settings
 from shardmill.training.torch.data import opening
 from tests.samples.datasets.range_reads import note_reads

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import torch
 
+from shardmill import open_dataset
 from shardmill.infra.errors import UsageError
-from shardmill.training.dataset import open_dataset
 from shardmill.training.torch.data import PreloadedRecords, TorchLoader
 from tests.samples.datasets.published import coloured, publish
 

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 import torch
 
+from shardmill import Dataset
 from shardmill.infra.errors import ConfigError, UsageError
 from shardmill.training.augment.batch_parameters import OPS, BatchParameters, draw_batch_parameters
 from shardmill.training.config import AugmentSettings
-from shardmill.training.dataset import Dataset
 from shardmill.training.torch.data import AugmentedBatch, DeviceAugment, TorchBatch, TorchLoader
 from tests.samples.images.rand_augmented import SIZE, WARPS, images_of, operated
 

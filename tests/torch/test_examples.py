@@ -10,10 +10,10 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
+from shardmill import Dataset, open_dataset
 from shardmill.infra.codecs import decode
 from shardmill.infra.errors import CorruptDataError, UsageError
 from shardmill.training.config import AugmentSettings
-from shardmill.training.dataset import Dataset, open_dataset
 from shardmill.training.order import TrainingOrder
 from shardmill.training.reading.batches.maker import BatchMaker
 from shardmill.training.torch.data import (

@@ -15,7 +15,7 @@ from typing import Any
 import psutil
 import pytest
 
-from shardmill.training.dataset import Dataset
+from shardmill import Dataset
 from shardmill.training.order import TrainingOrder
 from shardmill.training.order.balance.rules import RULES
 from tests.samples.ranks.killed_rank import Rank

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from shardmill import Dataset, open_dataset
 from shardmill.infra.errors import ConfigError, UsageError
-from shardmill.training.dataset import Dataset, open_dataset
 from shardmill.training.torch.data import Examples
 from tests.samples.images.masks import make_masked
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from shardmill.training.dataset import Dataset
+from shardmill import Dataset
 
 ROOT = Path(__file__).parents[2]
 EPOCHS = 2

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
+from shardmill import Dataset
 from shardmill.infra.errors import UsageError
-from shardmill.training.dataset import Dataset
 from shardmill.training.torch.data import TorchLoader, TransformRecord
 
 SIZE = 24

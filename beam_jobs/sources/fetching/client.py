@@ -14,7 +14,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
-from importlib.metadata import version
 from typing import BinaryIO
 
 import httpcore
@@ -32,6 +31,7 @@ from shardmill.beam_jobs.schemas import (
 from shardmill.beam_jobs.sources.fetching.faults import FetchFault, fault_of_status, unreachable
 from shardmill.beam_jobs.sources.fetching.network import CheckedNetwork, PrivateAddress, Resolve, UnknownHost
 from shardmill.beam_jobs.sources.fetching.opting_out import opted_out_by
+from shardmill.infra import release
 
 _IDLE_SECONDS = 15.0  # an unused connection is closed
 _REDIRECTS = (301, 302, 303, 307, 308)
@@ -93,7 +93,7 @@ class Client:
         self._honoured = frozenset(directive.lower() for directive in settings.opt_out)
         contact = f" (+{settings.contact})" if settings.contact else ""
         self._headers = {
-            "User-Agent": f"Shardmill/{version('shardmill')}{contact}",
+            "User-Agent": f"Shardmill/{release()}{contact}",
             "Accept": "image/*,*/*;q=0.5",
             "Accept-Encoding": "identity",
         }

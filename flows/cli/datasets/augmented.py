@@ -6,9 +6,9 @@ import sys
 from pathlib import Path
 
 from shardmill.flows.cli import output
-from shardmill.flows.cli.jobs.job_process import result_of
 from shardmill.flows.cli.jobs.settings import train_settings
 from shardmill.flows.parameters import root_or_default
+from shardmill.infra.processes.children import result_of
 from shardmill.infra.readable import counted
 
 # In a process of its own: it reads as training does, and may need TensorFlow.

@@ -79,7 +79,7 @@ def compact(
 
     from shardmill.flows import home
     from shardmill.flows.cli import output
-    from shardmill.flows.cli.jobs.job_process import result_of
+    from shardmill.infra.processes.children import result_of
 
     if not now:
         home.take_turns()

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from shardmill.beam_jobs.request import prepare_command
 from shardmill.flows.cli.jobs.flow_runs import FlowCall, Job
-from shardmill.flows.flow_runs.jobs.job_commands import prepare_command, train_command
+from shardmill.flows.flow_runs.jobs.job_commands import train_command
 from shardmill.flows.flow_runs.showing.headline import sentence
 
 if TYPE_CHECKING:

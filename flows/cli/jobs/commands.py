@@ -183,17 +183,17 @@ def _take_turns(now: bool) -> None:
 
 def _write_job(ref: str, root: str, runs: str, settings: TrainConfig, json_output: bool) -> None:
     """Write the files of a job without a flow: nothing is trained yet."""
-    from shardmill.flows.cli.jobs.job_process import result_of
     from shardmill.flows.flow_runs.jobs.job_commands import train_command
+    from shardmill.infra.processes.children import result_of
 
     _show(result_of(train_command(ref, root, runs, settings)), json_output, _print_trained)
 
 
 def _dry_run(request: JobRequest, json_output: bool) -> None:
     """Run the job without a flow: nothing happens that belongs into a history."""
+    from shardmill.beam_jobs.request import prepare_command
     from shardmill.flows.cli import output
-    from shardmill.flows.cli.jobs.job_process import result_of
-    from shardmill.flows.flow_runs.jobs.job_commands import prepare_command
+    from shardmill.infra.processes.children import result_of
 
     command = prepare_command(request.source, request.dataset, request.root, request.config)
     result = result_of([*command, "--dry-run"], on_line=output.note if json_output else output.say)

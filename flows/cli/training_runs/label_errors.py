@@ -39,11 +39,11 @@ def label_errors(
     import sys
 
     from shardmill.flows.cli import output
-    from shardmill.flows.cli.jobs.job_process import result_of
     from shardmill.flows.cli.jobs.settings import train_settings
     from shardmill.flows.cli.training_runs.folder import runs_location
     from shardmill.flows.parameters import root_or_default
     from shardmill.infra.dataset.catalog import Catalog
+    from shardmill.infra.processes.children import result_of
     from shardmill.training.config import with_devices
     from shardmill.training.label_errors import summary
 

@@ -50,10 +50,10 @@ def promote(
       shardmill model promote photos-v2-77cd --alias staging --reason "asked for by the shop"
     """
     from shardmill.flows.cli import output
-    from shardmill.flows.cli.jobs.job_process import result_of
     from shardmill.flows.cli.training_runs.folder import runs_location
     from shardmill.flows.flow_runs.jobs.job_commands import promote_command
     from shardmill.flows.parameters import root_or_default
+    from shardmill.infra.processes.children import result_of
     from shardmill.infra.settings import load_settings
     from shardmill.training.aliases.names import AliasName
     from shardmill.training.promote import summary

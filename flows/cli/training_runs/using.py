@@ -15,8 +15,6 @@ from shardmill.infra.errors import DataError, NotFoundError, UsageError
 if TYPE_CHECKING:
     from shardmill.training.results.run_files.run_folder import RunFolder
 
-PREDICT: tuple[str, ...] = (sys.executable, "-m", "shardmill.training.predict")
-
 OtherDataset = Annotated[
     str | None,
     typer.Option(
@@ -70,10 +68,10 @@ def evaluate(
 
 def evaluate_in_child(run: RunFolder, split: str, dataset: str | None, root: str) -> dict[str, Any]:
     """Evaluate a run in a process that loads TensorFlow; see ``shardmill.training.evaluate.evaluate_run``."""
-    from shardmill.flows.cli.jobs.job_process import result_of
     from shardmill.flows.flow_runs.jobs.job_commands import evaluate_command
+    from shardmill.infra.processes.children import result_of
 
-    return result_of(evaluate_command(str(run.path), split, dataset, root))
+    return result_of(evaluate_command(str(run.path), split, dataset, root, str(run.path.parent)))
 
 
 def predict(
@@ -158,12 +156,12 @@ def _check(format_name: str, out: Path | None, json_output: bool) -> None:
 def _predicted(
     run: Path, paths: list[Path], format_name: str, out: Path, root: str | None, *, overlays: bool
 ) -> dict[str, Any]:
-    from shardmill.flows.cli.jobs.job_process import result_of
+    from shardmill.flows.flow_runs.jobs.job_commands import predict_command
     from shardmill.flows.parameters import root_or_default
+    from shardmill.infra.processes.children import result_of
 
-    command = [*PREDICT, str(run), "--format", format_name, "--out", str(out.absolute())]
-    command += ["--root", root_or_default(root)]
-    return result_of([*command, *(["--overlays"] if overlays else []), "--", *map(str, paths)])
+    command = predict_command(run, format_name, out, root_or_default(root), overlays=overlays)
+    return result_of([*command, "--", *map(str, paths)])
 
 
 def _counts(result: dict[str, Any]) -> str:

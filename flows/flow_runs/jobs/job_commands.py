@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from shardmill.beam_jobs.config import PrepareConfig
     from shardmill.training.config import TrainConfig
     from shardmill.training.promotion.rules import PromotionRules
 
-PREPARE: tuple[str, ...] = (sys.executable, "-m", "shardmill.beam_jobs.prepare")
 TRAIN: tuple[str, ...] = (sys.executable, "-m", "shardmill.training.train")
 PROFILE: tuple[str, ...] = (sys.executable, "-m", "shardmill.training.profile")
+PREDICT: tuple[str, ...] = (sys.executable, "-m", "shardmill.training.predict")
 EVALUATE: tuple[str, ...] = (sys.executable, "-m", "shardmill.training.evaluate")
 PROMOTE: tuple[str, ...] = (sys.executable, "-m", "shardmill.training.promote")
-
-
-def prepare_command(source: str, dataset: str, root: str, config: PrepareConfig) -> list[str]:
-    """The command that prepares a source as a version of a dataset."""
-    given = [source, "--dataset", dataset, "--root", root]
-    return [*PREPARE, *given, "--config-json", config.model_dump_json()]
 
 
 def train_command(dataset: str, root: str, runs: str, config: TrainConfig) -> list[str]:
@@ -29,9 +23,9 @@ def train_command(dataset: str, root: str, runs: str, config: TrainConfig) -> li
     return [*TRAIN, *given, "--config-json", config.model_dump_json()]
 
 
-def evaluate_command(run: str, split: str, dataset: str | None, root: str) -> list[str]:
+def evaluate_command(run: str, split: str, dataset: str | None, root: str, runs: str) -> list[str]:
     """The command that evaluates a run on a split, of another dataset version if one is named."""
-    given = [run, "--split", split, "--root", root]
+    given = [run, "--split", split, "--root", root, "--runs", runs]
     return [*EVALUATE, *given, *(["--dataset", dataset] if dataset is not None else [])]
 
 
@@ -42,3 +36,9 @@ def promote_command(
     given = [run, "--alias", alias, "--root", root, "--runs", runs]
     given += ["--config-json", rules.model_dump_json()]
     return [*PROMOTE, *given, *(["--reason", reason] if reason is not None else [])]
+
+
+def predict_command(run: Path, kind: str, out: Path, root: str, *, overlays: bool) -> list[str]:
+    """The command that predicts image files with a run; further arguments name the files."""
+    given = [str(run), "--format", kind, "--out", str(out.absolute()), "--root", root]
+    return [*PREDICT, *given, *(["--overlays"] if overlays else [])]

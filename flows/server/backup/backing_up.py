@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NotRequired, cast
 
@@ -22,6 +21,7 @@ from shardmill.flows.server.backup.catalog_files import (
 )
 from shardmill.flows.server.backup.database import back_up_database, restore_database
 from shardmill.flows.server.running_up import up_lock
+from shardmill.infra import release
 from shardmill.infra.dataset.catalog import Catalog
 from shardmill.infra.errors import NotFoundError, UsageError
 from shardmill.infra.json_files import open_shape, read_json
@@ -97,7 +97,7 @@ def back_up(folder: Path, places: Places, *, with_shards: bool) -> Backup:
     described = {
         "format": _FORMAT,
         "created_at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "release": version("shardmill"),
+        "release": release(),
         "with_shards": with_shards,
         **done.as_json(),
     }

@@ -30,9 +30,9 @@ from typing import Any, NamedTuple
 import cv2
 import numpy as np
 
+from shardmill import open_dataset
 from shardmill.infra.storage.filesystem import Storage
 from shardmill.training.config import AugmentSettings
-from shardmill.training.dataset import open_dataset
 from tests.samples.clusters.load_balancer import balancing
 from tests.samples.datasets.published import Picture, publish
 from tests.samples.stores.minio import minio, minio_location

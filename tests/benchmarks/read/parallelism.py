@@ -36,9 +36,9 @@ from typing import Any
 import numpy as np
 import psutil
 
+from shardmill import Dataset, open_dataset
 from shardmill.infra.processes.process import num_cpus
 from shardmill.training.config import AugmentSettings
-from shardmill.training.dataset import Dataset, open_dataset
 from shardmill.training.order import TrainingOrder
 from shardmill.training.reading import BatchMaker
 from tests.benchmarks.measuring.process_tree import memory_of_tree

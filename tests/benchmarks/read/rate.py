@@ -36,12 +36,12 @@ import cv2
 import numpy as np
 import simplejpeg
 
+from shardmill import Dataset, open_dataset
 from shardmill.infra.format import records as framing
 from shardmill.training import augment
 from shardmill.training.augment import augment_image, flips, keys_at
 from shardmill.training.config import AugmentSettings
 from shardmill.training.config.reading import Decoder, ReadingSettings
-from shardmill.training.dataset import Dataset, open_dataset
 from shardmill.training.order import Passes, TrainingOrder
 from shardmill.training.ranks import tensorflow_runtime
 from shardmill.training.reading import BatchMaker, decode

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from shardmill import Dataset
 from shardmill.training.config import AugmentSettings
-from shardmill.training.dataset import Dataset
 
 
 def train_files(dataset: Dataset) -> tuple[list[str], str]:

@@ -82,7 +82,7 @@ def train(folder: Path, arguments: argparse.Namespace) -> dict[str, Any]:
 
 def reading_alone(folder: Path, arguments: argparse.Namespace) -> float:
     """Images a second of the train split as ``tf.data``, after the first batch."""
-    from shardmill.training.dataset import open_dataset
+    from shardmill import open_dataset
 
     dataset = open_dataset(DATASET, root=folder / "datasets")
     batches = iter(

@@ -142,7 +142,7 @@ def checkpoint_cost(folder: Path, model: str) -> str:
 def _parts(
     folder: Path, model: str, image_size: int, batch_size: int, epochs: int, steps: int
 ) -> tuple[Any, TrainConfig, Any]:
-    from shardmill.training.dataset import Dataset
+    from shardmill import Dataset
     from shardmill.training.tensorflow.parts import build_parts
     from shardmill.training.tensorflow.ranks.strategy import make_strategy
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from shardmill import open_dataset
 from shardmill.beam_jobs.config import PrepareConfig
 from shardmill.beam_jobs.job import prepare_version
 from shardmill.beam_jobs.maintain.compaction import compact
@@ -16,7 +17,6 @@ from shardmill.infra.dataset.catalog import Catalog
 from shardmill.infra.dataset.verify import verify
 from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.format.contract import SPLITS
-from shardmill.training.dataset import open_dataset
 from tests.end_to_end.releases import DATASETS, NAMES, SOURCE, TABLE, releases, settings
 from tests.samples.images.photos import png, write
 from tests.samples.preparing.prepared import rows

@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from shardmill import open_dataset
 from shardmill.infra.dataset.catalog import Catalog
 from shardmill.infra.errors import DataError
 from shardmill.infra.progress import subscribe
-from shardmill.training.dataset import open_dataset
 from tests.samples.images.photos import jpeg, write
 from tests.samples.preparing.prepared import run, stored_bytes
 from tests.samples.preparing.runs import problems

@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from shardmill import Dataset, open_dataset
 from shardmill.infra.codecs.jpeg.libturbojpeg import library
 from shardmill.infra.dataset.version import DatasetVersion
-from shardmill.training.dataset import Dataset, open_dataset
 from tests.samples.images.photos import jpeg, make_photos, rotated_jpeg, write
 from tests.samples.preparing.runs import run
 

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from shardmill import open_dataset
 from shardmill.infra.dataset.version import DatasetVersion
-from shardmill.training.dataset import open_dataset
 from tests.samples.datasets.published import Picture, publish
 from tests.samples.stores.faulty_proxy import faulty_proxy
 from tests.samples.stores.object_store import ObjectStore, serve_version
@@ -31,7 +31,7 @@ OPTIONS: dict[str, Any] = {
 READER = """
 import json, resource, sys
 from pathlib import Path
-from shardmill.training.dataset import open_dataset
+from shardmill import open_dataset
 root, staging, budget, options = sys.argv[1:]
 dataset = open_dataset("set", root=root, staging_dir=staging, staging_bytes=int(budget))
 batches, sums, most = dataset.batches("train", **json.loads(options)), [], 0

@@ -14,11 +14,11 @@ from typing import Any, get_args
 import numpy as np
 import pytest
 
+from shardmill import Dataset, open_dataset
 from shardmill.infra.dataset.catalog import Catalog
 from shardmill.infra.errors import NotFoundError, PublishConflict
 from shardmill.infra.storage.filesystem import Storage
 from shardmill.training.config.reading import Decoder
-from shardmill.training.dataset import Dataset, open_dataset
 from tests.samples.datasets.published import coloured, publish
 from tests.samples.stores.object_store import KEY, SECRET, ObjectStore, serve_version
 from tests.samples.training.trainer import settings
@@ -26,7 +26,7 @@ from tests.samples.training.trainer import settings
 COUNTS = {"train": {"a": 24, "b": 12}, "validation": {"a": 4, "b": 4}}
 READER = """
 import json, sys
-from shardmill.training.dataset import open_dataset
+from shardmill import open_dataset
 root, staging, rank, num_ranks = sys.argv[1:]
 dataset = open_dataset("set", root=root, staging_dir=staging)
 batches = dataset.batches("train", batch_size=8, image_size=16, rank=int(rank), num_ranks=int(num_ranks))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from shardmill.training import open_dataset
+from shardmill import open_dataset
 from tests.samples.datasets.published import coloured, publish
 from tests.samples.training.tutorial_fit import EPOCHS, OPTIONS, fit
 

@@ -87,7 +87,7 @@ def test_the_exported_model_gives_the_boxes_of_the_evaluation(
 def test_stored_images_give_the_boxes_of_the_evaluation_exactly(result: dict[str, Any], folder: Path) -> None:
     """The SavedModel decodes with TensorFlow: the same boxes but for rounding, on the whole test split."""
     tf = pytest.importorskip("tensorflow")
-    from shardmill.training.dataset import open_dataset
+    from shardmill import open_dataset
 
     served = tf.saved_model.load(result["export_dir"]).signatures["serving_default"]
     kept = {row["id"]: row for row in pq.read_table(result["predictions"]["test"]).to_pylist()}

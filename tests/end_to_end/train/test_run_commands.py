@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+import shardmill
 from shardmill.flows import cli
 from tests.samples.datasets.published import coloured, publish
 from tests.samples.training.trainer import settings, train_here
@@ -98,6 +99,44 @@ def test_predict_keeps_the_order_and_says_why_not(
     broken = command(capsys, "predict", name, str(tmp_path / "1b.jpg"), *places, status=3)
     assert "error: no file could be predicted" in broken
     assert pq.read_table(table)["predicted"].to_pylist() == [row["predicted"] for row in kept]
+    paths = [row["path"] for row in rows if row["reason"] != "unreadable"]
+    assert shardmill.predict(name, paths, runs=root / "runs") == {
+        "run": name, "predicted": 5, "refused": 1, "predictions": rows[:-1]
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("paths", "out", "error", "message"),
+    [
+        ([], None, "UsageError", "paths is empty"),
+        ("nothing.png", None, "NotFoundError", "nothing.png: no such file"),
+        ("broken.jpg", "rows.txt", "UsageError", r"none of the endings \.csv"),
+        pytest.param(
+            "broken.jpg",
+            None,
+            "DataError",
+            r"no file could be predicted \(broken.jpg: ",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            "empty", "rows.csv", "DataError", "there is no file in the folders", marks=pytest.mark.slow
+        ),
+    ],
+)
+def test_predict_from_python_refuses_mistakes(
+    paths: Any,
+    out: str | None,
+    error: str,
+    message: str,
+    trained: tuple[Path, dict[str, Any]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("empty").mkdir()
+    Path("broken.jpg").write_bytes(b"no image")
+    with pytest.raises(getattr(shardmill, error), match=message):
+        shardmill.predict(trained[1]["run_dir"], paths, out=out)
 
 
 def test_runs_are_listed_and_compared(
@@ -142,22 +181,21 @@ def test_runs_are_compared_on_another_version(
     assert own["num_examples"] == 17, "predictions of its own version are those that training wrote"
 
 
-def test_a_model_is_evaluated_though_its_own_version_is_gone(
-    trained: tuple[Path, dict[str, Any]], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_model_is_evaluated_though_its_own_version_is_gone(trained: tuple[Path, dict[str, Any]]) -> None:
     """The classes are those of the run's result; a version with others is refused."""
     root, result = trained
     publish(root / "datasets", coloured(COUNTS), name="same")
     publish(root / "datasets", coloured({"test": {"blue": 2, "red": 2}}), name="foreign")
-    places = ["--runs", str(root / "runs"), "--root", str(root / "datasets"), "--json"]
     manifest = root / "datasets" / "colours" / "manifests" / "000001.json"
     kept = manifest.rename(root / "kept.json")
     try:
         name = Path(result["run_dir"]).name
-        found = json.loads(command(capsys, "evaluate", name, "--dataset", "same@1", *places))
+        places = {"root": root / "datasets", "runs": root / "runs"}
+        found = shardmill.evaluate(name, dataset="same@1", **places)
+        assert (found["dataset"], found["version"], found["split"]) == ("same", 1, "test")
         assert found["metrics"] == result["metrics"]["test"]
-        refused = command(capsys, "evaluate", name, "--dataset", "foreign@1", *places, status=2)
-        assert "no dataset 'colours'" in refused
+        with pytest.raises(shardmill.NotFoundError, match="no dataset 'colours'"):
+            shardmill.evaluate(name, dataset="foreign@1", **places)
     finally:
         kept.rename(manifest)
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from shardmill import Dataset, open_dataset
 from shardmill.infra.storage.filesystem import Storage
 from shardmill.training.config import TrainConfig
-from shardmill.training.dataset import Dataset, open_dataset
 from shardmill.training.reading import RecordReader
 from shardmill.training.results.metrics.regression import RegressionTally
 from shardmill.training.results.metrics.single_label import SingleLabelTally

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from shardmill import open_dataset
 from shardmill.beam_jobs.config import PrepareConfig
 from shardmill.beam_jobs.job import prepare_version
 from shardmill.beam_jobs.maintain.compaction import compact
@@ -21,7 +22,6 @@ from shardmill.infra.dataset.maintenance.rollback import rollback
 from shardmill.infra.dataset.verify import verify
 from shardmill.infra.errors import LockedError, StorageError
 from shardmill.infra.storage.filesystem import Storage
-from shardmill.training.dataset import open_dataset
 from tests.samples.datasets.contents import outcomes, records, splits
 from tests.samples.images.photos import jpeg, make_photos, write
 from tests.samples.preparing.command import prepare_command

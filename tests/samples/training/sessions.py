@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from shardmill import Dataset
 from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.errors import Cancelled
 from shardmill.infra.settings import load_settings
 from shardmill.training.config import TrainConfig
-from shardmill.training.dataset import Dataset
 from shardmill.training.run.files.folds import divide_train_split
 from shardmill.training.run.stopping.interruption import StopFlag
 from shardmill.training.tasks.traits import settings_for

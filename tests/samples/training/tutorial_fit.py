@@ -11,7 +11,7 @@ import sys
 from collections import defaultdict
 from typing import Any
 
-from shardmill.training import open_dataset
+from shardmill import open_dataset
 
 EPOCHS = 10
 OPTIONS: dict[str, Any] = {"batch_size": 8, "image_size": 8}

@@ -13,8 +13,8 @@ from typing import Any
 import psutil
 import pytest
 
+from shardmill import Dataset
 from shardmill.infra.dataset.version import DatasetVersion
-from shardmill.training.dataset import Dataset
 from shardmill.training.order import order_from_settings
 from shardmill.training.results.run_files.rank_balance import read_balance
 from tests.samples.models.nan_torch_model import MARKER, NAN_AT

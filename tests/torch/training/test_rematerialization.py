@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import torch
 
+from shardmill import Dataset
 from shardmill.infra.errors import ConfigError
-from shardmill.training.dataset import Dataset
 from shardmill.training.models import ModelSpec
 from shardmill.training.torch.models import build_model
 from shardmill.training.torch.models.rematerialization import blocks_of, rematerialize

@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 import torch
 
+from shardmill import Dataset
 from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.errors import Cancelled, ConfigError, Diverged, EnvironmentFault
 from shardmill.infra.format.records import unframe
 from shardmill.infra.storage.filesystem import Storage
-from shardmill.training.dataset import Dataset
 from shardmill.training.evaluate import evaluate_run
 from shardmill.training.export.model_input import read_model_input
 from shardmill.training.order import order_from_settings

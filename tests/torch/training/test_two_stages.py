@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import torch
 
+from shardmill import Dataset
 from shardmill.infra.errors import Cancelled
 from shardmill.training.config import TrainConfig
-from shardmill.training.dataset import Dataset
 from shardmill.training.torch.parts import build_parts
 from shardmill.training.torch.ranks.group import TorchRanks
 from shardmill.training.torch.session import train

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from shardmill import Dataset, open_dataset
 from shardmill.infra.errors import ConfigError, UsageError
 from shardmill.training.augment.batch_parameters import BatchParameters, draw_batch_parameters
 from shardmill.training.config import AugmentSettings
-from shardmill.training.dataset import Dataset, open_dataset
 from shardmill.training.models import ModelSpec, PixelStatistics, build_model
 from shardmill.training.models.normalization import pixels_of
 from shardmill.training.reading.grey import luma

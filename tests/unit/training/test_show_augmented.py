@@ -35,7 +35,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_cells_are_the_examples_of_the_training_pipeline(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, augment: dict[str, object]
 ) -> None:
-    from shardmill.training.dataset import open_dataset
+    from shardmill import open_dataset
     from shardmill.training.order.from_settings import order_from_settings
     from shardmill.training.tensorflow.augment.batched import BatchAugment
     from shardmill.training.tensorflow.data.augmented_batches import WithBatchParameters

@@ -8,6 +8,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from shardmill.infra import release
 from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.digests import sha256_hex
 from shardmill.infra.format.layout import manifest_file
@@ -60,7 +61,7 @@ def describe_environment(config: TrainConfig, version: DatasetVersion, devices: 
 def code_version() -> dict[str, Any]:
     """Return the release of Shardmill and, in a checkout, the commit and whether files differ from it."""
     folder = Path(__file__).resolve().parents[3]
-    found: dict[str, Any] = {"shardmill": _installed("shardmill") or "unknown"}
+    found: dict[str, Any] = {"shardmill": release()}
     if not (folder / ".git").exists():
         return found
     commit = _git(folder, "rev-parse", "HEAD")

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from shardmill import open_dataset
 from shardmill.infra.format.examples import ImageRecord, build_example
 from shardmill.infra.format.records import Container, pack_record
-from shardmill.training.dataset import open_dataset
 from tests.benchmarks.formats.stores.storing import Example, Format, main
 
 _SHARDS = 8

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from shardmill import open_dataset
 from shardmill.beam_jobs.config import PrepareConfig
 from shardmill.beam_jobs.dry_run import dry_run
 from shardmill.beam_jobs.maintain.compaction import compact
@@ -18,7 +19,6 @@ from shardmill.infra.dataset.catalog import Catalog
 from shardmill.infra.dataset.compare import diff
 from shardmill.infra.dataset.exports.export import export
 from shardmill.infra.dataset.verify import verify
-from shardmill.training.dataset import open_dataset
 from tests.end_to_end.prepare.labels.test_objects import Annotated, records
 from tests.samples.preparing.prepared import rows, run
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from shardmill import open_dataset
 from shardmill.beam_jobs.config import PrepareConfig
 from shardmill.beam_jobs.maintain.compaction import compact
 from shardmill.beam_jobs.report.figures.survey import survey_indexes
@@ -20,7 +21,6 @@ from shardmill.infra.errors import ConfigError
 from shardmill.infra.format.examples import parse_whole_example
 from shardmill.infra.format.metadata import METADATA_NAMES
 from shardmill.infra.format.records import iter_records
-from shardmill.training.dataset import open_dataset
 from tests.samples.images import described
 from tests.samples.images.described import NEWSCODES, image_file, manifest, store, xmp
 from tests.samples.images.photos import jpeg, write

@@ -11,13 +11,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from shardmill import Dataset, open_dataset
 from shardmill.infra.dataset.catalog import Catalog
 from shardmill.infra.dataset.exports.export import export
 from shardmill.infra.errors import ConfigError, UsageError
 from shardmill.infra.format.parser import parser_code
 from shardmill.training.config import TrainConfig
 from shardmill.training.config.data import DataSettings
-from shardmill.training.dataset import Dataset, open_dataset
 from shardmill.training.reading.records.columns import Padded
 from shardmill.training.run.files.folds import divide_train_split
 from shardmill.training.train import train_dataset

@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shardmill.beam_jobs import prepare_arrays
+from shardmill import open_dataset, prepare_arrays
 from shardmill.beam_jobs.sources.rows.png import stored_png
 from shardmill.infra.dataset.catalog import Catalog
 from shardmill.infra.errors import ConfigError, UsageError
-from shardmill.training.dataset import open_dataset
 from tests.samples.preparing.prepared import rows
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (20, 8, 9, 3), dtype=np.uint8)

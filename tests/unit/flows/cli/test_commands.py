@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import json
 import os
 import socket
@@ -12,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import shardmill
 from shardmill.flows import cli
 from shardmill.flows.cli import output
 from shardmill.flows.cli.server.planned import parse_interval
@@ -251,7 +251,7 @@ def test_counts_for_people(count: int, text: str) -> None:
 
 def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["--version"]) == 0
-    assert capsys.readouterr().out == f"shardmill {importlib.metadata.version('shardmill')}\n"
+    assert capsys.readouterr().out == f"shardmill {shardmill.__version__}\n"
 
 
 def test_a_wrong_name_suggests_the_near_one(root: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from shardmill import Dataset, open_dataset
 from shardmill.infra.errors import ConfigError, UsageError
 from shardmill.training.augment.batch_parameters import draw_batch_parameters
 from shardmill.training.config import AugmentSettings, TrainConfig
-from shardmill.training.dataset import Dataset, open_dataset
 from tests.samples.datasets.published import coloured, publish
 
 COUNTS = {"train": {"a": 17, "b": 9, "c": 4}}

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from shardmill import Dataset, open_dataset
 from shardmill.infra.errors import EnvironmentFault
 from shardmill.infra.preparation import Preparation
 from shardmill.infra.progress import subscribe
 from shardmill.training.config import AugmentSettings, ExportSettings
-from shardmill.training.dataset import Dataset, open_dataset
 from shardmill.training.export.measures import ClassMeasure
 from shardmill.training.export.model_input import ModelInput
 from shardmill.training.export.packages import check_packages

@@ -18,8 +18,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from shardmill import open_dataset
 from shardmill.infra.preparation import Preparation
-from shardmill.training.dataset import open_dataset
 from shardmill.training.export.model_input import ModelInput, View, read_model_input
 from shardmill.training.models.spec import Fit
 from shardmill.training.order import SequentialOrder

@@ -209,7 +209,7 @@ def test_pictures_and_curves_are_logged(root: Path, tmp_path: Path, name: str) -
 def test_keras_fits_the_batches(root: Path, name: str) -> None:
     import keras
 
-    from shardmill.training.dataset import open_dataset
+    from shardmill import open_dataset
 
     dataset = open_dataset(name, root=root)
     keras.utils.set_random_seed(1)
@@ -228,8 +228,8 @@ def test_keras_fits_the_batches(root: Path, name: str) -> None:
 
 @pytest.mark.parametrize("name", ["multi", "targets"])
 def test_mixed_batches_have_mixed_labels(root: Path, name: str) -> None:
+    from shardmill import open_dataset
     from shardmill.training.config import AugmentSettings
-    from shardmill.training.dataset import open_dataset
 
     dataset = open_dataset(name, root=root)
     plain, mixed = (

@@ -12,11 +12,11 @@ import cv2
 import numpy as np
 import pytest
 
+from shardmill import Dataset
 from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.errors import Cancelled, ConfigError, Diverged
 from shardmill.infra.progress import subscribe
 from shardmill.training.config import DataSettings
-from shardmill.training.dataset import Dataset
 from shardmill.training.run.evaluating.best import is_better, looks_since_best
 from shardmill.training.run.files.folds import divide_train_split
 from shardmill.training.run.stopping.interruption import StopFlag

@@ -9,10 +9,10 @@ from xml.etree import ElementTree
 
 import pytest
 
+from shardmill import open_dataset
 from shardmill.infra.errors import NotFoundError
 from shardmill.infra.processes.children import run_child
 from shardmill.training.config import AugmentSettings
-from shardmill.training.dataset import open_dataset
 from shardmill.training.order import TrainingOrder
 from shardmill.training.profiling.picture import profile_svg
 from shardmill.training.profiling.stages import Stage, Subject, measure_stages

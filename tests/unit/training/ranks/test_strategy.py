@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from shardmill import Dataset
 from shardmill.infra.settings import load_settings
 from shardmill.training.config import TrainConfig
-from shardmill.training.dataset import Dataset
 from shardmill.training.run.files.folds import divide_train_split
 from tests.samples.datasets.published import coloured, publish
 

@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from shardmill import Dataset, open_dataset
 from shardmill.infra.errors import CorruptDataError
 from shardmill.training.config import AugmentSettings
-from shardmill.training.dataset import Dataset, open_dataset
 from shardmill.training.order import TrainingOrder
 from shardmill.training.reading import Batch, BatchMaker, RecordReader
 from shardmill.training.reading.batches.buffers import BufferPool

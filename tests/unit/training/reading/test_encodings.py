@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from shardmill import open_dataset
 from shardmill.infra.errors import ConfigError
-from shardmill.training.dataset import open_dataset
 from shardmill.training.reading import decode as windows
 from tests.samples.datasets.published import Picture, publish
 from tests.samples.images.forms import gradient

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from shardmill import Dataset, open_dataset
 from shardmill.infra.errors import UsageError
 from shardmill.training.config import AugmentSettings
-from shardmill.training.dataset import Dataset, open_dataset
 from shardmill.training.order import Passes
 from tests.samples.datasets.published import coloured, publish
 

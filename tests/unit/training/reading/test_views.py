@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from shardmill import Dataset, open_dataset
 from shardmill.infra.errors import DataError, NotFoundError
 from shardmill.infra.settings import validate
 from shardmill.training.config import TrainConfig
-from shardmill.training.dataset import Dataset, open_dataset
 from shardmill.training.reading import load_table, open_records
 from shardmill.training.results.run_files.run_folder import RunFolder
 from shardmill.training.run.files.folds import divide_train_split

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from shardmill import Dataset, open_dataset
 from shardmill.infra.codecs import decode
 from shardmill.infra.errors import ConfigError, UsageError
 from shardmill.training.config import AugmentSettings
-from shardmill.training.dataset import Dataset, open_dataset
 from tests.samples.datasets.published import Picture, publish
 
 SHAPES = [(20, 30), (31, 17), (8, 8), (25, 25), (40, 9), (12, 50), (9, 9), (33, 21), (10, 44), (16, 16)]

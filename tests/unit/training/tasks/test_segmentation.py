@@ -13,10 +13,10 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
+from shardmill import Dataset, open_dataset
 from shardmill.infra.errors import ConfigError
 from shardmill.infra.settings import validate
 from shardmill.training.config import TrainConfig
-from shardmill.training.dataset import Dataset, open_dataset
 from shardmill.training.models import ModelSpec, build_model
 from shardmill.training.results.metrics.segmentation import SegmentationTally
 from shardmill.training.tasks.task import evaluated

@@ -9,13 +9,13 @@ import cv2
 import numpy as np
 import pytest
 
+from shardmill import Dataset, open_dataset
 from shardmill.infra.codecs import decode
 from shardmill.infra.errors import ConfigError, CorruptDataError, NotFoundError, UsageError
 from shardmill.training.augment import flips, keys_at, windows
 from shardmill.training.config import AugmentSettings
 from shardmill.training.config.data import DataSettings
 from shardmill.training.config.reading import Decoder, Mode, ReadingSettings
-from shardmill.training.dataset import Dataset, open_dataset
 from shardmill.training.order.options import OrderOptions
 from shardmill.training.reading import ShardReader
 from shardmill.training.reading.options import ReadingOptions

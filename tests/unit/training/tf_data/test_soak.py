@@ -19,7 +19,7 @@ import psutil
 from shardmill.training.ranks import tensorflow_runtime
 tensorflow_runtime.start()
 from shardmill.training.config import TrainConfig
-from shardmill.training.dataset import open_dataset
+from shardmill import open_dataset
 from shardmill.training.order.from_settings import order_from_settings
 from shardmill.training.tensorflow.data.training_input import InputSettings, open_training_input
 root, epochs, overrides = sys.argv[1], int(sys.argv[2]), json.loads(sys.argv[3])

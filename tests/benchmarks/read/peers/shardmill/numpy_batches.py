@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import simplejpeg
 
+from shardmill import open_dataset
 from shardmill.training.augment import draw_parameters
 from shardmill.training.config import AugmentSettings
-from shardmill.training.dataset import open_dataset
 from shardmill.training.reading.decode import decode_window
 from tests.benchmarks.inputs.photographs import photographs
 from tests.benchmarks.read.peers.reading import BATCH, RATIO, SCALE, SIZE, WORKERS, main

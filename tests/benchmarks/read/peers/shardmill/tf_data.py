@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from shardmill import open_dataset
 from shardmill.training.config import AugmentSettings
-from shardmill.training.dataset import open_dataset
 from shardmill.training.ranks import tensorflow_runtime
 from tests.benchmarks.read.peers.reading import BATCH, RATIO, SCALE, SIZE, main
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import torch  # noqa: F401  (importing it is no part of the first batch)
 
+from shardmill import open_dataset
 from shardmill.training.config import AugmentSettings
-from shardmill.training.dataset import open_dataset
 from tests.benchmarks.read.peers.reading import BATCH, RATIO, SCALE, SIZE, endless, main
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from shardmill.training.dataset import open_dataset
+from shardmill import open_dataset
 from shardmill.training.models import ModelSpec, build_model
 from tests.samples.datasets.published import coloured, publish
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from shardmill import open_dataset
 from shardmill.training.config import TrainConfig
-from shardmill.training.dataset import open_dataset
 from tests.samples.datasets.published import coloured, publish
 
 

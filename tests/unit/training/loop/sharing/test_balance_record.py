@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from shardmill import Dataset
 from shardmill.infra.dataset.version import DatasetVersion
-from shardmill.training.dataset import Dataset
 from shardmill.training.order import TrainingOrder
 from shardmill.training.run.sharing.balance_record import BalanceRecord, RankLabels
 from shardmill.training.run.sharing.division import Division

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from shardmill import Dataset
 from shardmill.infra.format.masks import MaskFormat
-from shardmill.training.dataset import Dataset
 from shardmill.training.run.sharing.balance_record import RankLabels
 from tests.samples.datasets.published import coloured, publish, publish_patterned
 

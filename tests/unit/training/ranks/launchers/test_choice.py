@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from shardmill import open_dataset
 from shardmill.infra.errors import ConfigError
 from shardmill.infra.settings import validate
 from shardmill.training.config import TrainConfig, with_devices
-from shardmill.training.dataset import open_dataset
 from shardmill.training.ranks.launchers import registry
 from shardmill.training.ranks.supervision.slots import RankCount
 from shardmill.training.run.files.job_files import outer_job

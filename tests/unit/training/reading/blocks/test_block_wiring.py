@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from shardmill import Dataset, open_dataset
 from shardmill.infra.errors import ConfigError
 from shardmill.infra.settings import validate
 from shardmill.training.config import TrainConfig
 from shardmill.training.config.reading import ReadingSettings
-from shardmill.training.dataset import Dataset, open_dataset
 from shardmill.training.order import order_from_settings
 from shardmill.training.tensorflow.data.indexed import IndexedPipeline
 from shardmill.training.tensorflow.data.training_input import (

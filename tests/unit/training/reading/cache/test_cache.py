@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from shardmill import Dataset
 from shardmill.infra import progress as events
 from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.errors import ConfigError, CorruptDataError, StorageError
 from shardmill.training.config.reading import ReadingSettings
-from shardmill.training.dataset import Dataset
 from shardmill.training.reading import RecordReader
 from shardmill.training.reading.cache import CachedReader, open_cached
 from shardmill.training.reading.cache.folder import CacheFolder
@@ -255,7 +255,7 @@ def test_a_killed_writer_leaves_nothing_that_counts(tmp_path: Path) -> None:
 _READER = """
 import os, sys
 from shardmill.training.config.reading import ReadingSettings
-from shardmill.training.dataset import open_dataset
+from shardmill import open_dataset
 from shardmill.training.reading.cache import open_cached
 dataset = open_dataset("sample", root=sys.argv[1])
 reading = ReadingSettings(cache="disk", cache_dir=sys.argv[2])

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from shardmill import open_dataset
 from shardmill.infra.errors import DataError
 from shardmill.infra.storage.filesystem import Storage
 from shardmill.training.config import TrainConfig
-from shardmill.training.dataset import open_dataset
 from shardmill.training.results.predictions.file import PredictionsWriter
 from shardmill.training.results.report.drawing import draw_run_report
 from shardmill.training.results.run_files.environment import describe_environment

@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from shardmill import Dataset, open_dataset
 from shardmill.infra.storage.filesystem import Storage
 from shardmill.training.config import TrainConfig
-from shardmill.training.dataset import Dataset, open_dataset
 from shardmill.training.results.metrics.multi_label import MultiLabelTally
 from shardmill.training.results.metrics.regression import RegressionTally
 from shardmill.training.results.predictions.columns import MultiLabelColumns, RegressionColumns

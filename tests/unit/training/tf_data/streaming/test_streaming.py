@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from shardmill import Dataset
 from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.errors import ConfigError, ShardmillError
 from shardmill.infra.format.records import CONTAINERS, Container
 from shardmill.training.config.augment import AugmentSettings, ColorJitterSettings
 from shardmill.training.config.reading import ReadingSettings
-from shardmill.training.dataset import Dataset
 from tests.samples.datasets.elsewhere import elsewhere
 from tests.samples.datasets.published import coloured, publish
 from tests.samples.datasets.range_reads import note_reads
