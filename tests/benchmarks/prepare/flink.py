@@ -2,11 +2,11 @@
 
     python -m tests.benchmarks.prepare.flink [FOLDER] [--images N] [--repeats N]
 
-The cluster (infra/clusters/flink) has two TaskManagers, each with its part of the cores. Both runners prepare
-a quarter of the photographs and all of them, in turn. The rate is that of the difference: what happens once
-however many there are, such as the start of Python and the copying of jars to the cluster, drops out. It is
-shown by itself, as the time that no image would take. The CPU seconds are those of the
-processes that work on images. Other work on the machine slows both, so trust the ratio.
+The cluster (tests/samples/clusters) has two TaskManagers, each with its part of the cores. Both runners
+prepare a quarter of the photographs and all of them, in turn. The rate is that of the difference: what
+happens once, such as the start of Python and the copying of jars to the cluster, drops out, and is shown by
+itself, as the time that no image would take. The CPU seconds are those of the processes that work on images.
+Other work on the machine slows both, so trust the ratio.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A real Flink cluster for tests, started as users start it: python -m shardmill.infra.clusters.flink up."""
+"""A real Flink cluster for tests, started by python -m tests.samples.clusters.flink_here up."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from typing import Any
 import psutil
 import pytest
 
-from shardmill.infra.clusters.flink.cluster import CLUSTER_FILE, CONFIG_FILE
-from shardmill.infra.clusters.flink.jars import find_java
 from shardmill.infra.errors import EnvironmentFault
 from shardmill.infra.http import open_url
+from tests.samples.clusters.flink_here.cluster import CLUSTER_FILE, CONFIG_FILE
+from tests.samples.clusters.flink_here.jars import find_java
 from tests.samples.waiting import before_its_end, eventually
 
 REPOSITORY = Path(__file__).parents[3]
@@ -123,7 +123,7 @@ def running_cluster(folder: Path, path: str = "", task_managers: int = 2, *optio
     arguments = ["--folder", str(folder), "--task-managers", str(task_managers), "--jars", str(JARS)]
     with log.open("wb") as stream:
         process = subprocess.Popen(
-            [sys.executable, "-m", "shardmill.infra.clusters.flink", "up", *arguments, *ports, *options],
+            [sys.executable, "-m", "tests.samples.clusters.flink_here", "up", *arguments, *ports, *options],
             stdout=stream,
             stderr=subprocess.STDOUT,
             start_new_session=True,

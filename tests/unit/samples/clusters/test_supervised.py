@@ -13,10 +13,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from shardmill.infra.clusters import services
-from shardmill.infra.clusters.services import Service, Supervisor, require_free
 from shardmill.infra.errors import EnvironmentFault
 from shardmill.infra.processes.ports import free_port
+from tests.samples.clusters import supervised as services
+from tests.samples.clusters.supervised import Service, Supervisor, require_free
 from tests.samples.waiting import eventually
 
 SLEEP = (sys.executable, "-c", "import time; print('awake', flush=True); time.sleep(1e6)")
@@ -57,7 +57,7 @@ def test_a_service_that_keeps_dying_is_an_error_with_its_last_words(
 
 def test_a_service_dies_with_a_supervisor_that_is_killed(tmp_path: Path) -> None:
     program = (
-        "import json, sys, time; from pathlib import Path; from shardmill.infra.clusters.services import *\n"
+        "import json, sys, time; from pathlib import Path; from tests.samples.clusters.supervised import *\n"
         f"one = Supervisor(Path({str(tmp_path)!r}), lambda _: None)\n"
         f"one.start(Service('sleeper', {SLEEP!r}))\n"
         "print(json.dumps(one.pids), flush=True); time.sleep(1e6)"

@@ -1,4 +1,4 @@
-"""``python -m shardmill.infra.clusters.flink``: run Flink with all that Beam needs, on this machine."""
+"""``python -m tests.samples.clusters.flink_here``: run Flink with all that Beam needs, on this machine."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from shardmill.infra.clusters.flink.cluster import run_cluster
-from shardmill.infra.clusters.flink.configuration import LOOPBACK, Layout
-from shardmill.infra.clusters.flink.jars import find_java, get_jars
-from shardmill.infra.clusters.services import require_free
 from shardmill.infra.errors import Cancelled, EnvironmentFault, UsageError
 from shardmill.infra.processes.ports import free_port
 from shardmill.infra.processes.process import num_cpus, run_main
+from tests.samples.clusters.flink_here.cluster import run_cluster
+from tests.samples.clusters.flink_here.configuration import LOOPBACK, Layout
+from tests.samples.clusters.flink_here.jars import find_java, get_jars
+from tests.samples.clusters.supervised import require_free
 
 _MAX_TASK_MANAGERS = 200
 
@@ -22,7 +22,7 @@ _MAX_TASK_MANAGERS = 200
 def build_parser() -> argparse.ArgumentParser:
     """The command line."""
     parser = argparse.ArgumentParser(
-        "python -m shardmill.infra.clusters.flink",
+        "python -m tests.samples.clusters.flink_here",
         description="Run Apache Flink with Beam's job server and Python workers, on this machine.",
         allow_abbrev=False,
     )

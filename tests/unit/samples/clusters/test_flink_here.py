@@ -9,11 +9,11 @@ import pytest
 import yaml
 
 from shardmill.beam_jobs.config import PrepareConfig
-from shardmill.infra.clusters.flink import jars
-from shardmill.infra.clusters.flink.__main__ import build_parser, layout_of
-from shardmill.infra.clusters.flink.cluster import prepare_settings
-from shardmill.infra.clusters.flink.configuration import Layout, flink_configuration, write_configuration
 from shardmill.infra.errors import EnvironmentFault, UsageError
+from tests.samples.clusters.flink_here import jars
+from tests.samples.clusters.flink_here.__main__ import build_parser, layout_of
+from tests.samples.clusters.flink_here.cluster import prepare_settings
+from tests.samples.clusters.flink_here.configuration import Layout, flink_configuration, write_configuration
 
 FREE = ["--rest-port", "0", "--job-port", "0", "--worker-port", "0"]
 

@@ -8,7 +8,10 @@ import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
-from shardmill.infra.clusters.flink.configuration import (
+from shardmill.infra.errors import EnvironmentFault
+from shardmill.infra.http import open_url
+from shardmill.infra.strict_json import dump_json
+from tests.samples.clusters.flink_here.configuration import (
     LOOPBACK,
     Layout,
     job_manager_command,
@@ -17,11 +20,8 @@ from shardmill.infra.clusters.flink.configuration import (
     worker_pool_command,
     write_configuration,
 )
-from shardmill.infra.clusters.flink.jars import Jars
-from shardmill.infra.clusters.services import LOOK_SECONDS, Service, Supervisor
-from shardmill.infra.errors import EnvironmentFault
-from shardmill.infra.http import open_url
-from shardmill.infra.strict_json import dump_json
+from tests.samples.clusters.flink_here.jars import Jars
+from tests.samples.clusters.supervised import LOOK_SECONDS, Service, Supervisor
 
 START_SECONDS = 300.0
 CLUSTER_FILE = "cluster.json"

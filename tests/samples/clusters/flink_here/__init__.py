@@ -1,6 +1,6 @@
 """Apache Flink on one machine, with all that Beam needs to run Python pipelines on it.
 
-    python -m shardmill.infra.clusters.flink up --folder DIR --task-managers 2
+    python -m tests.samples.clusters.flink_here up --folder DIR --task-managers 2
 
     address       what listens there
     127.0.0.1     the JobManager (its REST port is Flink's "master"), and Beam's job server

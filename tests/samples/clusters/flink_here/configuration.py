@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from shardmill.infra.clusters.flink.jars import Jars
+from tests.samples.clusters.flink_here.jars import Jars
 
 LOOPBACK = "127.0.0.1"
 _MIB = 1 << 20
