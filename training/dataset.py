@@ -236,7 +236,7 @@ class Dataset:
             UsageError: an argument is wrong.
             ConfigError: an option of the order is unknown or wrong, or whole images need too much memory.
         """
-        from shardmill.training.ranks import tensorflow_runtime  # noqa: F401  (before anything else imports TensorFlow)
+        from shardmill.training.tensorflow import starting  # noqa: F401  (before anything else imports TensorFlow)
         from shardmill.training.tensorflow.data.opening import open_examples
         from shardmill.training.tensorflow.data.pairs import as_pairs
 

@@ -133,10 +133,10 @@ def _evaluator(config: TrainConfig, trained_on: DatasetVersion, run: RunFolder) 
         from shardmill.training.torch.evaluating.trained_model import open_evaluator
 
         return open_evaluator(config, trained_on, run.path)
-    from shardmill.training.ranks import tensorflow_runtime
+    from shardmill.training.tensorflow import starting
 
-    with tensorflow_runtime.quiet_start():
-        tensorflow_runtime.start(seed=config.data.seed, deterministic=config.run.deterministic)
+    with starting.quiet_start():
+        starting.start(seed=config.data.seed, deterministic=config.run.deterministic)
         from shardmill.training.tensorflow.evaluating.trained_model import load_trained
         from shardmill.training.tensorflow.ranks.strategy import make_strategy
 

@@ -210,10 +210,10 @@ def _load(run: RunFolder, outputs: Sequence[str]) -> Model:
 
         predictor = open_predictor(folder)
         return lambda images: dict.fromkeys(outputs, predictor(images))  # it has one output
-    from shardmill.training.ranks import tensorflow_runtime
+    from shardmill.training.tensorflow import starting
 
-    with tensorflow_runtime.quiet_start():
-        tensorflow_runtime.start()
+    with starting.quiet_start():
+        starting.start()
         import tensorflow as tf
 
         try:

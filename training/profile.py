@@ -29,10 +29,10 @@ from shardmill.training.profiling.bottleneck import Rates, find_bottleneck
 from shardmill.training.profiling.picture import profile_svg
 from shardmill.training.profiling.stages import Stage, Subject, measure_stages
 from shardmill.training.profiling.workers import image_size, measure_workers, propose
-from shardmill.training.ranks import tensorflow_runtime
 from shardmill.training.reading import open_records
 from shardmill.training.reading.records.objects import load_objects
 from shardmill.training.tasks.traits import TRAITS, learned, settings_for
+from shardmill.training.tensorflow import starting
 
 
 def _parser() -> JobParser:
@@ -104,7 +104,7 @@ def profile(
     records = open_records(version, Dataset(version).table("train"))
     table = records.table
     order = order_from_settings(config.data, table, version.manifest.classes)
-    with tensorflow_runtime.quiet_start():  # the model's file may import it
+    with starting.quiet_start():  # the model's file may import it
         size = image_size_of(config)
     objects = load_objects(version, "train") if learned(version) == "objects" else None
     fit = config.data.fit or "crop"
@@ -176,8 +176,8 @@ def _together(
     subject: Subject, config: TrainConfig, version: DatasetVersion, order: TrainingOrder, *, model: bool
 ) -> tuple[list[Stage], Rates]:
     # TensorFlow loads only now, so that wrong arguments fail at once.
-    with tensorflow_runtime.quiet_start():
-        tensorflow_runtime.start(devices=config.run.devices, seed=config.data.seed)
+    with starting.quiet_start():
+        starting.start(devices=config.run.devices, seed=config.data.seed)
         from shardmill.training.tensorflow.profiling import throughput
 
     def on_stage(name: str) -> None:

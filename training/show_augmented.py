@@ -34,9 +34,9 @@ from shardmill.training.config import AugmentSettings, TrainConfig, image_size_o
 from shardmill.training.dataset import Dataset
 from shardmill.training.order import StepPlan
 from shardmill.training.order.from_settings import order_from_settings
-from shardmill.training.ranks import tensorflow_runtime
 from shardmill.training.reading import BatchMaker, RecordReader
 from shardmill.training.results.pictures.grid import Cell, grid_picture
+from shardmill.training.tensorflow import starting
 
 _EXAMPLES, _EPOCHS = 6, 6  # an even number of examples, for they may be mixed in pairs
 SUFFIXES = (".png", ".jpg", ".jpeg", ".webp")
@@ -90,7 +90,7 @@ def show_augmented(ref: str, config: TrainConfig, *, root: str | Path, out: Path
     dataset = Dataset(Catalog(root).open_view(ref))
     reader = dataset.reader("train")
     plan = _first_examples(config, dataset, reader)
-    with tensorflow_runtime.quiet_start():  # the model's file may import it
+    with starting.quiet_start():  # the model's file may import it
         size = image_size_of(config)
     rows: list[list[Cell]] = [
         [Cell(*_stored(reader, dataset, ordinal))] for ordinal in plan.ordinals.tolist()
@@ -178,8 +178,8 @@ def _in_colour(images: Images) -> Images:
 
 def _batch_augment(config: TrainConfig) -> Any:
     """Return a function: (images, parameters) -> images, all numpy."""
-    with tensorflow_runtime.quiet_start():
-        tensorflow_runtime.start()
+    with starting.quiet_start():
+        starting.start()
         import tensorflow as tf
 
         from shardmill.training.tensorflow.augment.batched import BatchAugment

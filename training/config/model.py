@@ -8,7 +8,7 @@ from pydantic import Field, field_validator, model_validator
 
 from shardmill.infra.settings import AlsoCalled, Settings
 from shardmill.training.models import resolve_name
-from shardmill.training.models.torchvision_table import find_torchvision
+from shardmill.training.models.names import find_torchvision
 
 
 class ModelSettings(Settings):

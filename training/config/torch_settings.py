@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from shardmill.infra.errors import ConfigError
 from shardmill.infra.settings import Settings
-from shardmill.training.models.torchvision_table import TORCHVISION, find_torchvision
+from shardmill.training.models.names import TORCHVISION, find_torchvision
 
 if TYPE_CHECKING:
     from shardmill.training.config import TrainConfig

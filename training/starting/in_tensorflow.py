@@ -28,10 +28,10 @@ def train_in_process(
     Raises:
         RankLost: another rank ended or does not answer.
     """
-    from shardmill.training.ranks import tensorflow_runtime
+    from shardmill.training.tensorflow import starting
 
-    with tensorflow_runtime.quiet_start():
-        tensorflow_runtime.start(
+    with starting.quiet_start():
+        starting.start(
             devices=config.run.devices,
             seed=config.data.seed,
             deterministic=config.run.deterministic,

@@ -52,10 +52,10 @@ def try_batches(module: str, argv: Sequence[str] | None, steps_of: StepsOf) -> i
 
 
 def _steps(config: TrainConfig, version: DatasetVersion) -> TriedSteps:
-    from shardmill.training.ranks import tensorflow_runtime
+    from shardmill.training.tensorflow import starting
 
-    with tensorflow_runtime.quiet_start():
-        tensorflow_runtime.start(
+    with starting.quiet_start():
+        starting.start(
             devices=config.run.devices,
             seed=config.data.seed,
             gpu_memory_limit_bytes=config.run.gpu_memory_limit_bytes,

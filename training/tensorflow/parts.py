@@ -9,18 +9,23 @@ from typing import Any
 from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.errors import ConfigError
 from shardmill.training.config import TrainConfig, image_size_of
-from shardmill.training.models import ModelSpec, build_model
-from shardmill.training.models.batch_normalization import limit_momentum, momentum_limit
-from shardmill.training.models.freezing import HeadAlone, freeze_layers
-from shardmill.training.models.layers import weighted_layers
-from shardmill.training.models.normalization import pixels_of
-from shardmill.training.models.weights import load_initial
+from shardmill.training.models import ModelSpec
+from shardmill.training.models.changes import momentum_limit
+from shardmill.training.models.spec import pixels_of
 from shardmill.training.run.optimization.schedules import Horizon
 from shardmill.training.run.optimization.stages import HeadStage, Stages
 from shardmill.training.tasks.task import Task
 from shardmill.training.tasks.traits import traits_of
 from shardmill.training.tensorflow.evaluating.evaluation import EvaluationSize, Evaluator
 from shardmill.training.tensorflow.memory.rematerialization import Rematerialized, rematerialize
+from shardmill.training.tensorflow.models import build_model
+from shardmill.training.tensorflow.models.layers import (
+    HeadAlone,
+    freeze_layers,
+    limit_momentum,
+    weighted_layers,
+)
+from shardmill.training.tensorflow.models.weights import load_initial
 from shardmill.training.tensorflow.optimization.averaging import WeightAverages
 from shardmill.training.tensorflow.optimization.optimizers import TabulatedRates, last_rate, make_optimizer
 from shardmill.training.tensorflow.optimization.precision import precision

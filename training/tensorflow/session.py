@@ -60,7 +60,7 @@ def train(
 ) -> dict[str, Any]:
     """Train, evaluate and export. Continue where an earlier process with the same ``run_dir`` stopped.
 
-    The caller has started TensorFlow (``tensorflow_runtime.start``) and holds the lock on ``run_dir``. If
+    The caller has started TensorFlow (``starting.start``) and holds the lock on ``run_dir``. If
     there are several ranks, each calls this function; all but the first pass a folder that is deleted later.
 
     Args:

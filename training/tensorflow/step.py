@@ -20,8 +20,8 @@ from shardmill.training.augment.batch_parameters import check_pairs
 from shardmill.training.config import TrainConfig
 from shardmill.training.run.optimization.stages import HeadStage
 from shardmill.training.tensorflow.augment.batched import BatchAugment
+from shardmill.training.tensorflow.models.normalization import only_real_rows
 from shardmill.training.tensorflow.models.outputs import in_float32
-from shardmill.training.tensorflow.models.synchronized import only_real_rows
 from shardmill.training.tensorflow.optimization.update import WeightUpdate
 from shardmill.training.tensorflow.parts import TrainingParts
 

@@ -9,13 +9,13 @@ from typing import Any
 import torch
 
 from shardmill.infra.dataset.version import DatasetVersion
-from shardmill.training.config import TrainConfig
+from shardmill.training.config import TrainConfig, image_size_of
 from shardmill.training.models import ModelSpec
-from shardmill.training.models.batch_normalization import momentum_limit
-from shardmill.training.models.normalization import pixels_of
+from shardmill.training.models.changes import momentum_limit
+from shardmill.training.models.spec import pixels_of
 from shardmill.training.run.optimization.schedules import Horizon
 from shardmill.training.run.optimization.stages import HeadStage, Stages
-from shardmill.training.torch.models import build_model, image_size_of, load_weights
+from shardmill.training.torch.models import build_model, load_weights
 from shardmill.training.torch.models.batch_normalization import limit_momentum, synchronized
 from shardmill.training.torch.models.layers import HeadAlone, freeze_modules, is_frozen, weighted_modules
 from shardmill.training.torch.models.rematerialization import rematerialize

@@ -118,10 +118,10 @@ def cpu_seconds() -> float:
 @contextlib.contextmanager
 def threads(dataset: Dataset) -> Iterator[Iterator[Any]]:
     """The indexed pipeline."""
-    from shardmill.training.ranks import tensorflow_runtime
+    from shardmill.training.tensorflow import starting
     from shardmill.training.tensorflow.data.indexed import IndexedPipeline
 
-    tensorflow_runtime.start()
+    starting.start()
     reader = dataset.reader("train")
     yield iter(IndexedPipeline(reader, order_of(dataset), SIZE, AUGMENT).dataset(0, 1_000_000))
 
@@ -190,9 +190,9 @@ def stock_graph(dataset: Dataset) -> Any:
 @contextlib.contextmanager
 def stock(dataset: Dataset) -> Iterator[Iterator[Any]]:
     """TensorFlow's operations in this process."""
-    from shardmill.training.ranks import tensorflow_runtime
+    from shardmill.training.tensorflow import starting
 
-    tensorflow_runtime.start()
+    starting.start()
     import tensorflow as tf
 
     yield iter(stock_graph(dataset).prefetch(tf.data.AUTOTUNE))
@@ -200,8 +200,8 @@ def stock(dataset: Dataset) -> Iterator[Iterator[Any]]:
 
 _WORKER = """
 import sys
-from shardmill.training.ranks import tensorflow_runtime
-tensorflow_runtime.start()
+from shardmill.training.tensorflow import starting
+starting.start()
 import tensorflow as tf
 service = tf.data.experimental.service
 server = service.WorkerServer(service.WorkerConfig(dispatcher_address=sys.argv[1]))
@@ -213,9 +213,9 @@ sys.stdin.read()
 @contextlib.contextmanager
 def service(dataset: Dataset) -> Iterator[Iterator[Any]]:
     """The same graph in a worker process for each CPU."""
-    from shardmill.training.ranks import tensorflow_runtime
+    from shardmill.training.tensorflow import starting
 
-    tensorflow_runtime.start()
+    starting.start()
     import tensorflow as tf
 
     dispatcher = tf.data.experimental.service.DispatchServer()

@@ -43,10 +43,10 @@ from shardmill.training.augment import augment_image, flips, keys_at
 from shardmill.training.config import AugmentSettings
 from shardmill.training.config.reading import Decoder, ReadingSettings
 from shardmill.training.order import Passes, TrainingOrder
-from shardmill.training.ranks import tensorflow_runtime
 from shardmill.training.reading import BatchMaker, decode
 from shardmill.training.reading.batches.iterate import NumpyBatches
 from shardmill.training.reading.decode import decode_window
+from shardmill.training.tensorflow import starting
 from tests.benchmarks.read.tensorflow_examples import parse, random_window, train_files
 from tests.samples.datasets.published import Picture, publish
 
@@ -64,7 +64,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=5.0, help="of each measurement")
     parser.add_argument("--rounds", type=int, default=5)
     args = parser.parse_args()
-    tensorflow_runtime.start()
+    starting.start()
     with tempfile.TemporaryDirectory() as made:
         dataset = open_dataset(args.dataset, args.root) if args.dataset else make_dataset(Path(made))
         measure(dataset, args.seconds, args.rounds)

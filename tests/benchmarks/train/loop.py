@@ -26,9 +26,9 @@ from typing import Any
 from shardmill.infra.settings import load_settings
 from shardmill.infra.storage.filesystem import Storage
 from shardmill.training.config import TrainConfig
-from shardmill.training.ranks import tensorflow_runtime
 from shardmill.training.ranks.gpu_use import GpuSampler
 from shardmill.training.results.tracking.trackers import Trackers
+from shardmill.training.tensorflow import starting
 from tests.benchmarks.train.in_memory import InMemory, random_batch
 from tests.samples.datasets.published import coloured, publish
 
@@ -47,7 +47,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=50, help="steps a round")
     parser.add_argument("--rounds", type=int, default=7)
     args = parser.parse_args()
-    tensorflow_runtime.start(seed=0)
+    starting.start(seed=0)
     print("| model | bare | loop | loop / bare | wait |\n|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:
         for name, case in CASES.items():

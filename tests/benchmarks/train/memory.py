@@ -27,15 +27,16 @@ STEPS = 4
 
 def measure(arguments: argparse.Namespace, batch_size: int) -> dict[str, float]:
     """Train a few steps in this process: bytes and seconds."""
-    from shardmill.training.ranks import tensorflow_runtime
+    from shardmill.training.tensorflow import starting
 
-    tensorflow_runtime.start(seed=0)
+    starting.start(seed=0)
     import keras
     import tensorflow as tf
 
     from shardmill.infra.processes.process import own_peak_rss_bytes
-    from shardmill.training.models import ModelSpec, build_model, resolve_name
+    from shardmill.training.models import ModelSpec, resolve_name
     from shardmill.training.tensorflow.memory.rematerialization import rematerialize
+    from shardmill.training.tensorflow.models import build_model
     from shardmill.training.tensorflow.ranks.device_memory import peak_device_bytes
 
     keras.config.set_dtype_policy(

@@ -26,8 +26,8 @@ from typing import Any
 from shardmill.infra.processes.ports import free_port
 from shardmill.infra.settings import load_settings
 from shardmill.training.config import TrainConfig
-from shardmill.training.ranks import tensorflow_runtime
 from shardmill.training.ranks.cluster import Cluster, cluster_from_environment
+from shardmill.training.tensorflow import starting
 from tests.benchmarks.train.in_memory import InMemory, random_batch
 from tests.samples.datasets.published import coloured, publish
 
@@ -72,7 +72,7 @@ def first_step_seconds(args: argparse.Namespace, devices: str, synchronized: str
     """Build the model in this process and take a step; its CPU seconds."""
     place = cluster_from_environment()
     cluster = place if isinstance(place, Cluster) else None
-    tensorflow_runtime.start(devices=devices, seed=0, in_cluster=cluster is not None)
+    starting.start(devices=devices, seed=0, in_cluster=cluster is not None)
     from shardmill.training.ranks.local_sums import Patience
     from shardmill.training.tensorflow.parts import build_parts
     from shardmill.training.tensorflow.ranks.strategy import distribute, num_local_replicas

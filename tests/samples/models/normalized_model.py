@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from shardmill.training.models import ModelSpec, normalized
-from shardmill.training.tensorflow.models.synchronized import BatchNormalization
+from shardmill.training.models import ModelSpec
+from shardmill.training.tensorflow.models import normalized
+from shardmill.training.tensorflow.models.normalization import BatchNormalization
 
 DEFAULT_IMAGE_SIZE = 8
 

@@ -12,7 +12,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from shardmill.training.models import ModelSpec, build_model
+from shardmill.training.models import ModelSpec
+from shardmill.training.tensorflow.models import build_model
 
 SECONDS_AN_EXAMPLE = 0.01
 

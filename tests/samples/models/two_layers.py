@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from shardmill.training.models import ModelSpec, normalized
+from shardmill.training.models import ModelSpec
+from shardmill.training.tensorflow.models import normalized
 
 DEFAULT_IMAGE_SIZE = 8
 

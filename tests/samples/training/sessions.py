@@ -37,8 +37,8 @@ def trained(
     version: DatasetVersion, run_dir: Path, *overrides: str, stop: StopFlag | None = None
 ) -> tuple[Any, Any]:
     """The loop with the best model of a run restored, and its evaluation on the validation split."""
-    from shardmill.training.ranks import tensorflow_runtime
     from shardmill.training.run.epochs.data_and_outputs import TrainingData
+    from shardmill.training.tensorflow import starting
     from shardmill.training.tensorflow.data.training_input import InputSettings, open_training_input
     from shardmill.training.tensorflow.parts import build_parts
     from shardmill.training.tensorflow.ranks.strategy import make_strategy
@@ -46,7 +46,7 @@ def trained(
 
     config = load_settings(TrainConfig, section="train", overrides=[*SMALL, *overrides])
     config = settings_for(config, version)
-    tensorflow_runtime.start(seed=1)
+    starting.start(seed=1)
     dataset = Dataset(version, config.reading)
     train, validation = dataset.reader("train"), dataset.reader("validation")
     order = divide_train_split(config.data, train, dataset.classes).order

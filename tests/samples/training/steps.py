@@ -63,13 +63,13 @@ class Training:
     """A model that is trained step by step."""
 
     def __init__(self, version: DatasetVersion, *overrides: str) -> None:
-        from shardmill.training.ranks import tensorflow_runtime
+        from shardmill.training.tensorflow import starting
         from shardmill.training.tensorflow.parts import build_parts
         from shardmill.training.tensorflow.ranks.strategy import make_strategy
         from shardmill.training.tensorflow.step import TrainStep
 
         settings = config(*overrides)
-        tensorflow_runtime.start(devices=settings.run.devices, seed=settings.data.seed)
+        starting.start(devices=settings.run.devices, seed=settings.data.seed)
         self.strategy = make_strategy(settings.run.devices)
         self.parts = build_parts(settings, self.strategy, version, STEPS)
         self._rows = 8 // self.strategy.num_replicas_in_sync

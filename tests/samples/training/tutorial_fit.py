@@ -80,8 +80,8 @@ def _in_order(of_replicas: dict[int, list[int]], rows: int) -> list[int]:
 
 
 if __name__ == "__main__":
-    from shardmill.training.ranks import tensorflow_runtime
+    from shardmill.training.tensorflow import starting
 
     folder, number = sys.argv[1], int(sys.argv[2])
-    tensorflow_runtime.start(devices=f"cpu:{number}")
+    starting.start(devices=f"cpu:{number}")
     print(json.dumps(fit(folder, [f"CPU:{device}" for device in range(number)])))

@@ -12,7 +12,7 @@ from torch import nn
 
 from shardmill.infra.errors import ConfigError
 from shardmill.training.models import ModelSpec, PixelStatistics
-from shardmill.training.models.torchvision_table import TORCHVISION, find_torchvision
+from shardmill.training.models.names import TORCHVISION, find_torchvision
 from shardmill.training.torch.models import Normalization, build_model, load_weights
 from shardmill.training.torch.models.batch_normalization import limit_momentum
 from shardmill.training.torch.models.layers import freeze_modules, set_training, weighted_modules

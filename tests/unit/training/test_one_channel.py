@@ -12,9 +12,10 @@ from shardmill import Dataset, open_dataset
 from shardmill.infra.errors import ConfigError, UsageError
 from shardmill.training.augment.batch_parameters import BatchParameters, draw_batch_parameters
 from shardmill.training.config import AugmentSettings
-from shardmill.training.models import ModelSpec, PixelStatistics, build_model
-from shardmill.training.models.normalization import pixels_of
+from shardmill.training.models import ModelSpec, PixelStatistics
+from shardmill.training.models.spec import pixels_of
 from shardmill.training.reading.grey import luma
+from shardmill.training.tensorflow.models import build_model
 from tests.samples.datasets.published import coloured, publish
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (40, 50, 3), dtype=np.uint8)

@@ -9,12 +9,12 @@ from pathlib import Path
 
 from shardmill.training.config import ExportSettings
 from shardmill.training.export.model_input import ModelInput
-from shardmill.training.models import build_model
 from shardmill.training.reading import RecordReader
 from shardmill.training.run.ending.source_check import Written, checked_on
 from shardmill.training.tensorflow.evaluating.trained_model import WEIGHTS_FILE
 from shardmill.training.tensorflow.export.forms import Exported, FormsRequest, write_forms
 from shardmill.training.tensorflow.export.saved_model import export, open_served
+from shardmill.training.tensorflow.models import build_model
 from shardmill.training.tensorflow.parts import TrainingParts
 
 

@@ -9,8 +9,8 @@ from typing import Any
 from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.errors import CorruptDataError
 from shardmill.training.config import TrainConfig
-from shardmill.training.models import build_model
 from shardmill.training.tensorflow.evaluating.evaluation import EvaluationSize, Evaluator
+from shardmill.training.tensorflow.models import build_model
 from shardmill.training.tensorflow.optimization.precision import precision
 from shardmill.training.tensorflow.parts import model_spec
 from shardmill.training.tensorflow.tasks.of_dataset import task_of

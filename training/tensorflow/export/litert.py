@@ -15,8 +15,8 @@ import numpy.typing as npt
 import tensorflow as tf
 from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
 
-from shardmill.training.ranks.tensorflow_runtime import quiet_start
 from shardmill.training.reading.decode import Pixels
+from shardmill.training.tensorflow.starting import quiet_start
 
 
 def convert(

@@ -12,7 +12,7 @@ import keras
 
 from shardmill.infra.errors import ConfigError, EnvironmentFault
 from shardmill.training.models.spec import ModelSpec
-from shardmill.training.tensorflow.models.synchronized import BatchNormalization
+from shardmill.training.tensorflow.models.normalization import BatchNormalization
 
 _DOWNLOAD_SECONDS = 60.0
 

@@ -13,7 +13,7 @@ from shardmill.training.config import OptimizerSettings
 from shardmill.training.config.optimizer_names import OPTIMIZERS
 from shardmill.training.run.optimization.schedules import Horizon, learning_rates
 from shardmill.training.run.optimization.stages import StepRates
-from shardmill.training.tensorflow.optimization.layers import without_weight_decay
+from shardmill.training.tensorflow.models.layers import without_weight_decay
 from shardmill.training.tensorflow.optimization.update import SummedGradients
 
 

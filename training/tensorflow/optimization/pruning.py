@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from shardmill.training.config.optimizer import PruningSettings
-from shardmill.training.tensorflow.optimization.layers import without_weight_decay
+from shardmill.training.tensorflow.models.layers import without_weight_decay
 
 
 def sparsity_at(step: int, begin: int, end: int, final: float) -> float:

@@ -9,7 +9,7 @@ import keras
 import tensorflow as tf
 
 from shardmill.infra.errors import ConfigError
-from shardmill.training.tensorflow.optimization.layers import rate_factors
+from shardmill.training.tensorflow.models.layers import rate_factors
 
 # Else the schedule would set the rate too.
 FREE_RATE = (

@@ -52,7 +52,7 @@ def make_strategy(devices: str) -> Any:
     """Make the strategy of a process that trains alone.
 
     Args:
-        devices: ``run.devices``. ``tensorflow_runtime.start`` has split the CPU already.
+        devices: ``run.devices``. ``starting.start`` has split the CPU already.
 
     Raises:
         ConfigError: there are fewer devices.

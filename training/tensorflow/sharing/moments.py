@@ -8,7 +8,7 @@ from typing import Any
 
 from shardmill.training.ranks.cluster import Cluster
 from shardmill.training.ranks.local_sums import MOST_BYTES, LocalSums, Patience, connected
-from shardmill.training.tensorflow.models.synchronized import sum_by
+from shardmill.training.tensorflow.models.normalization import sum_by
 from shardmill.training.tensorflow.ranks.group import group_of
 from shardmill.training.tensorflow.ranks.strategy import num_local_replicas
 

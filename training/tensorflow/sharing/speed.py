@@ -15,10 +15,10 @@ from typing import Any
 import tensorflow as tf
 
 from shardmill.training.config import TrainConfig
-from shardmill.training.models import build_model
-from shardmill.training.models.freezing import freeze_layers
 from shardmill.training.run.sharing.division import MeasuredRank
 from shardmill.training.run.sharing.timing import seconds_of_step
+from shardmill.training.tensorflow.models import build_model
+from shardmill.training.tensorflow.models.layers import freeze_layers
 from shardmill.training.tensorflow.optimization.precision import precision
 from shardmill.training.tensorflow.parts import TrainingParts
 from shardmill.training.tensorflow.ranks.device_name import kind_of_device, place_of_device

@@ -7,6 +7,6 @@ Normalisation of the input is part of the model.
 from __future__ import annotations
 
 from shardmill.training.torch.models.normalization import Normalization
-from shardmill.training.torch.models.registry import build_model, image_size_of, load_weights
+from shardmill.training.torch.models.registry import build_model, load_weights
 
-__all__ = ["Normalization", "build_model", "image_size_of", "load_weights"]
+__all__ = ["Normalization", "build_model", "load_weights"]

@@ -14,7 +14,7 @@ import torch.distributed
 from torch import nn
 from torch.distributed.nn.functional import all_reduce
 
-from shardmill.training.models.batch_normalization import LimitedMomentum
+from shardmill.training.models.changes import LimitedMomentum
 from shardmill.training.torch.models.layers import BATCH_NORMALIZATIONS
 
 # Whether the rows that this thread takes now are padding. Without any row a layer would fail.
@@ -56,7 +56,7 @@ class SynchronizedBatchNorm2d(nn.BatchNorm2d):  # type: ignore[misc]
     """Batch normalisation of images whose moments are taken over the batches of all ranks.
 
     ``torch.nn.SyncBatchNorm`` works only on accelerators; this one is for the CPU. The means and squared
-    deviations of the ranks are combined as in ``shardmill.training.tensorflow.models.synchronized``.
+    deviations of the ranks are combined as in ``shardmill.training.tensorflow.models.normalization``.
     """
 
     def forward(self, images: Any) -> Any:

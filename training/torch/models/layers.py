@@ -11,7 +11,7 @@ from torch import nn
 
 from shardmill.infra.errors import ConfigError
 from shardmill.infra.readable import counted
-from shardmill.training.models.freezing import Freeze, Frozen
+from shardmill.training.models.changes import Freeze, Frozen
 
 BATCH_NORMALIZATIONS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
 NORMALIZATIONS = (*BATCH_NORMALIZATIONS, nn.GroupNorm, nn.LayerNorm, nn.LocalResponseNorm, nn.RMSNorm)

@@ -8,10 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from shardmill.training.models import ModelSpec
-
-# As in shardmill.training.models.normalization.
-_LEAST_STD = 1.0
+from shardmill.training.models.spec import LEAST_STD, ModelSpec
 
 
 class Normalization(nn.Module):  # type: ignore[misc]
@@ -32,7 +29,7 @@ class Normalization(nn.Module):  # type: ignore[misc]
         """Normalise to mean 0 and deviation 1 over the train split; without its statistics, to -1 to 1."""
         if spec.pixels is None:
             return cls([127.5], [127.5])
-        return cls(spec.pixels.mean, [max(std, _LEAST_STD) for std in spec.pixels.std])
+        return cls(spec.pixels.mean, [max(std, LEAST_STD) for std in spec.pixels.std])
 
     def forward(self, images: Any) -> Any:
         """Normalise float32 [B, C, H, W]."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import pickle
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,32 +10,11 @@ from typing import Any
 import torch
 
 from shardmill.infra.errors import ConfigError
-from shardmill.training.config import TrainConfig
 from shardmill.training.models import ModelSpec
-from shardmill.training.models.torchvision_table import TORCHVISION, find_torchvision
-from shardmill.training.models.weights import TakenWeights
+from shardmill.training.models.changes import TakenWeights
+from shardmill.training.models.names import find_torchvision, user_module
 from shardmill.training.torch.models import small_cnn, torchvision_models
 from shardmill.training.torch.models.layers import weighted_modules
-
-
-def image_size_of(config: TrainConfig) -> int:
-    """Return height and width of the model's input (pixels).
-
-    Raises:
-        ConfigError: neither the settings nor the model say it.
-    """
-    if config.data.image_size is not None:
-        return config.data.image_size
-    known = find_torchvision(config.model.name)
-    if known is not None:
-        return TORCHVISION[known]
-    size = getattr(_module(config.model.name), "DEFAULT_IMAGE_SIZE", None)
-    if size is None:
-        raise ConfigError(
-            f"the model {config.model.name} has no DEFAULT_IMAGE_SIZE",
-            "define DEFAULT_IMAGE_SIZE in its module, or set data.image_size",
-        )
-    return int(size)
 
 
 def build_model(spec: ModelSpec) -> Any:
@@ -46,8 +24,10 @@ def build_model(spec: ModelSpec) -> Any:
         ConfigError: it does not accept such images, or its output has another shape than the classes.
     """
     known = find_torchvision(spec.name)
-    build = _module(spec.name).build if known is None else torchvision_models.build
-    model = build(spec)
+    if known is not None:
+        model = torchvision_models.build(spec)
+    else:
+        model = (small_cnn if spec.name == "small_cnn" else user_module(spec.name)).build(spec)
     if not isinstance(model, torch.nn.Module):
         raise ConfigError(
             f"build of {spec.name} returned a {type(model).__name__}, not a torch.nn.Module",
@@ -128,10 +108,3 @@ def load_weights(model: Any, path: str, *, partial: bool = False) -> TakenWeight
             )
     target.load_state_dict(fitting, strict=False)
     return taken
-
-
-def _module(name: str) -> Any:
-    module = small_cnn if name == "small_cnn" else importlib.import_module(name)
-    if not callable(getattr(module, "build", None)):
-        raise ConfigError(f"the module {name} has no function build", "see docs/pytorch.md")
-    return module

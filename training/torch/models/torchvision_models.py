@@ -10,7 +10,7 @@ from torch.nn import functional
 
 from shardmill.infra.errors import ConfigError, EnvironmentFault
 from shardmill.training.models import ModelSpec
-from shardmill.training.models.torchvision_table import TORCHVISION
+from shardmill.training.models.names import TORCHVISION
 from shardmill.training.torch.models.layers import weighted_modules
 from shardmill.training.torch.models.normalization import Normalization
 

@@ -17,9 +17,10 @@ from shardmill.training.config import AugmentSettings, ExportSettings
 from shardmill.training.export.measures import ClassMeasure
 from shardmill.training.export.model_input import ModelInput
 from shardmill.training.export.packages import check_packages
-from shardmill.training.models import ModelSpec, build_model
+from shardmill.training.models import ModelSpec
 from shardmill.training.ranks.heartbeat import Heart, Work, prepare, read
 from shardmill.training.tensorflow.export.forms import Exported, FormsRequest, compare, write_forms
+from shardmill.training.tensorflow.models import build_model
 from tests.samples.datasets.published import coloured, digits, publish
 
 

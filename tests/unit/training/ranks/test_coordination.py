@@ -7,13 +7,13 @@ import sys
 
 CODE = """
 import os
-from shardmill.training.ranks import tensorflow_runtime
+from shardmill.training.tensorflow import starting
 from shardmill.training.ranks.cluster import Cluster
 from shardmill.infra.processes.ports import free_port
 
 cluster = Cluster((f"localhost:{free_port()}",), 0)
 os.environ["TF_CONFIG"] = cluster.to_tf_config()
-tensorflow_runtime.start(in_cluster=True)
+starting.start(in_cluster=True)
 from tensorflow.python.eager import context
 from shardmill.training.tensorflow.ranks.group import group_of
 from shardmill.training.tensorflow.ranks.coordination import let_idle_threads_sleep

@@ -17,10 +17,11 @@ from shardmill import Dataset, open_dataset
 from shardmill.infra.errors import ConfigError
 from shardmill.infra.settings import validate
 from shardmill.training.config import TrainConfig
-from shardmill.training.models import ModelSpec, build_model
+from shardmill.training.models import ModelSpec
 from shardmill.training.results.metrics.segmentation import SegmentationTally
 from shardmill.training.tasks.task import evaluated
 from shardmill.training.tasks.traits import settings_for
+from shardmill.training.tensorflow.models import build_model
 from shardmill.training.tensorflow.parts import build_parts
 from shardmill.training.tensorflow.ranks.strategy import make_strategy
 from shardmill.training.tensorflow.tasks.segmentation import Segmentation

@@ -16,8 +16,8 @@ from tests.samples.datasets.published import coloured, publish
 _READ = """
 import json, sys
 import psutil
-from shardmill.training.ranks import tensorflow_runtime
-tensorflow_runtime.start()
+from shardmill.training.tensorflow import starting
+starting.start()
 from shardmill.training.config import TrainConfig
 from shardmill import open_dataset
 from shardmill.training.order.from_settings import order_from_settings

@@ -8,25 +8,24 @@ last layer at that size, just before the network halves its maps again.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import keras
 
 from shardmill.infra.errors import ConfigError
 from shardmill.infra.progress import log
-from shardmill.training.models.applications_table import APPLICATIONS
-from shardmill.training.models.freezing import BACKBONE
-from shardmill.training.models.registry import build_model
+from shardmill.training.models.changes import BACKBONE
+from shardmill.training.models.names import APPLICATIONS
 from shardmill.training.models.spec import ModelSpec
-from shardmill.training.models.weights import is_of_classifier, load_fitting
 from shardmill.training.tensorflow.models.applications import preprocessed
+from shardmill.training.tensorflow.models.weights import is_of_classifier, load_fitting
 
 
-def build_backbone(spec: ModelSpec, strides: Sequence[int]) -> tuple[Any, tuple[int, ...]]:
+def build_backbone(classifier: Any, spec: ModelSpec, strides: Sequence[int]) -> tuple[Any, tuple[int, ...]]:
     """Build the backbone of a model, with its normalisation of the input.
 
     Args:
+        classifier: a model of that name for classes, whose layers become the backbone.
         spec: the parameters of the model; ``spec.weights`` may be of a classifier.
         strides: pixels of the image per cell of a map, finer ones first.
 
@@ -37,7 +36,6 @@ def build_backbone(spec: ModelSpec, strides: Sequence[int]) -> tuple[Any, tuple[
     Raises:
         ConfigError: the model has no map of the first stride, or its weights cannot be loaded.
     """
-    classifier = build_model(replace(spec, output="classes"))
     if spec.weights is not None and is_of_classifier(spec.weights):
         log(f"backbone: {load_fitting(classifier, spec.weights, partial=spec.partial_weights)}")
     if spec.name in APPLICATIONS:

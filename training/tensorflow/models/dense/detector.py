@@ -18,7 +18,7 @@ import keras
 from shardmill.infra.errors import ConfigError
 from shardmill.training.models.spec import ModelSpec
 from shardmill.training.tensorflow.models.dense.backbone import build_backbone
-from shardmill.training.tensorflow.models.synchronized import BatchNormalization
+from shardmill.training.tensorflow.models.normalization import BatchNormalization
 
 STRIDES = (8, 16, 32)  # pixels of the image per cell of a map
 BOX_NUMBERS = 4
@@ -29,11 +29,15 @@ _TOWER_LAYERS = 2
 _PRIOR = 0.01
 
 
-def build(spec: ModelSpec) -> Any:
+def build(spec: ModelSpec, classifier: Any) -> Any:
     """Build a model from images [B, S, S, C] of 0 to 255 to float32 [B, L, K + 4].
 
     L are the cells of all maps, row by row, the finest map first; K the classes, as logits. Then come the
     distances of the top, left, bottom and right edge from the centre of the cell, as logarithms, in strides.
+
+    Args:
+        spec: the parameters of the model.
+        classifier: a model of that name for classes, whose layers become the backbone.
 
     Raises:
         ConfigError: the backbone cannot be used, or the image size is no multiple of the largest stride.
@@ -43,7 +47,7 @@ def build(spec: ModelSpec) -> Any:
             f"data.image_size = {spec.image_size}: models that find objects need a multiple of {STRIDES[-1]}",
             f"set it to {max(round(spec.image_size / STRIDES[-1]), 1) * STRIDES[-1]}",
         )
-    backbone, found = build_backbone(spec, STRIDES)
+    backbone, found = build_backbone(classifier, spec, STRIDES)
     inputs = keras.Input(spec.image_shape, name="image")
     outputs = backbone(inputs)
     maps = dict(zip(found, outputs if isinstance(outputs, list) else [outputs], strict=True))

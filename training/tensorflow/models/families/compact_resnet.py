@@ -11,11 +11,9 @@ from typing import Any
 
 import keras
 
-from shardmill.training.models.normalization import normalized
 from shardmill.training.models.spec import ModelSpec
-from shardmill.training.tensorflow.models.synchronized import BatchNormalization
+from shardmill.training.tensorflow.models.normalization import BatchNormalization, normalized
 
-DEFAULT_IMAGE_SIZE = 96
 _WIDTHS = (24, 48, 96, 192)
 
 

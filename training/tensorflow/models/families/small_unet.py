@@ -11,11 +11,9 @@ from typing import Any
 import keras
 
 from shardmill.infra.errors import ConfigError
-from shardmill.training.models.normalization import normalized
 from shardmill.training.models.spec import ModelSpec
-from shardmill.training.tensorflow.models.synchronized import BatchNormalization
+from shardmill.training.tensorflow.models.normalization import BatchNormalization, normalized
 
-DEFAULT_IMAGE_SIZE = 256
 OUTPUT = "pixels"
 _WIDTHS = (16, 32, 64, 128)
 _STRIDE = 2 ** (len(_WIDTHS) - 1)

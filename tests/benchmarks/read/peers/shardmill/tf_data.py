@@ -8,12 +8,12 @@ from typing import Any
 
 from shardmill import open_dataset
 from shardmill.training.config import AugmentSettings
-from shardmill.training.ranks import tensorflow_runtime
+from shardmill.training.tensorflow import starting
 from tests.benchmarks.read.peers.reading import BATCH, RATIO, SCALE, SIZE, main
 
 _EPOCHS = 10_000
 
-tensorflow_runtime.start()  # importing TensorFlow is no part of the first batch
+starting.start()  # importing TensorFlow is no part of the first batch
 
 
 def _batches(work: Path, container: str) -> Iterator[Any]:

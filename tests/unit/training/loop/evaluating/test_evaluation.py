@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from shardmill import open_dataset
-from shardmill.training.models import ModelSpec, build_model
+from shardmill.training.models import ModelSpec
+from shardmill.training.tensorflow.models import build_model
 from tests.samples.datasets.published import coloured, publish
 
 

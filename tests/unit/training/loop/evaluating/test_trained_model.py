@@ -15,8 +15,8 @@ from tests.samples.datasets.published import coloured, publish
 @pytest.mark.parametrize("channels", [1, 3])
 def test_a_model_is_evaluated_on_the_channels_it_was_trained_on(tmp_path: Path, channels: int) -> None:
     tf = pytest.importorskip("tensorflow")
-    from shardmill.training.models import build_model
     from shardmill.training.tensorflow.evaluating.trained_model import WEIGHTS_FILE, load_trained
+    from shardmill.training.tensorflow.models import build_model
     from shardmill.training.tensorflow.parts import model_spec
 
     publish(tmp_path, coloured({"train": {"a": 3, "b": 1}, "test": {"a": 5, "b": 2}}), name="set")

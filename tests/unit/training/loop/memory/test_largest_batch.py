@@ -38,10 +38,10 @@ def config(*overrides: str) -> TrainConfig:
 
 
 def sizes(version: DatasetVersion, ram_bytes: int, *overrides: str, num_ranks: int = 1) -> list[int]:
-    from shardmill.training.ranks import tensorflow_runtime
+    from shardmill.training.tensorflow import starting
     from shardmill.training.tensorflow.memory.trial import TensorFlowSteps
 
-    tensorflow_runtime.start(seed=0)
+    starting.start(seed=0)
     asked = config(*overrides)
     tried = fitting_sizes(asked, TensorFlowSteps(asked, version), ram_bytes, num_ranks)
     return [trial.global_batch_size for trial in tried]

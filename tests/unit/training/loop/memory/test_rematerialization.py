@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from shardmill.infra.errors import ConfigError
-from shardmill.training.models import ModelSpec, build_model
-from shardmill.training.models.freezing import freeze_layers
+from shardmill.training.models import ModelSpec
+from shardmill.training.tensorflow.models import build_model
+from shardmill.training.tensorflow.models.layers import freeze_layers
 
 tf = pytest.importorskip("tensorflow")
 keras = pytest.importorskip("keras")

@@ -9,7 +9,7 @@ import pytest
 
 tf = pytest.importorskip("tensorflow")
 
-from shardmill.training.ranks import tensorflow_runtime  # noqa: E402
+from shardmill.training.tensorflow import starting  # noqa: E402
 from shardmill.training.tensorflow.ranks.device_memory import memory_figures, peak_device_bytes  # noqa: E402
 
 
@@ -46,5 +46,5 @@ def test_a_gpu_grows_or_has_a_limit(
     monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: ["gpu"] if kind == "GPU" else [])
     monkeypatch.setattr(tf.config, "set_logical_device_configuration", limit)
     monkeypatch.setattr(tf.config.experimental, "set_memory_growth", grow)
-    tensorflow_runtime.start(gpu_memory_limit_bytes=limit_bytes)
+    starting.start(gpu_memory_limit_bytes=limit_bytes)
     assert done == expected

@@ -1,4 +1,6 @@
-"""Batch normalisation over all replicas that TensorFlow traces in linear time.
+"""Layers that normalise: the pixels at the input, and batch normalisation over all replicas.
+
+TensorFlow traces this batch normalisation in linear time.
 
 Keras adds up the moments of the replicas with ``ReplicaContext.all_reduce``. In a graph that is a custom
 gradient, and TensorFlow walks back from its result to find the variables that it depends on: through the sum,
@@ -29,6 +31,9 @@ import keras
 import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
+
+from shardmill.infra.arguments import checked
+from shardmill.training.models.spec import LEAST_STD, ModelSpec
 
 SumOfRanks = Callable[[npt.NDArray[np.float32]], npt.NDArray[np.float32]]
 
@@ -180,3 +185,23 @@ def _sum_of_ranks(total: SumOfRanks, value: Any) -> Any:
         found = tf.numpy_function(total, [value], value.dtype)
     _last[graph] = found.op
     return tf.ensure_shape(found, value.shape)
+
+
+@checked
+def normalized(images: Any, spec: ModelSpec) -> Any:
+    """Normalise images to mean 0 and deviation 1 over the train split; without statistics, to -1 to 1.
+
+    A layer without weights: a weights file fits models of any dataset.
+
+    Args:
+        images: Keras tensor [B, S, S, C].
+        spec: the parameters of the model.
+    """
+    if spec.pixels is None:
+        return keras.layers.Rescaling(1 / 127.5, offset=-1.0, name="normalization")(images)
+    stds = [max(std, LEAST_STD) for std in spec.pixels.std]
+    return keras.layers.Rescaling(
+        scale=[1 / std for std in stds],
+        offset=[-mean / std for mean, std in zip(spec.pixels.mean, stds, strict=True)],
+        name="normalization",
+    )(images)

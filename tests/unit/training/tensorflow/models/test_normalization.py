@@ -6,12 +6,12 @@ import subprocess
 import sys
 
 CODE = """
-from shardmill.training.ranks import tensorflow_runtime
-tensorflow_runtime.start(devices="cpu:2", seed=1, deterministic=True)
+from shardmill.training.tensorflow import starting
+starting.start(devices="cpu:2", seed=1, deterministic=True)
 import keras
 import numpy as np
 import tensorflow as tf
-from shardmill.training.tensorflow.models.synchronized import BatchNormalization, only_real_rows
+from shardmill.training.tensorflow.models.normalization import BatchNormalization, only_real_rows
 from shardmill.training.tensorflow.ranks.strategy import make_strategy
 
 strategy = make_strategy("cpu:2")

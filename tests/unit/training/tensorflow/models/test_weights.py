@@ -13,8 +13,9 @@ from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.errors import ConfigError
 from shardmill.infra.settings import load_settings
 from shardmill.training.config import TrainConfig
-from shardmill.training.models import ModelSpec, build_model
-from shardmill.training.models.weights import load_initial
+from shardmill.training.models import ModelSpec
+from shardmill.training.tensorflow.models import build_model
+from shardmill.training.tensorflow.models.weights import load_initial
 from tests.samples.datasets.published import coloured, publish
 
 keras = pytest.importorskip("keras")

@@ -7,8 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shardmill.training.models import ModelSpec, build_model
-from shardmill.training.models.batch_normalization import limit_momentum, momentum_limit
+from shardmill.training.models import ModelSpec
+from shardmill.training.models.changes import momentum_limit
+from shardmill.training.tensorflow.models import build_model
+from shardmill.training.tensorflow.models.layers import limit_momentum
 
 
 @pytest.mark.parametrize(

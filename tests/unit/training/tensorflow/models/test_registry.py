@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pkgutil
 import sys
 from types import ModuleType, SimpleNamespace
 from typing import Literal
@@ -9,7 +10,10 @@ from typing import Literal
 import pytest
 
 from shardmill.infra.errors import ConfigError
-from shardmill.training.models import ModelSpec, build_model, default_image_size
+from shardmill.training import models
+from shardmill.training.models import ModelSpec, default_image_size
+from shardmill.training.models.names import FAMILIES
+from shardmill.training.tensorflow.models import build_model, families
 
 
 def test_a_model_of_ones_own_is_built() -> None:
@@ -47,3 +51,13 @@ def test_a_module_that_is_no_model_says_what_is_missing(monkeypatch: pytest.Monk
         build_model(spec)
     with pytest.raises(ConfigError, match="no DEFAULT_IMAGE_SIZE"):
         default_image_size("made.up")
+
+
+def test_the_table_of_families_names_their_files() -> None:
+    found = {info.name for info in pkgutil.iter_modules(families.__path__)}
+    assert set(FAMILIES) == found
+
+
+def test_functions_of_earlier_releases_are_found_with_a_warning() -> None:
+    with pytest.warns(DeprecationWarning, match=r"shardmill.training.tensorflow.models.build_model"):
+        assert models.build_model is build_model

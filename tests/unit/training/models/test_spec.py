@@ -16,10 +16,12 @@ from shardmill.infra.format.contract import ChannelStatistics, SplitStatistics
 from shardmill.infra.preparation import Preparation
 from shardmill.training.config import TrainConfig
 from shardmill.training.export.model_input import ModelInput
-from shardmill.training.models import ModelSpec, PixelStatistics, build_model
-from shardmill.training.models.normalization import normalized, pixels_of
+from shardmill.training.models import ModelSpec, PixelStatistics
+from shardmill.training.models.spec import pixels_of
 from shardmill.training.tensorflow.export.forms import Exported
 from shardmill.training.tensorflow.export.saved_model import export
+from shardmill.training.tensorflow.models import build_model
+from shardmill.training.tensorflow.models.normalization import normalized
 from shardmill.training.tensorflow.parts import model_spec
 from shardmill.training.tensorflow.tasks.single_label import SingleLabel
 from tests.samples.datasets.published import coloured, publish

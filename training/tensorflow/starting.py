@@ -1,4 +1,4 @@
-"""Start TensorFlow quietly. Import this module before anything that imports TensorFlow."""
+"""Start TensorFlow quietly. This module imports it only when called."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ from typing import Any
 from shardmill.training.ranks.devices import DeviceRequest
 
 _MIB = 1 << 20
-
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 
 @contextmanager

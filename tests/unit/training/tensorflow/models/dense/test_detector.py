@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,10 +13,11 @@ from shardmill.infra.errors import ConfigError
 
 keras = pytest.importorskip("keras")
 
-from shardmill.training.models import ModelSpec, build_model  # noqa: E402
-from shardmill.training.models.freezing import HeadAlone, freeze_layers  # noqa: E402
-from shardmill.training.models.weights import load_initial  # noqa: E402
+from shardmill.training.models import ModelSpec  # noqa: E402
+from shardmill.training.tensorflow.models import build_model  # noqa: E402
 from shardmill.training.tensorflow.models.dense.backbone import build_backbone  # noqa: E402
+from shardmill.training.tensorflow.models.layers import HeadAlone, freeze_layers  # noqa: E402
+from shardmill.training.tensorflow.models.weights import load_initial  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")  # of Keras
 
@@ -42,9 +44,12 @@ def test_every_backbone_has_cells_of_eight_sixteen_and_thirty_two_pixels(name: s
 
 
 def test_a_backbone_has_the_strides_that_the_network_has() -> None:
-    assert build_backbone(replace(SPEC, name="compact_resnet"), (4, 8, 16, 32))[1] == (4, 8, 16, 32)
-    assert build_backbone(SPEC, (2, 8, 32))[1] == (2, 8)
-    grey = build_backbone(replace(SPEC, name="MobileNetV3Small", image_channels=1), (8, 16, 32))
+    def backbone(spec: ModelSpec, strides: tuple[int, ...]) -> Any:
+        return build_backbone(build_model(replace(spec, output="classes")), spec, strides)
+
+    assert backbone(replace(SPEC, name="compact_resnet"), (4, 8, 16, 32))[1] == (4, 8, 16, 32)
+    assert backbone(SPEC, (2, 8, 32))[1] == (2, 8)
+    grey = backbone(replace(SPEC, name="MobileNetV3Small", image_channels=1), (8, 16, 32))
     assert grey[0].input_shape == (None, 64, 64, 1)
 
 

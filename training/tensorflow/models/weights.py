@@ -1,9 +1,7 @@
-"""Initial weights of a model from a file (``model.weights``): one rule for all models and both frameworks.
+"""Load the initial weights of a Keras model from a file (``model.weights``), as ``TakenWeights`` asks.
 
-The file must give weights to every layer but the head, which depends on the classes, unless
-``model.partial_weights`` is set. A layer takes all its arrays, or keeps its random weights. Keras finds the
-arrays of a layer by its kind and place, not by its name, so layers of another model may fit by chance: fewer
-than all, or further arrays in the file, are signs of that.
+Keras finds the arrays of a layer by its kind and place, not by its name, so layers of another model may fit
+by chance: fewer than all, or further arrays in the file, are signs of that.
 """
 
 from __future__ import annotations
@@ -11,89 +9,19 @@ from __future__ import annotations
 import io
 import warnings
 import zipfile
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from shardmill.infra.errors import ConfigError
-from shardmill.infra.readable import counted, first_of
-from shardmill.training.models.layers import layers_of
+from shardmill.training.models.changes import TakenWeights
 from shardmill.training.models.spec import ModelSpec
+from shardmill.training.tensorflow.models.layers import layers_of
 
 _SUFFIX = ".weights.h5"
-_NAMED = 3
 _MARK = 6e4  # fits into every type of weights
-
-
-@dataclass(frozen=True, slots=True)
-class TakenWeights:
-    """The layers of a model that took their initial weights from a file.
-
-    Attributes:
-        path: the file.
-        taken: names of the layers that did, in the order of the network.
-        missing: names of those that did not, and keep random weights.
-        num_unused: arrays of the file that have no place in the model.
-    """
-
-    path: str
-    taken: Sequence[str]
-    missing: Sequence[str]
-    num_unused: int = 0
-
-    def check(self, head: Collection[str], *, partial: bool, unused: bool = True) -> TakenWeights:
-        """Check that all layers but the head took their weights, and return this.
-
-        Args:
-            head: names of the layers that depend on the classes.
-            partial: ``model.partial_weights``.
-            unused: arrays without a place are an error, too.
-
-        Raises:
-            ConfigError: others did not either, or none did.
-        """
-        others = [name for name in self.missing if name not in head or not self.taken]
-        if not self.taken or (others and not partial):
-            layers = counted(len(self.taken) + len(self.missing), "layer")
-            raise ConfigError(
-                f"model.weights = {self.path!r}: {len(others)} of {layers} of the model are not in it, or "
-                f"have other shapes there: {first_of(others, _NAMED)}",
-                "give the weights of a model of the same layers and data.image_channels"
-                + (
-                    ", or set model.partial_weights = true: these layers then begin with random weights"
-                    if self.taken
-                    else ""
-                ),
-            )
-        if self.num_unused and unused and not partial:
-            raise ConfigError(
-                f"model.weights = {self.path!r}: it is of a larger model: it has "
-                f"{counted(self.num_unused, 'array')} more than this one",
-                "give the weights of a model of the same layers, or set model.partial_weights = true to take "
-                "those that fit",
-            )
-        return self
-
-    def check_frozen(self, frozen: Collection[str]) -> None:
-        """Check that no frozen layer, by its name, would keep its random weights.
-
-        Raises:
-            ConfigError: one would.
-        """
-        kept = [name for name in self.missing if name in frozen]
-        if kept:
-            raise ConfigError(
-                f"model.freeze would keep random weights: {self.path} has none for {first_of(kept, _NAMED)}",
-                "freeze fewer layers, or give the weights of a model that has them",
-            )
-
-    def __str__(self) -> str:
-        num_layers = len(self.taken) + len(self.missing)
-        kept = f"; random: {first_of(self.missing, _NAMED)}" if self.missing else ""
-        return f"weights: {len(self.taken)} of {counted(num_layers, 'layer')} come from {self.path}{kept}"
 
 
 def is_of_classifier(weights: str | None) -> bool:

@@ -9,8 +9,8 @@ import pytest
 
 from shardmill.infra.errors import ConfigError
 from shardmill.training.config import TrainConfig
-from shardmill.training.models.freezing import Freeze, freeze_layers
-from shardmill.training.models.layers import weighted_layers
+from shardmill.training.models.changes import Freeze
+from shardmill.training.tensorflow.models.layers import freeze_layers, weighted_layers
 
 
 def _model() -> Any:

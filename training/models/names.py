@@ -1,0 +1,170 @@
+"""The names of models, which settings check without importing a framework.
+
+A name is, in this order:
+
+* one of ``FAMILIES``: a module of ``shardmill.training.tensorflow.models.families``;
+* a model of ``keras.applications``, in any spelling (``ResNet50``, ``efficientnet_b0``);
+* with PyTorch a model of ``torchvision`` (``resnet50``);
+* any importable module by its dotted name (``my.models.vit``), with ``build(spec: ModelSpec)`` and
+  ``DEFAULT_IMAGE_SIZE``.
+
+Tests compare the tables with the frameworks.
+"""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import importlib
+import importlib.util
+from importlib.machinery import ModuleSpec
+from typing import Any, Final
+
+from shardmill.infra.errors import ConfigError
+
+# Name -> height and width of the images (pixels) that a model was made for.
+FAMILIES: Final = {"compact_resnet": 96, "small_cnn": 64, "small_unet": 256}
+
+_SIZES_OF_KERAS: Final = {
+    "EfficientNetB1": 240,
+    "EfficientNetB2": 260,
+    "EfficientNetB3": 300,
+    "EfficientNetB4": 380,
+    "EfficientNetB5": 456,
+    "EfficientNetB6": 528,
+    "EfficientNetB7": 600,
+    "EfficientNetV2B1": 240,
+    "EfficientNetV2B2": 260,
+    "EfficientNetV2B3": 300,
+    "EfficientNetV2L": 480,
+    "EfficientNetV2M": 480,
+    "EfficientNetV2S": 384,
+    "InceptionResNetV2": 299,
+    "InceptionV3": 299,
+    "NASNetLarge": 331,
+    "Xception": 299,
+}
+
+_OF_KERAS: Final = """
+    ConvNeXtBase ConvNeXtLarge ConvNeXtSmall ConvNeXtTiny ConvNeXtXLarge
+    DenseNet121 DenseNet169 DenseNet201
+    EfficientNetB0 EfficientNetB1 EfficientNetB2 EfficientNetB3 EfficientNetB4 EfficientNetB5 EfficientNetB6
+    EfficientNetB7 EfficientNetV2B0 EfficientNetV2B1 EfficientNetV2B2 EfficientNetV2B3 EfficientNetV2L
+    EfficientNetV2M EfficientNetV2S
+    InceptionResNetV2 InceptionV3
+    MobileNet MobileNetV2 MobileNetV3Large MobileNetV3Small
+    NASNetLarge NASNetMobile
+    ResNet101 ResNet101V2 ResNet152 ResNet152V2 ResNet50 ResNet50V2
+    VGG16 VGG19 Xception
+"""
+
+APPLICATIONS: Final[dict[str, int]] = {name: _SIZES_OF_KERAS.get(name, 224) for name in _OF_KERAS.split()}
+
+_SIZES_OF_TORCHVISION = {
+    "efficientnet_b1": 240, "efficientnet_b2": 288, "efficientnet_b3": 300, "efficientnet_b4": 380,
+    "efficientnet_b5": 456, "efficientnet_b6": 528, "efficientnet_b7": 600, "efficientnet_v2_s": 384,
+    "efficientnet_v2_m": 480, "efficientnet_v2_l": 480, "inception_v3": 299, "regnet_y_128gf": 384,
+    "swin_v2_t": 256, "swin_v2_s": 256, "swin_v2_b": 256, "vit_h_14": 518,
+}  # fmt: skip
+_OF_TORCHVISION = """
+alexnet convnext_base convnext_large convnext_small convnext_tiny densenet121 densenet161 densenet169
+densenet201 efficientnet_b0 efficientnet_b1 efficientnet_b2 efficientnet_b3 efficientnet_b4 efficientnet_b5
+efficientnet_b6 efficientnet_b7 efficientnet_v2_l efficientnet_v2_m efficientnet_v2_s googlenet inception_v3
+maxvit_t mnasnet0_5 mnasnet0_75 mnasnet1_0 mnasnet1_3 mobilenet_v2 mobilenet_v3_large mobilenet_v3_small
+regnet_x_16gf regnet_x_1_6gf regnet_x_32gf regnet_x_3_2gf regnet_x_400mf regnet_x_800mf regnet_x_8gf
+regnet_y_128gf regnet_y_16gf regnet_y_1_6gf regnet_y_32gf regnet_y_3_2gf regnet_y_400mf regnet_y_800mf
+regnet_y_8gf resnet101 resnet152 resnet18 resnet34 resnet50 resnext101_32x8d resnext101_64x4d
+resnext50_32x4d shufflenet_v2_x0_5 shufflenet_v2_x1_0 shufflenet_v2_x1_5 shufflenet_v2_x2_0 squeezenet1_0
+squeezenet1_1 swin_b swin_s swin_t swin_v2_b swin_v2_s swin_v2_t vgg11 vgg11_bn vgg13 vgg13_bn vgg16 vgg16_bn
+vgg19 vgg19_bn vit_b_16 vit_b_32 vit_h_14 vit_l_16 vit_l_32 wide_resnet101_2 wide_resnet50_2
+"""
+TORCHVISION: Final = {name: _SIZES_OF_TORCHVISION.get(name, 224) for name in _OF_TORCHVISION.split()}
+
+
+def known_models() -> list[str]:
+    """Return the names of this project's families and of all ``keras.applications`` models."""
+    return [*FAMILIES, *APPLICATIONS]
+
+
+def find_torchvision(name: str) -> str | None:
+    """Return the name of a model of torchvision that is given in any spelling; None: there is none."""
+    return {_spelling(known): known for known in TORCHVISION}.get(_spelling(name))
+
+
+def resolve_name(name: str) -> str:
+    """Return the listed name of a model in any spelling.
+
+    Raises:
+        ValueError: there is no such model; suggests the near miss.
+    """
+    by_spelling = {_spelling(known): known for known in known_models()}
+    found = by_spelling.get(_spelling(name))
+    if found is not None:
+        return found
+    if "." in name and (module := _module(name)) is not None:
+        if not _may_build(module):
+            raise ValueError(f"the module {name} has no function build (see shardmill.training.models)")
+        return name
+    near = difflib.get_close_matches(_spelling(name), by_spelling, n=1)
+    hint = f"did you mean {by_spelling[near[0]]!r}?" if near else f"there are: {', '.join(known_models())}"
+    raise ValueError(f"unknown model; {hint}")
+
+
+def default_image_size(name: str) -> int:
+    """Return the height and width (pixels) that a model is made for.
+
+    Raises:
+        ConfigError: it is a module that does not say so.
+    """
+    known = FAMILIES.get(name) or APPLICATIONS.get(name) or TORCHVISION.get(name)
+    size = known or getattr(user_module(name), "DEFAULT_IMAGE_SIZE", None)
+    if size is None:
+        raise ConfigError(
+            f"the model {name} has no DEFAULT_IMAGE_SIZE",
+            "define DEFAULT_IMAGE_SIZE in its module, or set data.image_size",
+        )
+    return int(size)
+
+
+def user_module(name: str) -> Any:
+    """Import the module of a model by its dotted name, with what it imports.
+
+    Raises:
+        ConfigError: it has no function ``build``.
+    """
+    module = importlib.import_module(name)
+    if not callable(getattr(module, "build", None)):
+        raise ConfigError(f"the module {name} has no function build", "see docs/bring-your-own-model.md")
+    return module
+
+
+def _spelling(name: str) -> str:
+    return name.lower().replace("_", "").replace("-", "")
+
+
+def _module(name: str) -> ModuleSpec | None:
+    """Find an importable module; None if there is none."""
+    try:
+        return importlib.util.find_spec(name)
+    except (ImportError, ValueError):  # the parent is missing or not a package, or the dots are misplaced
+        return None
+
+
+def _may_build(module: ModuleSpec) -> bool:
+    """Return whether a module's source binds ``build``. It is not run, since that may load TensorFlow.
+
+    Returns True if the source cannot be read: then ``user_module`` reports what is wrong.
+    """
+    try:
+        source = getattr(module.loader, "get_source", lambda _: None)(module.name)
+        return source is None or any(map(_binds_build, ast.walk(ast.parse(source))))
+    except (ImportError, SyntaxError):
+        return True
+
+
+def _binds_build(node: ast.AST) -> bool:
+    if isinstance(node, ast.FunctionDef):
+        return node.name == "build"
+    if isinstance(node, ast.alias):
+        return (node.asname or node.name) in ("build", "*")
+    return isinstance(node, ast.Name) and node.id == "build" and isinstance(node.ctx, ast.Store)
