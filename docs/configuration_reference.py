@@ -48,8 +48,8 @@ After `shardmill --install-completion` the shell completes keys and names of dat
 settings WORD` searches keys; an unknown key is an error that names the nearest one. `run` takes both
 parts: a key that both have begins with `prepare.` or `train.`. `--set KEY=` restores the default.
 
-Each line is a key with its default, if it has one, and in parentheses the type where the default does
-not show it, with its values or bounds: `1…10` from 1 to 10, `>0…<1` without the ends.
+Each line is a key with its default, if it has one, and in parentheses what the default does not show: the
+type, unless it is text, the values or the bounds: `1…10` from 1 to 10, `>0…<1` without the ends.
 """
 
 
@@ -106,6 +106,7 @@ def _limits(setting: Setting) -> str:
     kind, *bounds = re.split(r", (?=[≥>≤<] )", setting.kind)
     kind = re.sub("table of text to (Any|text|a table)", "table", kind.removesuffix(" or empty"))
     kind = kind.replace("` or `", "`, `").replace("list of a table", "list of tables")
+    kind = re.sub("^text$|list of text", lambda found: "" if found[0] == "text" else "list", kind)
     if re.fullmatch(r"`[^`]+`(, `[^`]+`)*", kind):
         missing = [one for one in re.findall(r"`([^`]+)`", kind) if not _names(setting.description, one)]
         kind = kind if missing else ""

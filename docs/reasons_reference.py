@@ -17,18 +17,18 @@ def render(page: str) -> str:
     before, _, rest = page.partition(_BEGIN)
     _, _, after = rest.partition(_END)
     lists = (
-        f"\n**Quarantined**:\n\n{_list(QUARANTINE_REASONS)}\n"
-        f"**Filtered**, which counts against no budget:\n\n{_list(FILTER_REASONS)}\n"
+        f"\n**Quarantined**, with what to do:\n\n{_list(QUARANTINE_REASONS, remedies=True)}\n"
+        f"**Filtered**, which counts against no budget:\n\n{_list(FILTER_REASONS, remedies=False)}\n"
     )
     return f"{before}{_BEGIN}{lists}{_END}{after}"
 
 
-def _list(reasons: Iterable[str]) -> str:
-    """A line a reason, with its meaning and remedy."""
+def _list(reasons: Iterable[str], *, remedies: bool) -> str:
+    """A line a reason, with its meaning and, if asked for, its remedy."""
     lines = []
     for reason in sorted(reasons):
         meaning, remedy = explain(reason)
-        lines.append(f"- `{reason}`: {meaning}." + (f" {remedy}." if remedy != "Nothing to do" else ""))
+        lines.append(f"- `{reason}`: {meaning}." + (f" {remedy}." if remedies else ""))
     return "\n".join(lines) + "\n"
 
 

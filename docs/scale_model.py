@@ -69,7 +69,7 @@ class Prices:
     gib_month: float
 
 
-STORES = [Prices("S3", 5.0, 0.4, 0.023), Prices("GCS", 5.0, 0.4, 0.02), Prices("Azure Blob", 6.5, 0.5, 0.018)]
+S3 = Prices("S3", 5.0, 0.4, 0.023)
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class Scale:
 
     images: int
     constants: Constants = Constants()
-    prices: Prices = STORES[0]
+    prices: Prices = S3
     shard_bytes: int = 128 * MIB
 
     @property
@@ -249,19 +249,6 @@ def table_of_engines() -> str:
     return table(["images", "ranges", "reads of planning", "embedded, one machine", *flink], rows)
 
 
-def table_of_stores() -> str:
-    """The table of costs by object store."""
-    columns = ["store", "a million writes", "a million reads", "a GiB, a month"]
-    rows = []
-    for prices in STORES:
-        each = [f"${price:g}" for price in (prices.million_writes, prices.million_reads, prices.gib_month)]
-        scales = [Scale(images, prices=prices) for images in (10**6, 10**8, 10**10)]
-        costs = [f"${one.dollars:.2f}" for one in scales]
-        rows.append([prices.name, *each, *costs, f"${scales[0].month_dollars:.2f}"])
-    sizes = ["to prepare a million of 1 M", "of 100 M", "of 10 G", "to keep a million, a month"]
-    return table([*columns, *sizes], rows)
-
-
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A table in Markdown."""
     lines = [columns, ["---"] * len(columns), *rows]
@@ -282,7 +269,6 @@ def render(page: str) -> str:
         "sizes": table_of_sizes(),
         "work": table_of_work(),
         "engines": table_of_engines(),
-        "stores": table_of_stores(),
     }
     for name, made in tables.items():
         page = re.sub(
