@@ -9,7 +9,6 @@ import pytest
 
 from shardmill.beam_jobs.config import PrepareConfig
 from shardmill.beam_jobs.plan import RECORD_OVERHEAD_BYTES, num_shards
-from shardmill.beam_jobs.plan_by_ranges.choice import FILES_IN_ONE_PROCESS
 from shardmill.beam_jobs.publish.input_parts import ROWS_OF_A_PART
 from tests.documentation.blocks import ROOT
 
@@ -38,7 +37,6 @@ def test_the_model_has_the_constants_of_the_code(model: ModuleType) -> None:
     assert one.record_overhead == RECORD_OVERHEAD_BYTES
     assert one.block_images == config.runner.block_images
     assert one.inputs_part_rows == ROWS_OF_A_PART
-    assert one.plan_in_one_process_up_to == FILES_IN_ONE_PROCESS
     images = 10**7
     num_bytes = images * (one.stored_image + one.record_overhead)
     assert model.Scale(images).shards == num_shards(images, num_bytes, config.shards)
