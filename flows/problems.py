@@ -22,9 +22,7 @@ from typing import Literal
 from shardmill.flows import home
 from shardmill.infra.digests import digest_of
 from shardmill.infra.errors import CorruptDataError, EnvironmentFault
-from shardmill.infra.json_files import read_json
-from shardmill.infra.storage.local import file_writer
-from shardmill.infra.strict_json import dump_json
+from shardmill.infra.json_files import read_json, write_json
 
 Kind = Literal["source", "schedule", "service", "notification"]
 
@@ -62,8 +60,7 @@ def open_problem(problem: Problem) -> None:
     since = problem.since or (before.since if before is not None else time.time())
     values = asdict(problem) | {"since": since}
     if before is None or asdict(before) != values:
-        with file_writer(_path(problem.key)) as file:  # several processes may open the same problem at once
-            file.write(dump_json(values).encode())
+        write_json(_path(problem.key), values)  # several processes may open the same problem at once
 
 
 def close_problem(kind: Kind, subject: str) -> None:

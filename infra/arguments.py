@@ -30,7 +30,9 @@ from typing import (
 
 import numpy as np
 
-from shardmill.infra.errors import ConfigError, UsageError, near_miss
+from shardmill.infra.errors import ConfigError, UsageError
+from shardmill.infra.near_names import near_miss
+from shardmill.infra.readable import shortened
 
 T = TypeVar("T")
 _SHOWN_CHARACTERS = 60
@@ -197,9 +199,7 @@ def _named(
 
 def _checked_value(name: str, value: Any, form: _Form, function: str) -> Any:
     if not form.takes(value):
-        shown = repr(value)
-        if len(shown) > _SHOWN_CHARACTERS:
-            shown = f"{shown[:_SHOWN_CHARACTERS]}…"
+        shown = shortened(repr(value), _SHOWN_CHARACTERS)
         kind = type(value).__name__
         raise ConfigError(f"{name} = {shown} of {function} is of type {kind}", f"give {form.words}")
     return value if form.plain is None else form.plain(value)

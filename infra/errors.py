@@ -31,8 +31,7 @@ row of the inputs.
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 # Remedy where finished work is kept: blocks, shards, checkpoints.
@@ -199,14 +198,3 @@ def from_event(event: Mapping[str, Any]) -> ShardmillError:
     """The error that a child process described with ``ShardmillError.to_event``."""
     kind = _subclasses(ShardmillError).get(str(event.get("type")), EnvironmentFault)
     return kind(str(event.get("message", "unknown error")), event.get("remedy"))
-
-
-def near_miss(name: str, known: Sequence[str]) -> str | None:
-    """Return a remedy for an unknown name: the nearest known one, or a list; None without any."""
-    # First those that have it in them: "epochs" means num_epochs, though epoch is spelled more like it.
-    having_it = [one for one in known if len(name) > 3 and name in one]
-    having_it = [one for one in having_it if one.startswith(name)] or having_it
-    near = difflib.get_close_matches(name, having_it or known, n=1, cutoff=0 if having_it else 0.6)
-    if near:
-        return f"did you mean {near[0]!r}?"
-    return f"there are: {', '.join(known[:20])}" if known else None

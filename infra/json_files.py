@@ -1,4 +1,4 @@
-"""Read JSON that a file keeps between processes, and check its shape before anyone uses a value of it.
+"""Read and write JSON that a file keeps between processes; check its shape before anyone uses a value of it.
 
 A shape is a dataclass, a Pydantic model, or a ``TypedDict`` of ``typing_extensions``.
 """
@@ -7,12 +7,16 @@ from __future__ import annotations
 
 import functools
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
+from pydantic_core import to_jsonable_python
 
 from shardmill.infra.errors import CorruptDataError
+from shardmill.infra.storage.local import file_writer
+from shardmill.infra.strict_json import dump_json
 
 # A TypedDict under it keeps the keys that it does not name.
 open_shape = with_config(ConfigDict(extra="allow", strict=True))
@@ -38,6 +42,18 @@ def read_json_lines(path: Path, shape: type[T], remedy: str) -> list[T]:
     """
     lines = enumerate(_content(path, remedy).splitlines(), 1)
     return [decode_json(line, shape, f"line {number} of {path}", remedy) for number, line in lines]
+
+
+def write_json(path: Path, value: Any, opener: Callable[[str, int], int] | None = None) -> None:
+    """Write a value, such as a dataclass, as the JSON of a file, which appears whole or not at all.
+
+    Args:
+        path: the file; its folders are made.
+        value: what ``read_json`` will return.
+        opener: as that of ``open``; it may choose who can read the file.
+    """
+    with file_writer(path, opener=opener) as file:
+        file.write(dump_json(to_jsonable_python(value)).encode())
 
 
 def _content(path: Path, remedy: str) -> bytes:

@@ -22,6 +22,11 @@ def first_of(names: Sequence[str], most: int) -> str:
     return f"{', '.join(names[:most])}{more}"
 
 
+def shortened(text: str, most: int) -> str:
+    """Return a text of at most so many characters; one that is cut ends in ``…``."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
 def readable_bytes(num_bytes: float) -> str:
     """Return a size such as ``812 B``, ``12.3 MiB`` or ``3,072.0 TiB``."""
     for unit in _BYTE_UNITS[:-1]:

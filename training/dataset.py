@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
@@ -15,6 +14,7 @@ from shardmill.infra.errors import NotFoundError
 from shardmill.infra.format.examples import ImageRecord
 from shardmill.infra.format.features import Feature
 from shardmill.infra.format.labels import LABEL_FEATURES, LabelKind, check_has_classes
+from shardmill.infra.near_names import near_names
 from shardmill.infra.readable import counted
 from shardmill.infra.storage.locations import default_root
 from shardmill.training.config.reading import CacheForm, ReadingSettings
@@ -114,7 +114,7 @@ class Dataset:
         short = {"val": "validation"} if "validation" in there else {}
         if split in short:
             return short[split]
-        near = difflib.get_close_matches(split.lower(), [*there, *short], n=1)
+        near = near_names(split, [*there, *short])
         hint = f"did you mean {near[0]!r}? " if near else ""
         raise NotFoundError(
             f"{self.version.ref} has no split {split!r}", f"{hint}it has: {', '.join(there) or 'none'}"

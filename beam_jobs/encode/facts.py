@@ -17,6 +17,7 @@ from shardmill.infra.codecs import Pixels
 from shardmill.infra.codecs.measures.look import looks
 from shardmill.infra.codecs.measures.perceptual import perceptual_hashes
 from shardmill.infra.codecs.prepare import StoredImage
+from shardmill.infra.readable import shortened
 
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 _MESSAGE_CHARACTERS = 300
@@ -112,4 +113,4 @@ def stable_message(message: str) -> str:
     """Make a library's message fit to store: equal in every run, valid text, one line, limited in length."""
     text = _ADDRESS.sub("", message).encode("utf-8", "backslashreplace").decode("utf-8")
     text = " ".join(text.split())
-    return text if len(text) <= _MESSAGE_CHARACTERS else text[: _MESSAGE_CHARACTERS - 1] + "…"
+    return shortened(text, _MESSAGE_CHARACTERS)

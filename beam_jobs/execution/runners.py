@@ -7,7 +7,6 @@ through the constructor of the ``DoFn``. Everything else that a worker needs is 
 from __future__ import annotations
 
 import contextlib
-import difflib
 import logging
 import re
 import threading
@@ -30,6 +29,7 @@ from shardmill.beam_jobs.execution.pool.starting import start_server
 from shardmill.beam_jobs.execution.prism import check_prism, running_prism
 from shardmill.beam_jobs.execution.task import Task, job_name, work_name
 from shardmill.infra.errors import Cancelled, ConfigError, EnvironmentFault
+from shardmill.infra.near_names import near_miss
 from shardmill.infra.processes.process import num_cpus
 
 T = TypeVar("T")
@@ -119,11 +119,7 @@ def _no_runner(name: str) -> ConfigError:
     short = name.lower().removesuffix("runner")
     if short in _REFUSED:
         return ConfigError(f"runner.name = {name!r} is refused: {_REFUSED[short]}", _REMEDY)
-    near = difflib.get_close_matches(name.lower(), _RUNNERS, n=1, cutoff=0.5)
-    return ConfigError(
-        f"runner.name = {name!r} is no runner known here",
-        f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(_RUNNERS)}",
-    )
+    return ConfigError(f"runner.name = {name!r} is no runner known here", near_miss(short, list(_RUNNERS)))
 
 
 def load_beam(runner: RunnerConfig) -> None:

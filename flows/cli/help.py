@@ -9,6 +9,8 @@ from typing import Any, TypeVar
 
 from typer.core import TyperCommand, TyperGroup
 
+from shardmill.infra.readable import shortened
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 Rows = Sequence[tuple[str, str]]
@@ -135,7 +137,7 @@ def _group_page(group: Any, path: str, width: int) -> Iterator[str]:
         yield f"{section}:"
         for name, command in commands.items():
             if (command.rich_help_panel or "Commands") == section:
-                yield f"  {name:{column - 2}}{cut(one_line(command), width - column)}"
+                yield f"  {name:{column - 2}}{shortened(one_line(command), width - column)}"
     if examples:
         yield from ("", _EXAMPLES, *(f"  {line}" for line in examples))
 
@@ -164,11 +166,6 @@ def _rows(rows: Rows, width: int) -> Iterator[str]:
 
 def _wrapped(text: str, width: int, hanging: int = 0) -> list[str]:
     return textwrap.wrap(text, width, subsequent_indent=" " * hanging, break_on_hyphens=False)
-
-
-def cut(text: str, width: int) -> str:
-    """A text, shortened to so many characters."""
-    return text if len(text) <= width else f"{text[: width - 1].rstrip()}…"
 
 
 def _width() -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import itertools
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -10,17 +9,19 @@ from typing import Any
 
 from shardmill.flows.cli.help import explained, is_argument, typed, usage
 from shardmill.flows.cli.jobs.settings import models_of_runs
+from shardmill.infra.near_names import likeness, near_names
 
 # Words for commands that other programs have, or that are parts of ours.
 _ALSO_CALLED = {
-    "list": ("datasets", "runs", "schedule list"),
-    "ls": ("datasets", "runs"),
-    "delete": ("rm",),
+    "list": ("datasets", "runs", "schedule list", "aliases"),
+    "ls": ("datasets", "runs", "aliases", "list"),
+    "delete": ("rm", "remove"),
     "remove": ("rm", "schedule remove"),
-    "del": ("rm",),
-    "start": ("up",),
+    "del": ("rm", "remove"),
+    "rm": ("remove",),
+    "start": ("up", "resume"),
     "serve": ("up", "platform page"),
-    "stop": ("down",),
+    "stop": ("down", "pause"),
     "fit": ("train",),
     "info": ("show",),
     "describe": ("show",),
@@ -42,6 +43,11 @@ _ALSO_CALLED = {
     "check": ("verify",),
     "validate": ("verify", "evaluate"),
     "add": ("schedule add",),
+    "create": ("add",),
+    "new": ("add",),
+    "notification": ("notify",),
+    "alert": ("notify",),
+    "retry": ("run",),
     "version": ("--version", "versions"),
     "pause": ("schedule pause",),
     "resume": ("schedule resume",),
@@ -72,6 +78,14 @@ _OPTIONS_ALSO_CALLED = {
     "-m": "--model",
     "-d": "--dataset",
     "-n": "--dry-run",
+}
+# Words for what a command takes without an option.
+_ARGUMENTS_ALSO_CALLED = {
+    "SOURCE": ("source", "src", "input", "inputs", "data", "data-dir", "images", "folder", "path"),
+    "RUN": ("run", "model", "model-path", "checkpoint", "ckpt", "weights"),
+    "PATHS": ("input", "inputs", "image", "images", "files", "source", "path", "paths"),
+    "NAME": ("dataset", "name", "data"),
+    "DEST": ("out", "output", "dest", "to", "output-dir"),
 }
 _NEAR = 0.75
 
@@ -134,12 +148,14 @@ def message_of(error: Any) -> str:
 
 def _command_meant(words: Sequence[str], group: Any, path: str) -> str | None:
     named = next((word for word in words if not word.startswith("-") and word not in path.split()), "")
+    if not named:
+        return f"write {path} {'|'.join(group.commands)}" if len(path.split()) > 1 else None
     depth = len(path.split()) - 1
     paths = dict(_paths(group))
-    also = _ALSO_CALLED.get(named, ()) if not depth else ()
-    known = [name for name in also if name in paths or name.startswith("--")]
+    also = _ALSO_CALLED.get(named, _ALSO_CALLED.get(named.removesuffix("s"), ()))
+    known = [name for name in also if name in paths or (name.startswith("--") and not depth)]
     known = known or [each for each in paths if each.split()[-1] == named]
-    known = known or difflib.get_close_matches(named, list(paths), n=1)
+    known = known or near_names(named, paths)
     if not known and Path(named).is_dir():
         return f"a folder of images: shardmill run {named} --dataset NAME"
     before = "" if not depth else f"{path} ".removeprefix("shardmill ")
@@ -161,16 +177,21 @@ def _option_meant(option: str, command: Any, path: str) -> str | None:
         for name in (*one.opts, *one.secondary_opts)
     }
     arguments = [typed(one) for one in command.params if is_argument(one)]
-    if option == "--dataset" and arguments:
-        return f"the dataset needs no option: {path} {' '.join(arguments)}"
+    for name, also_called in _ARGUMENTS_ALSO_CALLED.items():
+        meant = [each for each in arguments if each.lstrip("[").startswith(name)]
+        if meant and option.lstrip("-").replace("_", "-") in also_called:
+            what = "the dataset" if name == "NAME" else name
+            return f"{what} needs no option: {path} {' '.join(arguments)}"
+    if option == "--version" and any("@VERSION" in each for each in arguments):
+        return f"a version is written NAME@VERSION: {path} NAME@1"
     also = _OPTIONS_ALSO_CALLED.get(option)
-    plain = {_plain(name): name for name in options}
-    near = [also] if also in options else [plain[_plain(option)]] if _plain(option) in plain else []
+    same = [name for name in options if likeness(option.removesuffix("s"), name.removesuffix("s")) == 1]
+    near = [also] if also in options else same
     if near:
         return f"did you mean {near[0]}?"
     if setting := _setting_meant(option, options):
         return setting
-    found = difflib.get_close_matches(option, list(options), n=1, cutoff=_NEAR)
+    found = near_names(option, options, least=_NEAR)
     return f"did you mean {found[0]}?" if found else None
 
 
@@ -207,7 +228,3 @@ def _value_of_set(words: Sequence[str]) -> str | None:
     alone = [word for at, word in enumerate(words) if "=" in word and words[at - 1 : at] != ["--set"]]
     plain = [word for word in alone if not word.startswith("-") and "?" not in word]
     return f"write --set {plain[0]}" if plain else None
-
-
-def _plain(option: str) -> str:
-    return option.replace("-", "").replace("_", "").lower().removesuffix("s")

@@ -14,7 +14,7 @@ import os
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, NotRequired, cast
+from typing import TYPE_CHECKING, Any, NotRequired, cast
 from uuid import UUID, uuid4
 
 from typing_extensions import TypedDict
@@ -22,7 +22,7 @@ from typing_extensions import TypedDict
 from shardmill.flows import home
 from shardmill.flows.flow_runs.own_runs import OWN_TAG
 from shardmill.infra.errors import Cancelled, CorruptDataError, ShardmillError
-from shardmill.infra.json_files import decode_json, open_shape
+from shardmill.infra.json_files import decode_json, open_shape, write_json
 from shardmill.infra.progress import Event, subscribe
 from shardmill.infra.storage.locations import public_values
 from shardmill.infra.strict_json import dump_json
@@ -89,7 +89,8 @@ class RunRecord:
         temporary = self._path.with_suffix(".tmp")
         with temporary.open("w") as file, contextlib.ExitStack() as ends:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            self._write(file)
+            file.write(dump_json(self._values))
+            file.flush()
             temporary.rename(self._path)
             ends.callback(subscribe(self.log_event))
             try:
@@ -118,19 +119,12 @@ class RunRecord:
     def _end(self, state: str, message: str) -> None:
         self._log("info", f"{state}: {message}")
         self._values |= {"state": state, "message": message, "ended_at": _now()}
-        temporary = self._path.with_suffix(".tmp")
-        with temporary.open("w") as file:
-            self._write(file)
-        temporary.replace(self._path)
+        write_json(self._path, self._values)
 
     def _log(self, level: str, message: str) -> None:
         lines: list[dict[str, Any]] = self._values["log"]
         if len(lines) < _LOG_LINES:
             lines.append({"timestamp": _now(), "level": _LEVELS.get(level, 20), "message": message})
-
-    def _write(self, file: IO[str]) -> None:
-        file.write(dump_json(self._values))
-        file.flush()
 
 
 def take_over_records() -> int:

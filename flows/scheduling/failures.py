@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from shardmill.flows.flow_runs.api_requests import set_variable
-from shardmill.infra.readable import counted
+from shardmill.infra.readable import counted, shortened
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient
@@ -56,16 +56,14 @@ def pause_after(failures: int) -> float:
 def with_failure(before: Failures | None, error: str, now: float, source_mark: str) -> Failures:
     """The failures after one more. A new error starts the count again."""
     count = before.count + 1 if before is not None and is_same(before.error, error) else 1
-    return Failures(count, _shortened(error), now, source_mark)
-
-
-def _shortened(error: str) -> str:
-    return error if len(error) <= _ERROR_CHARACTERS else f"{error[: _ERROR_CHARACTERS - 4]} ..."
+    return Failures(count, shortened(error, _ERROR_CHARACTERS), now, source_mark)
 
 
 def is_same(error: str, other: str) -> bool:
     """Tell whether two messages differ in nothing but numbers."""
-    without_numbers = [re.sub(r"\d+", "0", _shortened(message)) for message in (error, other)]
+    without_numbers = [
+        re.sub(r"\d+", "0", shortened(message, _ERROR_CHARACTERS)) for message in (error, other)
+    ]
     return without_numbers[0] == without_numbers[1]
 
 

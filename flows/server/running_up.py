@@ -12,20 +12,17 @@ is that of a killed process and is ignored.
 from __future__ import annotations
 
 import fcntl
-import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from shardmill.flows.home import home, server_url, unusable
+from shardmill.flows.home import home, open_private, server_url, unusable
 from shardmill.infra import progress as events
 from shardmill.infra.errors import CorruptDataError, LockedError
-from shardmill.infra.json_files import read_json
-from shardmill.infra.strict_json import dump_json
+from shardmill.infra.json_files import read_json, write_json
 
 _READERS_SECONDS = 1.0
 _POLL_SECONDS = 0.05
@@ -68,12 +65,7 @@ class RunningUp:
 
 def write_running_up(up: RunningUp) -> None:
     """Record that ``up`` runs and is healthy. Only this user can read the file: it holds the password."""
-    path = _state_path()
-    temporary = path.with_suffix(".tmp")
-    temporary.unlink(missing_ok=True)
-    with open(temporary, "x", encoding="utf-8", opener=partial(os.open, mode=0o600)) as file:
-        file.write(dump_json(asdict(up)))
-    temporary.replace(path)
+    write_json(_state_path(), up, opener=open_private)
 
 
 def clear_running_up() -> None:

@@ -16,7 +16,6 @@ from shardmill.infra.errors import (
     EnvironmentFault,
     NotFoundError,
     UsageError,
-    near_miss,
 )
 from shardmill.infra.format.contract import Manifest
 from shardmill.infra.format.layout import (
@@ -27,6 +26,7 @@ from shardmill.infra.format.layout import (
     version_of_manifest,
 )
 from shardmill.infra.format.stored_manifest import decode_manifest, encode_manifest
+from shardmill.infra.near_names import near_miss
 from shardmill.infra.progress import log
 from shardmill.infra.signing import SigningKey
 from shardmill.infra.storage.filesystem import Storage

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +12,7 @@ from shardmill.infra.arguments import checked
 from shardmill.infra.dataset.catalog import Catalog
 from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.errors import NotFoundError, UsageError
+from shardmill.infra.near_names import near_names
 from shardmill.infra.storage.names import is_text, uri_of
 
 
@@ -127,7 +127,7 @@ def _rows_of_source(version: DatasetVersion, inputs: pa.Table, source: str) -> p
             return rows
     named = _relative(version, source)[-1]
     known = inputs["uri"].to_pylist()
-    near = difflib.get_close_matches(named, known, n=3) if len(known) <= 100_000 else []
+    near = near_names(named, known, count=3) if len(known) <= 100_000 else []
     raise NotFoundError(
         f"{version.ref} never saw the source {named!r}",
         f"near names: {', '.join(near)}" if near else f"URIs are relative to {version.manifest.source}",

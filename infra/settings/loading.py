@@ -6,7 +6,6 @@ Unknown keys are errors that suggest what was meant.
 from __future__ import annotations
 
 import datetime
-import difflib
 import re
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
@@ -17,6 +16,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from shardmill.infra.errors import ConfigError
+from shardmill.infra.near_names import near_names
 from shardmill.infra.settings.keys import Setting, is_known, settings_of
 from shardmill.infra.settings.model import SECTIONS, Settings
 from shardmill.infra.settings.suggesting import near_settings, remedy_for
@@ -158,7 +158,7 @@ def _read_toml(path: Path | str) -> dict[str, Any]:
         raise ConfigError(f"{path} is not valid TOML: {error}") from error
     for key, value in document.items():
         if key not in SECTIONS or not isinstance(value, dict):
-            near = difflib.get_close_matches(key, SECTIONS, n=1)
+            near = near_names(key, SECTIONS)
             hint = f"did you mean [{near[0]}]?" if near else "put settings under [prepare] or [train]"
             raise ConfigError(f"{path}: unknown key {key!r} at the top level", hint)
     return document
@@ -249,7 +249,7 @@ def _describe(
     hint = None
     if problem["type"] == "literal_error":
         known = re.findall(r"'([^']*)'", problem["ctx"]["expected"])
-        near = difflib.get_close_matches(str(problem["input"]).lower(), known, n=1, cutoff=_NEAR_VALUE)
+        near = near_names(str(problem["input"]), known, least=_NEAR_VALUE)
         hint = f"did you mean {near[0]!r}?" if near else None
     elif problem["type"] == "model_type":
         return f"{key} = {problem['input']!r}: {key} is a group of settings", _in_group(key, settings)

@@ -7,18 +7,16 @@ those that people often change come first, then those nearer to the top.
 
 from __future__ import annotations
 
-import difflib
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pydantic import BaseModel
 
+from shardmill.infra.near_names import likeness, plain_words
 from shardmill.infra.settings.keys import Setting, is_known, known_keys, settings_of
 
 _NEAR = 0.72  # similarity from which a setting is worth a suggestion
 _LESS = 0.12  # of a match by the last part of the key alone
-_ENOUGH, _ABBREVIATED = 3, 0.85  # letters of an abbreviation, and how near it is
 _SHOWN = 2
 
 
@@ -67,7 +65,7 @@ def remedy_for(
     group = key.rpartition(".")[0]
     known = [name for name in known_keys(model) if name.rpartition(".")[0] == group]
     listed = f"known keys: {', '.join(known)}; " if known else ""
-    return f"{listed}search them: shardmill settings {_words(key)[-1] if _words(key) else ''}".rstrip()
+    return f"{listed}search them: shardmill settings {''.join(plain_words(key)[-1:])}".rstrip()
 
 
 def _quoted(near: list[Near], prefix: str) -> str:
@@ -81,23 +79,9 @@ def _rank(near: Near) -> tuple[float, bool, int]:
 
 
 def _likeness(key: str, setting: Setting) -> float:
-    whole, last = _plain(key), _plain(key.rpartition(".")[2])
-    names = {_plain(name) for name in (setting.leaf, *setting.also_called)}
-    path = _ratio(whole, _plain(setting.key))
+    last = key.rpartition(".")[2]
+    names = {setting.leaf, *setting.also_called}
+    path = likeness(key, setting.key)
     # By the last part alone, less the more the groups differ.
-    parts = max(_ratio(last, name) for name in names) - _LESS * (1 - path) if whole != last else 0.0
-    return max(parts, path, *(_ratio(whole, name) for name in names))
-
-
-def _ratio(one: str, other: str) -> float:
-    if len(one) >= _ENOUGH and other.startswith(one):  # an abbreviation
-        return max(_ABBREVIATED, len(one) / len(other))
-    return difflib.SequenceMatcher(None, one, other, autojunk=False).ratio()
-
-
-def _plain(name: str) -> str:
-    return "".join(_words(name))
-
-
-def _words(name: str) -> list[str]:
-    return re.findall(r"[^\W_]+", name.lower())
+    parts = max(likeness(last, name) for name in names) - _LESS * (1 - path) if last != key else 0.0
+    return max(parts, path, *(likeness(key, name) for name in names))

@@ -17,13 +17,18 @@ _BUFFER_BYTES = 256 << 10  # written at a time: images of 25 kB one by one cost 
 
 
 @contextlib.contextmanager
-def file_writer(final: Path, make_visible: Callable[[Path, Path], object] = os.replace) -> Iterator[BinaryIO]:
+def file_writer(
+    final: Path,
+    make_visible: Callable[[Path, Path], object] = os.replace,
+    opener: Callable[[str, int], int] | None = None,
+) -> Iterator[BinaryIO]:
     """A binary writer whose file appears, safe from a power cut, when the block ends without an error.
 
     Args:
         final: the file; its folders are made.
         make_visible: given the temporary file and ``final``; ``os.replace`` replaces an older file,
             ``os.link`` refuses to.
+        opener: as that of ``open``; it may choose who can read the file.
     """
     try:
         final.parent.mkdir(parents=True, exist_ok=True)
@@ -31,7 +36,7 @@ def file_writer(final: Path, make_visible: Callable[[Path, Path], object] = os.r
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(final.parent)) from error
     partial = final.parent / f"{TEMPORARY_PREFIX}{uuid.uuid4().hex}"
     try:
-        with partial.open("wb", _BUFFER_BYTES) as stream:
+        with open(partial, "wb", _BUFFER_BYTES, opener=opener) as stream:
             yield stream
             stream.flush()
             os.fsync(stream.fileno())

@@ -5,10 +5,11 @@ A plain table, so that settings are checked without importing Keras; a test comp
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
+
+from shardmill.infra.near_names import near_miss
 
 # Options of every Keras optimizer that a setting of this project takes the place of.
 SETTINGS_INSTEAD: Final = {
@@ -95,7 +96,7 @@ def resolve_optimizer(name: str) -> str:
         return spelling
     if spelling in NOT_OFFERED:
         raise ValueError(f"this optimizer of Keras cannot be used here: {NOT_OFFERED[spelling]}")
-    raise ValueError(f"unknown optimizer; {_hint(spelling, OPTIMIZERS)}")
+    raise ValueError(f"unknown optimizer; {near_miss(spelling, list(OPTIMIZERS))}")
 
 
 def check_options(name: str, options: Iterable[str]) -> None:
@@ -109,10 +110,4 @@ def check_options(name: str, options: Iterable[str]) -> None:
         if option in SETTINGS_INSTEAD:
             raise ValueError(f"{option!r} is no option here: set {SETTINGS_INSTEAD[option]}")
         if option not in known:
-            raise ValueError(f"{name} has no option {option!r}; {_hint(option, known)}")
-
-
-def _hint(name: str, known: Iterable[str]) -> str:
-    names = list(known)
-    near = difflib.get_close_matches(name, names, n=1)
-    return f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(names)}"
+            raise ValueError(f"{name} has no option {option!r}; {near_miss(option, list(known))}")

@@ -14,13 +14,13 @@ Tests compare the tables with the frameworks.
 from __future__ import annotations
 
 import ast
-import difflib
 import importlib
 import importlib.util
 from importlib.machinery import ModuleSpec
 from typing import Any, Final
 
 from shardmill.infra.errors import ConfigError
+from shardmill.infra.near_names import near_names
 
 # Name -> height and width of the images (pixels) that a model was made for.
 FAMILIES: Final = {"compact_resnet": 96, "small_cnn": 64, "small_unet": 256}
@@ -105,8 +105,9 @@ def resolve_name(name: str) -> str:
         if not _may_build(module):
             raise ValueError(f"the module {name} has no function build (see shardmill.training.models)")
         return name
-    near = difflib.get_close_matches(_spelling(name), by_spelling, n=1)
-    hint = f"did you mean {by_spelling[near[0]]!r}?" if near else f"there are: {', '.join(known_models())}"
+    known = known_models()
+    near = near_names(name, known)
+    hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(known)}"
     raise ValueError(f"unknown model; {hint}")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Protocol
@@ -12,6 +11,7 @@ import numpy.typing as npt
 
 from shardmill.infra.errors import ConfigError
 from shardmill.infra.format.labels import NO_CLASS
+from shardmill.infra.near_names import near_names
 from shardmill.training.arrays import Floats, Ints
 from shardmill.training.config.data import DataSettings
 from shardmill.training.order.balance import class_weights
@@ -142,7 +142,7 @@ def _by_label(key: str, weights: Mapping[str, float], classes: Sequence[str]) ->
     """Return the weight of each label: float64 [C]; 1 for a class that is not named."""
     unknown = sorted(weights.keys() - set(classes))
     if unknown:
-        near = difflib.get_close_matches(unknown[0], classes, n=1, cutoff=0.5)
+        near = near_names(unknown[0], classes)
         shown = ", ".join([*classes[:20], "..."] if len(classes) > 20 else classes)
         raise ConfigError(
             f"{key} names {unknown[0]!r}, which is no class of the dataset",

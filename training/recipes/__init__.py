@@ -6,10 +6,10 @@ settings win over it.
 
 from __future__ import annotations
 
-import difflib
 from pathlib import Path
 
 from shardmill.infra.errors import UsageError
+from shardmill.infra.near_names import near_miss
 
 _FOLDER = Path(__file__).parent
 
@@ -27,7 +27,5 @@ def recipe_path(name: str) -> Path:
     """
     names = recipe_names()
     if name not in names:
-        near = difflib.get_close_matches(name, names, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(names)}"
-        raise UsageError(f"no recipe is named {name!r}", hint)
+        raise UsageError(f"no recipe is named {name!r}", near_miss(name, names))
     return _FOLDER / f"{name}.toml"

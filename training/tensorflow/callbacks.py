@@ -8,7 +8,8 @@ from typing import Any
 
 import keras
 
-from shardmill.infra.errors import ConfigError, near_miss
+from shardmill.infra.errors import ConfigError
+from shardmill.infra.near_names import near_miss
 from shardmill.training.order import Order
 from shardmill.training.ranks.peers import Peers
 from shardmill.training.results.metrics.figures import is_smaller_better

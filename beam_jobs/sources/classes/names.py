@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 import unicodedata
 from collections.abc import Sequence
@@ -10,6 +9,7 @@ from collections.abc import Sequence
 from shardmill.beam_jobs.config import PrepareConfig
 from shardmill.beam_jobs.sources.files.walking import SPLIT_OF_FOLDER
 from shardmill.infra.errors import ConfigError
+from shardmill.infra.near_names import near_names
 
 # Names of folders, without the year that may follow (train2017), that are hardly those of classes.
 NO_CLASSES = frozenset({
@@ -41,7 +41,7 @@ def wanted_classes(classes: Sequence[str], config: PrepareConfig) -> frozenset[s
         return None
     for name in config.filter.classes:
         if name not in classes:
-            near = difflib.get_close_matches(name, classes, n=1)
+            near = near_names(name, classes)
             raise ConfigError(
                 f"filter.classes names {name!r}, which is no class of the source",
                 f"did you mean {near[0]!r}?" if near else f"there are: {quoted(classes)}",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
@@ -16,6 +15,7 @@ from shardmill.beam_jobs.sources.label_edits.reading import SETTING, LabelEdits
 from shardmill.beam_jobs.tables.lists import mask_of
 from shardmill.infra.digests import digest_of
 from shardmill.infra.format.contract import LabelEditsSummary
+from shardmill.infra.near_names import near_names
 from shardmill.infra.readable import counted, first_of
 
 _SHOWN = 3
@@ -126,7 +126,7 @@ def _new_classes(given: Collection[str], classes: Collection[str]) -> list[str]:
     new = sorted(set(given) - set(classes))
     if not new:
         return []
-    near = difflib.get_close_matches(new[0], sorted(classes), n=1)
+    near = near_names(new[0], sorted(classes))
     meant = f"; did you mean {near[0]!r}?" if near else ""
     many = "a label" if len(new) == 1 else f"{len(new):,} labels"
     return [f"{SETTING} gives {many} that the source does not have: {_first(new)}{meant}"]

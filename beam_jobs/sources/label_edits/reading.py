@@ -8,7 +8,6 @@ changes nothing. A row with neither was not decided, so a list of suggestions ch
 from __future__ import annotations
 
 import csv
-import difflib
 import io
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,6 +16,7 @@ from typing import Final
 from shardmill.beam_jobs.sources.files.folder import SourceFolder
 from shardmill.beam_jobs.sources.kinds.table.tables import Table, find_files_named
 from shardmill.infra.errors import DataError
+from shardmill.infra.near_names import near_names
 
 SETTING: Final = "source.label_edits"
 DECISIONS: Final = ("accept", "drop", "keep")
@@ -129,7 +129,7 @@ def _rows(file: Table) -> Iterator[tuple[int, dict[str, str]]]:
 def _check_header(name: str, names: Sequence[str]) -> None:
     for column in names:
         if column not in _COLUMNS:
-            near = difflib.get_close_matches(column, _COLUMNS, n=1)
+            near = near_names(column, _COLUMNS)
             raise DataError(
                 f"{name} has a column {column!r}, which label edits do not know",
                 f"did you mean {near[0]!r}?" if near else f"they have {', '.join(_COLUMNS)}",

@@ -6,7 +6,6 @@ Python can import. So a kind is found in every process of every machine without 
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import importlib.util
 import pkgutil
@@ -18,6 +17,7 @@ from shardmill.beam_jobs.sources import kinds
 from shardmill.beam_jobs.sources.own_kinds import faults_of
 from shardmill.infra.arguments import checked
 from shardmill.infra.errors import ConfigError
+from shardmill.infra.near_names import near_names
 from shardmill.infra.settings import Settings, validate
 
 O = TypeVar("O", bound=Settings)  # noqa: E741
@@ -65,7 +65,7 @@ def _imported(kind: str) -> ModuleType:
     known = built_in_kinds()
     if "." not in kind:
         if kind not in known:
-            near = difflib.get_close_matches(kind, known, n=1)
+            near = near_names(kind, known)
             raise ConfigError(
                 f"source.kind = {kind!r} is no kind of source",
                 f"did you mean {near[0]!r}?"

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from shardmill.flows.cli import options
-from shardmill.flows.cli.help import cut
 from shardmill.flows.cli.jobs.flags import flag_of
 from shardmill.flows.cli.jobs.settings import models_of_runs
+from shardmill.infra.readable import shortened
 
 if TYPE_CHECKING:
     from shardmill.infra.settings import Setting
@@ -122,7 +122,7 @@ def settings(word: Word = None, json_output: options.Json = False) -> None:
                 entry.setting.key,
                 entry.section,
                 _text(entry.setting.default),
-                cut(entry.setting.description, _CUT),
+                shortened(entry.setting.description, _CUT),
             ]
             for entry in found
         ]

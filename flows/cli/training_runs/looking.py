@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from shardmill.flows.cli import options
-from shardmill.infra.errors import UsageError, near_miss
+from shardmill.infra.errors import UsageError
+from shardmill.infra.near_names import near_miss
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -140,7 +140,8 @@ def aliases(name: AliasOf = None, runs: options.Runs = None, json_output: option
 
 
 def _histories(name: str | None, runs: Path) -> list[AliasRecords]:
-    from shardmill.infra.errors import NotFoundError, near_miss
+    from shardmill.infra.errors import NotFoundError
+    from shardmill.infra.near_names import near_miss
     from shardmill.infra.storage.filesystem import Storage
     from shardmill.training.aliases.history import AliasHistory, list_aliases
     from shardmill.training.aliases.names import parse_alias

@@ -7,11 +7,14 @@ from dataclasses import dataclass
 from html import escape
 from itertools import chain
 
+from shardmill.infra.readable import shortened
+
 COLOURS = ("#2f6fde", "#f0a030", "#2ea36b", "#c0409a", "#7b61d9", "#8a8f98")
 
 _INK, _FAINT, _PAPER = "#22262e", "#d9dde3", "#ffffff"
 _WIDTH = 720
 _MAX_BARS = 60
+_LABEL_CHARACTERS = 22
 _DOTTED = 50  # the most points of a curve that are drawn as dots too
 
 Point = tuple[float, float]
@@ -39,7 +42,7 @@ def stacked_bars(title: str, counts: Mapping[str, Mapping[str, int]]) -> str:
     parts = [_text(16, 26, title, size=15, bold=True), *_legend(list(counts), 48)]
     for row, label in enumerate(labels):
         y, x = top + row * (bar + 6), float(left)
-        parts.append(_text(left - 8, y + 13, _shortened(label), anchor="end"))
+        parts.append(_text(left - 8, y + 13, shortened(label, _LABEL_CHARACTERS), anchor="end"))
         for colour, of_series in zip(_colours(len(counts)), counts.values(), strict=True):
             width = of_series.get(label, 0) * scale
             parts.append(f'<rect x="{x:.1f}" y="{y}" width="{width:.1f}" height="{bar}" fill="{colour}"/>')
@@ -157,7 +160,7 @@ def intervals(title: str, rows: Mapping[str, tuple[float, float, float]], worse:
         colour = COLOURS[2] if low > 0 else COLOURS[1] if high < 0 else COLOURS[5]
         x_low, x, x_high = (middle + scale * each for each in (low, value, high))
         parts += [
-            _text(left - 12, y + 4, _shortened(name), anchor="end"),
+            _text(left - 12, y + 4, shortened(name, _LABEL_CHARACTERS), anchor="end"),
             f'<rect x="{x_low:.1f}" y="{y - 3}" width="{x_high - x_low:.1f}" height="6" fill="{colour}"/>',
             f'<circle cx="{x:.1f}" cy="{y}" r="6" fill="{colour}"/>',
             _text(right + 12, y + 4, f"{low:+.4f} to {high:+.4f}"),
@@ -182,10 +185,6 @@ def _legend(names: Sequence[str], y: int) -> list[str]:
         parts.append(_text(x + 17, y, name))
         x += 40 + 7.2 * len(name)
     return parts
-
-
-def _shortened(label: str, length: int = 22) -> str:
-    return label if len(label) <= length else label[: length - 1] + "…"
 
 
 def _text(x: float, y: float, text: str, *, size: int = 12, bold: bool = False, anchor: str = "start") -> str:

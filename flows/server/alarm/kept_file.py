@@ -6,9 +6,9 @@ import logging
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from pydantic import TypeAdapter, ValidationError
-
 from shardmill.flows import home
+from shardmill.infra.errors import CorruptDataError
+from shardmill.infra.json_files import read_json, write_json
 
 LOG = logging.getLogger("shardmill.alarm")
 
@@ -25,8 +25,7 @@ class KeptFile(Generic[V]):
     """
 
     def __init__(self, name: str, shape: type[V], without: str) -> None:
-        self._name, self._without = name, without
-        self._adapter: TypeAdapter[V] = TypeAdapter(shape)
+        self._name, self._shape, self._without = name, shape, without
 
     @property
     def path(self) -> Path:
@@ -35,16 +34,14 @@ class KeptFile(Generic[V]):
 
     def read(self, default: V) -> V:
         """Return the value; the default if there is none, or if the file is damaged, which is logged."""
-        try:
-            return self._adapter.validate_json(self.path.read_bytes())
-        except FileNotFoundError:
+        if not self.path.exists():
             return default
-        except (OSError, ValidationError) as error:
-            LOG.warning("%s is damaged, so %s: %s", self.path, self._without, error)
+        try:
+            return read_json(self.path, self._shape, "delete it")
+        except CorruptDataError as error:
+            LOG.warning("%s, so %s", error.message, self._without)
             return default
 
     def write(self, value: V) -> None:
         """Keep a value, at once or not at all."""
-        temporary = self.path.with_suffix(".tmp")
-        temporary.write_bytes(self._adapter.dump_json(value))
-        temporary.replace(self.path)
+        write_json(self.path, value)

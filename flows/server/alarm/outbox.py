@@ -25,10 +25,8 @@ from shardmill.flows.server.alarm.destinations import Destination
 from shardmill.flows.server.alarm.sending import Message, NotSent, send
 from shardmill.infra.digests import digest_of
 from shardmill.infra.errors import CorruptDataError
-from shardmill.infra.json_files import decode_json
+from shardmill.infra.json_files import decode_json, write_json
 from shardmill.infra.readable import counted
-from shardmill.infra.storage.local import file_writer
-from shardmill.infra.strict_json import dump_json
 
 LOG = logging.getLogger("shardmill.alarm")
 
@@ -62,8 +60,7 @@ def put(message: Message, to: Destination, key: str) -> None:
         key: tells the happening from others: a message of the same key that still waits is replaced.
     """
     one = Waiting(to.name, message, time.time())
-    with file_writer(_folder() / f"{digest_of([key, to.name])}.json") as file:
-        file.write(dump_json(asdict(one)).encode())
+    write_json(_folder() / f"{digest_of([key, to.name])}.json", one)
 
 
 def waiting() -> dict[str, list[tuple[Path, Waiting]]]:

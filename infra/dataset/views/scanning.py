@@ -11,8 +11,9 @@ import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 
 from shardmill.infra.dataset.views.values import LABEL_NAME, SPLIT, Columns
-from shardmill.infra.errors import NotFoundError, near_miss
+from shardmill.infra.errors import NotFoundError
 from shardmill.infra.format.contract import INDEX_SCHEMA, Shard
+from shardmill.infra.near_names import near_miss
 
 if TYPE_CHECKING:
     from shardmill.infra.dataset.version import DatasetVersion

@@ -11,9 +11,9 @@ lower(x) len(x) startswith(x, "a") endswith(x, "z") matches(x, "regular expressi
 from __future__ import annotations
 
 import ast
-import difflib
 
 from shardmill.infra.errors import UsageError
+from shardmill.infra.near_names import near_miss
 
 MOST_CHARACTERS = 10_000
 
@@ -72,8 +72,6 @@ def _check(node: ast.AST) -> None:
 def _check_call(node: ast.Call) -> None:
     name = node.func.id if isinstance(node.func, ast.Name) else ast.unparse(node.func)
     if name not in FUNCTIONS:
-        near = difflib.get_close_matches(name, FUNCTIONS, n=1)
-        remedy = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(FUNCTIONS)}"
-        raise UsageError(f"queries have no function {name!r}", remedy)
+        raise UsageError(f"queries have no function {name!r}", near_miss(name, list(FUNCTIONS)))
     if node.keywords:
         raise UsageError(f"{ast.unparse(node)!r} names an argument", "give the arguments in order")

@@ -13,8 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as types
 
-from shardmill.infra.errors import UsageError, near_miss
+from shardmill.infra.errors import UsageError
 from shardmill.infra.format.labels import LABELS, NO_CLASS
+from shardmill.infra.near_names import near_miss
 from shardmill.infra.storage.names import uri_of
 
 Kind = Literal["number", "text", "truth", "time", "list", "nothing"]

@@ -11,9 +11,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from shardmill.infra.errors import UsageError, near_miss
+from shardmill.infra.errors import UsageError
 from shardmill.infra.format.features import MISSING, Feature
 from shardmill.infra.format.labels import LABEL_FEATURES
+from shardmill.infra.near_names import near_miss
 from shardmill.training.arrays import Ints
 
 Array = npt.NDArray[Any]

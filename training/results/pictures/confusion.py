@@ -7,7 +7,7 @@ from html import escape
 import numpy as np
 import numpy.typing as npt
 
-from shardmill.training.results.pictures.svg import picture_svg, shortened
+from shardmill.training.results.pictures.svg import label_of, picture_svg
 
 _LABEL_CHARACTERS = 24
 _LEAST_WIDTH = 280  # pixels, for the words
@@ -67,4 +67,4 @@ def _cell(
 
 
 def _shown(name: str) -> str:
-    return escape(shortened(name, _LABEL_CHARACTERS))
+    return escape(label_of(name, _LABEL_CHARACTERS))

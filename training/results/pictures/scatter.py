@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from shardmill.training.results.pictures.svg import exact_line, picture_svg, plot_area, shortened
+from shardmill.training.results.pictures.svg import exact_line, label_of, picture_svg, plot_area
 
 _SIDE = 260  # of each plot (pixels)
 _LEFT, _TOP, _BETWEEN, _BELOW = 58, 34, 74, 46  # margins
@@ -35,7 +35,7 @@ def scatter_svg(wanted: Numbers, predicted: Numbers, name: str) -> str:
         *_plot(_LEFT, wanted, predicted, across, _range(np.concatenate([wanted, predicted])), "predicted"),
         *_plot(second, wanted, residuals, across, (-most, most), "predicted less true"),
     ]
-    return picture_svg(width, height, shortened(name, _NAME_CHARACTERS), parts)
+    return picture_svg(width, height, label_of(name, _NAME_CHARACTERS), parts)
 
 
 def _plot(

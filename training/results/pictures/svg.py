@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from html import escape
 
+from shardmill.infra.readable import shortened
+
 
 def picture_svg(width: float, height: float, title: str, parts: list[str]) -> str:
     """Draw a picture with its title at the top left.
@@ -42,7 +44,7 @@ def exact_line(path: str) -> str:
     return f'<path class="exact" d="{path}" stroke="#5a6675" stroke-dasharray="4 4"/>'
 
 
-def shortened(name: str, most: int) -> str:
+def label_of(name: str, most: int) -> str:
     """Shorten a name to so many characters, and replace those that XML or UTF-8 cannot hold."""
     printable = "".join(sign if sign.isprintable() else "\N{REPLACEMENT CHARACTER}" for sign in name)
-    return printable if len(printable) <= most else printable[: most - 1] + "…"
+    return shortened(printable, most)

@@ -13,8 +13,9 @@ from typing_extensions import TypedDict
 from shardmill.infra import progress as events
 from shardmill.infra.dataset.views.references import parse_reference
 from shardmill.infra.digests import digest_of
-from shardmill.infra.errors import CorruptDataError, DataError, NotFoundError, UsageError, near_miss
+from shardmill.infra.errors import CorruptDataError, DataError, NotFoundError, UsageError
 from shardmill.infra.json_files import decode_json, open_shape, read_json
+from shardmill.infra.near_names import near_miss
 from shardmill.infra.storage.filesystem import Storage
 from shardmill.training.aliases.history import AliasHistory, list_aliases
 from shardmill.training.aliases.names import AliasName, names_an_alias, parse_alias

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import keras
 
 from shardmill.infra.errors import ConfigError
+from shardmill.infra.near_names import near_names
 from shardmill.infra.readable import counted
 from shardmill.training.models.changes import BACKBONE, Freeze, Frozen, LimitedMomentum
 
@@ -121,7 +121,7 @@ def _named(model: Any, patterns: Sequence[str]) -> list[Any]:
         matching = [layer for layer in layers if fnmatchcase(layer.name, pattern)]
         if not matching:
             names = [layer.name for layer in layers if layer.weights]
-            near = ", ".join(difflib.get_close_matches(pattern, names, n=3, cutoff=0.3) or names[:3])
+            near = ", ".join(near_names(pattern, names, count=3, least=0.3) or names[:3])
             raise ConfigError(
                 f"model.freeze: {model.name} has no layer {pattern!r}", f"its layers are named like {near}"
             )

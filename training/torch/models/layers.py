@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 from torch import nn
 
 from shardmill.infra.errors import ConfigError
+from shardmill.infra.near_names import near_names
 from shardmill.infra.readable import counted
 from shardmill.training.models.changes import Freeze, Frozen
 
@@ -104,7 +104,7 @@ def _named(model: Any, patterns: Sequence[str]) -> list[tuple[str, Any]]:
         matching = [(name, module) for name, module in named if fnmatchcase(name, pattern)]
         if not matching:
             names = [name for name, _ in weighted_modules(model)]
-            near = ", ".join(difflib.get_close_matches(pattern, names, n=3, cutoff=0.3) or names[:3])
+            near = ", ".join(near_names(pattern, names, count=3, least=0.3) or names[:3])
             raise ConfigError(
                 f"model.freeze: the model has no module {pattern!r}", f"its modules are named like {near}"
             )

@@ -7,7 +7,6 @@ that, a column of bytes is the image if it is the only one.
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -20,6 +19,7 @@ from shardmill.beam_jobs.config import RowsConfig
 from shardmill.beam_jobs.sources.rows.typed import asked_columns, needs_label
 from shardmill.infra.errors import ConfigError
 from shardmill.infra.format.labels import LabelKind
+from shardmill.infra.near_names import near_names
 
 IMAGE_NAMES = ("image", "img", "picture", "photo", "jpg", "jpeg", "png", "bytes")
 LABEL_NAMES = ("label", "class", "class_name", "label_name", "category", "target")
@@ -191,7 +191,7 @@ def _check_there(uri: str, schema: pa.Schema, key: str, column: str) -> None:
     count = schema.names.count(column)
     if count == 1:
         return
-    near = difflib.get_close_matches(column, schema.names, n=1)
+    near = near_names(column, schema.names)
     shown = ", ".join(map(repr, schema.names[:_COLUMNS_SHOWN]))
     raise ConfigError(
         f"{uri} has {count or 'no'} column{'s'[: count > 1]} {column!r} for the {key}; it has {shown}",

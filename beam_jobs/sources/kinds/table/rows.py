@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Collection
 
 import numpy as np
@@ -19,6 +18,7 @@ from shardmill.beam_jobs.tables.features import PREFIX, feature_columns, feature
 from shardmill.beam_jobs.tables.lists import mask_of, values_of, with_column
 from shardmill.beam_jobs.tables.long_columns import one_chunk
 from shardmill.infra.format.labels import LABELS, LabelKind
+from shardmill.infra.near_names import near_names
 
 Int64 = npt.NDArray[np.int64]
 
@@ -173,7 +173,7 @@ def settings_warnings(raw: pa.Table, settings: TableConfig) -> list[str]:
     for key, names in (("drop_labels", settings.drop_labels), ("merge_labels", tuple(settings.merge_labels))):
         for name in names:
             if name not in found:
-                near = difflib.get_close_matches(name, found, n=1)
+                near = near_names(name, found)
                 meant = f"; did you mean {near[0]!r}?" if near else ""
                 warnings.append(f"source.table.{key} names {name!r}, which is the label of no row{meant}")
     return warnings

@@ -9,7 +9,8 @@ from typing import Protocol, cast
 from shardmill.infra.dataset.exports.plan import Part, Plan
 from shardmill.infra.dataset.exports.reading import Batch
 from shardmill.infra.dataset.exports.target import FileMade, PartFiles
-from shardmill.infra.errors import UsageError, near_miss
+from shardmill.infra.errors import UsageError
+from shardmill.infra.near_names import near_miss
 from shardmill.infra.storage.filesystem import Storage
 
 FORMATS = ("tfds", "webdataset", "parquet", "huggingface", "array_record", "folder")

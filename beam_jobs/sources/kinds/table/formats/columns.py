@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
@@ -12,6 +11,7 @@ from shardmill.beam_jobs.config import FeatureColumn, TableConfig
 from shardmill.beam_jobs.tables.features import PREFIX
 from shardmill.infra.errors import ConfigError
 from shardmill.infra.format.labels import LABELS, LabelKind
+from shardmill.infra.near_names import near_names
 
 # The rows of all tables. The texts have no white space around them; empty ones are null.
 ROWS_SCHEMA = pa.schema(
@@ -66,13 +66,12 @@ def check_columns(table: str, found: Sequence[str], wanted: Mapping[str, str]) -
                 f"the table {table} has {count} columns {column!r}",
                 f"rename one, or name another column: --set {_setting(name)}=NAME",
             )
-        near = difflib.get_close_matches(column.lower(), [text.lower() for text in found], n=1)
+        near = near_names(column, found)
         shown = ", ".join(repr(text) for text in found[:_COLUMNS_SHOWN])
-        meant = next((text for text in found if near and text.lower() == near[0]), None)
         raise ConfigError(
             f"the table {table} has no column {column!r} for the {name.replace(':', ' ')}; it has {shown}",
-            f"did you mean --set {_setting(name)}={meant}?"
-            if meant
+            f"did you mean --set {_setting(name)}={near[0]}?"
+            if near
             else f"name it with --set {_setting(name)}=NAME",
         )
 
