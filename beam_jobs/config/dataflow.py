@@ -17,6 +17,8 @@ class DataflowConfig(Settings):
     )
     image: str = Field(
         "",
-        description="Container image of the workers, with the same versions of Shardmill and its "
-        "libraries as here, and with Beam's program /opt/apache/beam/boot as its entry point",
+        description=(
+            "Container image of the workers: the same Shardmill and libraries, and Beam's "
+            "/opt/apache/beam/boot as entry point"
+        ),
     )

@@ -14,6 +14,8 @@ class DriftConfig(DriftLimits):
 
     action: Literal["warn", "stop", "off"] = Field(
         "warn",
-        description="warn: log each figure beyond its limit; stop: publish nothing, and keep the encoded "
-        "images for a run that lets them pass; off: compare nothing",
+        description=(
+            "warn: log each figure beyond its limit; stop: publish nothing, and keep the encoded "
+            "images; off: compare nothing"
+        ),
     )

@@ -24,13 +24,14 @@ class FlinkConfig(Settings):
         description="Address of the pool of Python workers, HOST:PORT, as each TaskManager sees it",
     )
     parallelism: Annotated[int, Field(ge=0, le=100_000)] = Field(
-        0, description="Blocks or shards that are worked on at a time; 0 for all task slots of the cluster"
+        0, description="Blocks or shards at a time; 0: all task slots of the cluster"
     )
     sdk_worker_parallelism: Annotated[int, Field(ge=1, le=1024)] = Field(
         1, description="Python workers of each TaskManager; each task slot has processes of its own anyway"
     )
     environment_cache_millis: Annotated[int, Field(ge=0, le=86_400_000)] = Field(
         0,
-        description="How long a Python worker is kept for a later stage (milliseconds); 0 to end it at once, "
-        "so that none is left behind",
+        description=(
+            "Time that a Python worker is kept for a later stage (milliseconds); 0: none is left behind"
+        ),
     )

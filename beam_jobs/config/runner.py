@@ -35,8 +35,9 @@ class RunnerConfig(Settings):
     )
     processes: Annotated[int, Field(ge=0, le=1024), AlsoCalled("workers", "num_workers")] = Field(
         0,
-        description="Processes that work on images, in each Beam worker; 0 for as many as there are "
-        "processor cores (embedded, prism), or one (flink, dataflow, portable)",
+        description=(
+            "Processes that work on images in each Beam worker; 0: one a core (embedded, prism), else one"
+        ),
     )
     image_seconds: Annotated[float, Field(gt=0, le=86_400)] = Field(
         60, description="An image that takes longer is quarantined (seconds)"
@@ -46,8 +47,10 @@ class RunnerConfig(Settings):
     )
     plan_ranges: Annotated[int, Field(ge=0, le=4096)] = Field(
         0,
-        description="Ranges in which a version is planned, each with its rows in memory by itself; 0: one "
-        "process if the plan takes at most half of the free memory, else ranges of at most a million files",
+        description=(
+            "Ranges in which a version is planned; 0: one process where half of the free memory "
+            "suffices, else ranges of at most a million files"
+        ),
     )
     block_images: Annotated[int, Field(ge=4, le=65_536)] = Field(
         128, description="Mean number of images in a block, the unit of work and of resuming"

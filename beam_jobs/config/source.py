@@ -56,15 +56,13 @@ class SourceConfig(Settings):
     label_edits: Annotated[str, Field(min_length=1)] | None = Field(
         None,
         description=(
-            "CSV with corrected classes of single images, such as an edited label-errors.csv: a path,"
-            " a URI, or a pattern with * or ?"
+            "CSV with corrected classes of single images, as an edited label-errors.csv: a path, a "
+            "URI or a pattern"
         ),
     )
     files: str | None = Field(
         None,
-        description=(
-            "Files that are the source: a path relative to its folder, or a pattern with * or ?; unset: all"
-        ),
+        description=("Files that are the source: a path relative to its folder, or a pattern; unset: all"),
     )
     min_age_seconds: float = Field(
         0.0,

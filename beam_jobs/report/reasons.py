@@ -24,7 +24,7 @@ REASONS: dict[str, tuple[str, str]] = {
     ),
     "bomb": (
         "Decoding it would take far more work than its size suggests",
-        "If it is genuine, save it again in an editor; else delete it",
+        "Save it again if it is genuine, or delete it",
     ),
     "too_long": (
         "The stored image would be longer than its format allows",
@@ -41,8 +41,8 @@ REASONS: dict[str, tuple[str, str]] = {
     ),
     "broken_link": ("A symbolic link whose target does not exist", "Restore the target, or delete the link"),
     "unprocessable": (
-        "A library failed on it with an unexpected error",
-        "Save it again, or delete it; please report the message to Shardmill",
+        "A library failed on it unexpectedly",
+        "Save it again, or delete it; please report the message",
     ),
     "decoder_crashed": (
         "An image library crashed while decoding it",
@@ -50,11 +50,11 @@ REASONS: dict[str, tuple[str, str]] = {
     ),
     "decoder_hung": (
         "Decoding it took longer than runner.image_seconds",
-        "Raise runner.image_seconds if it is genuine and large; else save it again or delete it",
+        "Raise the setting if it is genuine, or delete it",
     ),
     "decoder_out_of_memory": (
         "Decoding it needs more than runner.image_memory_bytes",
-        "If it is genuine, raise runner.image_memory_bytes or scale it down",
+        "Raise the setting if it is genuine, or scale it down",
     ),
     "unlisted_folder": (
         "The folder cannot be listed; all of its files are missing",
@@ -70,7 +70,7 @@ REASONS: dict[str, tuple[str, str]] = {
     ),
     "no_class": (
         "It is not in a class folder, so it has no label",
-        "Move it into the folder of its class, or add its pattern to filter.ignore",
+        "Move it there, or add its pattern to filter.ignore",
     ),
     "broken_row": (
         "The row of the table or file cannot be read",
@@ -82,7 +82,7 @@ REASONS: dict[str, tuple[str, str]] = {
     ),
     "missing_file": (
         "The row names a file that is not there",
-        "Add the file or remove the row; if all are missing, look at source.table.prefix and path_column",
+        "Add the file or remove the row; for many look at source.table.prefix and path_column",
     ),
     "several_files": (
         "Several files match the name in its row",
@@ -110,7 +110,7 @@ REASONS: dict[str, tuple[str, str]] = {
     ),
     "missing_mask": (
         "Its row names a mask that is not there",
-        "Add the mask or remove the row; if all are missing, look at source.table.prefix and mask_column",
+        "Add the mask or remove the row; for many look at source.table.prefix and mask_column",
     ),
     "several_masks": (
         "Several files may be its mask, or several images may have it",
@@ -130,7 +130,7 @@ REASONS: dict[str, tuple[str, str]] = {
     ),
     "lossy_mask": (
         "The format of its mask changes pixels",
-        "Save the mask as PNG from its original; converting it does not help",
+        "Save the mask as PNG from its original",
     ),
     "unknown_mask_value": (
         "Its mask has values that stand for no class",
@@ -181,15 +181,15 @@ REASONS: dict[str, tuple[str, str]] = {
         "Ask its owner for permission",
     ),
     "broken_container": (
-        "The file that holds the image is damaged or cannot be read",
-        "Fetch that file again; what stands before the damage was kept",
+        "The file of the image is damaged or cannot be read",
+        "Fetch it again; what stands before the damage was kept",
     ),
     "no_image": (
         "The row holds no image",
-        "Fill in the image or remove the row; if all are empty, look at source.rows.image",
+        "Fill it in or remove the row; for many look at source.rows.image",
     ),
     "bad_name": (
-        "The name of an object or member cannot be used: it is absolute, or has an empty part, . or .. in it",
+        "The name of an object or member is absolute, or has an empty part, . or .. in it",
         "Copy the object to another key, or pack the archive with relative names",
     ),
     "archived_link": (

@@ -62,8 +62,7 @@ class DataSettings(Settings):
         default="natural",
         description=(
             "How often classes come: 'natural' (each record once), 'uniform', 'sqrt', "
-            "'effective-number', 'repeat-factor', 'weights'; several labels or objects: 'natural' or "
-            "'repeat-factor'"
+            "'effective-number', 'repeat-factor' or 'weights'"
         ),
     )
     balance_beta: float = Field(

@@ -17,20 +17,25 @@ class ModelSettings(Settings):
     name: Annotated[str, AlsoCalled("model", "architecture", "arch", "network", "backbone", "model_name")] = (
         Field(
             default="small_cnn",
-            description="small_cnn, a model of keras.applications (ResNet50, EfficientNetB0, …), "
-            "or a module with a build function by its dotted name; with run.framework 'torch' a model of "
-            "torchvision (resnet50, vit_b_16, …)",
+            description=(
+                "small_cnn, a model of keras.applications (with run.framework 'torch' of torchvision), or"
+                " the dotted name of a module with a build function"
+            ),
         )
     )
     weights: Annotated[str | None, AlsoCalled("pretrained", "checkpoint")] = Field(
         default=None,
-        description="initial weights: none (random), 'imagenet' (downloaded by Keras), or the path of a "
-        ".weights.h5 or .keras file; with run.framework 'torch' of a .pt file",
+        description=(
+            "Initial weights: none (random), 'imagenet' (downloaded by Keras), or a .weights.h5, "
+            ".keras or (PyTorch) .pt file"
+        ),
     )
     partial_weights: bool = Field(
         default=False,
-        description="let layers that the file of weights lacks, or has in another shape, begin with random "
-        "weights; otherwise only the classifier may",
+        description=(
+            "Let layers that the file lacks, or has in another shape, begin with random weights, not "
+            "only the classifier"
+        ),
     )
     dropout: float = Field(
         default=0.2, ge=0, lt=1, description="share of features dropped before the classifier"
@@ -40,21 +45,25 @@ class ModelSettings(Settings):
         AlsoCalled("frozen", "trainable"),
     ] = Field(
         default="none",
-        description="layers that training leaves alone: 'none', 'backbone' (all but the last layer with "
-        "weights), the number of layers with weights from the input on, or patterns of their names. Frozen "
-        "batch normalisation works as in evaluation",
+        description=(
+            "Layers that stay as they are: 'none', 'backbone' (all but the last with weights), the "
+            "number of layers with weights from the input on, or patterns of names"
+        ),
     )
     warm_head_epochs: int = Field(
         default=0,
         ge=0,
         le=1_000_000,
-        description="first epochs of the run in which only the classifier learns, at "
-        "optimizer.head_learning_rate; then optimizer.schedule begins, with all layers but those of freeze",
+        description=(
+            "First epochs in which only the classifier learns, at optimizer.head_learning_rate; then "
+            "optimizer.schedule begins"
+        ),
     )
     synchronized_batchnorm: bool = Field(
         default=True,
-        description="with several devices, batch normalisation over the whole global batch as on one; "
-        "off, over each device's part",
+        description=(
+            "With several devices, batch normalisation over the global batch; off: over each device's part"
+        ),
     )
 
     @field_validator("freeze", mode="before")

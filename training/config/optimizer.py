@@ -111,7 +111,7 @@ class OptimizerSettings(Settings):
         ge=0,
         le=1000,
         description=(
-            "Each step takes rate * decay * weight away, not from biases and normalisation layers. "
+            "Share of rate * weight taken away each step, not from biases and normalisation layers. "
             "Default: 0.01 for adamw and lamb, 0.0005 for sgd, 0.1 for lion, 0.004 for muon, "
             "otherwise 0"
         ),

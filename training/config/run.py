@@ -42,20 +42,20 @@ class RunSettings(Settings):
     )
     framework: Literal["tensorflow", "torch"] = Field(
         default="tensorflow",
-        description="'tensorflow', or 'torch': PyTorch, with small_cnn, models of torchvision and modules of "
-        "PyTorch of your own; one process per device",
+        description="'tensorflow', or 'torch' (PyTorch, one process per device)",
     )
     devices: Annotated[str, BeforeValidator(_devices), AlsoCalled("gpus", "gpu", "num_gpus")] = Field(
         default="all",
-        description="'all': every visible GPU (or the CPU); 'one': the first; a number: so many GPUs; "
-        "'cpu:N': split the CPU into N devices, which stand in for GPUs in trials",
+        description=(
+            "'all': every visible GPU (or the CPU); 'one': the first; a number: so many; 'cpu:N': the"
+            " CPU as N devices"
+        ),
     )
     gpu_memory_limit_bytes: int | None = Field(
         default=None,
         ge=1 << 27,
         le=1 << 50,
-        description="most memory of each GPU that the run takes (TensorFlow takes all of it when it starts); "
-        "unset: as much as it needs, when it needs it",
+        description="Most memory of each GPU (TensorFlow takes it at start); unset: as needed",
     )
     mixed_precision: Annotated[
         Literal["off", "bfloat16", "float16"], AlsoCalled("precision", "amp", "fp16", "bf16")
@@ -64,13 +64,14 @@ class RunSettings(Settings):
         default=1,
         ge=1,
         le=65_536,
-        description="take the examples of a step in so many parts and add up their gradients: less memory "
-        "for the same global batch. Batch normalisation then has the statistics of a part",
+        description="Parts of a step whose gradients are added up: less memory for the same global batch",
     )
     rematerialize: bool = Field(
         default=False,
-        description="compute the outputs of the model's blocks again for the gradient, and keep only "
-        "their inputs: less memory, more time; for models of blocks, with TensorFlow on one device",
+        description=(
+            "Compute the outputs of the model's blocks again for the gradient: less memory, more "
+            "time; with TensorFlow on one device"
+        ),
     )
     jit_compile: bool = Field(
         default=False, description="compile the step with XLA: faster on many models; on one device only"

@@ -16,7 +16,7 @@ class EmbeddingsConfig(Settings):
         None,
         description=(
             "Parquet or npz with a vector for each image: a path relative to the source, an absolute "
-            "path, a URI, or a pattern with * or ?"
+            "path, a URI or a pattern"
         ),
     )
     min_similarity: Annotated[float, Field(ge=0.5, le=1)] = Field(

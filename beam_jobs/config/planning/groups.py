@@ -24,14 +24,14 @@ class GroupsConfig(Settings):
     max_difference: Annotated[float, Field(ge=0, le=0.12)] = Field(
         0.035,
         description=(
-            "How much the structures of near-duplicates may differ: 0 for the same, 1 for nothing in common"
+            "Largest difference of the structures of near-duplicates: 0 the same, 1 nothing in common"
         ),
     )
     symmetries: bool = Field(True, description="Find mirrored and turned copies too")
     crops: bool = Field(True, description="Find copies cut by up to 5 % at each side too")
     max_distance: Annotated[int, Field(ge=0, le=16)] = Field(
         6,
-        description="Bits of 64 in which the hashes of two images may differ to be compared at all",
+        description="Bits of 64 in which the hashes of two images may differ for a comparison",
     )
     embeddings: EmbeddingsConfig = Field(
         EmbeddingsConfig(), description="Vectors of the images, by which near-duplicates are found too"

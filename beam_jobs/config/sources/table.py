@@ -72,9 +72,7 @@ class TableConfig(Settings):
 
     file: str | None = Field(
         None,
-        description=(
-            "The table: a path relative to the source, an absolute path, a URI, or a pattern with * or ?"
-        ),
+        description=("The table: a path relative to the source, an absolute path, a URI or a pattern"),
     )
     format: TableFormat = Field(
         "auto",

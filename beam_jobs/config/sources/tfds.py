@@ -17,8 +17,8 @@ class TfdsConfig(Settings):
     splits: dict[str, PlaceOfSplit] = Field(
         {},
         description=(
-            "Name of a split to train, validation or test; chosen: Shardmill divides it; none: left "
-            "out. Unset: by its name"
+            "Name of a split to train, validation, test, chosen (Shardmill divides it) or none (left "
+            "out). Unset: by its name"
         ),
     )
     features: tuple[str, ...] | None = Field(
