@@ -94,14 +94,3 @@ def test_paths_named_for_contributors_exist(page: str) -> None:
     named = PATH_IN_TEXT.findall((ROOT / page).read_text(encoding="utf-8"))
     assert len(named) > 20
     assert [path for path in named if not (ROOT / path).exists()] == []
-
-
-def test_every_package_is_listed() -> None:
-    """A folder of modules that the wheel would leave out is found here, not by a user."""
-    packages = {
-        path.parent
-        for room in ("flows", "beam_jobs", "training", "infra")
-        for path in (ROOT / room).rglob("*.py")
-    }
-    missing = [str(folder.relative_to(ROOT)) for folder in packages if not (folder / "__init__.py").exists()]
-    assert missing == []
