@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Self
 
@@ -11,10 +10,11 @@ from pydantic_core import PydanticSerializationError
 
 from shardmill.beam_jobs.config import PrepareConfig
 from shardmill.infra.errors import UsageError
+from shardmill.infra.processes.python_module import python_module
 from shardmill.infra.settings import Settings
 from shardmill.infra.storage.names import check_dataset_name, is_text, uri_of
 
-PREPARE: tuple[str, ...] = (sys.executable, "-m", "shardmill.beam_jobs.prepare")
+PREPARE: tuple[str, ...] = tuple(python_module("shardmill.beam_jobs.prepare"))
 
 
 class JobRequest(Settings):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 from prefect import flow, get_run_logger, task
@@ -25,9 +24,10 @@ from shardmill.flows.parameters import DatasetName, OptionalFolder, root_or_defa
 from shardmill.flows.scheduling.attempts import attempted
 from shardmill.infra.dataset.views.references import parse_reference
 from shardmill.infra.errors import Cancelled
+from shardmill.infra.processes.python_module import python_module
 from shardmill.infra.readable import counted, readable_bytes
 
-MAINTAIN: tuple[str, ...] = (sys.executable, "-m", "shardmill.beam_jobs.maintain.upkeep")
+MAINTAIN: tuple[str, ...] = tuple(python_module("shardmill.beam_jobs.maintain.upkeep"))
 DEFAULTS = MaintainConfig()
 NOTHING_TO_DO = "Nothing to do"
 

@@ -54,6 +54,7 @@ def pipeline(  # noqa: PLR0913  the fields of the form
     promote: bool = False,
     alias: AliasWord = PRODUCTION,
     promotion: PromotionRules = promotion_flow.RULES,
+    code: OptionalFolder = None,
 ) -> State[Any]:
     """Prepare a folder of images as a dataset, then train a model on the version that came out.
 
@@ -69,6 +70,7 @@ def pipeline(  # noqa: PLR0913  the fields of the form
         promote: Then compare the model with the one that has the alias, and move the alias if it is better.
         alias: The alias that the model may take over.
         promotion: When it takes over the alias.
+        code: Folder of your own modules; empty for the folder in which the worker was started.
     """
     when = train_when or (TrainWhen() if only_when_changed else None)
     for_prepare, for_train = prepare_config or PrepareConfig(), train_config or TrainConfig()

@@ -34,7 +34,11 @@ from shardmill.infra.format.contract import SPLITS
 @shardmill_run
 @attempted
 def prepare(
-    source: Source, dataset: DatasetName, root: OptionalFolder = None, config: PrepareConfig | Unset = None
+    source: Source,
+    dataset: DatasetName,
+    root: OptionalFolder = None,
+    config: PrepareConfig | Unset = None,
+    code: OptionalFolder = None,
 ) -> State[Any]:
     """Turn a folder of images into a new version of a dataset, unless nothing has changed since the last.
 
@@ -46,6 +50,7 @@ def prepare(
         dataset: Name of the dataset.
         root: Folder of the datasets; empty for the worker's default.
         config: How images are stored, filtered, split and packed into shards; empty for the defaults.
+        code: Folder of your own modules; empty for the folder in which the worker was started.
     """
     settings = config or PrepareConfig()
     folder, keys = root_or_default(root), Keys.of(dataset, settings)

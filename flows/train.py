@@ -46,7 +46,7 @@ from shardmill.training.ranks.launchers.registry import is_rendering
 @flow(name="train", flow_run_name="train-{dataset}")
 @shardmill_run
 @attempted
-def train(
+def train(  # noqa: PLR0913  the fields of the form
     dataset: DatasetRef,
     root: OptionalFolder = None,
     runs: OptionalFolder = None,
@@ -55,6 +55,7 @@ def train(
     promote: bool = False,
     alias: AliasWord = PRODUCTION,
     promotion: PromotionRules = promotion_flow.RULES,
+    code: OptionalFolder = None,
 ) -> State[Any]:
     """Train a model on a published version, evaluate it on the other splits, and export it.
 
@@ -69,6 +70,7 @@ def train(
         promote: Then compare the model with the one that has the alias, and move the alias if it is better.
         alias: The alias that the model may take over.
         promotion: When it takes over the alias.
+        code: Folder of your own modules; empty for the folder in which the worker was started.
     """
     promoting = Promoting(alias, promotion) if promote else None
     return run_training(dataset, config or TrainConfig(), root, runs, when, promoting)

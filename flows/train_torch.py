@@ -36,7 +36,7 @@ class TorchTrainConfig(TrainConfig):
 @flow(name="train-torch", flow_run_name="train-torch-{dataset}")
 @shardmill_run
 @attempted
-def train_torch(
+def train_torch(  # noqa: PLR0913  the fields of the form
     dataset: DatasetRef,
     root: OptionalFolder = None,
     runs: OptionalFolder = None,
@@ -45,6 +45,7 @@ def train_torch(
     promote: bool = False,
     alias: AliasWord = PRODUCTION,
     promotion: PromotionRules = promotion_flow.RULES,
+    code: OptionalFolder = None,
 ) -> State[Any]:
     """Train a model with PyTorch on a published version, evaluate it on the other splits, and export it.
 
@@ -59,6 +60,7 @@ def train_torch(
         promote: Then compare the model with the one that has the alias, and move the alias if it is better.
         alias: The alias that the model may take over.
         promotion: When it takes over the alias.
+        code: Folder of your own modules; empty for the folder in which the worker was started.
     """
     # As a plain TrainConfig, where "torch" is not the default: commands and keys name what is not default.
     settings = TrainConfig.model_validate((config or TorchTrainConfig()).model_dump())

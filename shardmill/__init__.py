@@ -15,8 +15,12 @@ Each name is loaded when it is first used, so importing the package takes no tim
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from shardmill.infra.hiding import watch_commands as _watch_commands
+
+_watch_commands()  # first: what fails may be the import of a library
+
+from importlib import import_module  # noqa: E402
+from typing import TYPE_CHECKING, Any  # noqa: E402
 
 if TYPE_CHECKING:
     from shardmill.api import evaluate, predict, prepare, train

@@ -11,7 +11,7 @@ import shutil
 import signal
 import tempfile
 from collections.abc import Iterator
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import hypothesis
@@ -24,6 +24,9 @@ os.environ["SHARDMILL_HOME"] = f"{_HOME}/shardmill"
 os.environ["PREFECT_SERVER_ANALYTICS_ENABLED"] = "false"
 os.environ["DO_NOT_TRACK"] = "1"
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+# Children find tests.samples by it: their working folder is not on their path.
+_ROOT = str(Path(__file__).parents[1])
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (_ROOT, os.environ.get("PYTHONPATH"))))
 for variable in (
     "SHARDMILL_ROOT",
     "SHARDMILL_RUNS",

@@ -28,6 +28,7 @@ from shardmill.infra.format.labels import check_has_classes
 from shardmill.infra.processes.children import run_child
 from shardmill.infra.processes.job_command import JobParser, deliver, settings_of
 from shardmill.infra.processes.process import run_main
+from shardmill.infra.processes.python_module import python_module
 from shardmill.infra.readable import counted
 from shardmill.infra.settings import validate
 from shardmill.infra.storage.filesystem import Storage
@@ -43,7 +44,7 @@ from shardmill.training.results.report.label_errors_page import Fold, LabelError
 from shardmill.training.run.files.stored import is_in_store, kept_in_store
 
 DEFAULT_FOLDS = 5
-_TRAIN = (sys.executable, "-m", "shardmill.training.train")
+_TRAIN = tuple(python_module("shardmill.training.train"))
 _SPLIT = "train"
 
 

@@ -22,6 +22,7 @@ from shardmill.flows.server import up
 from shardmill.infra.dataset.catalog import Catalog
 from shardmill.infra.errors import NotFoundError, ShardmillError
 from shardmill.infra.processes.ports import free_port
+from shardmill.infra.processes.python_module import python_module
 
 ACCURACY_EXPECTED = 0.95
 
@@ -153,7 +154,7 @@ def _shardmill(arguments: list[str]) -> dict[str, Any]:
     """
     # Each line of `--json` output but the last is for people; the last is the object.
     done = subprocess.run(
-        [sys.executable, "-m", "shardmill.flows.cli", *arguments, "--json"],
+        python_module("shardmill.flows.cli", *arguments, "--json"),
         stdout=subprocess.PIPE,
         text=True,
         check=False,

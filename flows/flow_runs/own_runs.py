@@ -11,15 +11,20 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 from uuid import UUID
 
+from shardmill.flows.flow_runs.api_requests import all_pages
+
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient
     from prefect.client.schemas.filters import FlowRunFilterTags
     from prefect.client.schemas.objects import FlowRun
+    from prefect.client.schemas.responses import DeploymentResponse
 
 OWN_TAG = "shardmill"
 
 _FLOWS = ("prepare", "train", "train_torch", "evaluate", "promote", "pipeline", "maintain")
 _ENTRYPOINTS = {f"shardmill.flows.{name}.{name}" for name in _FLOWS}
+# Entrypoint of release 0.1.0 -> of this one.
+_EARLIER = {name.removeprefix("shardmill."): name for name in _ENTRYPOINTS}
 _PAGE = 200
 
 
@@ -54,5 +59,23 @@ def own_deployments(client: SyncPrefectClient, deployments: Iterable[UUID]) -> s
     for start in range(0, len(wanted), _PAGE):
         ids = DeploymentFilterId(any_=wanted[start : start + _PAGE])
         found = client.read_deployments(deployment_filter=DeploymentFilter(id=ids), limit=_PAGE)
-        own |= {one.id for one in found if one.entrypoint in _ENTRYPOINTS}
+        own |= {one.id for one in found if one.entrypoint in _ENTRYPOINTS or _is_of_earlier_release(one)}
     return own
+
+
+def renew_entrypoints(client: SyncPrefectClient) -> list[str]:
+    """Let deployments of an earlier release run the flows of this one; return their names.
+
+    Such as those of a file of the user; ``prefect.yaml`` renews its own. Schedules and parameters stay.
+    """
+    from prefect.client.schemas.actions import DeploymentUpdate
+
+    found = all_pages(lambda limit, offset: client.read_deployments(limit=limit, offset=offset))
+    earlier = [one for one in found if _is_of_earlier_release(one)]
+    for one in earlier:
+        client.update_deployment(one.id, DeploymentUpdate(entrypoint=_EARLIER[str(one.entrypoint)]))
+    return [one.name for one in earlier]
+
+
+def _is_of_earlier_release(deployment: DeploymentResponse) -> bool:
+    return deployment.entrypoint in _EARLIER and OWN_TAG in deployment.tags

@@ -22,6 +22,7 @@ from shardmill.flows.flow_runs.artifacts.failed import show_failed, state_messag
 from shardmill.flows.flow_runs.artifacts.keys import Keys
 from shardmill.flows.flow_runs.artifacts.page import RunPage
 from shardmill.flows.flow_runs.jobs.retries import PAUSES_SECONDS, may_help
+from shardmill.flows.flow_runs.jobs.worker_process import working_in
 from shardmill.flows.flow_runs.own_runs import tag_as_own
 from shardmill.flows.flow_runs.run_records import UNCHANGED
 from shardmill.infra.errors import Cancelled, ShardmillError
@@ -71,6 +72,7 @@ def shardmill_run(work: Callable[P, State[Any]]) -> Callable[P, State[Any]]:
     The decorated function must return the final state of the run, and raise an error if the run fails. The
     state of a failed run names the error and its remedy. A caller of the flow gets the same error.
     """
+    signature = inspect.signature(work)
 
     @functools.wraps(work)
     def run_work(*args: P.args, **kwargs: P.kwargs) -> State[Any]:
@@ -79,12 +81,15 @@ def shardmill_run(work: Callable[P, State[Any]]) -> Callable[P, State[Any]]:
         if context is None or context.flow is None or run is None:
             return work(*args, **kwargs)
         tag_as_own(run)
+        code = signature.bind(*args, **kwargs).arguments.get("code")
+        is_part = run.parent_task_run_id is not None
         try:
-            return work(*args, **kwargs)
+            with contextlib.nullcontext() if is_part and code is None else working_in(code):
+                return work(*args, **kwargs)
         except Cancelled:
             raise
         except ShardmillError as error:
-            name = "Failed" if run.parent_task_run_id is None else PART_FAILED
+            name = PART_FAILED if is_part else "Failed"
             return Failed(name=name, message=state_message(context.flow.name, error), data=error)
 
     return with_form_of(work, run_work)

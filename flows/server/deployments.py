@@ -13,6 +13,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from shardmill.flows.flow_runs.own_runs import renew_entrypoints
 from shardmill.flows.server.services import Service
 from shardmill.infra.errors import EnvironmentFault
 
@@ -44,11 +45,13 @@ class Deploying(Service):
         super().__init__(["deploy", str(described or prefect_file())], log_path=log_path, env=env)
 
     def finish(self) -> None:
-        """Wait until the deployments are registered.
+        """Wait until the deployments are registered, then renew others of an earlier release.
 
         Raises:
             EnvironmentFault: They could not be registered.
         """
+        from prefect.client.orchestration import get_client
+
         try:
             status = self.process.wait(timeout=_DEPLOY_SECONDS)
         except subprocess.TimeoutExpired as error:
@@ -60,6 +63,8 @@ class Deploying(Service):
                 f"the deployments could not be registered; Prefect last said:\n{self.last_lines()}",
                 f"see {self.log_path}",
             )
+        with get_client(sync_client=True) as client:
+            renew_entrypoints(client)
 
 
 def make_pool(name: str = POOL, kind: str = "process") -> bool:

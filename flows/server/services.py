@@ -8,7 +8,6 @@ import http.client
 import os
 import shutil
 import subprocess
-import sys
 import time
 import urllib.error
 import urllib.request
@@ -24,6 +23,7 @@ from shardmill.flows.server.database import DATABASE_SETTING, RESTORE, without_p
 from shardmill.infra.errors import EnvironmentFault
 from shardmill.infra.http import open_url
 from shardmill.infra.processes.process import LIFELINE_FD
+from shardmill.infra.processes.python_module import python_module
 from shardmill.infra.processes.trees import kill_tree
 
 # The names of what `shardmill up` runs, in messages.
@@ -101,7 +101,7 @@ class Service:
         try:
             with open(log_path, "ab", opener=open_private) as log:
                 self.process = subprocess.Popen(
-                    [sys.executable, "-m", "shardmill.flows.server.service_process", *arguments],
+                    python_module("shardmill.flows.server.service_process", *arguments),
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=subprocess.STDOUT,

@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 import os
 import shlex
-import sys
+from pathlib import Path
 from typing import Any
 
 from prefect.workers.process import ProcessJobConfiguration, ProcessWorker
 
 from shardmill.flows.flow_runs.jobs import flow_process
-from shardmill.flows.flow_runs.jobs.worker_process import WORKER_VARIABLE
+from shardmill.flows.flow_runs.jobs.worker_process import FOLDER_VARIABLE, WORKER_VARIABLE
 from shardmill.flows.server import services
 from shardmill.flows.server.tidying.stale_runs import worker_name
+from shardmill.infra.processes.python_module import python_module
 
 _BEAT_SECONDS = 2.0
 
@@ -28,13 +29,14 @@ class FlowProcess(ProcessJobConfiguration):
 
     def prepare_for_flow_run(self, *args: Any, **kwargs: Any) -> None:
         """Set the command, then let Prefect set the rest for the flow run."""
-        self.command = self.command or shlex.join([sys.executable, "-m", flow_process.__name__])
+        self.command = self.command or shlex.join(python_module(flow_process.__name__))
         super().prepare_for_flow_run(*args, **kwargs)
 
 
 def work(pool: str) -> None:
     """Run the flow runs of ``pool`` that are due."""
     os.environ[WORKER_VARIABLE] = str(os.getpid())
+    os.environ[FOLDER_VARIABLE] = str(Path.cwd())
     worker = ProcessWorker(work_pool_name=pool, name=worker_name(), create_pool_if_not_found=False)
     worker.job_configuration = FlowProcess
     asyncio.run(_work(worker))

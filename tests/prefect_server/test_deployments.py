@@ -122,6 +122,51 @@ def test_runs_get_the_place_of_their_deployment_in_the_order_in_which_they_were_
     assert not any("AwaitingConcurrencySlot" in str(run) for run in ended)
 
 
+def test_deployments_of_an_earlier_release_go_on_and_find_the_code_of_their_user(
+    shardmill_up: RunningServer, tmp_path: Path
+) -> None:
+    """Release 0.1.0 named the flows without ``shardmill.``, also in files that users made of prefect.yaml."""
+    source = write_image_folder(tmp_path / "photos", per_class=5)
+    (tmp_path / "my_kinds").mkdir()
+    (tmp_path / "my_kinds/plain.py").write_text(
+        "from shardmill.beam_jobs.sources.kinds.image_folder import list_inputs\n"
+    )
+    own = {"source": str(source), "config": {"source": {"kind": "my_kinds.plain"}}}
+    earlier = {
+        "entrypoint": "flows.prepare.prepare",
+        "flow_id": shardmill_up.get("/flows/name/prepare")["id"],
+        "work_pool_name": "shardmill",
+        "enforce_parameter_schema": False,
+    }
+    daily = {"schedule": {"interval": 86400, "anchor_date": "2100-01-01T00:00:00Z"}, "slug": "nightly:"}
+    daily["parameters"] = {**own, "dataset": "nightly", "code": str(tmp_path)}
+    for given in (
+        {"name": "prepare", "tags": ["shardmill"], "work_queue_name": "prepare"},  # as `shardmill up` left it
+        {"name": "nightly", "tags": ["shardmill"], "schedules": [daily]},
+        {"name": "of-others", "tags": []},
+    ):
+        shardmill_up.post("/deployments/", **earlier, **given)
+    done = shardmill_up.shardmill("platform", "deploy")
+    assert done.returncode == 0, done.stderr
+    found = {each["name"]: each for each in shardmill_up.post("/deployments/filter")}
+    for name in ("prepare", "nightly"):
+        assert found[name]["entrypoint"] == "shardmill.flows.prepare.prepare"
+    assert found["of-others"]["entrypoint"] == "flows.prepare.prepare", "not our flow"
+    (kept,) = found["nightly"]["schedules"]
+    assert kept["parameters"] == daily["parameters"]
+    shardmill_up.delete(f"/deployments/{found['of-others']['id']}")
+
+    run = shardmill_up.deployment_run("prepare/nightly", **kept["parameters"])
+    lost = shardmill_up.deployment_run("prepare/prepare", **own, dataset="lost")
+    ended = shardmill_up.wait(run)
+    assert ended["state"]["message"] == "Published nightly@1", shardmill_up.logs(run)
+    ended = shardmill_up.wait(lost)
+    assert ended["state_type"] == "FAILED"
+    assert "there is no module 'my_kinds.plain'" in ended["state"]["message"]
+    assert "parameter code" in ended["state"]["message"]
+    shardmill_up.delete(f"/deployments/{found['nightly']['id']}")
+
+
 @pytest.mark.parametrize(
     ("deployment", "parameters", "named"),
     [

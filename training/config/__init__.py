@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Self
 
 from pydantic import Field, model_validator
 
-from shardmill.infra.own_code import faults_of_own_code, is_own
+from shardmill.infra.own_code import OwnCode, faults_of_own_code, is_own
 from shardmill.infra.settings import Settings, validate
 from shardmill.training.config.augment import AugmentSettings
 from shardmill.training.config.data import Balance, DataSettings
@@ -19,7 +20,7 @@ from shardmill.training.config.reading import ReadingSettings
 from shardmill.training.config.run import RunSettings
 from shardmill.training.config.torch_settings import check_framework
 from shardmill.training.config.tracking import TrackingSettings
-from shardmill.training.models import default_image_size
+from shardmill.training.models import default_image_size, own_model
 
 __all__ = [
     "AugmentSettings",
@@ -35,6 +36,8 @@ __all__ = [
     "TrainConfig",
     "faults_of_users",
     "image_size_of",
+    "own_callback",
+    "own_code",
     "with_devices",
 ]
 
@@ -106,15 +109,39 @@ def with_devices(
     return validate(TrainConfig, values, where="the command")
 
 
-def faults_of_users(config: TrainConfig) -> AbstractContextManager[None]:
+def own_callback(name: str) -> OwnCode:
+    """Return the code of a callback of the user.
+
+    Raises:
+        ConfigError: it is not named as module:function.
+    """
+    return OwnCode.named("run.callbacks", name, "docs/bring-your-own-model.md")
+
+
+def own_code(config: TrainConfig) -> list[OwnCode]:
+    """Return the user's own code that the settings name.
+
+    Raises:
+        ConfigError: a name has another form.
+    """
+    models = [own_model(config.model.name)] if is_own(config.model.name) else []
+    return [*models, *map(own_callback, config.run.callbacks)]
+
+
+@contextmanager
+def faults_of_users(config: TrainConfig) -> Iterator[None]:
     """Turn an exception from a user's own model or callbacks, in a block, into an error that names its line.
 
     Starting a rank or a job again would not help against it.
+
+    Raises:
+        ConfigError: such code failed, or is not there.
     """
-    named = {name.partition(":")[0]: f"run.callbacks, {name!r}" for name in config.run.callbacks}
-    if is_own(config.model.name):
-        named[config.model.name] = f"model.name = {config.model.name!r}"
-    return faults_of_own_code(named, "docs/bring-your-own-model.md")
+    own = own_code(config)
+    for code in own:
+        code.check()
+    with faults_of_own_code({code.module: code.setting for code in own}, "docs/bring-your-own-model.md"):
+        yield
 
 
 def image_size_of(config: TrainConfig) -> int:

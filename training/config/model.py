@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
+from shardmill.infra.own_code import is_own
 from shardmill.infra.settings import AlsoCalled, Settings
 from shardmill.training.models import resolve_name
 from shardmill.training.models.names import find_torchvision
@@ -18,8 +19,8 @@ class ModelSettings(Settings):
         Field(
             default="small_cnn",
             description=(
-                "small_cnn, a model of keras.applications (with run.framework 'torch' of torchvision), or"
-                " the dotted name of a module with a build function"
+                "small_cnn, a model of keras.applications (with run.framework 'torch' of torchvision), or code"
+                " of your own, such as my_models:build"
             ),
         )
     )
@@ -79,11 +80,11 @@ class ModelSettings(Settings):
     @model_validator(mode="after")
     def _frozen_layers_have_weights(self) -> Self:
         # A module of the user may load weights by itself.
-        if self.freeze != "none" and self.weights is None and "." not in self.name:
+        if self.freeze != "none" and self.weights is None and not is_own(self.name):
             raise ValueError(
                 f"freeze = {self.freeze!r} without weights would keep layers random: set model.weights too"
             )
-        if self.warm_head_epochs and self.weights is None and "." not in self.name:
+        if self.warm_head_epochs and self.weights is None and not is_own(self.name):
             raise ValueError(
                 "warm_head_epochs without weights would train on random features: set model.weights"
             )

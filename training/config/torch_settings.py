@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from shardmill.infra.errors import ConfigError
+from shardmill.infra.own_code import is_own
 from shardmill.infra.settings import Settings
 from shardmill.training.models.names import TORCHVISION, find_torchvision
 
@@ -108,7 +109,7 @@ def _settings(config: TrainConfig) -> Iterator[tuple[str, Any, Any]]:
 
 def _check_model(config: TrainConfig) -> None:
     name = config.model.name
-    if "." not in name and name != "small_cnn" and find_torchvision(name) is None:
+    if not is_own(name) and name != "small_cnn" and find_torchvision(name) is None:
         raise _refused(
             "model.name",
             name,

@@ -6,10 +6,10 @@ import importlib
 import warnings
 from typing import Any
 
-from shardmill.training.models.names import default_image_size, known_models, resolve_name
+from shardmill.training.models.names import default_image_size, known_models, own_model, resolve_name
 from shardmill.training.models.spec import ModelSpec, PixelStatistics
 
-__all__ = ["ModelSpec", "PixelStatistics", "default_image_size", "known_models", "resolve_name"]
+__all__ = ["ModelSpec", "PixelStatistics", "default_image_size", "known_models", "own_model", "resolve_name"]
 
 _MOVED = {"normalized", "build_model"}  # name -> now in the wing
 

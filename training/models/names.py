@@ -5,22 +5,19 @@ A name is, in this order:
 * one of ``FAMILIES``: a module of ``shardmill.training.tensorflow.models.families``;
 * a model of ``keras.applications``, in any spelling (``ResNet50``, ``efficientnet_b0``);
 * with PyTorch a model of ``torchvision`` (``resnet50``);
-* any importable module by its dotted name (``my.models.vit``), with ``build(spec: ModelSpec)`` and
-  ``DEFAULT_IMAGE_SIZE``.
+* code of the user (``my.models.vit``, ``my_models:make_vit``): a module with ``DEFAULT_IMAGE_SIZE`` and
+  ``build(spec: ModelSpec)``, or the function that is named.
 
 Tests compare the tables with the frameworks.
 """
 
 from __future__ import annotations
 
-import ast
-import importlib
-import importlib.util
-from importlib.machinery import ModuleSpec
-from typing import Any, Final
+from typing import Final
 
 from shardmill.infra.errors import ConfigError
 from shardmill.infra.near_names import near_names
+from shardmill.infra.own_code import OwnCode, is_own
 
 # Name -> height and width of the images (pixels) that a model was made for.
 FAMILIES: Final = {"compact_resnet": 96, "small_cnn": 64, "small_unet": 256}
@@ -92,23 +89,34 @@ def find_torchvision(name: str) -> str | None:
 
 
 def resolve_name(name: str) -> str:
-    """Return the listed name of a model in any spelling.
+    """Return the listed name of a model in any spelling; the name of a user's own model as it is.
+
+    Whether the user's module is there is a matter of the machine that trains (``own_model(name).check()``).
 
     Raises:
         ValueError: there is no such model; suggests the near miss.
+        ConfigError: it is no name of code.
     """
     by_spelling = {_spelling(known): known for known in known_models()}
     found = by_spelling.get(_spelling(name))
     if found is not None:
         return found
-    if "." in name and (module := _module(name)) is not None:
-        if not _may_build(module):
-            raise ValueError(f"the module {name} has no function build (see shardmill.training.models)")
+    if is_own(name):
+        own_model(name)
         return name
     known = known_models()
     near = near_names(name, known)
     hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(known)}"
-    raise ValueError(f"unknown model; {hint}")
+    raise ValueError(f"unknown model; {hint}; a model of your own is named as in my_models:build")
+
+
+def own_model(name: str) -> OwnCode:
+    """Return the code of a user's own model.
+
+    Raises:
+        ConfigError: it is not named as package.module or module:function.
+    """
+    return OwnCode.named("model.name", name, "docs/bring-your-own-model.md", "build")
 
 
 def default_image_size(name: str) -> int:
@@ -118,7 +126,7 @@ def default_image_size(name: str) -> int:
         ConfigError: it is a module that does not say so.
     """
     known = FAMILIES.get(name) or APPLICATIONS.get(name) or TORCHVISION.get(name)
-    size = known or getattr(user_module(name), "DEFAULT_IMAGE_SIZE", None)
+    size = known or getattr(own_model(name).load(), "DEFAULT_IMAGE_SIZE", None)
     if size is None:
         raise ConfigError(
             f"the model {name} has no DEFAULT_IMAGE_SIZE",
@@ -127,45 +135,5 @@ def default_image_size(name: str) -> int:
     return int(size)
 
 
-def user_module(name: str) -> Any:
-    """Import the module of a model by its dotted name, with what it imports.
-
-    Raises:
-        ConfigError: it has no function ``build``.
-    """
-    module = importlib.import_module(name)
-    if not callable(getattr(module, "build", None)):
-        raise ConfigError(f"the module {name} has no function build", "see docs/bring-your-own-model.md")
-    return module
-
-
 def _spelling(name: str) -> str:
     return name.lower().replace("_", "").replace("-", "")
-
-
-def _module(name: str) -> ModuleSpec | None:
-    """Find an importable module; None if there is none."""
-    try:
-        return importlib.util.find_spec(name)
-    except (ImportError, ValueError):  # the parent is missing or not a package, or the dots are misplaced
-        return None
-
-
-def _may_build(module: ModuleSpec) -> bool:
-    """Return whether a module's source binds ``build``. It is not run, since that may load TensorFlow.
-
-    Returns True if the source cannot be read: then ``user_module`` reports what is wrong.
-    """
-    try:
-        source = getattr(module.loader, "get_source", lambda _: None)(module.name)
-        return source is None or any(map(_binds_build, ast.walk(ast.parse(source))))
-    except (ImportError, SyntaxError):
-        return True
-
-
-def _binds_build(node: ast.AST) -> bool:
-    if isinstance(node, ast.FunctionDef):
-        return node.name == "build"
-    if isinstance(node, ast.alias):
-        return (node.asname or node.name) in ("build", "*")
-    return isinstance(node, ast.Name) and node.id == "build" and isinstance(node.ctx, ast.Store)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from shardmill.infra.dataset.catalog import Catalog
 from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.errors import DataError, NotFoundError
 from shardmill.infra.processes.children import run_child
+from shardmill.infra.processes.python_module import python_module
 from shardmill.infra.readable import counted
 from shardmill.training.promotion.rules import PromotionRules
 from shardmill.training.promotion.verdict import Measured
@@ -23,7 +23,7 @@ from shardmill.training.results.predictions.comparison import compare
 from shardmill.training.results.predictions.file import read_all
 from shardmill.training.results.run_files.run_folder import RunFolder
 
-EVALUATE: tuple[str, ...] = (sys.executable, "-m", "shardmill.training.evaluate")
+EVALUATE: tuple[str, ...] = tuple(python_module("shardmill.training.evaluate"))
 
 # The splits whose records do not count. A model learned from train. Validation chose the best epoch of
 # both models alike, so it can compare them.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -10,6 +9,7 @@ import keras
 
 from shardmill.infra.errors import ConfigError
 from shardmill.infra.near_names import near_miss
+from shardmill.training.config import own_callback
 from shardmill.training.order import Order
 from shardmill.training.ranks.peers import Peers
 from shardmill.training.results.metrics.figures import is_smaller_better
@@ -161,22 +161,7 @@ def _check(name: str, callback: Any, optimizer: Any, figures: Collection[str]) -
 
 
 def _made(name: str) -> Any:
-    module, separator, factory = name.partition(":")
-    if not separator or not module or not factory:
-        raise ConfigError(
-            f"run.callbacks: {name!r} is not 'module:factory'", "as in my_package.callbacks:make"
-        )
-    try:
-        found = importlib.import_module(module)
-    except ModuleNotFoundError as error:
-        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
-            raise  # the module is there, and lacks one of its own
-        raise ConfigError(
-            f"run.callbacks: {name!r} cannot be imported: {error}", "put its folder on PYTHONPATH"
-        ) from error
-    if not callable(getattr(found, factory, None)):
-        raise ConfigError(f"run.callbacks: {name!r} cannot be imported: there is no function {factory!r}")
-    callback = getattr(found, factory)()
+    callback = own_callback(name).load_function()()
     if not isinstance(callback, keras.callbacks.Callback):
         raise ConfigError(f"run.callbacks: {name!r} returned {callback!r}, not a keras.callbacks.Callback")
     return callback

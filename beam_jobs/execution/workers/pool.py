@@ -17,6 +17,7 @@ from apache_beam.portability.api import beam_fn_api_pb2_grpc as fn_api_grpc
 
 from shardmill.infra.errors import ConfigError, EnvironmentFault
 from shardmill.infra.http import is_loopback
+from shardmill.infra.processes.python_module import python_module
 from shardmill.infra.processes.trees import kill_tree, wait_for_end
 
 if TYPE_CHECKING:
@@ -128,7 +129,7 @@ class _WorkerPool(_Servicer):
 
     def _start(self, worker_id: str, control: str, ready: int) -> None:
         self._end(worker_id)
-        program = [sys.executable, "-m", "shardmill.beam_jobs.execution.workers"]
+        program = python_module("shardmill.beam_jobs.execution.workers")
         arguments = {"--id": worker_id, "--control": control, "--pool": os.getpid(), "--ready": ready}
         # Its output goes where this process's goes, so nobody has to read a pipe.
         process = subprocess.Popen(

@@ -1,23 +1,23 @@
 """The module of a kind of source, found by the name in ``source.kind``, and its options.
 
-A name without a dot is a module of ``shardmill.beam_jobs.sources.kinds``, one with dots any module that
-Python can import. So a kind is found in every process of every machine without being registered.
+A name without a dot is a module of ``shardmill.beam_jobs.sources.kinds``, one with dots a module of the user
+(``shardmill.infra.own_code``). So a kind is found in every process without being registered.
 """
 
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import pkgutil
 from types import ModuleType
 from typing import TypeVar
 
 from shardmill.beam_jobs.config import PrepareConfig
 from shardmill.beam_jobs.sources import kinds
-from shardmill.beam_jobs.sources.own_kinds import faults_of
+from shardmill.beam_jobs.sources.own_kinds import own_kind
 from shardmill.infra.arguments import checked
 from shardmill.infra.errors import ConfigError
 from shardmill.infra.near_names import near_names
+from shardmill.infra.own_code import is_own
 from shardmill.infra.settings import Settings, validate
 
 O = TypeVar("O", bound=Settings)  # noqa: E741
@@ -36,11 +36,6 @@ def kind_module(config: PrepareConfig) -> ModuleType:
     """
     kind = config.source.kind
     module = _imported(kind)
-    if not callable(getattr(module, "list_inputs", None)):
-        raise ConfigError(
-            f"source.kind = {kind!r}: the module has no function list_inputs",
-            "write one: def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing",
-        )
     options_of(config, getattr(module, "Options", Settings), kind)
     return module
 
@@ -62,26 +57,15 @@ def options_of(config: PrepareConfig, model: type[O], kind: str = "") -> O:
 
 
 def _imported(kind: str) -> ModuleType:
+    if is_own(kind) and ":" not in kind:
+        return own_kind(kind).load()
     known = built_in_kinds()
-    if "." not in kind:
-        if kind not in known:
-            near = near_names(kind, known)
-            raise ConfigError(
-                f"source.kind = {kind!r} is no kind of source",
-                f"did you mean {near[0]!r}?"
-                if near
-                else f"there are: {', '.join(known)}; or name a module of your own, such as package.{kind}",
-            )
-        return importlib.import_module(f"{kinds.__name__}.{kind}")
-    try:
-        with faults_of(kind):
-            return importlib.import_module(kind)
-    except ModuleNotFoundError as error:
-        if error.name is None or not f"{kind}.".startswith(f"{error.name}."):
-            raise  # the module is there, and lacks one of its own
+    if kind not in known:
+        near = near_names(kind, known)
         raise ConfigError(
-            f"source.kind = {kind!r}: there is no module {error.name!r}",
-            "install it, or put its folder on PYTHONPATH on every machine that reads",
-        ) from error
-    except (ValueError, TypeError) as error:  # "a..b", ".a"
-        raise ConfigError(f"source.kind = {kind!r} is no name of a module") from error
+            f"source.kind = {kind!r} is no kind of source",
+            f"did you mean {near[0]!r}?"
+            if near
+            else f"there are: {', '.join(known)}; or name a module of your own, such as package.my_kind",
+        )
+    return importlib.import_module(f"{kinds.__name__}.{kind}")

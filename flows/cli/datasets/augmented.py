@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 from shardmill.flows.cli import output
 from shardmill.flows.cli.jobs.settings import train_settings
 from shardmill.flows.parameters import root_or_default
 from shardmill.infra.processes.children import result_of
+from shardmill.infra.processes.python_module import python_module
 from shardmill.infra.readable import counted
 
 # In a process of its own: it reads as training does, and may need TensorFlow.
-COMMAND = (sys.executable, "-m", "shardmill.training.show_augmented")
+COMMAND = tuple(python_module("shardmill.training.show_augmented"))
 
 
 def write(

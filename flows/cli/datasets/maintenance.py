@@ -9,6 +9,7 @@ import typer
 
 from shardmill.flows.cli import options
 from shardmill.flows.cli.datasets.open_catalog import catalog_at
+from shardmill.infra.processes.python_module import python_module
 from shardmill.infra.readable import readable_bytes
 
 if TYPE_CHECKING:
@@ -75,15 +76,13 @@ def compact(
     Examples:
       shardmill compact photos
     """
-    import sys
-
     from shardmill.flows import home
     from shardmill.flows.cli import output
     from shardmill.infra.processes.children import result_of
 
     if not now:
         home.take_turns()
-    argv = [sys.executable, "-m", "shardmill.beam_jobs.maintain.compaction", "--dataset", dataset]
+    argv = python_module("shardmill.beam_jobs.maintain.compaction", "--dataset", dataset)
     argv += ["--root", catalog_at(root, key).storage.location]
     found = result_of([*argv, *(["--signing-key", key] if key is not None else [])])
     if json_output:

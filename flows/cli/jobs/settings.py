@@ -52,12 +52,12 @@ def prepare_settings(
 
 
 def train_settings(config: Path | None, overrides: list[str], recipe: str | None = None) -> TrainConfig:
-    """The settings of training from a recipe, a file and single overrides, checked."""
+    """The settings of training from a recipe, a file and single overrides, checked; own code is there."""
     from shardmill.beam_jobs.config import PrepareConfig
     from shardmill.infra.settings import load_settings
-    from shardmill.training.config import TrainConfig
+    from shardmill.training.config import TrainConfig, own_code
 
-    return load_settings(
+    settings = load_settings(
         TrainConfig,
         section="train",
         recipe=_file_of(recipe),
@@ -65,6 +65,9 @@ def train_settings(config: Path | None, overrides: list[str], recipe: str | None
         overrides=overrides,
         elsewhere={"prepare": PrepareConfig},
     )
+    for code in own_code(settings):
+        code.check()
+    return settings
 
 
 def settings_by_section(overrides: list[str]) -> dict[str, list[str]]:

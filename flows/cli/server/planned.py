@@ -11,11 +11,14 @@ from typing import TYPE_CHECKING, Any
 from shardmill.infra.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pydantic import BaseModel
 
     from shardmill.flows.scheduling.inboxes import Inbox
     from shardmill.flows.server.automations.training_rules import TrainingRule
     from shardmill.flows.server.schedules import Schedule
+    from shardmill.infra.own_code import OwnCode
 
 RULE_NAME = "train-when"  # of the rule of training that a dataset has, among its schedules
 _RULE_EVERY = "1h"
@@ -114,6 +117,7 @@ def planned_rule(wish: Wish) -> TrainingRule:
     from shardmill.flows.server.automations.training_rules import TrainingRule
     from shardmill.flows.train_when import TrainWhen, parse_train_when
     from shardmill.infra.storage.names import check_dataset_name
+    from shardmill.training.config import own_code
 
     check_dataset_name(wish.dataset)
     settings = train_settings(wish.config, wish.overrides, wish.recipe)
@@ -123,6 +127,7 @@ def planned_rule(wish: Wish) -> TrainingRule:
         "config": chosen(settings),
         "when": chosen(when),
         "promote": wish.promote,
+        **_folder_of_code(own_code(settings)),
     }
     return TrainingRule(wish.dataset, parameters, parse_interval(wish.every or _RULE_EVERY))
 
@@ -157,14 +162,17 @@ def planned_inbox(wish: Wish) -> Inbox:
 
 def _work(wish: Wish, *more: str) -> tuple[str, dict[str, object]]:
     """The flow that runs, and its parameters."""
+    from shardmill.beam_jobs.sources.own_kinds import own_kind
     from shardmill.flows.cli.jobs.settings import (
         checked_source,
         prepare_settings,
         settings_by_section,
         train_settings,
     )
+    from shardmill.infra.own_code import is_own
     from shardmill.infra.settings import load_settings
     from shardmill.infra.storage.names import check_dataset_name
+    from shardmill.training.config import own_code
 
     overrides = [*more, *wish.overrides]
     if wish.maintain:
@@ -177,17 +185,28 @@ def _work(wish: Wish, *more: str) -> tuple[str, dict[str, object]]:
         return "maintain", {"dataset": wish.dataset, "config": chosen(settings)}
     assert wish.source is not None
     parameters: dict[str, object] = {"dataset": wish.dataset}
+    own: list[OwnCode] = []
     if wish.train:
         by_section = settings_by_section(overrides)
         for_prepare = prepare_settings(wish.config, by_section["prepare"], recipe=wish.recipe)
         parameters["prepare_config"] = chosen(for_prepare)
-        parameters["train_config"] = chosen(train_settings(wish.config, by_section["train"], wish.recipe))
+        for_train = train_settings(wish.config, by_section["train"], wish.recipe)
+        parameters["train_config"] = chosen(for_train)
         parameters |= {"only_when_changed": True, **_what_follows(wish)}
+        own = own_code(for_train)
     else:
         for_prepare = prepare_settings(wish.config, overrides, recipe=wish.recipe)
         parameters["config"] = chosen(for_prepare)
+    own += [own_kind(for_prepare.source.kind)] if is_own(for_prepare.source.kind) else []
+    parameters |= _folder_of_code(own)
     parameters["source"] = checked_source(wish.source, wish.dataset, for_prepare.source.kind)
     return "pipeline" if wish.train else "prepare", parameters
+
+
+def _folder_of_code(own: Sequence[OwnCode]) -> dict[str, object]:
+    """The parameter that lets runs find modules of this folder; nothing where all of them are installed."""
+    folder = Path.cwd()
+    return {"code": str(folder)} if any(code.is_below(folder) for code in own) else {}
 
 
 def _what_follows(wish: Wish) -> dict[str, object]:

@@ -15,6 +15,7 @@ import typer
 from shardmill.flows.cli import options
 from shardmill.infra.errors import EnvironmentFault
 from shardmill.infra.processes.ports import free_port
+from shardmill.infra.processes.python_module import python_module
 
 if TYPE_CHECKING:
     import psutil
@@ -200,7 +201,7 @@ def _detach(chosen: UpOptions) -> None:
     with open(log_path, "ab", opener=home.open_private) as log:
         begin = log.tell()
         process = subprocess.Popen(
-            [sys.executable, "-m", "shardmill.flows.cli", "up", *arguments],
+            python_module("shardmill.flows.cli", "up", *arguments),
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,

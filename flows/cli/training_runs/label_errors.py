@@ -8,6 +8,7 @@ import typer
 
 from shardmill.flows.cli import options
 from shardmill.flows.cli.jobs.flags import with_flags
+from shardmill.infra.processes.python_module import python_module
 
 Folds = Annotated[
     int, typer.Option("--folds", metavar="N", min=2, max=100, help="Number of folds, and of trainings")
@@ -36,8 +37,6 @@ def label_errors(
       shardmill label-errors photos
       shardmill label-errors photos@3 --folds 10 --recipe clothing-from-scratch-cpu
     """
-    import sys
-
     from shardmill.flows.cli import output
     from shardmill.flows.cli.jobs.settings import train_settings
     from shardmill.flows.cli.training_runs.folder import runs_location
@@ -50,7 +49,7 @@ def label_errors(
     settings = with_devices(train_settings(config, overrides or [], recipe), devices, workers)
     folder = root_or_default(root)
     ref = Catalog(folder).open_view(dataset).ref
-    command = [sys.executable, "-m", "shardmill.training.label_errors", ref, "--folds", str(folds)]
+    command = python_module("shardmill.training.label_errors", ref, "--folds", str(folds))
     command += [
         "--root",
         folder,

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from shardmill.infra.processes.python_module import python_module
 
 if TYPE_CHECKING:
     from shardmill.training.config import TrainConfig
     from shardmill.training.promotion.rules import PromotionRules
 
-TRAIN: tuple[str, ...] = (sys.executable, "-m", "shardmill.training.train")
-PROFILE: tuple[str, ...] = (sys.executable, "-m", "shardmill.training.profile")
-PREDICT: tuple[str, ...] = (sys.executable, "-m", "shardmill.training.predict")
-EVALUATE: tuple[str, ...] = (sys.executable, "-m", "shardmill.training.evaluate")
-PROMOTE: tuple[str, ...] = (sys.executable, "-m", "shardmill.training.promote")
+TRAIN: tuple[str, ...] = tuple(python_module("shardmill.training.train"))
+PROFILE: tuple[str, ...] = tuple(python_module("shardmill.training.profile"))
+PREDICT: tuple[str, ...] = tuple(python_module("shardmill.training.predict"))
+EVALUATE: tuple[str, ...] = tuple(python_module("shardmill.training.evaluate"))
+PROMOTE: tuple[str, ...] = tuple(python_module("shardmill.training.promote"))
 
 
 def train_command(dataset: str, root: str, runs: str, config: TrainConfig) -> list[str]:

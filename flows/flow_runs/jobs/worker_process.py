@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
+import socket
 import threading
 import time
+from collections.abc import Iterator
+from pathlib import Path
 from uuid import UUID
 
 import psutil
 
 from shardmill.flows import home
 from shardmill.flows.flow_runs.lost_runs import hold_until_exit
+from shardmill.infra.errors import ConfigError
 
 # Set by the worker of `shardmill up`. Other workers do not, and are known as the parent of this process.
 WORKER_VARIABLE = "SHARDMILL_WORKER"
+# Likewise: the folder in which it was started. Prefect starts runs in an empty one.
+FOLDER_VARIABLE = "SHARDMILL_WORKER_FOLDER"
 
 _watcher: threading.Thread | None = None
 
@@ -31,6 +38,26 @@ def begin_workers_run() -> None:
     follow_worker()
     hold_until_exit(UUID(os.environ["PREFECT__FLOW_RUN_ID"]))
     home.take_turns()
+
+
+@contextlib.contextmanager
+def working_in(code: str | None) -> Iterator[None]:
+    """Work in the folder of the user's own modules within the block, as a command does that is started there.
+
+    Args:
+        code: the folder; None: where the worker was started, or this folder in a process without a worker.
+
+    Raises:
+        ConfigError: this machine has no such folder.
+    """
+    folder = code or (os.environ.get(FOLDER_VARIABLE) if is_started_by_worker() else None)
+    if code is not None and not Path(code).is_dir():
+        raise ConfigError(
+            f"code = {code!r}: {socket.gethostname()} has no such folder",
+            "install your modules on each machine that has a worker, and leave code out",
+        )
+    with contextlib.nullcontext() if folder is None else contextlib.chdir(folder):
+        yield
 
 
 def follow_worker() -> None:

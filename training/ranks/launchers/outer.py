@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from shardmill.infra.errors import Cancelled, DataError, EnvironmentFault, Preempted, UsageError
+from shardmill.infra.processes.python_module import python_module
 from shardmill.training.ranks.supervision.slots import RankCount
 
 PREEMPTED: Final = Preempted.exit_code
@@ -82,7 +83,7 @@ class OuterJob:
             runs: the folder of the runs as they see it; None: as here.
         """
         return (
-            *(python, "-m", "shardmill.training.train", self.dataset),
+            *python_module("shardmill.training.train", self.dataset, python=python),
             *("--root", root or self.root, "--runs", runs or self.runs),
             *("--config-json", self.config_json, "--json"),
         )

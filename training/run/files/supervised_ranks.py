@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import signal
-import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.processes.python_module import python_module
 from shardmill.training.config import TrainConfig
 from shardmill.training.ranks.launchers import registry
 from shardmill.training.ranks.supervision.hosts import RankHosts
@@ -77,7 +77,7 @@ def preemption_signals(config: TrainConfig) -> tuple[int, ...]:
 def rank_command(config: TrainConfig, version: DatasetVersion, root: str | Path, run_dir: Path) -> list[str]:
     """Return the command of a rank. The parent sets the environment, which names the device of each rank."""
     return [
-        *(sys.executable, "-m", "shardmill.training.train_rank", version.ref),
+        *python_module("shardmill.training.train_rank", version.ref),
         *("--root", str(root), "--run-dir", str(run_dir)),
         *("--config-json", of_a_rank(config).model_dump_json()),
     ]

@@ -6,7 +6,6 @@ host; the others are expected to need as much.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +14,7 @@ from shardmill.infra import progress as events
 from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.errors import OutOfMemory
 from shardmill.infra.processes.children import run_child
+from shardmill.infra.processes.python_module import python_module
 from shardmill.infra.progress import Event
 from shardmill.infra.readable import readable_bytes
 from shardmill.training.config import TrainConfig
@@ -72,7 +72,7 @@ def find_largest_batch(
             events.log(f"steps of {event['global_batch_size']} examples fit, with {peak} at most{each}")
 
     events.log("looking for the largest data.global_batch_size that fits into memory")
-    argv = [sys.executable, "-m", _COMMANDS[config.run.framework], version.ref]
+    argv = python_module(_COMMANDS[config.run.framework], version.ref)
     argv += ["--root", str(root), "--config-json", tried.config.model_dump_json()]
     argv += ["--ranks", str(tried.num_ranks)]
     outcome = run_child(argv, on_event=on_event, env=tried.environment)

@@ -8,7 +8,7 @@ from typing import Any
 
 from shardmill.infra.errors import ConfigError
 from shardmill.infra.readable import counted
-from shardmill.training.models.names import APPLICATIONS, FAMILIES, user_module
+from shardmill.training.models.names import APPLICATIONS, FAMILIES, own_model
 from shardmill.training.models.spec import ModelSpec
 from shardmill.training.tensorflow.models import applications
 from shardmill.training.tensorflow.models.dense import detector
@@ -36,14 +36,14 @@ def build_model(spec: ModelSpec) -> Any:
         )
     if spec.name in APPLICATIONS:
         return applications.build(spec)
-    named = spec.name in FAMILIES
-    family = importlib.import_module(f"{_FOLDER}.{spec.name}") if named else user_module(spec.name)
-    if spec.output != "pixels" and getattr(family, "OUTPUT", None) == "pixels":
+    own = None if spec.name in FAMILIES else own_model(spec.name)
+    module = importlib.import_module(f"{_FOLDER}.{spec.name}") if own is None else own.load()
+    if spec.output != "pixels" and getattr(module, "OUTPUT", None) == "pixels":
         raise ConfigError(
             f"{spec.name} is for masks: it gives a class to each pixel",
             "leave model.name out, or choose another model, such as compact_resnet",
         )
-    model = family.build(spec)
+    model = (module.build if own is None else own.load_function())(spec)
     found = tuple(getattr(model, "output_shape", ()))
     if found != spec.output_shape:
         raise ConfigError(

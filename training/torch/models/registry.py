@@ -12,7 +12,7 @@ import torch
 from shardmill.infra.errors import ConfigError
 from shardmill.training.models import ModelSpec
 from shardmill.training.models.changes import TakenWeights
-from shardmill.training.models.names import find_torchvision, user_module
+from shardmill.training.models.names import find_torchvision, own_model
 from shardmill.training.torch.models import small_cnn, torchvision_models
 from shardmill.training.torch.models.layers import weighted_modules
 
@@ -27,7 +27,8 @@ def build_model(spec: ModelSpec) -> Any:
     if known is not None:
         model = torchvision_models.build(spec)
     else:
-        model = (small_cnn if spec.name == "small_cnn" else user_module(spec.name)).build(spec)
+        own = spec.name != "small_cnn"
+        model = (own_model(spec.name).load_function() if own else small_cnn.build)(spec)
     if not isinstance(model, torch.nn.Module):
         raise ConfigError(
             f"build of {spec.name} returned a {type(model).__name__}, not a torch.nn.Module",

@@ -6,11 +6,11 @@ All sizes of memory are given one by one, so none of Flink's start scripts is ne
 from __future__ import annotations
 
 import socket
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from shardmill.infra.processes.python_module import python_module
 from tests.samples.clusters.flink_here.jars import Jars
 
 LOOPBACK = "127.0.0.1"
@@ -177,7 +177,7 @@ def job_server_command(java: str, jars: Jars, layout: Layout) -> list[str]:
 def worker_pool_command(layout: Layout, number: int) -> list[str]:
     """The command of the pool of Python workers of a TaskManager (from 0)."""
     address = f"{layout.host(number)}:{layout.worker_port}"
-    return [sys.executable, "-m", "shardmill.beam_jobs.worker_pool", "--listen", address]
+    return python_module("shardmill.beam_jobs.worker_pool", "--listen", address)
 
 
 def _flink(java: str, jars: Jars, layout: Layout, memory: Sequence[str], main: Sequence[str]) -> list[str]:

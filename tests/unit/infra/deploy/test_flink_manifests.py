@@ -85,7 +85,7 @@ def test_the_cluster_restarts_jobs_as_the_one_that_is_tested(tmp_path: Path) -> 
 
 def test_the_pool_beside_each_task_manager_is_where_prepare_says() -> None:
     command = worker_pool()["args"]
-    assert command[:3] == ["python", "-m", "shardmill.beam_jobs.worker_pool"]
+    assert command[:4] == ["python", "-P", "-m", "shardmill.beam_jobs.worker_pool"]
     assert command[-1] == FlinkConfig().pool_endpoint
     check_loopback(command[-1])
 

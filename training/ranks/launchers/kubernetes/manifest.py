@@ -12,6 +12,7 @@ from typing import Any
 import yaml
 
 from shardmill.infra.errors import ConfigError
+from shardmill.infra.processes.python_module import python_module
 from shardmill.training.ranks.launchers.kubernetes import pod
 from shardmill.training.ranks.launchers.kubernetes.failures import failure_policy, pod_failure_policy
 from shardmill.training.ranks.launchers.kubernetes.names import jobset_name
@@ -158,7 +159,8 @@ def _command(job: OuterJob, options: KubernetesSettings) -> list[str]:
     runs = job.runs if "://" in job.runs else options.runs_path
     command = list(job.command("python", root, runs))
     if options.ranks_per_pod > 1:
-        command = ["python", "-m", pod.__name__, "--ranks", str(options.ranks_per_pod), "--", *command]
+        own = ("--ranks", str(options.ranks_per_pod), "--")
+        command = python_module(pod.__name__, *own, *command, python="python")
     # Kubernetes replaces $(NAME) in commands; $$ stands for a dollar.
     return [part.replace("$", "$$") for part in command]
 

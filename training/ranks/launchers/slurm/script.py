@@ -84,7 +84,7 @@ for ((try = 0; ; try++)); do
   srun --ntasks="$ranks" --ntasks-per-node="$ranks_per_node" --distribution=block --wait=0 \\
     --kill-on-bad-exit=0{cpus} bash -c "$task" rank "${{command[@]}}"
 
-  "$python" -m shardmill.training.ranks.launchers.slurm.next_try \\
+  "$python" -P -m shardmill.training.ranks.launchers.slurm.next_try \\
     --statuses "$SHARDMILL_STATUSES" --ranks "$ranks" \\
     --state "$state" --checkpoints {checkpoints} --max-restarts {max_restarts}
   next=$?

@@ -55,8 +55,8 @@ def test_the_ranks_of_an_outer_system_train_what_was_asked_for(tmp_path: Path) -
     job = outer_job(config, version, "colours-v1-abc", tmp_path, "/shared/runs")
     assert job.count == RankCount(4, 4)
     command = job.command(root="/data")
-    assert command[:4] == ("python", "-m", "shardmill.training.train", "colours@1")
-    assert command[4:8] == ("--root", "/data", "--runs", "/shared/runs")
+    assert command[:5] == ("python", "-P", "-m", "shardmill.training.train", "colours@1")
+    assert command[5:9] == ("--root", "/data", "--runs", "/shared/runs")
     told = TrainConfig.model_validate(json.loads(command[command.index("--config-json") + 1]))
     assert told.ranks.workers is None, "the rank would start ranks of its own"
     assert told.run == config.run

@@ -143,7 +143,7 @@ def test_pods_with_several_ranks_have_a_gpu_for_each() -> None:
     job, _, container = parts(jobset)
     assert (job["completions"], job["parallelism"]) == (2, 2)
     assert container["resources"]["limits"]["nvidia.com/gpu"] == "4"
-    assert container["command"][:6] == ["python", "-m", POD, "--ranks", "4", "--"]
+    assert container["command"][:7] == ["python", "-P", "-m", POD, "--ranks", "4", "--"]
     variables = {each["name"]: each.get("value") for each in container["env"]}
     assert variables["WORLD_SIZE"] == "8"
     assert "RANK" not in variables

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pkgutil
 import sys
-from types import ModuleType, SimpleNamespace
+from pathlib import Path
 from typing import Literal
 
 import pytest
@@ -35,22 +35,26 @@ def test_a_model_for_masks_is_refused_for_other_labels(output: Literal["classes"
         build_model(ModelSpec("small_unet", num_classes=3, image_size=64, output=output))
 
 
-def _module(monkeypatch: pytest.MonkeyPatch, **names: object) -> None:
-    module = ModuleType("made.up")
-    vars(module).update(names)
-    monkeypatch.setitem(sys.modules, "made.up", module)
-
-
-def test_a_module_that_is_no_model_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    spec = ModelSpec("made.up", num_classes=3, image_size=8)
-    _module(monkeypatch)
-    with pytest.raises(ConfigError, match="no function build"):
-        build_model(spec)
-    _module(monkeypatch, build=lambda spec: SimpleNamespace(output_shape=(None, 4)))
+@pytest.mark.parametrize("name", ["own_wide_model.shapes", "own_wide_model.shapes:make"])
+def test_a_module_that_is_no_model_says_what_is_missing(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    function = name.partition(":")[2] or "build"
+    (tmp_path / "own_wide_model").mkdir()
+    (tmp_path / "own_wide_model/shapes.py").write_text(
+        f"from types import SimpleNamespace\n\n\ndef {function}(spec):\n"
+        "    return SimpleNamespace(output_shape=(None, 4))\n"
+    )
+    with pytest.raises(ConfigError, match=r"shapes\.py has no function other"):
+        build_model(ModelSpec("own_wide_model.shapes:other", num_classes=3, image_size=8))
     with pytest.raises(ConfigError, match=r"\(None, 4\), not \(None, 3\)"):
-        build_model(spec)
+        build_model(ModelSpec(name, num_classes=3, image_size=8))
     with pytest.raises(ConfigError, match="no DEFAULT_IMAGE_SIZE"):
-        default_image_size("made.up")
+        default_image_size(name)
+    for module in ("own_wide_model", "own_wide_model.shapes"):
+        del sys.modules[module]
 
 
 def test_the_table_of_families_names_their_files() -> None:
