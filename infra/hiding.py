@@ -17,14 +17,12 @@ if TYPE_CHECKING:
 _OF_LIBRARIES = ("site-packages", "dist-packages", "lib-dynload")
 
 
-def watch_commands() -> None:
-    """Have the commands of Shardmill end with an error that names such a file.
+def watch_command() -> None:
+    """Have this process, a command of Shardmill, end with an error that names such a file.
 
-    Called before anything else is imported, since that may be what fails. Programs of the user, which import
-    Shardmill too, are left alone: there Python shows its traceback.
+    Called before anything else is imported, since that may be what fails.
     """
-    if os.path.basename(sys.argv[0] if sys.argv else "") in ("-m", "shardmill"):
-        sys.excepthook = _end
+    sys.excepthook = _end
 
 
 def _end(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:

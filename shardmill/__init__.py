@@ -15,12 +15,14 @@ Each name is loaded when it is first used, so importing the package takes no tim
 
 from __future__ import annotations
 
-from shardmill.infra.hiding import watch_commands as _watch_commands
+import sys
+from importlib import import_module
 
-_watch_commands()  # first: what fails may be the import of a library
+# In a command, not in a program of the user. First: what fails may be the import of a library.
+if sys.argv and sys.argv[0].rpartition("/")[2] in ("-m", "shardmill"):
+    import_module("shardmill.infra.hiding").watch_command()
 
-from importlib import import_module  # noqa: E402
-from typing import TYPE_CHECKING, Any  # noqa: E402
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from shardmill.api import evaluate, predict, prepare, train
