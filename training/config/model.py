@@ -19,8 +19,8 @@ class ModelSettings(Settings):
         Field(
             default="small_cnn",
             description=(
-                "small_cnn, a model of keras.applications (with run.framework 'torch' of torchvision), or code"
-                " of your own, such as my_models:build"
+                "small_cnn, a model of keras.applications (with run.framework 'torch' of torchvision), or"
+                " code of your own, such as my_models:build"
             ),
         )
     )
