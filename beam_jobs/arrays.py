@@ -165,7 +165,7 @@ def _check(split: str, arrays: Mapping[str, npt.NDArray[Any]], config: PrepareCo
             raise ConfigError(
                 f"the {array.name} are Python objects", "give an array of numbers or of texts (dtype str)"
             )
-    pair_arrays(found, config.source.rows, config.source.label_kind)
+    pair_arrays(found, config.source.columns, config.source.label_kind, splits_from_names=False)
 
 
 def _config(
@@ -176,13 +176,13 @@ def _config(
         raise UsageError("settings hold 'source'", "remove it: the source is given by the arrays")
     arrays = next(iter(given.values()))
     named = {"image": "images", "label": "labels", "split": "splits", "group": "groups"}
-    rows: dict[str, Any] = {key: name for key, name in named.items() if name in arrays}
+    columns: dict[str, Any] = {key: name for key, name in named.items() if name in arrays}
     if class_names:
-        rows["class_names"] = tuple(class_names)
+        columns["class_names"] = tuple(class_names)
     of_features = [name.removeprefix(_FEATURE) for name in arrays if name.startswith(_FEATURE)]
     if of_features:
-        rows["features"] = {name: _FEATURE + name for name in of_features}
-    source: dict[str, Any] = {"kind": "arrays", "rows": rows}
+        columns["features"] = {name: _FEATURE + name for name in of_features}
+    source: dict[str, Any] = {"kind": "arrays", "columns": columns}
     if kind != "class":
         source["labels"] = kind
     return validate(PrepareConfig, {**values, "source": source}, where="settings")

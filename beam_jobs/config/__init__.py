@@ -2,34 +2,42 @@
 
 Imports neither Beam nor an image library, since the flows make their forms from it.
 
-    prepare      all settings
-    source       the source and its kind
-    sources/     the settings of single kinds, and of labels: tables, objects, masks
-    image        the stored form of an image
-    filter       inputs to leave out
-    planning/    splits, groups (with vectors of the images) and shards
-    drift        the comparison with the version before
-    runner       execution of the Beam jobs; flink, dataflow: on a Flink cluster, on Google's service
-    maintain     the maintenance of a dataset, a configuration of its own
+    prepare   all settings
+    source    the source, its kind, and which settings a kind takes
+    columns   what the columns of a source hold, and what becomes of the labels in them
+    kinds     the files of single kinds of sources
+    masks     the masks of images
+    image     the stored form of an image, and inputs to leave out
+    planning  splits, groups (with vectors of the images), shards, drift
+    runner    execution of the Beam jobs
+    maintain  the maintenance of a dataset, a configuration of its own
 """
 
-from shardmill.beam_jobs.config.dataflow import DataflowConfig
-from shardmill.beam_jobs.config.filter import DEFAULT_IGNORE, FilterConfig
-from shardmill.beam_jobs.config.flink import FlinkConfig
-from shardmill.beam_jobs.config.image import ImageConfig
-from shardmill.beam_jobs.config.planning.embeddings import EmbeddingsConfig
-from shardmill.beam_jobs.config.planning.groups import GroupsConfig, Leakage
-from shardmill.beam_jobs.config.planning.shards import ShardsConfig
-from shardmill.beam_jobs.config.planning.splits import SplitsConfig
+from shardmill.beam_jobs.config.columns import ColumnsConfig, FeatureColumn
+from shardmill.beam_jobs.config.image import DEFAULT_IGNORE, FilterConfig, ImageConfig
+from shardmill.beam_jobs.config.kinds import (
+    DEFAULT_OPT_OUT,
+    AnnotationFile,
+    ArchiveConfig,
+    BoxTableConfig,
+    ObjectsConfig,
+    RowCompression,
+    RowsConfig,
+    TableConfig,
+    TfdsConfig,
+    UrlsConfig,
+)
+from shardmill.beam_jobs.config.masks import MasksConfig
+from shardmill.beam_jobs.config.planning import (
+    EmbeddingsConfig,
+    GroupsConfig,
+    Leakage,
+    ShardsConfig,
+    SplitsConfig,
+)
 from shardmill.beam_jobs.config.prepare import PrepareConfig
-from shardmill.beam_jobs.config.runner import RunnerConfig
+from shardmill.beam_jobs.config.runner import DataflowConfig, FlinkConfig, RunnerConfig
 from shardmill.beam_jobs.config.source import SourceConfig
-from shardmill.beam_jobs.config.sources.containers import ArchiveConfig, RowCompression, RowsConfig
-from shardmill.beam_jobs.config.sources.masks import MasksConfig
-from shardmill.beam_jobs.config.sources.objects import AnnotationFile, BoxTableConfig, ObjectsConfig
-from shardmill.beam_jobs.config.sources.table import FeatureColumn, TableConfig
-from shardmill.beam_jobs.config.sources.tfds import TfdsConfig
-from shardmill.beam_jobs.config.sources.urls import DEFAULT_OPT_OUT, UrlsConfig
 
 __all__ = [
     "DEFAULT_IGNORE",
@@ -37,6 +45,7 @@ __all__ = [
     "AnnotationFile",
     "ArchiveConfig",
     "BoxTableConfig",
+    "ColumnsConfig",
     "DataflowConfig",
     "EmbeddingsConfig",
     "FeatureColumn",

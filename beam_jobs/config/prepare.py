@@ -7,17 +7,13 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field, ValidationError, model_validator
 
-from shardmill.beam_jobs.config.drift import DriftConfig
-from shardmill.beam_jobs.config.filter import FilterConfig
-from shardmill.beam_jobs.config.image import ImageConfig
-from shardmill.beam_jobs.config.planning.groups import GroupsConfig
-from shardmill.beam_jobs.config.planning.shards import ShardsConfig
-from shardmill.beam_jobs.config.planning.splits import SplitsConfig
+from shardmill.beam_jobs.config.image import FilterConfig, ImageConfig
+from shardmill.beam_jobs.config.planning import DriftConfig, GroupsConfig, ShardsConfig, SplitsConfig
 from shardmill.beam_jobs.config.runner import RunnerConfig
 from shardmill.beam_jobs.config.source import SourceConfig
 from shardmill.infra.errors import ShardmillError
 from shardmill.infra.html.formatting import differing_settings
-from shardmill.infra.settings import AlsoCalled, Settings
+from shardmill.infra.settings import STORED, AlsoCalled, Settings
 
 
 class PrepareConfig(Settings):
@@ -48,7 +44,7 @@ class PrepareConfig(Settings):
         if self.filter.classes is not None and self.source.label_kind != "class":
             raise ValueError(
                 f"filter.classes keeps the images of some classes, and labels = {self.source.label_kind!r}: "
-                "leave it out; drop_labels leaves out the rows that have a label"
+                "leave it out; source.columns.drop_labels leaves out the rows that have a label"
             )
         return self
 
@@ -58,16 +54,21 @@ class PrepareConfig(Settings):
         Args:
             before: the configuration that the manifest of an earlier version has.
         """
+        now = self.in_use()
         try:
-            then = PrepareConfig.model_validate(before).effective()
+            then = PrepareConfig.model_validate(before, context=STORED).in_use()
         except (ValidationError, ShardmillError):  # of a release with other settings
-            then = {name: before[name] for name in self.effective() if name in before}
-        return differing_settings(then, self.effective())
+            then = {name: before[name] for name in now if name in before}
+        return differing_settings(then, now)
 
-    def effective(self) -> dict[str, Any]:
+    def in_use(self) -> dict[str, Any]:
         """Return what changes the written bytes: not the runner, the key and what may stop a run."""
         settings = self.model_dump(mode="json", exclude={"runner", "failure_budget", "drift", "signing_key"})
-        settings["source"] = self.source.effective()
+        return settings | {"source": self.source.in_use()}
+
+    def effective(self) -> dict[str, Any]:
+        """Return ``in_use`` in the form that digests cover, in which it was in earlier releases."""
+        settings = self.in_use() | {"source": self.source.effective()}
         if not self.image.metadata:  # newer than the digests of earlier releases
             del settings["image"]["metadata"]
         if self.groups.embeddings.file is None:

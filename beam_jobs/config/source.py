@@ -2,35 +2,54 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from shardmill.beam_jobs.config.sources.containers import ArchiveConfig, RowsConfig
-from shardmill.beam_jobs.config.sources.masks import MasksConfig
-from shardmill.beam_jobs.config.sources.objects import BoxTableConfig, ObjectsConfig
-from shardmill.beam_jobs.config.sources.table import TableConfig
-from shardmill.beam_jobs.config.sources.tfds import TfdsConfig
-from shardmill.beam_jobs.config.sources.urls import UrlsConfig
+from shardmill.beam_jobs.config.columns import (
+    RENAMED,
+    ColumnsConfig,
+    FeatureColumn,
+    columns_taken,
+    former,
+    former_features,
+)
+from shardmill.beam_jobs.config.kinds import (
+    ArchiveConfig,
+    BoxTableConfig,
+    ObjectsConfig,
+    RowsConfig,
+    TableConfig,
+    TfdsConfig,
+    UrlsConfig,
+)
+from shardmill.beam_jobs.config.masks import MasksConfig
 from shardmill.infra.format.labels import LabelKind
 from shardmill.infra.settings import AlsoCalled, Settings
 
 Layout = Literal["auto", "classes", "splits"]
 _OF_OBJECTS = ("coco", "voc", "box_table")
+_OF_TABLES = ("table", "urls")
 _OF_FILES = ("image_folder", "table", "urls", "archive", "masks")
 
-_LATER_TABLE_KEYS = frozenset({
-    "features", "class_names", "classes_file", "label_separator", "label_columns", "target_columns",
-    "mask_column",
-})  # fmt: skip
-_LATER_ARCHIVE_KEYS = frozenset({
-    "features", "name_key", "classes_file", "drop_labels", "merge_labels", "split_key", "group_key",
-})  # fmt: skip
-_LATER_ROWS_KEYS = frozenset({"label_separator", "label_columns", "target_columns", "features", "mask"})
+# Newer than the digests of earlier releases: left out of them where unset.
+_LATER: dict[str, frozenset[str]] = {
+    "table": frozenset({
+        "features", "class_names", "classes_file", "label_separator", "label_columns", "target_columns",
+        "mask_column",
+    }),
+    "archive": frozenset({
+        "features", "name_key", "classes_file", "drop_labels", "merge_labels", "split_key", "group_key",
+    }),
+    "rows": frozenset({"label_separator", "label_columns", "target_columns", "features", "mask"}),
+}  # fmt: skip
 
 
 class SourceConfig(Settings):
     """The source of the images."""
+
+    renamed: ClassVar = RENAMED
+    renamed_in: ClassVar = "source"
 
     kind: Annotated[str, AlsoCalled("source_kind", "source_type")] = Field(
         "image_folder",
@@ -72,13 +91,16 @@ class SourceConfig(Settings):
             "Leave files changed less than so many seconds ago, which may still grow, to the next version"
         ),
     )
-    table: TableConfig = Field(TableConfig(), description="The table of the kinds table and urls")
+    columns: ColumnsConfig = Field(
+        ColumnsConfig(), description="What columns hold, and what becomes of the labels in them"
+    )
+    table: TableConfig = Field(TableConfig(), description="The tables of kinds table, urls and box_table")
     urls: UrlsConfig = Field(UrlsConfig(), description="How the images of kind urls are fetched")
     rows: RowsConfig = Field(
         RowsConfig(), description="The files of kinds whose images are rows, such as parquet"
     )
     archive: ArchiveConfig = Field(ArchiveConfig(), description="The archives of kind archive")
-    tfds: TfdsConfig = Field(TfdsConfig(), description="The splits and features of kind tfds")
+    tfds: TfdsConfig = Field(TfdsConfig(), description="The splits of kind tfds")
     objects: ObjectsConfig = Field(
         ObjectsConfig(), description="The objects of the kinds coco, voc and box_table"
     )
@@ -92,92 +114,124 @@ class SourceConfig(Settings):
             return self.labels
         if self.kind in _OF_OBJECTS:
             return "multi"
-        if self.kind == "masks" or self.table.mask_column is not None or self.rows.mask is not None:
+        if self.kind == "masks" or self.columns.mask is not None:
             return "mask"
         if self.kind == "archive" and self.masks.classes:
             return "mask"
-        if self.table.target_columns or self.rows.target_columns:
+        if self.columns.target_columns:
             return "targets"
-        return "multi" if any(_names_several(columns) for columns in (self.table, self.rows)) else "class"
+        return "multi" if self.columns.names_several else "class"
 
     @model_validator(mode="after")
     def _labels_and_columns_agree(self) -> Self:
-        kind = self.label_kind
-        for columns in (self.table, self.rows):
-            if columns.target_columns and kind != "targets":
-                raise ValueError(f"labels = {kind!r} and target_columns: leave one of them out")
-            if _names_several(columns) and kind != "multi":
-                raise ValueError(
-                    f"labels = {kind!r} and label_columns or label_separator: leave one of them out"
-                )
-            if kind in ("targets", "mask", "none") and (columns.drop_labels or columns.merge_labels):
-                raise ValueError(
-                    f"labels = {kind!r} has no labels that drop_labels or merge_labels could name"
-                )
-        if kind not in ("class", "multi") and (self.archive.drop_labels or self.archive.merge_labels):
+        kind, columns, of_files = self.label_kind, self.columns, self.kind in ("image_folder", *_OF_TABLES)
+        if columns.target_columns and kind != "targets":
+            raise ValueError(f"labels = {kind!r} and target_columns: leave one of them out")
+        if columns.names_several and kind != "multi":
+            raise ValueError(f"labels = {kind!r} and label_columns or label_separator: leave one of them out")
+        if kind in ("targets", "mask", "none") and (columns.drop_labels or columns.merge_labels):
             raise ValueError(f"labels = {kind!r} has no labels that drop_labels or merge_labels could name")
-        if (
-            kind == "targets"
-            and self.kind in ("image_folder", "table", "urls")
-            and not self.table.target_columns
-        ):
-            raise ValueError("labels = 'targets' needs source.table.target_columns: the columns with numbers")
+        if kind == "targets" and of_files and not columns.target_columns:
+            raise ValueError(
+                "labels = 'targets' needs source.columns.target_columns: the columns with numbers"
+            )
         if kind == "multi" and self.kind == "image_folder":
             raise ValueError("a folder gives an image one class: labels = 'multi' needs a table of labels")
-        if kind != "class" and (self.table.class_names or self.table.classes_file):
-            raise ValueError(
-                f"labels = {kind!r}, and class_names or classes_file name the one class of an image"
-            )
+        if columns.class_names or columns.classes_file:
+            if kind != "class" and self.kind in _OF_TABLES:
+                raise ValueError(
+                    f"labels = {kind!r}, and class_names or classes_file name the one class of an image"
+                )
+            if kind in ("targets", "none") and self.kind != "archive":
+                raise ValueError(
+                    f"labels = {kind!r} has no classes that class_names or classes_file could name"
+                )
         if kind != "class" and self.label_edits is not None:
             raise ValueError(
                 f"labels = {kind!r}, and label_edits correct the one class of an image: leave them out, and "
                 "correct the source"
             )
-        if kind in ("targets", "none") and (self.rows.class_names or self.rows.classes_file):
-            raise ValueError(f"labels = {kind!r} has no classes that class_names or classes_file could name")
         return self
 
     @model_validator(mode="after")
-    def _table_and_kind_agree(self) -> Self:
+    def _settings_and_kind_agree(self) -> Self:
         if self.kind == "auto":  # checked again when the kind is known
             return self
         self._check_masks()
-        reads_table = self.kind in ("table", "urls")
-        if reads_table and not self.table.file:
-            raise ValueError(
-                f"kind {self.kind} needs the path of the table: --set source.table.file=labels.csv"
-            )
-        if not reads_table and self.table != TableConfig():
-            raise ValueError(f"kind {self.kind} reads no table: say --set source.kind=table")
-        if self.kind != "urls" and self.urls != UrlsConfig():
-            raise ValueError(f"kind {self.kind} fetches nothing: say --set source.kind=urls")
-        if self.kind in (*_OF_FILES, *_OF_OBJECTS) and self.rows != RowsConfig():
-            raise ValueError(f"kind {self.kind} reads no rows of files: say --set source.kind=parquet")
-        if self.kind != "archive" and self.archive != ArchiveConfig():
-            raise ValueError(f"kind {self.kind} reads no archives: say --set source.kind=archive")
-        if self.kind != "tfds" and self.tfds != TfdsConfig():
-            raise ValueError(f"kind {self.kind} is no dataset of TFDS: say --set source.kind=tfds")
-        if self.kind != "voc" and self.objects.image_sets is not None:
+        kind, of_objects = self.kind, self.kind in _OF_OBJECTS
+        if kind in _OF_TABLES and not self.table.file:
+            raise ValueError(f"kind {kind} needs the path of the table: --set source.table.file=labels.csv")
+        if kind == "box_table" and (self.table.file is not None or self.table.prefix):
+            raise ValueError("kind box_table has its tables in source.objects.annotations, not in table.file")
+        # Groups of other kinds, what this kind lacks, and the kind that has it.
+        for is_own, group, default, lacks, other in (
+            (kind in (*_OF_TABLES, "box_table"), self.table, TableConfig(), "reads no table", "table"),
+            (kind == "urls", self.urls, UrlsConfig(), "fetches nothing", "urls"),
+            (not self._has_files_only, self.rows, RowsConfig(), "reads no rows of files", "parquet"),
+            (kind == "archive", self.archive, ArchiveConfig(), "reads no archives", "archive"),
+            (kind == "tfds", self.tfds, TfdsConfig(), "is no dataset of TFDS", "tfds"),
+            (of_objects, self.objects, ObjectsConfig(), "has no objects", "coco, voc or box_table"),
+        ):
+            if not is_own and group != default:
+                raise ValueError(f"kind {kind} {lacks}: say --set source.kind={other}")
+        self._check_columns()
+        if kind != "voc" and self.objects.image_sets is not None:
             raise ValueError(
                 "source.objects.image_sets is for kind voc: give the annotation files a split each"
             )
-        if self.kind in _OF_OBJECTS and not self.objects.annotations:
-            example = {"coco": "instances.json", "voc": "'Annotations/*.xml'"}.get(self.kind, "boxes.csv")
+        if of_objects and not self.objects.annotations:
+            example = {"coco": "instances.json", "voc": "'Annotations/*.xml'"}.get(kind, "boxes.csv")
             raise ValueError(
-                f"kind {self.kind} needs annotation files: --set source.objects.annotations={example}"
+                f"kind {kind} needs annotation files: --set source.objects.annotations={example}"
             )
-        if self.kind in _OF_OBJECTS and self.label_kind != "multi":
-            raise ValueError(f"kind {self.kind} gives images several labels: leave source.labels out")
-        if self.kind == "masks" and self.label_kind != "mask":
+        if of_objects and self.label_kind != "multi":
+            raise ValueError(f"kind {kind} gives images several labels: leave source.labels out")
+        if kind == "masks" and self.label_kind != "mask":
             raise ValueError("kind masks gives images a mask: leave source.labels out")
-        if self.kind not in _OF_OBJECTS and self.objects != ObjectsConfig():
-            raise ValueError(f"kind {self.kind} has no objects: say --set source.kind=coco, voc or box_table")
         lists = any(part.image_list is not None for part in self.objects.annotations)
-        if self.kind != "box_table" and (lists or self.objects.table != BoxTableConfig()):
+        if kind != "box_table" and (lists or self.objects.table != BoxTableConfig()):
             raise ValueError(
                 "image_list and source.objects.table are for kind box_table: say --set source.kind=box_table"
             )
         return self
+
+    def _check_columns(self) -> None:
+        """Check that the kind takes the settings of columns, and that features have names of their own."""
+        columns, taken = self.columns, columns_taken(self.kind)
+        for name in columns.model_dump(exclude_defaults=True):
+            if not taken:
+                raise ValueError(f"kind {self.kind} has no columns: say --set source.kind=table or parquet")
+            if name not in taken:
+                remedy = "leave it out"
+                if name in ("label_columns", "label_separator", "target_columns"):
+                    remedy = "name a column with all of them in columns.label, with labels = multi or targets"
+                raise ValueError(f"kind {self.kind} takes no columns.{name}: {remedy}")
+        further = columns.further.items()
+        if self.kind == "tfds" and any(one != FeatureColumn(column=one.column) for _, one in further):
+            raise ValueError(
+                "kind tfds takes the types of its features from the metadata: leave dtype, separator and "
+                "length out of columns.features"
+            )
+        if self.kind != "box_table":
+            return
+        if "objects" in columns.further:
+            raise ValueError(
+                "features: 'objects' is the name of the boxes: give the feature another, as in "
+                'features = { my_objects = "objects" }'
+            )
+        boxes = self.objects.table
+        of_objects = {*boxes.box_columns, columns.label or "label", boxes.crowd_column}
+        for name, asked in further:
+            if (column := asked.column or name) in of_objects:
+                raise ValueError(
+                    f"features: the column {column!r} tells of objects, which records have under objects/: "
+                    "name columns that tell of the image"
+                )
+
+    @property
+    def _has_files_only(self) -> bool:
+        """Whether the images are files or members of archives, not rows of files."""
+        return self.kind in (*_OF_FILES, *_OF_OBJECTS)
 
     @property
     def has_relative_boxes(self) -> bool:
@@ -185,16 +239,13 @@ class SourceConfig(Settings):
         return self.kind == "tfds" or (self.kind == "box_table" and self.objects.table.units == "relative")
 
     def _check_masks(self) -> None:
-        kind, column = self.label_kind, self.table.mask_column
-        named = {"table": column, "urls": column, "parquet": self.rows.mask}
-        if self.rows.mask is not None and self.kind != "parquet":
-            raise ValueError("source.rows.mask is for kind parquet: leave it out")
-        if kind == "mask" and not (self.kind in ("masks", "archive") or named.get(self.kind)):
+        kind, column = self.label_kind, self.columns.mask
+        if kind == "mask" and not (self.kind in ("masks", "archive") or column is not None):
             raise ValueError(
                 "labels = 'mask' needs one of the kinds masks and archive, or the masks' column: "
-                "source.table.mask_column (kinds table and urls), source.rows.mask (kind parquet)"
+                "source.columns.mask (kinds table, urls and parquet)"
             )
-        if kind == "mask" and self.archive.features:
+        if kind == "mask" and self.kind == "archive" and self.columns.further:
             raise ValueError("images in archives with masks have no further features: leave features out")
         if kind == "mask" and not self.masks.classes:
             raise ValueError(
@@ -203,65 +254,80 @@ class SourceConfig(Settings):
             )
         if self.masks.image_sets is not None and self.kind != "masks":
             raise ValueError("source.masks.image_sets is for kind masks: leave it out")
-        if kind == "mask" and "mask" in self.table.features:
+        if kind == "mask" and "mask" in self.columns.further:
             raise ValueError("'mask' is the name of the masks: give the feature another")
         if kind != "mask" and (column is not None or self.masks != MasksConfig()):
-            raise ValueError(f"labels = {kind!r} has no masks: leave mask_column and source.masks out")
+            raise ValueError(f"labels = {kind!r} has no masks: leave columns.mask and source.masks out")
 
     def without_effect(self) -> set[str]:
         """Return the names of groups that the kind does not use, and of newer settings that are unset."""
         unused = {
-            "table": self.kind not in ("table", "urls"),
+            "columns": not columns_taken(self.kind),
+            "table": self.kind not in (*_OF_TABLES, "box_table"),
             "labels": self.labels in (None, "class"),
             "urls": self.kind != "urls",
             "objects": self.kind not in _OF_OBJECTS,
             "masks": self.label_kind != "mask",
             "options": not self.options,
-            "rows": self.kind in (*_OF_FILES, *_OF_OBJECTS),
+            "rows": self._has_files_only,
             "archive": self.kind != "archive",
             "tfds": self.kind != "tfds",
             "files": not self.files,
         }
         return {name for name, is_unused in unused.items() if is_unused}
 
-    def effective(self) -> dict[str, Any]:
-        """Return the settings that change the written bytes.
-
-        The groups of other kinds and unset newer settings are left out, so that configurations without them
-        keep the digests of earlier releases.
-        """
+    def in_use(self) -> dict[str, Any]:
+        """Return the settings that change the written bytes, without groups of other kinds."""
         # The listing shows the effect of these.
         settings = self.model_dump(mode="json", exclude={"min_age_seconds", "label_edits"})
-        unused = self.without_effect() | ({"rows"} if self.rows == RowsConfig() else set())
-        settings = {name: value for name, value in settings.items() if name not in unused}
-        if "table" in settings:
-            table = settings["table"]
-            settings["table"] = {
-                name: value for name, value in table.items() if value or name not in _LATER_TABLE_KEYS
-            }
-        if "objects" in settings:
-            settings["objects"] = self.objects.effective(self.kind)
+        return {name: value for name, value in settings.items() if name not in self.without_effect()}
+
+    def effective(self) -> dict[str, Any]:
+        """Return the settings that change the written bytes, as digests cover them.
+
+        The columns stand in the groups that had them before they were one, and unset newer settings are left
+        out, so that each configuration keeps the digest that it had in earlier releases.
+        """
+        settings, columns = self.in_use(), self.columns
+        settings.pop("columns", None)
+        of_tables = settings.pop("table", {})
+        if self.kind in _OF_TABLES:
+            settings["table"] = of_tables | former(columns, "table")
         if "rows" in settings:
-            settings["rows"] = {
-                name: value
-                for name, value in settings["rows"].items()
-                if value or name not in _LATER_ROWS_KEYS
-            }
+            own = columns if self.kind != "tfds" else columns.model_copy(update={"features": None})
+            settings["rows"] |= former(own, "rows")
+            if settings["rows"] == RowsConfig().model_dump(mode="json") | former(ColumnsConfig(), "rows"):
+                del settings["rows"]
+        if "archive" in settings:
+            settings["archive"] |= former(columns, "archive")
+        for group, later in _LATER.items():
+            if group in settings:
+                settings[group] = {
+                    name: value for name, value in settings[group].items() if value or name not in later
+                }
+        if "tfds" in settings:
+            settings["tfds"]["features"] = former_features(columns)
+        if "objects" in settings:
+            settings["objects"] = self._effective_objects(settings["objects"], of_tables)
         if "masks" in settings:  # the numbers of the classes are their order, which a digest does not cover
             settings["masks"] |= {"classes": list(self.masks.classes.items())}
             if self.masks.image_sets is None:  # newer than the digests of earlier releases
                 del settings["masks"]["image_sets"]
-        if "archive" in settings:
-            settings["archive"] = {
-                name: value
-                for name, value in settings["archive"].items()
-                if value or name not in _LATER_ARCHIVE_KEYS
-            }
         if "urls" in settings:
             settings["urls"] = self.urls.effective()
         return settings
 
-
-def _names_several(columns: TableConfig | RowsConfig) -> bool:
-    """Tell whether columns of several labels an image are named."""
-    return bool(columns.label_columns) or columns.label_separator is not None
+    def _effective_objects(self, objects: dict[str, Any], of_tables: dict[str, Any]) -> dict[str, Any]:
+        objects |= former(self.columns, "objects")
+        if objects["image_sets"] is None:
+            del objects["image_sets"]
+        if self.kind != "box_table":
+            del objects["table"]
+            for part in objects["annotations"]:
+                del part["image_list"]
+            return objects
+        objects["table"] |= former(self.columns, "objects.table")
+        objects["table"] |= {name: of_tables[name] for name in ("format", "delimiter", "quotes", "encoding")}
+        if not objects["table"]["features"]:
+            del objects["table"]["features"]
+        return objects

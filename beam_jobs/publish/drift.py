@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from shardmill.beam_jobs.config.drift import DriftConfig
+from shardmill.beam_jobs.config.planning import DriftConfig
 from shardmill.infra.dataset.drift.figures import Drift, DriftFigure
 from shardmill.infra.dataset.drift.measuring import measure
 from shardmill.infra.dataset.version import DatasetVersion

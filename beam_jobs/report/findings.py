@@ -6,11 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from shardmill.beam_jobs.config import SourceConfig
 from shardmill.beam_jobs.report.figures.inputs import ClassRow
 from shardmill.beam_jobs.report.figures.near_duplicates import NearDuplicateGroups
 from shardmill.infra.dataset.drift.figures import Drift
 from shardmill.infra.format.contract import SPLITS, Manifest
 from shardmill.infra.readable import counted
+from shardmill.infra.settings import with_new_names
 
 # A class with fewer training examples than this can hardly be learned or measured.
 FEW_EXAMPLES = 20
@@ -117,20 +119,15 @@ def untrained_classes(manifest: Manifest) -> list[Finding]:
 
 
 def _remedy_of_empty(manifest: Manifest) -> str:
-    if _source_gives_splits(manifest.config.get("source", {})):
+    source = with_new_names(SourceConfig, manifest.config.get("source", {}))
+    columns = source.get("columns", {})
+    if _source_gives_splits(source):
         return "The source gives the splits: give images of each, or give no splits."
     if manifest.accounting.num_records < FEW_EXAMPLES:
         return "There are too few images to divide: add some."
-    groups, source = manifest.config.get("groups", {}), manifest.config.get("source", {})
-    keys = [
-        setting
-        for setting, value in (
-            ("groups.pattern", groups.get("pattern")),
-            ("source.table.group_column", source.get("table", {}).get("group_column")),
-            ("source.rows.group", source.get("rows", {}).get("group")),
-        )
-        if value
-    ]
+    groups = manifest.config.get("groups", {})
+    named = (("groups.pattern", groups.get("pattern")), ("source.columns.group", columns.get("group")))
+    keys = [setting for setting, value in named if value]
     joins = [f"name a finer key with {setting}" for setting in keys]
     if groups.get("near_duplicates") and _most_look_alike(manifest):
         joins.append("set groups.near_duplicates=false if images look alike by nature")
@@ -144,11 +141,9 @@ def _source_gives_splits(source: Mapping[str, Any]) -> bool:
     return bool(
         source.get("kind") == "tfds"
         or source.get("layout") == "splits"
-        or source.get("table", {}).get("split_column")
-        or source.get("rows", {}).get("split")
+        or source.get("columns", {}).get("split")
         or objects.get("image_sets")
         or source.get("masks", {}).get("image_sets")
-        or objects.get("table", {}).get("split_column")
         or any(part.get("split") for part in objects.get("annotations", ()))
     )
 

@@ -47,6 +47,7 @@ from shardmill.infra.html import formatting
 from shardmill.infra.html.formatting import setting_rows, settings_in_use
 from shardmill.infra.html.page import environment, style_hash, style_sheet
 from shardmill.infra.readable import readable_bytes
+from shardmill.infra.settings import STORED
 
 # A sentence about the classes, by kind of labels.
 _LABEL_WORDS: dict[LabelKind, str] = {
@@ -203,7 +204,7 @@ def _in_use(config: Mapping[str, Any]) -> Mapping[str, Any]:
     config = settings_in_use(config, "runner", "name")
     source = config.get("source", {})
     try:
-        unused = SourceConfig.model_validate(source).without_effect()
+        unused = SourceConfig.model_validate(source, context=STORED).without_effect()
     except (ValidationError, ConfigError):  # of another release
         return config
     return {**config, "source": {name: value for name, value in source.items() if name not in unused}}

@@ -82,7 +82,7 @@ REASONS: dict[str, tuple[str, str]] = {
     ),
     "missing_file": (
         "The row names a file that is not there",
-        "Add the file or remove the row; for many look at source.table.prefix and path_column",
+        "Add the file or remove the row; for many look at source.table.prefix and columns.image",
     ),
     "several_files": (
         "Several files match the name in its row",
@@ -110,7 +110,7 @@ REASONS: dict[str, tuple[str, str]] = {
     ),
     "missing_mask": (
         "Its row names a mask that is not there",
-        "Add the mask or remove the row; for many look at source.table.prefix and mask_column",
+        "Add the mask or remove the row; for many look at source.table.prefix and columns.mask",
     ),
     "several_masks": (
         "Several files may be its mask, or several images may have it",
@@ -186,7 +186,7 @@ REASONS: dict[str, tuple[str, str]] = {
     ),
     "no_image": (
         "The row holds no image",
-        "Fill it in or remove the row; for many look at source.rows.image",
+        "Fill it in or remove the row; for many look at source.columns.image",
     ),
     "bad_name": (
         "The name of an object or member is absolute, or has an empty part, . or .. in it",

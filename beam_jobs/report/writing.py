@@ -27,6 +27,7 @@ from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.errors import ConfigError, CorruptDataError, StorageError
 from shardmill.infra.format.contract import Manifest
 from shardmill.infra.format.layout import data_dir, manifest_file
+from shardmill.infra.settings import STORED
 from shardmill.infra.storage.filesystem import Storage
 
 PAGE_AT_MOST_BYTES = 8 << 20
@@ -154,7 +155,7 @@ def _reader(manifest: Manifest, source: SourceFolder | None) -> Reader:
     """The reader of the version's source; of plain files if its kind of source is not known here."""
     folder = source or SourceFolder(manifest.source)
     try:
-        config = PrepareConfig.model_validate({"source": manifest.config.get("source", {})})
+        config = PrepareConfig.model_validate({"source": manifest.config.get("source", {})}, context=STORED)
         return open_reader(folder, config)
     except (ValidationError, ConfigError):
         return folder

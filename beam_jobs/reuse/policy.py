@@ -12,6 +12,7 @@ from shardmill.beam_jobs.reuse.previous import Reuse
 from shardmill.beam_jobs.schemas import MASK_REASONS, PASSING_REASONS, VERDICT_REASONS
 from shardmill.infra.errors import ShardmillError
 from shardmill.infra.format.contract import Manifest
+from shardmill.infra.settings import STORED
 
 _NOTHING = Reuse(contents=False, uris=False, shards=False)
 
@@ -46,7 +47,7 @@ def config_of(manifest: Manifest) -> PrepareConfig | None:
     """Read the settings of a version; None if this release does not understand them."""
     try:
         # Where a version was made changes nothing in it, and its runner's settings may have had other names.
-        return PrepareConfig.model_validate({**manifest.config, "runner": {}})
+        return PrepareConfig.model_validate({**manifest.config, "runner": {}}, context=STORED)
     except (ValidationError, ShardmillError):
         return None
 

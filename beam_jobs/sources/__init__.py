@@ -206,7 +206,7 @@ def _check_names(listing: Listing, config: PrepareConfig) -> None:
         raise ConfigError(
             f"the source and image.metadata both give a feature {name!r}",
             f"leave it out of image.metadata: --set image.metadata={others or '[]'}; or give the other one "
-            f'another name, as in source.table.features = {{ my_{name} = "{name}" }}',
+            f'another name, as in source.columns.features = {{ my_{name} = "{name}" }}',
         )
 
 

@@ -2,12 +2,22 @@
 
 from shardmill.infra.settings.keys import Setting, nested, settings_of
 from shardmill.infra.settings.loading import load_settings, split_overrides, validate
-from shardmill.infra.settings.model import SECTIONS, AlsoCalled, Settings, WholeText
+from shardmill.infra.settings.model import (
+    SECTIONS,
+    STORED,
+    AlsoCalled,
+    Renamed,
+    Settings,
+    WholeText,
+    with_new_names,
+)
 from shardmill.infra.settings.suggesting import near_settings
 
 __all__ = [
     "SECTIONS",
+    "STORED",
     "AlsoCalled",
+    "Renamed",
     "Setting",
     "Settings",
     "WholeText",
@@ -17,4 +27,5 @@ __all__ = [
     "settings_of",
     "split_overrides",
     "validate",
+    "with_new_names",
 ]

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from shardmill.infra.errors import ConfigError
-from shardmill.infra.settings.model import AlsoCalled
+from shardmill.infra.settings.model import AlsoCalled, new_path
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +68,8 @@ def known_keys(model: type[BaseModel], prefix: str = "") -> list[str]:
 
 
 def is_known(model: type[BaseModel], path: Sequence[str]) -> bool:
-    """Whether a model has a key. The keys of a mapping are not known, so any key in one counts."""
-    key, known = ".".join(path), known_keys(model)
+    """Whether a model has a key, also by an old name. Any key in a mapping counts."""
+    key, known = ".".join(new_path(model, path)), known_keys(model)
     groups = {name.rpartition(".")[0] for name in known}
     return key in known or any(key.startswith(f"{name}.") for name in known if name not in groups)
 

@@ -17,8 +17,9 @@ from pydantic import BaseModel, ValidationError
 
 from shardmill.infra.errors import ConfigError
 from shardmill.infra.near_names import near_names
+from shardmill.infra.progress import log
 from shardmill.infra.settings.keys import Setting, is_known, settings_of
-from shardmill.infra.settings.model import SECTIONS, Settings
+from shardmill.infra.settings.model import SECTIONS, Settings, new_path, with_new_names
 from shardmill.infra.settings.suggesting import near_settings, remedy_for
 
 _SHOWN = 4
@@ -60,10 +61,10 @@ def load_settings(
     values: dict[str, Any] = {}
     _merge(values, base or {})
     for file in (recipe, config):
-        _merge(values, _read_toml(file).get(section, {}) if file else {})
+        _merge(values, _renamed(model, _read_toml(file).get(section, {}) if file else {}, str(file)))
     for override in overrides:
         _apply_override(values, override, section, model)
-    _merge(values, given or {})
+    _merge(values, _renamed(model, given or {}, "the given settings"))
     # Errors show keys with the section in front if the user wrote them so.
     is_prefixed = any(override.strip().startswith(f"{section}.") for override in overrides)
     prefix = f"{section}." if is_prefixed else ""
@@ -181,12 +182,26 @@ def _apply_override(values: dict[str, Any], override: str, section: str, model: 
             f"give it to shardmill {path[0]}, or to shardmill run",
         )
     if not text.strip() and is_known(model, path):
-        _remove(values, path)
+        _remove(values, new_path(model, path))
         return
     nested: Any = _parse_value(text.strip(), override)
     for part in reversed(path):
         nested = {part: nested}
-    _merge(values, nested)
+    _merge(values, _renamed(model, nested, f"--set {override}"))
+
+
+def _renamed(model: type[BaseModel], values: Mapping[str, Any], where: str) -> Mapping[str, Any]:
+    """Return values with the new names of settings; each old name is a warning that says where it stands.
+
+    Raises:
+        ConfigError: a setting has two values, one by its old name.
+    """
+    if not issubclass(model, Settings):
+        return values
+    try:
+        return with_new_names(model, values, lambda message: log(f"{where}: {message}", level="warning"))
+    except ValueError as error:
+        raise ConfigError(f"{where}: {error}") from error
 
 
 def _parse_value(text: str, override: str) -> Any:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler, model_validator
+from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler, ValidationInfo, model_validator
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
@@ -39,19 +40,128 @@ def _word_form(schema: dict[str, Any], model: type[BaseModel]) -> None:
 
 
 class Settings(BaseModel):
-    """Base of all configuration models: frozen, no unknown keys; a group that is null has its defaults."""
+    """Base of all configuration models: frozen, no unknown keys; a group that is null has its defaults.
+
+    Attributes:
+        renamed: dotted name of a setting in an earlier release, within this model -> its name now. Old names
+            are read with a FutureWarning, unless the context of the validation is ``STORED``.
+        renamed_in: dotted name of this group of settings, for that warning.
+    """
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", validate_default=True, json_schema_extra=_word_form
     )
+    renamed: ClassVar[Mapping[str, Renamed]] = {}
+    renamed_in: ClassVar[str] = ""
 
     @model_validator(mode="before")
     @classmethod
-    def _null_is_the_default(cls, values: Any) -> Any:
+    def _as_written_now(cls, values: Any, info: ValidationInfo) -> Any:
         if not isinstance(values, Mapping):
             return values
+        if cls.renamed:
+            values = with_new_names(cls, values, _ignore if info.context == STORED else _warn)
         groups = _groups(cls)
         return {name: value for name, value in values.items() if value is not None or name not in groups}
+
+
+@dataclass(frozen=True, slots=True)
+class Renamed:
+    """The present name of a setting that had another.
+
+    Attributes:
+        to: dotted name, within the model that knows the old one.
+        default: of the old setting; as it was the default, it says nothing.
+        convert: makes the value that the new setting takes from that of the old one.
+    """
+
+    to: str
+    default: Any = None
+    convert: Callable[[Any], Any] | None = None
+
+
+STORED = {"stored": True}  # context of a validation: the values were written by this or an earlier release
+
+
+def _ignore(message: str) -> None:
+    """Take no notice of an old name, which an earlier release stored."""
+
+
+def with_new_names(
+    model: type[Settings], values: Mapping[str, Any], tell: Callable[[str], None] = _ignore
+) -> dict[str, Any]:
+    """Return nested values with the new names of settings in place of old ones, also in groups.
+
+    Args:
+        model: of the values.
+        values: as a file, an override or a Python program gives them.
+        tell: takes a sentence for each old name.
+
+    Raises:
+        ValueError: a setting has two values, one by its old name.
+    """
+    found = dict(values)
+    for old, new in model.renamed.items():
+        if (value := _take(found, old.split("."))) is None:
+            continue
+        names = [".".join(filter(None, (model.renamed_in, name))) for name in (old, new.to)]
+        tell(f"the setting {names[0]} is called {names[1]} now; the old name goes with the next release")
+        if (tuple(value) if isinstance(value, list) else value) == new.default:
+            continue
+        value = value if new.convert is None else new.convert(value)
+        if not _put(found, new.to.split("."), value, new.default):
+            raise ValueError(
+                f"{names[0]} is the old name of {names[1]}, and both have a value: leave {names[0]} out"
+            )
+    for name in _groups(model):
+        if isinstance(found.get(name), Mapping):
+            found[name] = with_new_names(model.model_fields[name].annotation, found[name], tell)  # type: ignore[arg-type]
+    return found
+
+
+def new_path(model: type[BaseModel], path: Sequence[str]) -> list[str]:
+    """Return the path of a setting as it is called now, given by its present or its old name."""
+    key = ".".join(path)
+    for old, new in getattr(model, "renamed", {}).items():
+        if f"{key}.".startswith(f"{old}."):
+            return f"{new.to}{key[len(old) :]}".split(".")
+    field = model.model_fields.get(path[0]) if path else None
+    if field is not None and isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+        return [path[0], *new_path(field.annotation, path[1:])]
+    return list(path)
+
+
+def _take(values: dict[str, Any], path: Sequence[str]) -> Any:
+    """Take a value out of nested tables, which are copied; None if there is none."""
+    if len(path) == 1:
+        return values.pop(path[0], None)
+    if not isinstance(values.get(path[0]), Mapping):
+        return None
+    inner = values[path[0]] = dict(values[path[0]])
+    return _take(inner, path[1:])
+
+
+def _put(values: dict[str, Any], path: Sequence[str], value: Any, default: Any) -> bool:
+    """Put a value into nested tables, which are copied; return whether no other value was there.
+
+    Args:
+        values: the tables.
+        path: of the value.
+        value: to put; what a table has besides stays.
+        default: a value that says nothing.
+    """
+    there = values.get(path[0])
+    if len(path) > 1:
+        inner = values[path[0]] = dict(there) if isinstance(there, Mapping) else {}
+        return _put(inner, path[1:], value, default)
+    if isinstance(there, Mapping) and isinstance(value, Mapping):
+        value, there = {**value, **there}, None
+    values[path[0]] = value
+    return there is None or there in (value, default)
+
+
+def _warn(message: str) -> None:
+    warnings.warn(message, FutureWarning, stacklevel=4)
 
 
 def _groups(model: type[BaseModel]) -> list[str]:

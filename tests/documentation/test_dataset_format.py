@@ -19,6 +19,7 @@ from tests.samples.images.masks import config as masked
 from tests.samples.images.masks import make_masked
 from tests.samples.images.photos import jpeg, make_photos, write
 from tests.samples.preparing.prepared import run
+from tests.samples.sources.columns import with_columns
 
 PAGE = (ROOT / "docs" / "dataset-format.md").read_text(encoding="utf-8")
 READER = Path(__file__).with_name("independent_reader.py")
@@ -76,7 +77,7 @@ def test_it_reads_labels_of_other_kinds_and_further_features(tmp_path: Path) -> 
     table = {
         "file": "table.csv",
         "prefix": "images",
-        "label_column": "tags",
+        "label": "tags",
         "label_separator": ";",
         "features": {
             "price": {"dtype": "float"},
@@ -84,7 +85,7 @@ def test_it_reads_labels_of_other_kinds_and_further_features(tmp_path: Path) -> 
             "caption": "caption",
         },
     }
-    run(source, tmp_path / "datasets", source={"kind": "table", "table": table})
+    run(source, tmp_path / "datasets", source={"kind": "table", **with_columns("table", table)})
     counted = read(tmp_path / "datasets" / "d")
     assert counted["classes"] == {"cat": 20, "dog": 10, "späte Eule": 10}
     assert counted["outcomes"] == {"record": 30, "filtered": 1}

@@ -94,8 +94,9 @@ def with_captions(photos: Path) -> None:
         rows.append(f"{label}/{path.name},{label},a {label} on a chair,0.1 0.2 0.8 0.9")
     (photos / "captions.csv").write_text("\n".join(rows) + "\n", encoding="utf-8")
     box = {"separator": " ", "dtype": "float", "length": 4}
-    table = {"file": "captions.csv", "features": {"caption": {}, "box": box}}
-    config = {"source": {"kind": "table", "table": table}, "runner": {"processes": 2}}
+    columns = {"features": {"caption": {}, "box": box}}
+    source = {"kind": "table", "table": {"file": "captions.csv"}, "columns": columns}
+    config = {"source": source, "runner": {"processes": 2}}
     request = {"source": photos.absolute().as_uri(), "dataset": "photos", "root": "datasets"}
     prepare_version(JobRequest.model_validate(request | {"config": config}))
 
@@ -138,8 +139,9 @@ def with_numbers(photos: Path, dataset: str) -> None:
     for number, path in enumerate(sorted(photos.glob("*/*.jpg"))):
         rows.append(f"{path.parent.name}/{path.name},{number % 17 + 10 * (path.parent.name == 'cat')}")
     (photos / "prices.csv").write_text("\n".join(rows) + "\n", encoding="utf-8")
-    table = {"file": "prices.csv", "target_columns": ["price"]}
-    config = {"source": {"kind": "table", "table": table}, "runner": {"processes": 2}}
+    columns = {"target_columns": ["price"]}
+    source = {"kind": "table", "table": {"file": "prices.csv"}, "columns": columns}
+    config = {"source": source, "runner": {"processes": 2}}
     request = {"source": photos.absolute().as_uri(), "dataset": dataset, "root": "datasets"}
     prepare_version(JobRequest.model_validate(request | {"config": config}))
 

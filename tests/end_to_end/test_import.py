@@ -192,7 +192,7 @@ def test_a_data_set_of_webdataset(tmp_path: Path, ending: str, mode: str) -> Non
     make_tar(source / f"photos-train-000000.{ending}", wds_members(6), mode)
     make_tar(source / f"photos-train-000001.{ending}", wds_members(6, 10), mode)
     make_tar(source / f"photos-val-000000.{ending}", wds_members(2, 20), mode)
-    names = {"archive": {"class_names": list(CLASSES)}}
+    names = {"columns": {"class_names": list(CLASSES)}}
     result = imported(source, root, source=names)
     assert result["stored_from"] == {"planes": 0, "pixels": 0, "source": 14}
     version = Catalog(str(root)).open("d")

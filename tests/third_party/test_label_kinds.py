@@ -20,6 +20,7 @@ from tests.samples.images.masks import config as masks_config
 from tests.samples.images.masks import make_masked
 from tests.samples.images.photos import jpeg, write
 from tests.samples.preparing.prepared import run
+from tests.samples.sources.columns import with_columns
 
 REPOSITORY = Path(__file__).parents[2]
 PACKAGES = {
@@ -46,16 +47,16 @@ def _of_a_table(folder: Path, root: Path, **table: Any) -> DatasetVersion:
         write(folder, {f"{number}.jpg": jpeg(number)})
         lines.append(",".join((f"{number}.jpg", *_ROWS[number % 4], "train" if number < 9 else "test")))
     write(folder, {"images.csv": "\n".join(lines).encode()})
-    table = {"file": "images.csv", "split_column": "split", **table}
+    table = {"file": "images.csv", "split": "split", **table}
     labels = {"labels": "none"} if "features" in table else {}
-    run(folder, root, source={"kind": "table", "table": table, **labels}, image={"size": 16})
+    run(folder, root, source={"kind": "table", **with_columns("table", table), **labels}, image={"size": 16})
     return Catalog(root).open("d")
 
 
 def published(kind: str, folder: Path, root: Path) -> DatasetVersion:
     """Publish a dataset with labels of a kind."""
     if kind == "several labels":
-        return _of_a_table(folder, root, label_column="tags", label_separator=";")
+        return _of_a_table(folder, root, label="tags", label_separator=";")
     if kind == "numbers":
         return _of_a_table(folder, root, target_columns=["age"])
     if kind == "features":

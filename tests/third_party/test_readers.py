@@ -208,8 +208,8 @@ def test_mlcroissant_reads_the_licence_that_a_table_gives(tmp_path: Path) -> Non
     names = sorted(path.name for path in (source / "fox").iterdir())
     lines = [f"fox/{name},fox,https://creativecommons.org/licenses/by/4.0/,Jane Doe" for name in names]
     (source / "images.csv").write_text("\n".join(["path,label,licence,attribution", *lines]) + "\n")
-    table = {"file": "images.csv", "features": ["licence", "attribution"]}
-    prepare(source, tmp_path / "root", source={"kind": "table", "table": table})
+    settings = {"table": {"file": "images.csv"}, "columns": {"features": ["licence", "attribution"]}}
+    prepare(source, tmp_path / "root", source={"kind": "table", **settings})
     path = tmp_path / "root" / "d" / "croissant-000001.json"
     done = subprocess.run(
         [python, "-c", _CROISSANT, path], capture_output=True, text=True, timeout=300, check=False

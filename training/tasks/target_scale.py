@@ -39,6 +39,6 @@ def target_scale(version: DatasetVersion) -> TargetScale:
         if std[number] <= _LEAST_SHARE * abs(mean[number]) or not std[number] > 0:
             raise DataError(
                 f"the target {name!r} of {version.ref} is {mean[number]:g} in all train records",
-                "leave its column out of source.table.target_columns",
+                "leave its column out of source.columns.target_columns",
             )
     return TargetScale(tuple(mean.tolist()), tuple(std.tolist()))

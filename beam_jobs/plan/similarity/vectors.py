@@ -79,7 +79,7 @@ def find_alike(values: Float32, min_similarity: float) -> AlikeRecords:
         raise ConfigError(
             f"groups.embeddings compares all pairs of vectors, and there are {len(values):,}",
             f"at most {MAX_VECTORS:,} are possible; for more, find the groups with an index of nearest "
-            "neighbours and give each image its group in a column (source.table.group_column)",
+            "neighbours and give each image its group in a column (source.columns.group)",
         )
     search = _Search(values, min_similarity)
     search.run()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import ValidationError
 
-from shardmill.beam_jobs.config.drift import DriftConfig
+from shardmill.beam_jobs.config.planning import DriftConfig
 from shardmill.infra.dataset.drift.figures import Drift
 from shardmill.infra.dataset.drift.measuring import measure
 from shardmill.infra.dataset.version import DatasetVersion

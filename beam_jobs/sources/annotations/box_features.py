@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from shardmill.beam_jobs.config import FeatureColumn
 from shardmill.beam_jobs.schemas import CONTRADICTION
-from shardmill.beam_jobs.sources.annotations.box_rows import BoxTable, named_row, naming_own_settings
+from shardmill.beam_jobs.sources.annotations.box_rows import BoxTable, named_row
 from shardmill.beam_jobs.sources.annotations.collecting import Annotations
 from shardmill.beam_jobs.sources.kinds.table.typed.features import TypedColumn, joined_features
 from shardmill.beam_jobs.tables.features import PREFIX, equal_rows
@@ -71,8 +71,7 @@ class FeaturesOfImages:
         """
         if not self.asked:
             return
-        with naming_own_settings():
-            values = joined_features([table.columns for table in self.tables], self.asked)
+        values = joined_features([table.columns for table in self.tables], self.asked)
         images = np.concatenate([table.images for table in self.tables])
         first = np.full(len(found.images), -1, np.int64)
         named, at = np.unique(images, return_index=True)

@@ -5,16 +5,15 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
-from shardmill.beam_jobs.config import BoxTableConfig
+from shardmill.beam_jobs.config import SourceConfig
 from shardmill.beam_jobs.sources.annotations.box_values import number_of, numbers_of, values_of
 from shardmill.beam_jobs.sources.annotations.collecting import size_of
-from shardmill.beam_jobs.sources.kinds.table.formats.columns import OF_OBJECTS
+from shardmill.beam_jobs.sources.kinds.table.formats.columns import OF_OBJECTS, wanted_columns
 from shardmill.beam_jobs.sources.kinds.table.tables import Table, log_rows, read_rows
 from shardmill.beam_jobs.sources.kinds.table.typed.features import TypedColumn, typed_features, with_faults
 from shardmill.beam_jobs.tables.features import PREFIX
@@ -23,7 +22,7 @@ from shardmill.infra.errors import ConfigError
 SETTING = "source.objects.table"
 _CHUNK_ROWS = 16_384
 _BOX, _LABEL, _CROWD, _SIZE = (
-    f"{OF_OBJECTS}{name}:" for name in ("box_columns", "label_column", "crowd_column", "size_columns")
+    f"{OF_OBJECTS}{name}:" for name in ("box_columns", "label", "crowd_column", "size_columns")
 )
 
 
@@ -60,13 +59,13 @@ class BoxTable:
     Attributes:
         rows: ROWS_SCHEMA without ``table``, and the columns that the settings name.
         format: csv, jsonl or parquet.
-        settings: of the table.
+        settings: of the source.
         features: name -> further feature that each row gives its image.
     """
 
     rows: pa.Table
     format: str
-    settings: BoxTableConfig
+    settings: SourceConfig
     features: Mapping[str, TypedColumn]
 
     def __iter__(self) -> Iterator[BoxRow]:
@@ -75,14 +74,14 @@ class BoxTable:
             yield from self._rows_of(self.rows.slice(start, _CHUNK_ROWS))
 
     def _rows_of(self, rows: pa.Table) -> Iterator[BoxRow]:
-        settings = self.settings
+        settings, label = self.settings.objects.table, self.settings.columns.label or "label"
 
         def column(role: str, name: str | None) -> list[Any]:
             return [None] * rows.num_rows if name is None else values_of(rows[f"{role}{name}"], self.format)
 
         boxes = [column(_BOX, name) for name in settings.box_columns]
         sizes = [column(_SIZE, name) for name in settings.size_columns]
-        crowds, labels = column(_CROWD, settings.crowd_column), column(_LABEL, settings.label_column)
+        crowds, labels = column(_CROWD, settings.crowd_column), column(_LABEL, label)
         plain = (rows[name].to_pylist() for name in ("number", "path", "split", "group", "fault"))
         for at, (number, path, split, group, fault) in enumerate(zip(*plain, strict=True)):
             box = [values[at] for values in boxes] if len(boxes) > 1 else numbers_of(boxes[0][at])
@@ -90,23 +89,23 @@ class BoxTable:
             yield BoxRow(number, path, split, group, fault, labels[at], box, crowds[at], size)
 
 
-def read_box_table(table: Table, settings: BoxTableConfig) -> BoxTable:
+def read_box_table(table: Table, settings: SourceConfig) -> BoxTable:
     """Read the columns of a table of boxes.
 
     Raises:
         ConfigError: the table cannot be read as the settings say, lacks a column, or has one that can be no
             feature.
     """
-    asked = [(_BOX, name) for name in settings.box_columns]
-    asked += [(_LABEL, settings.label_column)]
-    asked += [(_CROWD, settings.crowd_column)] if settings.crowd_column is not None else []
-    asked += [(_SIZE, name) for name in settings.size_columns]
-    wanted = {f"{role}{name}": name for role, name in asked}
-    further = {PREFIX + name: column.column or name for name, column in settings.features.items()}
-    with naming_own_settings():
-        rows, kind, told = read_rows(table, settings.table(), {**_of_images(settings), **wanted, **further})
-        features = typed_features(table.name, rows, settings.features, kind)
-    rows = with_faults(rows.drop_columns(list(further)), features)
+    columns, boxes = settings.columns, settings.objects.table
+    asked = [(_BOX, name) for name in boxes.box_columns]
+    asked += [(_LABEL, columns.label or "label")]
+    asked += [(_CROWD, boxes.crowd_column)] if boxes.crowd_column is not None else []
+    asked += [(_SIZE, name) for name in boxes.size_columns]
+    wanted = wanted_columns(columns, columns.further, "none")
+    wanted |= {f"{role}{name}": name for role, name in asked}
+    rows, kind, told = read_rows(table, settings.table, wanted)
+    features = typed_features(table.name, rows, columns.further, kind)
+    rows = with_faults(rows.drop_columns([PREFIX + name for name in columns.further]), features)
     log_rows(table, rows, told)
     return BoxTable(rows, kind, settings, features)
 
@@ -116,7 +115,7 @@ def named_row(table: str, number: int) -> tuple[str, str]:
     return f"{table}#row={number}", f"row {number} of {table}"
 
 
-def read_names_of_images(table: Table, settings: BoxTableConfig) -> list[tuple[int, str]]:
+def read_names_of_images(table: Table, settings: SourceConfig) -> list[tuple[int, str]]:
     """Return the number of each row of a list of images, and the name of the image in it.
 
     Raises:
@@ -125,8 +124,7 @@ def read_names_of_images(table: Table, settings: BoxTableConfig) -> list[tuple[i
     if table.path.lower().endswith(".txt"):
         names: Sequence[str | None] = [line.strip() for line in _text(table).splitlines()]
     else:
-        with naming_own_settings():
-            rows, _, told = read_rows(table, settings.table(), {"path": settings.path_column})
+        rows, _, told = read_rows(table, settings.table, {"path": settings.columns.image or "path"})
         log_rows(table, rows, told)
         names = rows["path"].to_pylist()
     return [(number, name) for number, name in enumerate(names, 1) if name]
@@ -149,25 +147,6 @@ def read_names_of_labels(table: Table) -> dict[str, str]:
             )
         names[row[0].strip()] = row[1].strip()
     return names
-
-
-def _of_images(settings: BoxTableConfig) -> dict[str, str]:
-    """Return the columns of ROWS_SCHEMA that are read."""
-    named = {"path": settings.path_column, "split": settings.split_column, "group": settings.group_column}
-    return {name: column for name, column in named.items() if column is not None}
-
-
-@contextmanager
-def naming_own_settings() -> Iterator[None]:
-    """Name the settings of box tables in errors of reading tables."""
-    try:
-        yield
-    except ConfigError as error:
-        message, remedy = (
-            (text or "").replace(OF_OBJECTS, "").replace("source.table.", f"{SETTING}.")
-            for text in (error.message, error.remedy)
-        )
-        raise ConfigError(message, remedy or None) from error
 
 
 def _text(table: Table) -> str:

@@ -12,7 +12,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from shardmill.beam_jobs.config import AnnotationFile, ObjectsConfig, PrepareConfig, SourceConfig
+from shardmill.beam_jobs.config import (
+    AnnotationFile,
+    ColumnsConfig,
+    ObjectsConfig,
+    PrepareConfig,
+    SourceConfig,
+)
 from shardmill.beam_jobs.schemas import BAD_PATH, BROKEN_ROW, MISSING_FILE
 from shardmill.beam_jobs.sources.annotations.collecting import (
     DROPPED,
@@ -129,8 +135,8 @@ def list_annotated(
     log(f"{counted(rows.num_rows, 'annotated image')} with {counted(num_objects, 'object')}")
     classes = sorted({name for names in rows[PREFIX + LABELS].to_pylist() for name in names})
     warnings = [*walk.warnings(), *found.warnings, *_warnings(left_out, found, num_objects)]
-    warnings += no_classes(classes, "name it in source.objects.drop_labels")
-    return Listing(listed, [*warnings, *look_alikes(classes, "name one in source.objects.merge_labels")])
+    warnings += no_classes(classes, "name it in source.columns.drop_labels")
+    return Listing(listed, [*warnings, *look_alikes(classes, "name one in source.columns.merge_labels")])
 
 
 def _prefer_namesakes(found: Annotations, files: pa.Table) -> None:
@@ -162,7 +168,7 @@ def _prefer_namesakes(found: Annotations, files: pa.Table) -> None:
 def _understood(found: Annotations, source: SourceConfig) -> tuple[pa.Table, Counter[str]]:
     """Return the images as UNDERSTOOD_SCHEMA with features, and why how many objects are left out."""
     images, count = found.images, len(found.images)
-    settings = source.objects
+    settings = source.columns
     kept, boxes, left_out = _kept_objects(found, settings, relative=source.has_relative_boxes)
     of_image = np.array(found.of_image, np.int64)
     lost = np.bincount(of_image[~kept], minlength=count) + np.array(
@@ -221,7 +227,7 @@ def _without_bad_paths(rows: pa.Table, images: Sequence[AnnotatedImage]) -> pa.T
 
 
 def _kept_objects(
-    found: Annotations, settings: ObjectsConfig, *, relative: bool
+    found: Annotations, settings: ColumnsConfig, *, relative: bool
 ) -> tuple[Mask, npt.NDArray[np.float64], Counter[str]]:
     """Return which objects stay (bool [N]), their boxes within their images (float64 [N, 4]), and the rest.
 

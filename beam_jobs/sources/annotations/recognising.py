@@ -9,15 +9,9 @@ from typing import Any
 
 from shardmill.beam_jobs.config import BoxTableConfig
 from shardmill.beam_jobs.sources.classes.names import quoted
-from shardmill.beam_jobs.sources.kinds.table.recognising import (
-    LABEL_NAMES,
-    PATH_NAMES,
-    TABLE_ENDINGS,
-    columns_of,
-    list_columns_of,
-)
+from shardmill.beam_jobs.sources.kinds.table.recognising import TABLE_ENDINGS, columns_of, list_columns_of
 from shardmill.beam_jobs.sources.recognition.glance import Glance, Recognised, said
-from shardmill.beam_jobs.sources.rows.names_of_splits import split_of_name
+from shardmill.beam_jobs.sources.roles import LABEL_NAMES, PATH_NAMES, split_of_name
 from shardmill.infra.errors import UsageError
 
 _HEAD_BYTES = 1 << 16
@@ -29,13 +23,13 @@ _COCO = re.compile(rb'\A\s*\{.*?"(images|annotations|categories)"\s*:\s*\[', re.
 _COCO_NAME = re.compile(rb'"file_name"\s*:\s*"([^"]+)"')
 _VOC = re.compile(rb"\A\s*(<\?xml[^>]*>\s*)?<annotation\b")
 # https://storage.googleapis.com/openimages/web/download_v7.html
-_OPEN_IMAGES = {
-    "path_column": "ImageID", "label_column": "LabelName", "box_columns": ("XMin", "YMin", "XMax", "YMax"),
-    "units": "relative",
-}  # fmt: skip
+_OPEN_IMAGES = {"box_columns": ("XMin", "YMin", "XMax", "YMax"), "units": "relative"}
 _BOX_LISTS = ("boxes", "bboxes", "bbox", "box")
 _LABEL_LISTS = ("labels", "classes", "categories", "class_names", *LABEL_NAMES)
 _VOC_NAME = re.compile(rb"<filename>\s*([^<]+?)\s*</filename>")
+
+
+_BoxSettings = tuple[dict[str, str], dict[str, Any]]  # of source.columns, and of source.objects.table
 
 
 def recognise_coco(glance: Glance) -> Recognised | None:
@@ -117,24 +111,25 @@ def recognise_box_table(glance: Glance, settings: BoxTableConfig) -> Recognised 
         return None
     if len(found) > 1 and (None in splits or len(set(splits)) < len(splits)):
         return None
-    table = next(iter(found.values()))
+    roles, table = next(iter(found.values()))
     _check_meaning(next(iter(found)), table["box_columns"], settings)
     parts: list[dict[str, str | None]] = [
-        {"file": uri, "images": _folder_of_row(glance, uri, table["path_column"])} for uri in found
+        {"file": uri, "images": _folder_of_row(glance, uri, roles["image"])} for uri in found
     ]
     names = ", ".join(table["box_columns"])
     why = f"{quoted(list(found))} {'has' if len(found) == 1 else 'have'} the columns of boxes {names}"
     if len(found) > 1:
         parts = [{**part, "split": split} for part, split in zip(parts, splits, strict=True)]
         why += ", and their names give the splits"
-    return Recognised(why, {"objects": {"annotations": tuple(parts), "table": table}}, is_certain=True)
+    objects = {"annotations": tuple(parts), "table": table}
+    return Recognised(why, {"objects": objects, "columns": roles}, is_certain=True)
 
 
-def _columns_of_boxes(columns: Sequence[str]) -> dict[str, Any] | None:
+def _columns_of_boxes(columns: Sequence[str]) -> _BoxSettings | None:
     """Return the settings of a table with these columns, if they are those of boxes."""
     if set(_OPEN_IMAGES["box_columns"]) | {"ImageID", "LabelName"} <= set(columns):
         crowd = {"crowd_column": "IsGroupOf"} if "IsGroupOf" in columns else {}
-        return {**_OPEN_IMAGES, **crowd}
+        return {"image": "ImageID", "label": "LabelName"}, {**_OPEN_IMAGES, **crowd}
     known = {name.strip().lower(): name for name in reversed(columns)}
     edges = tuple(known[name] for name in ("xmin", "ymin", "xmax", "ymax") if name in known)
     path = next((known[name] for name in PATH_NAMES if name in known), None)
@@ -143,10 +138,10 @@ def _columns_of_boxes(columns: Sequence[str]) -> dict[str, Any] | None:
         return None
     sizes = tuple(known[name] for name in ("height", "width") if name in known)
     size_columns = {"size_columns": sizes} if len(sizes) == 2 else {}
-    return {"path_column": path, "label_column": label, "box_columns": edges, **size_columns}
+    return {"image": path, "label": label}, {"box_columns": edges, **size_columns}
 
 
-def _column_of_lists(glance: Glance, uri: str, columns: Sequence[str]) -> dict[str, Any] | None:
+def _column_of_lists(glance: Glance, uri: str, columns: Sequence[str]) -> _BoxSettings | None:
     """Return the settings of a table that has boxes as lists: those of an object, or of all of an image."""
     known = {name.strip().lower(): name for name in reversed(columns)}
     lists = {name.strip().lower(): name for name in reversed(list_columns_of(glance, uri))}
@@ -156,7 +151,7 @@ def _column_of_lists(glance: Glance, uri: str, columns: Sequence[str]) -> dict[s
     label = label or next((known[name] for name in LABEL_NAMES if name in known), None)
     if path is None or boxes is None or label is None:
         return None
-    return {"path_column": path, "label_column": label, "box_columns": (boxes,)}
+    return {"image": path, "label": label}, {"box_columns": (boxes,)}
 
 
 def _check_meaning(uri: str, box_columns: Sequence[str], settings: BoxTableConfig) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import pyarrow as pa
 
+from shardmill.beam_jobs.config import ColumnsConfig
 from shardmill.beam_jobs.sources.files.folder import SourceFolder
 from shardmill.infra.errors import ConfigError
 from shardmill.infra.storage.filesystem import Storage
@@ -22,30 +23,28 @@ _NUMBER = re.compile(r"[+-]?\d+(\.0+)?")
 _MOST_DIGITS = 20  # of the number of a class, with its sign
 
 
-def class_numbers(
-    names: Sequence[str], path: str | None, folder: SourceFolder, setting: str
-) -> dict[int, str]:
+def class_numbers(settings: ColumnsConfig, folder: SourceFolder) -> dict[int, str]:
     """Return the number and name of each class, as the settings give them; empty if they give none.
 
     Args:
-        names: in the order of their numbers, from 0.
-        path: of a file with them: relative to the source, absolute, or a URI. See ``parse_names``.
+        settings: ``class_names``, in the order of their numbers from 0, or ``classes_file``; see
+            ``parse_names``.
         folder: the source.
-        setting: group of the settings, for errors: "source.table".
 
     Raises:
         ConfigError: the file has no names, or both are given. NotFoundError: the file is not there.
     """
-    if names and path:
-        raise ConfigError(f"{setting} has both class_names and classes_file", "give one of them")
+    path = settings.classes_file
+    if settings.class_names and path:
+        raise ConfigError("source.columns has both class_names and classes_file", "give one of them")
     if not path:
-        return dict(enumerate(names))
+        return dict(enumerate(settings.class_names))
     data = _read(path, folder)
     try:
         return parse_names(data.decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:
         raise ConfigError(
-            f"{setting}.classes_file = {path!r} holds no class names: {error}",
+            f"source.columns.classes_file = {path!r} holds no class names: {error}",
             "write a name a line, or number:name a line, or a JSON list or object",
         ) from error
 

@@ -1,7 +1,7 @@
 """ArrayRecord files: records of ``tf.train.Example`` with an encoded image and a label.
 
 Each record is an input, ``mnist-train.array_record-00000-of-00001#row=0000017``; records are counted from 0.
-The features are found as for TFRecord files (shardmill.beam_jobs.sources.rows.feature_map). Needs the package
+The features are found as for TFRecord files (shardmill.beam_jobs.sources.rows.examples). Needs the package
 ``array_record``, an extra. It reads local files only: of an object store, each process copies the file that
 it reads.
 """
@@ -13,21 +13,20 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from shardmill.beam_jobs.config import PrepareConfig, RowsConfig, SourceConfig
+from shardmill.beam_jobs.config import PrepareConfig, SourceConfig
 from shardmill.beam_jobs.schemas import FileRef
 from shardmill.beam_jobs.sources.classes.names import quoted
 from shardmill.beam_jobs.sources.files.folder import SourceFolder
 from shardmill.beam_jobs.sources.listing import Listing
 from shardmill.beam_jobs.sources.recognition.glance import Glance, Recognised
-from shardmill.beam_jobs.sources.rows.examples import collect_rows
-from shardmill.beam_jobs.sources.rows.feature_map import (
+from shardmill.beam_jobs.sources.rows.examples import (
     FeatureMap,
+    collect_rows,
     find_features,
-    image_of,
+    image_in,
     recognised_image,
 )
 from shardmill.beam_jobs.sources.rows.listing import Contents, list_contents, read_all, walk_files
@@ -40,7 +39,6 @@ from shardmill.infra.storage.range_reader import Descriptor
 
 _ENDINGS = (".array_record", ".arrayrecord")
 _RECORDS_AT_A_TIME = 32  # a file may hold them in groups that are decompressed as a whole
-_RECORDS_TRIED = 16  # to recognise the image
 
 
 def is_array_record(uri: str) -> bool:
@@ -58,14 +56,14 @@ def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
         NotFoundError: there is no such folder, or no record in it.
         ConfigError: the package is missing, a feature is not there, or which one is meant cannot be told.
     """
-    settings, kind = config.source.rows, config.source.label_kind
+    settings, kind = config.source.columns, config.source.label_kind
     files, warnings = walk_files(folder, config)
     chosen = choose_files(folder, files, is_array_record, "ArrayRecord file")
     found: list[FeatureMap] = []
 
     def find(file: RowFile, payload: bytes) -> FeatureMap:
         features = find_features(file.uri, payload, settings, kind)
-        log(f"{file.uri} was read as ArrayRecord: {features.in_words()}")
+        log(f"{file.uri} was read as ArrayRecord: {features.roles.in_words('feature')}")
         return features
 
     def read(file: RowFile) -> FileRows:
@@ -82,7 +80,7 @@ def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
 
 def open_reader(folder: SourceFolder, config: PrepareConfig, scratch: Storage | None) -> RowReader:
     """Open the reader of records."""
-    return RowReader(folder, partial(ArrayRecords, settings=config.source.rows))
+    return RowReader(folder, partial(ArrayRecords, image=config.source.columns.image))
 
 
 def recognise(glance: Glance, settings: SourceConfig) -> Recognised | None:
@@ -153,15 +151,15 @@ class ArrayRecords:
 
     Args:
         file: the file.
-        settings: names of features.
+        image: name of the feature with the image; None to recognise it.
 
     Raises:
         RowFileBroken: it is no ArrayRecord file.
     """
 
-    def __init__(self, file: RowFile, settings: RowsConfig) -> None:
+    def __init__(self, file: RowFile, image: str | None) -> None:
         self._file = ArrayRecordFile(file)
-        self._image = settings.image or self._recognised()
+        self._image = image or recognised_image(self._file.all())
         self._start = 0  # of those that were read last
         self._records: list[tuple[bytes, str | None]] = []
 
@@ -180,16 +178,9 @@ class ArrayRecords:
         if fault is not None:
             raise RowFileBroken(fault)
         try:
-            return image_of(payload, self._image)
+            return image_in(payload, self._image)
         except CorruptDataError as error:
             raise RowFileBroken(error.message) from error
-
-    def _recognised(self) -> str:
-        for payload, fault in islice(self._file.all(), _RECORDS_TRIED):
-            images = recognised_image(payload) if fault is None else []
-            if len(images) == 1:
-                return images[0]
-        raise RowFileBroken("none of its first records has an image: name the feature with source.rows.image")
 
     def close(self) -> None:
         """Close the file."""

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from shardmill.beam_jobs.config import BoxTableConfig, PrepareConfig, SourceConfig
+from shardmill.beam_jobs.config import PrepareConfig, SourceConfig
 from shardmill.beam_jobs.schemas import CONTRADICTION, UNKNOWN_SPLIT
 from shardmill.beam_jobs.sources.annotations.box_features import FeaturesOfImages
 from shardmill.beam_jobs.sources.annotations.box_rows import (
@@ -66,7 +66,7 @@ def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
         if part.image_list is not None
         for table in find_files_named(folder, part.image_list, "source.objects.annotations.image_list")
     ]
-    reader = _Reader(objects.table, names, FeaturesOfImages(objects.table.features))
+    reader = _Reader(config.source, names, FeaturesOfImages(config.source.columns.further))
     others += [listed.table for listed in lists]
 
     def add_files(found: Annotations, tables: Sequence[AnnotationTable]) -> None:
@@ -90,14 +90,14 @@ class _Reader:
     """Adds the images and objects of tables.
 
     Attributes:
-        settings: of the tables.
+        settings: of the source.
         names: label -> name of its class.
         features: that the rows give the images.
         known: path of an image -> its number, if its objects stand in several rows.
         nameless: labels without a name.
     """
 
-    settings: BoxTableConfig
+    settings: SourceConfig
     names: Mapping[str, str]
     features: FeaturesOfImages
     known: dict[str, int] = field(default_factory=dict)
@@ -111,7 +111,7 @@ class _Reader:
         """
         rows = read_box_table(table.table, self.settings)
         add: Callable[[Annotations, AnnotationTable, BoxRow], int] = self._add_object
-        if len(self.settings.box_columns) == 1 and any(_are_boxes(row.box) for row in rows):
+        if len(self.settings.objects.table.box_columns) == 1 and any(_are_boxes(row.box) for row in rows):
             add = self._add_image_with_objects
         first = len(found.boxes)
         images = [add(found, table, row) for row in rows]
@@ -194,8 +194,8 @@ class _Reader:
         is_crowd: bool,
     ) -> None:
         """Add an object, or count and name it if it is no good; ``image`` is that of its own row."""
-        box, name = edges_of(values, self.settings.box_format), text_of(label)
-        size = (1, 1) if self.settings.units == "relative" else found.images[number].size
+        box, name = edges_of(values, self.settings.objects.table.box_format), text_of(label)
+        size = (1, 1) if self.settings.objects.table.units == "relative" else found.images[number].size
         if (why := fault_of(box, size) or (NO_NAME if name is None else None)) is not None:
             found.leave_out(number, why, image.who)
             return
@@ -210,7 +210,7 @@ class _Reader:
             ConfigError: they are.
         """
         largest = np.array(boxes).reshape(-1, BOX_NUMBERS).max(1)
-        unit = self.settings.units
+        unit = self.settings.objects.table.units
         if unit == "pixels" and len(largest) and largest.max() <= 1:
             raise ConfigError(
                 f"all boxes of {table.name} lie within 0 and 1, and would be smaller than a pixel",

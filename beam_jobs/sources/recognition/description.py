@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from shardmill.beam_jobs.config import SourceConfig
+from shardmill.beam_jobs.config.columns import columns_taken
 from shardmill.beam_jobs.sources import kinds
 from shardmill.beam_jobs.sources.recognition.kind_modules import built_in_kinds
 
@@ -19,7 +20,7 @@ _GROUPS = {
     "urls": ("table", "urls", "masks"),
     "coco": ("objects",),
     "voc": ("objects",),
-    "box_table": ("objects", "objects.table"),
+    "box_table": ("objects", "objects.table", "table"),
     "masks": ("masks",),
     "archive": ("archive", "masks"),
     "parquet": ("rows", "masks"),
@@ -38,10 +39,7 @@ _NOT_TAKEN = {
     "urls": _OF_FOLDERS_OF_MASKS,
     "archive": {"image_sets"},
     "parquet": _OF_FOLDERS_OF_MASKS,
-    "arrays": {"mask"},
-    "tfrecord": {"mask"},
-    "array_record": {"mask"},
-    "tfds": {"mask", "features", "label_columns", "label_separator", "target_columns", "compression"},
+    "tfds": {"compression"},
 }
 _OF_FOLDERS = ("image_folder", "archive")
 _OF_ONE_KIND_OF_LABELS = ("coco", "voc", "box_table", "masks")
@@ -70,11 +68,11 @@ def _options(kind: str) -> Iterator[dict[str, Any]]:
     plain += [] if kind in _OF_ONE_KIND_OF_LABELS else ["labels", "label_edits"]
     for name in plain:
         yield _option(f"source.{name}", SourceConfig, name, getattr(defaults, name))
-    for group in _GROUPS.get(kind, ()):
+    for group in ("columns", *_GROUPS.get(kind, ())):
         settings = attrgetter(group)(defaults)
         left_out = _NOT_TAKEN.get(kind, set()) if group in ("rows", "objects", "masks") else set()
         for name in type(settings).model_fields:
-            if name not in left_out:
+            if name not in left_out and (group != "columns" or name in columns_taken(kind)):
                 yield _option(f"source.{group}.{name}", type(settings), name, getattr(settings, name))
 
 

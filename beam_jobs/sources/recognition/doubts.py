@@ -92,8 +92,10 @@ def _of_others(glance: Glance, strange: list[str], known: Collection[str]) -> li
     """Return the settings for tables, annotations and masks beside the images that no kind recognised."""
     readings = []
     for uri in glance.ending_in(*TABLE_ENDINGS)[: _SHOWN if "table" not in known else 0]:
-        settings = {"file": uri, "path_column": "COLUMN", "label_column": "COLUMN"}
-        readings.append(f"{said('table', {'table': settings})} if {uri} names the images")
+        columns = {"image": "COLUMN", "label": "COLUMN"}
+        readings.append(
+            f"{said('table', {'table': {'file': uri}, 'columns': columns})} if {uri} names the images"
+        )
     for kind, ending in (("voc", ".xml"), ("coco", ".json")):
         folders = sorted({uri.rpartition("/")[0] for uri in glance.ending_in(ending)})
         if folders and kind not in known:

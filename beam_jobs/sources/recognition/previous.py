@@ -13,6 +13,7 @@ from shardmill.infra.dataset.catalog import Catalog
 from shardmill.infra.errors import UsageError
 from shardmill.infra.html.formatting import differing_settings
 from shardmill.infra.progress import log
+from shardmill.infra.settings import STORED
 
 _SHOWN = 4
 
@@ -65,7 +66,7 @@ def previous_settings(
     if newest is None or newest.manifest.source != source_uri:
         return None
     try:
-        before = SourceConfig.model_validate(newest.manifest.config.get("source", {}))
+        before = SourceConfig.model_validate(newest.manifest.config.get("source", {}), context=STORED)
     except ValidationError:  # of another release
         return None
     if not _has(before.model_dump(exclude_defaults=True), given):
@@ -84,6 +85,6 @@ def _differing(before: SourceConfig, found: SourceConfig) -> str:
     """Return the settings that differ, in words; empty if none does."""
     if before.kind != found.kind:
         return f"source.kind = {before.kind}, and the source is recognised as {found.kind} now"
-    differing = differing_settings({"source": before.effective()}, {"source": found.effective()})
+    differing = differing_settings({"source": before.in_use()}, {"source": found.in_use()})
     shown = [f"{name} = {then} (now {now})" for name, (then, now) in list(differing.items())[:_SHOWN]]
     return ", ".join(shown + (["..."] if len(differing) > _SHOWN else []))

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from shardmill.beam_jobs.config import PrepareConfig, SourceConfig, TableConfig
+from shardmill.beam_jobs.config.columns import columns_taken
 from shardmill.beam_jobs.request import JobRequest
 from shardmill.beam_jobs.sources import files_of_settings, kinds
 from shardmill.beam_jobs.sources.classes.names import NO_CLASSES, plain_name
@@ -95,8 +96,12 @@ def recognise(glance: Glance, settings: SourceConfig) -> dict[str, Recognised]:
             look = cast(Callable[[Glance, SourceConfig], Recognised | None], fits)
             if (seen := look(glance, settings)) is not None:
                 found[kind] = seen
-    if settings.table != TableConfig():  # the others refuse such settings
-        found = {kind: seen for kind, seen in found.items() if kind in _OF_TABLES}
+    asked = settings.columns.model_dump(exclude_defaults=True).keys()
+    found = {
+        kind: seen  # the others refuse such settings
+        for kind, seen in found.items()
+        if columns_taken(kind) >= asked and (settings.table == TableConfig() or kind in _OF_TABLES)
+    }
     found = {kind: seen for kind, seen in found.items() if seen.is_certain} or found
     if any(_describes_all(seen, glance) for seen in found.values() if seen.is_certain or not seen.readings):
         found.pop(_BY_FOLDERS, None)

@@ -1,25 +1,123 @@
-"""The rows of files of ``tf.train.Example`` messages, collected record by record."""
+"""Records that are ``tf.train.Example`` messages: their features, and their rows, collected one by one.
+
+The image is the feature whose bytes begin as an image file does.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from shardmill.beam_jobs.config import ColumnsConfig
+from shardmill.beam_jobs.schemas import NO_IMAGE
+from shardmill.beam_jobs.sources.files.walking import SourceFault
 from shardmill.beam_jobs.sources.kinds.table.formats.columns import trimmed
-from shardmill.beam_jobs.sources.rows.feature_map import FeatureMap
+from shardmill.beam_jobs.sources.roles import (
+    RECORD_LABEL_NAMES,
+    RECORD_LIST_NAMES,
+    Column,
+    Offer,
+    Roles,
+    image_of,
+    roles_of,
+)
 from shardmill.beam_jobs.sources.rows.row_files import FileRows, RowFile, RowFileBroken
-from shardmill.infra.errors import CorruptDataError
+from shardmill.infra.codecs.formats import sniff
+from shardmill.infra.errors import ConfigError, CorruptDataError
 from shardmill.infra.format.examples import Values, parse_features
+from shardmill.infra.format.labels import LabelKind
 
 Record = tuple[int, bytes, str | None]  # position, payload, why it cannot be read
 
 _DAMAGED_RECORDS = 16  # at the beginning of a source; if there are more, it holds other records
+_RECORDS_TRIED = 16  # to recognise the image
 _TYPES = {bytes: pa.binary(), float: pa.float32(), int: pa.int64()}
+
+
+@dataclass(frozen=True)
+class FeatureMap:
+    """The features of the records of a source.
+
+    Attributes:
+        roles: of the features.
+        kind: of the labels.
+        single: features of labels that hold one value.
+    """
+
+    roles: Roles
+    kind: LabelKind
+    single: frozenset[str] = frozenset()
+
+
+def find_features(uri: str, payload: bytes, settings: ColumnsConfig, kind: LabelKind) -> FeatureMap:
+    """Find the features by the first record of a source.
+
+    Args:
+        uri: of the record's file, for errors.
+        payload: the serialised ``tf.train.Example``.
+        settings: names of features that the user gives.
+        kind: of the labels.
+
+    Raises:
+        ConfigError: a feature is not there, or which one is meant cannot be told.
+    """
+    try:
+        offer = _offered(f"the first record of {uri}", payload)
+    except CorruptDataError as error:
+        raise ConfigError(
+            f"the records of {uri} are not tf.train.Example messages", "only such records are read"
+        ) from error
+    single = frozenset({*settings.label_columns, *settings.target_columns})
+    return FeatureMap(roles_of(offer, settings, kind, may_lack=True), kind, single)
+
+
+def recognised_image(records: Iterable[tuple[bytes, str | None]]) -> str:
+    """Return the name of the feature with the image, as the first records of a file have it.
+
+    Args:
+        records: payload, and why it cannot be read.
+
+    Raises:
+        RowFileBroken: none of them has an image.
+    """
+    for payload, fault in islice(records, _RECORDS_TRIED):
+        if fault is None:
+            try:
+                return image_of(_offered("a record", payload), None)
+            except (CorruptDataError, ConfigError):
+                continue
+    raise RowFileBroken("none of its first records has an image: name the feature with source.columns.image")
+
+
+def image_in(payload: bytes, image: str) -> bytes:
+    """Return the image in a record.
+
+    Raises:
+        SourceFault: there is none. CorruptDataError: the record is no example.
+    """
+    values = parse_features(payload).get(image, ())
+    if len(values) != 1 or not isinstance(values[0], bytes):
+        raise SourceFault(NO_IMAGE, f"its feature {image!r} is not a single value of bytes")
+    return values[0]
+
+
+def _offered(where: str, payload: bytes) -> Offer:
+    features = parse_features(payload)
+    columns = [
+        Column(name, holds_images=_is_image(features[name]), is_empty=not features[name])
+        for name in sorted(features)
+    ]
+    return Offer(where, "feature", columns, RECORD_LABEL_NAMES, RECORD_LIST_NAMES)
+
+
+def _is_image(values: Values) -> bool:
+    return len(values) == 1 and isinstance(values[0], bytes) and sniff(values[0]) is not None
 
 
 @dataclass
@@ -27,7 +125,7 @@ class RowsOfExamples:
     """Collects the records of a file, one after the other.
 
     Args:
-        features: names of the features.
+        features: roles of the features.
     """
 
     features: FeatureMap
@@ -54,8 +152,8 @@ class RowsOfExamples:
         if fault is None:
             try:
                 found = parse_features(payload)
-                image = found.get(self.features.image, ())
-                names = (self._class, self.features.split, self.features.group)
+                image = found.get(self.features.roles.image, ())
+                names = (self._class, self.features.roles.split, self.features.roles.group)
                 texts = [text_of(found, name) if name is not None else None for name in names]
                 lists = {name: self._list(found, name) for name in self._listed}
             except (CorruptDataError, ValueError) as error:
@@ -79,7 +177,7 @@ class RowsOfExamples:
             name: pa.array(values, pa.list_(_TYPES[self.types.get(name, bytes)]))
             for name, values in self.values.items()
         }
-        label = self.features.label
+        label = self.features.roles.label
         return FileRows(
             file,
             positions=np.array(self.positions, np.int64),
@@ -91,20 +189,21 @@ class RowsOfExamples:
             damage=damage,
             label_values=columns[label] if label is not None and self._class is None else None,
             label_name=label or "",
-            columns={name: columns[name] for name in self.features.others},
+            columns={name: columns[name] for name in self.features.roles.others},
             are_lists=True,
         )
 
     @property
     def _class(self) -> str | None:
         """The feature with the one class of a record."""
-        return self.features.label if self.features.kind == "class" else None
+        return self.features.roles.label if self.features.kind == "class" else None
 
     @property
     def _listed(self) -> tuple[str, ...]:
         """The features whose values are copied unchanged."""
-        label = self.features.label if self._class is None else None
-        return tuple(dict.fromkeys([*([label] if label is not None else []), *self.features.others]))
+        roles = self.features.roles
+        label = roles.label if self._class is None else None
+        return tuple(dict.fromkeys([*([label] if label is not None else []), *roles.others]))
 
     def _list(self, features: Mapping[str, Values], name: str) -> list[Any] | None:
         """Return the values of a feature; None if the record lacks it.

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from shardmill.beam_jobs.config import PrepareConfig, RowsConfig
+from shardmill.beam_jobs.config import ColumnsConfig, PrepareConfig
 from shardmill.beam_jobs.schemas import (
     BROKEN_CONTAINER,
     BROKEN_ROW,
@@ -29,7 +29,7 @@ from shardmill.beam_jobs.sources.files.walking import FoundFile, SourceFault
 from shardmill.beam_jobs.sources.kinds.table.rules import Rule, classes_of, first_rules, understand_labels
 from shardmill.beam_jobs.sources.kinds.table.typed.features import joined_features
 from shardmill.beam_jobs.sources.listing import Listing, rows_of_files, status_of
-from shardmill.beam_jobs.sources.rows.names_of_splits import SPLIT_WORDS, split_of_name
+from shardmill.beam_jobs.sources.roles import SPLIT_WORDS, split_of_name
 from shardmill.beam_jobs.sources.rows.row_files import FileRows, RowFile, RowFileBroken
 from shardmill.beam_jobs.sources.rows.typed import TypedRows, count_targets, type_rows, without_lists_of_one
 from shardmill.beam_jobs.tables.features import PREFIX, features_of, with_features
@@ -92,14 +92,17 @@ def list_contents(folder: SourceFolder, config: PrepareConfig, contents: Content
     Raises:
         NotFoundError: no row file has a row. ConfigError: the names of classes in the settings are wrong.
     """
-    settings = config.source.rows
-    names = class_numbers(settings.class_names, settings.classes_file, folder, "source.rows")
+    settings, by_name = config.source.columns, config.source.rows.splits_from_names
+    names = class_numbers(settings, folder)
     # Masks are no labels of rows: they are read with the images.
     kind: LabelKind = "none" if config.source.label_kind == "mask" else config.source.label_kind
     files = without_lists_of_one(contents.rows)
     num_targets = count_targets(files)
     typed = [type_rows(rows, settings, kind, names or rows.names, num_targets) for rows in files]
-    tables = [understand(*each, settings, kind) for each in zip(files, typed, strict=True)]
+    tables = [
+        understand(*each, settings, kind, splits_from_names=by_name)
+        for each in zip(files, typed, strict=True)
+    ]
     if not any(table.num_rows for table in tables):
         why = next(iter(contents.broken.values()), "they are empty")
         raise NotFoundError(f"the files of the source hold no image: {why}", "look at the first file")
@@ -116,14 +119,17 @@ def list_contents(folder: SourceFolder, config: PrepareConfig, contents: Content
     return Listing(listed, warnings)
 
 
-def understand(rows: FileRows, typed: TypedRows, settings: RowsConfig, kind: LabelKind) -> pa.Table:
+def understand(
+    rows: FileRows, typed: TypedRows, settings: ColumnsConfig, kind: LabelKind, *, splits_from_names: bool
+) -> pa.Table:
     """Understand the labels and splits of a file's rows.
 
     Args:
         rows: of the file.
         typed: its labels.
-        settings: drops, merges, and whether the name of the file gives the split.
+        settings: which labels are dropped and merged.
         kind: of the labels.
+        splits_from_names: whether the name of the file gives the split of rows without one.
 
     Returns:
         MEMBER_LISTING_SCHEMA without ``status``, and for kinds multi and targets the column of the labels.
@@ -133,11 +139,11 @@ def understand(rows: FileRows, typed: TypedRows, settings: RowsConfig, kind: Lab
     faults = one_chunk(typed.table["fault"])
     said = rows.splits if rows.splits is not None else pa.nulls(count, pa.string())
     unnamed = Rule(pc.is_valid(typed.unnamed), NO_LABEL, (typed.unnamed,))
-    understood = understand_labels(typed.table, said, SPLIT_WORDS, settings, "source.rows", kind, unnamed)
+    understood = understand_labels(typed.table, said, SPLIT_WORDS, settings, kind, unnamed)
     rules = [Rule(pc.is_valid(faults), BROKEN_ROW, (faults,)), *understood.rules]
     reasons, messages = first_rules(rules, count)
     labelled, splits = understood.table, understood.splits
-    given = rows.split or (split_of_name(rows.file.uri) if settings.splits_from_names else None)
+    given = rows.split or (split_of_name(rows.file.uri) if splits_from_names else None)
     if given:
         splits = pc.if_else(pc.is_null(said), pa.scalar(given), splits)
     file = rows.file
@@ -186,7 +192,7 @@ def _padded(numbers: pa.Array) -> pa.Array:
 
 
 def _with_features(
-    rows: pa.Table, files: Sequence[FileRows], typed: Sequence[TypedRows], settings: RowsConfig
+    rows: pa.Table, files: Sequence[FileRows], typed: Sequence[TypedRows], settings: ColumnsConfig
 ) -> pa.Table:
     """Add the further features, which have one type in all files; the row of a damage has none."""
     parts = [
@@ -198,7 +204,7 @@ def _with_features(
         }
         for file, one in zip(files, typed, strict=True)
     ]
-    features = joined_features(parts, settings.features)
+    features = joined_features(parts, settings.further)
     for field in features.schema:
         rows = rows.append_column(field, features[field.name])
     return rows
@@ -248,11 +254,11 @@ def _warnings(rows: pa.Table, classes: list[str]) -> list[str]:
             warnings.append(f"the source gives its splits, but no {' and no '.join(missing)}")
     if len(classes) == 1:
         warnings.append(f"the source has a single class, {classes[0]!r}")
-    warnings += no_classes(classes, "name it in source.rows.drop_labels")
-    return warnings + look_alikes(classes, "name one in source.rows.merge_labels")
+    warnings += no_classes(classes, "name it in source.columns.drop_labels")
+    return warnings + look_alikes(classes, "name one in source.columns.merge_labels")
 
 
-def _unused(settings: RowsConfig, contents: Contents, typed: Sequence[TypedRows]) -> list[str]:
+def _unused(settings: ColumnsConfig, contents: Contents, typed: Sequence[TypedRows]) -> list[str]:
     """Warn of names in ``drop_labels`` and ``merge_labels`` that no row has."""
     asked = {"drop_labels": settings.drop_labels, "merge_labels": tuple(settings.merge_labels)}
     if not any(asked.values()):
@@ -266,7 +272,7 @@ def _unused(settings: RowsConfig, contents: Contents, typed: Sequence[TypedRows]
             found.update(pc.unique(one_chunk(one.table[PREFIX + LABELS]).flatten()).to_pylist())
     found.update(settings.class_names)
     return [
-        f"source.rows.{key} names {name!r}, which is the label of no row"
+        f"source.columns.{key} names {name!r}, which is the label of no row"
         for key, names in asked.items()
         for name in names
         if name not in found and not settings.classes_file

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from shardmill.beam_jobs.config import FeatureColumn, RowsConfig
+from shardmill.beam_jobs.config import ColumnsConfig, FeatureColumn
 from shardmill.beam_jobs.sources.classes.numbers import name_labels
 from shardmill.beam_jobs.sources.kinds.table.typed.features import TypedColumn, typed_column, with_faults
 from shardmill.beam_jobs.sources.kinds.table.typed.labels import (
@@ -47,22 +47,8 @@ class TypedRows:
     features: Mapping[str, TypedColumn]
 
 
-def asked_columns(settings: RowsConfig, kind: LabelKind) -> list[str]:
-    """Return the columns of files that hold labels of other kinds, apart from ``label``, and features."""
-    of_labels = settings.target_columns if kind == "targets" else settings.label_columns
-    of_features = [asked.column or name for name, asked in settings.features.items()]
-    return list(dict.fromkeys([*(of_labels if kind in ("multi", "targets") else ()), *of_features]))
-
-
-def needs_label(settings: RowsConfig, kind: LabelKind) -> bool:
-    """Tell whether the files must have a column of labels, because no other columns hold them."""
-    return kind == "class" or (
-        kind in ("multi", "targets") and not (settings.label_columns or settings.target_columns)
-    )
-
-
 def type_rows(
-    rows: FileRows, settings: RowsConfig, kind: LabelKind, names: Mapping[int, str], num_targets: int
+    rows: FileRows, settings: ColumnsConfig, kind: LabelKind, names: Mapping[int, str], num_targets: int
 ) -> TypedRows:
     """Give the labels and features of a file's rows their types.
 
@@ -93,7 +79,7 @@ def type_rows(
             _check_single(rows, name, column)
             table = table.append_column(PREFIX + name, column.values)
         table = with_labels(table, settings, kind, "")
-    features = _typed(rows, settings.features)
+    features = _typed(rows, settings.further)
     return TypedRows(with_faults(table, features), unnamed, features)
 
 
@@ -120,7 +106,7 @@ def without_lists_of_one(rows: Sequence[FileRows]) -> list[FileRows]:
         if all(one.are_lists and not one.columns[name].drop_null() for one in rows):
             raise ConfigError(
                 f"no record of the source has the feature {name!r}",
-                "name another in source.rows.features, or leave it out",
+                "name another in source.columns.features, or leave it out",
             )
     single = {
         name
@@ -199,6 +185,6 @@ def _check_single(rows: FileRows, name: str, column: TypedColumn) -> None:
         kind, _, column_name = name.partition(":")
         raise ConfigError(
             f"the column {column_name!r} of {rows.file.uri} holds lists, and each of the {kind} is one value",
-            f"name a list with --set source.rows.label={column_name} --set source.labels="
+            f"name a list with --set source.columns.label={column_name} --set source.labels="
             + ("multi" if kind == LABELS else "targets"),
         )

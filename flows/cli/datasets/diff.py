@@ -74,9 +74,11 @@ def _settings(old: DatasetVersion, new: DatasetVersion) -> dict[str, tuple[str, 
     from shardmill.beam_jobs.config import PrepareConfig
     from shardmill.infra.errors import ShardmillError
     from shardmill.infra.html.formatting import differing_settings
+    from shardmill.infra.settings import STORED
 
     try:
-        return PrepareConfig.model_validate(new.manifest.config).changes_since(old.manifest.config)
+        config = PrepareConfig.model_validate(new.manifest.config, context=STORED)
+        return config.changes_since(old.manifest.config)
     except (ValidationError, ShardmillError):  # of a release with other settings
         return differing_settings(old.manifest.config, new.manifest.config)
 

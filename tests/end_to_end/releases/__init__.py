@@ -35,5 +35,5 @@ def settings(name: str, table: Path) -> dict[str, object]:
     }
     if name == "classes":
         return common
-    read = {"file": str(table), "label_column": "tags", "label_separator": ";"}
-    return common | {"source": {"kind": "table", "table": read}}
+    columns = {"label": "tags", "label_separator": ";"}
+    return common | {"source": {"kind": "table", "table": {"file": str(table)}, "columns": columns}}

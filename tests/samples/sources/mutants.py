@@ -41,6 +41,7 @@ from shardmill.beam_jobs.sources.files.walking import SourceFault
 from shardmill.infra.errors import ShardmillError, StorageError
 from shardmill.infra.format.records import frame
 from tests.samples.sources.archives import make_tar
+from tests.samples.sources.columns import with_columns
 from tests.samples.sources.hostile import HALF, npy
 from tests.samples.sources.rows import example, idx_bytes
 from tests.samples.sources.tfds_folders import make_tfds, plain_records
@@ -171,7 +172,7 @@ _ARRAYS = {
         ("labels", npy("(3,)", "'<f8'", bytes(24))),
     )
 }
-_TABLE = {"features": ["n", "tags"], "split_column": "split"}
+_TABLE = {"features": ["n", "tags"], "split": "split"}
 _WDS = {
     "1.jpg": _IMAGE, "1.json": b'{"label": ["cat"], "n": 1}',
     "2.jpg": _IMAGE + b"2", "2.json": b'{"label": [], "n": 2}',
@@ -180,8 +181,8 @@ _WDS = {
 
 
 def _samples() -> dict[str, Sample]:
-    of_boxes = {"box_columns": "boxes", "label_column": "names", **_TABLE}
-    boxes = {"annotations": "t.jsonl", "table": of_boxes}
+    of_boxes = {"box_columns": "boxes", "label": "names", **_TABLE}
+    boxes = with_columns("objects", {"annotations": "t.jsonl", "table": of_boxes})
     named = [["path", "label", "split", "n"], ["a.jpg", "cat", "train", 1], ["b.jpg", "dog", "val", 2]]
     columns = {name: [row[name] for row in _ROWS] for name in ("path", "label", "split", "n", "tags")}
     records = [example(image=[_IMAGE], label=[number], tag=[b"x"], f=[0.5]) for number in (0, 1)]
@@ -192,24 +193,24 @@ def _samples() -> dict[str, Sample]:
     rows = {"image": [_IMAGE, _IMAGE + b"b"] * 2, "label": ["a", "b"] * 2, "n": [1, 2, 3, 4]}
     return {
         "csv": Sample(
-            {"kind": "table", "table": {"file": "t.csv", "features": ["n"], "split_column": "split"}},
+            {"kind": "table", "table": {"file": "t.csv"}, "columns": {"features": ["n"], "split": "split"}},
             {**_IMAGES, "t.csv": _csv(named)}, "t.csv", (named, _csv),
         ),
         "csv of numbers": Sample(
-            {"kind": "table", "table": {"file": "t.csv", "class_names": ["a", "b"]}},
+            {"kind": "table", "table": {"file": "t.csv"}, "columns": {"class_names": ["a", "b"]}},
             {**_IMAGES, "t.csv": b"path,label\na.jpg,0\nb.jpg,1\n"}, "t.csv",
             ([["path", "label"], ["a.jpg", 0], ["b.jpg", 1]], _csv),
         ),
         "jsonl": Sample(
-            {"kind": "table", "table": {"file": "t.jsonl", **_TABLE}},
+            {"kind": "table", "table": {"file": "t.jsonl"}, "columns": _TABLE},
             {**_IMAGES, "t.jsonl": _lines(_ROWS)}, "t.jsonl", (_ROWS, _lines),
         ),
         "table of parquet": Sample(
-            {"kind": "table", "table": {"file": "t.parquet", **_TABLE}},
+            {"kind": "table", "table": {"file": "t.parquet"}, "columns": _TABLE},
             {**_IMAGES, "t.parquet": _parquet(**columns)}, "t.parquet",
         ),
         "parquet": Sample(
-            {"kind": "parquet", "rows": {"features": ["n"]}}, {"a.parquet": _parquet(**rows)}, "a.parquet"
+            {"kind": "parquet", "columns": {"features": ["n"]}}, {"a.parquet": _parquet(**rows)}, "a.parquet"
         ),
         "npy": Sample(
             {"kind": "arrays"},
@@ -227,7 +228,7 @@ def _samples() -> dict[str, Sample]:
             {"images.idx": idx_bytes(np.zeros((3, 4, 4), np.uint8))}, "images.idx",
         ),
         "tfrecord": Sample(
-            {"kind": "tfrecord", "rows": {"features": ["tag", "f"]}},
+            {"kind": "tfrecord", "columns": {"features": ["tag", "f"]}},
             {"a.tfrecord": b"".join(map(frame, records))}, "a.tfrecord",
         ),
         "array_record": Sample(
@@ -243,7 +244,7 @@ def _samples() -> dict[str, Sample]:
             {"kind": "archive"}, {"a.tar": _tar({f"cat/{n}": d for n, d in _IMAGES.items()})}, "a.tar"
         ),
         "webdataset": Sample(
-            {"kind": "archive", "labels": "multi", "archive": {"features": ["n", "txt"]}},
+            {"kind": "archive", "labels": "multi", "columns": {"features": ["n", "txt"]}},
             {"a.tar": _tar(_WDS)}, "a.tar",
         ),
         "zip": Sample(
@@ -258,7 +259,7 @@ def _samples() -> dict[str, Sample]:
             {**_IMAGES, "a.xml": _VOC.encode(), "b.xml": _VOC.replace("a.jpg", "b.jpg").encode()}, "a.xml",
         ),
         "boxes": Sample(
-            {"kind": "box_table", "objects": boxes}, {**_IMAGES, "t.jsonl": _lines(_ROWS)}, "t.jsonl",
+            {"kind": "box_table", **boxes}, {**_IMAGES, "t.jsonl": _lines(_ROWS)}, "t.jsonl",
             (_ROWS, _lines),
         ),
     }  # fmt: skip

@@ -22,6 +22,7 @@ from shardmill.beam_jobs.sources.files.walking import SourceFault
 from shardmill.beam_jobs.sources.listing import Listing
 from shardmill.beam_jobs.tables.features import features_of, with_features
 from shardmill.infra.storage.filesystem import Storage
+from tests.samples.sources.columns import with_columns
 
 IMAGE_STRUCT = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 
@@ -52,9 +53,9 @@ def idx_bytes(values: npt.NDArray[np.uint8]) -> bytes:
 
 
 def config_of(kind: str, **rows: Any) -> PrepareConfig:
-    """A kind with these settings of ``source.rows``, and ``files`` and ``labels`` of ``source``."""
+    """A kind with these settings of ``columns`` and ``rows``, and ``files`` and ``labels`` of ``source``."""
     own = {name: rows.pop(name, None) for name in ("files", "labels")}
-    return PrepareConfig.model_validate({"source": {"kind": kind, **own, "rows": rows}})
+    return PrepareConfig.model_validate({"source": {"kind": kind, **own, **with_columns("rows", rows)}})
 
 
 def listed(source: str | Path, kind: str, **rows: Any) -> Listing:

@@ -66,10 +66,10 @@ def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
     """
     ignore = IgnorePatterns(config.filter.ignore)
     walk = folder.walk(ignore, splits_on_top=False)
-    asked = asked_values(config.source.archive, config.source.label_kind)
+    asked = asked_values(config.source.columns, config.source.label_kind)
 
     def listed_of(file: FoundFile) -> ListedArchive:
-        return list_archive(folder, file, ignore, config.source.archive, asked)
+        return list_archive(folder, file, ignore, config.source, asked)
 
     with ThreadPoolExecutor(_LISTED_TOGETHER, "archives") as threads:
         listed = list(threads.map(listed_of, walk))
@@ -82,8 +82,7 @@ def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
     if config.source.label_kind == "mask":
         return _list_masked(listed, archives, config, walk.warnings())
     layout = choose_layout(archives, config)
-    settings = config.source.archive
-    names = class_numbers(settings.class_names, settings.classes_file, folder, "source.archive")
+    names = class_numbers(config.source.columns, folder)
     batches, warnings = labelled(archives, layout, config, folder.uri, names)
     unread = [f"{archive.uri}#{name}" for archive in archives for name in archive.unread]
     if unread and layout.kind == "webdataset":
@@ -101,7 +100,7 @@ def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
                 f"labels or features of images in archives come from sidecars, and there are "
                 f"{layout.described()}",
                 "give .json or .txt sidecars as WebDataset does (docs/archives.md), or leave out "
-                "source.labels and source.archive.features",
+                "source.labels and source.columns.features",
             )
         table = with_values(table, archives, config, folder, names)
     return Listing(table, [*walk.warnings(), *_damages(listed), *warnings])

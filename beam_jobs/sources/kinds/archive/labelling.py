@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from shardmill.beam_jobs.config import ArchiveConfig, PrepareConfig
+from shardmill.beam_jobs.config import ColumnsConfig, PrepareConfig
 from shardmill.beam_jobs.schemas import (
     CONTRADICTION,
     DROPPED_LABEL,
@@ -69,9 +69,9 @@ def labelled(
     """
     if layout.kind == "webdataset":
         return _by_sidecars(archives, layout, config, names)
-    if config.source.archive.drop_labels or config.source.archive.merge_labels:
+    if config.source.columns.drop_labels or config.source.columns.merge_labels:
         raise ConfigError(
-            "source.archive.drop_labels and merge_labels are for sidecars, and there are "
+            "source.columns.drop_labels and merge_labels are for sidecars, and there are "
             f"{layout.described()}",
             "name the classes to keep in filter.classes",
         )
@@ -97,7 +97,7 @@ def labelled(
 def _by_sidecars(
     archives: Sequence[ListedArchive], layout: Layout, config: PrepareConfig, names: ClassNumbers
 ) -> tuple[list[pa.RecordBatch], list[str]]:
-    kind, settings = config.source.label_kind, config.source.archive
+    kind, settings = config.source.label_kind, config.source.columns
     labels = [_labels_of(archive, names, settings) for archive in archives] if kind == "class" else []
     found = {label.name for each in labels for label in each.values() if label.reason is None}
     classes = sorted(name for name in found if name is not None)
@@ -109,8 +109,8 @@ def _by_sidecars(
         samples = _Samples.of(archive, split, own, wanted)
         rows += [_label_by_key(batch, archive, samples) for batch in archive.batches]
     single = [f"the sidecars name a single class, {classes[0]!r}"] if len(classes) == 1 else []
-    odd = no_classes(classes, "name it in source.archive.drop_labels")
-    return rows, single + odd + look_alikes(classes, "name one in source.archive.merge_labels")
+    odd = no_classes(classes, "name it in source.columns.drop_labels")
+    return rows, single + odd + look_alikes(classes, "name one in source.columns.merge_labels")
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ class _Label:
     message: str | None = None
 
 
-def _labels_of(archive: ListedArchive, names: ClassNumbers, settings: ArchiveConfig) -> dict[str, _Label]:
+def _labels_of(archive: ListedArchive, names: ClassNumbers, settings: ColumnsConfig) -> dict[str, _Label]:
     """Return the label that sidecars give, by their stem."""
     texts = pa.array(list(archive.labels.values()), pa.string())
     named, faults = name_labels(texts, names)
@@ -139,7 +139,7 @@ def _labels_of(archive: ListedArchive, names: ClassNumbers, settings: ArchiveCon
         if fault is not None:
             found[key] = _Label(text, NO_LABEL, fault)
         elif name in settings.drop_labels:
-            found[key] = _Label(name, DROPPED_LABEL, f"source.archive.drop_labels names {name}")
+            found[key] = _Label(name, DROPPED_LABEL, f"source.columns.drop_labels names {name}")
         else:
             found[key] = _Label(settings.merge_labels.get(name, name))
     return found

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from shardmill.beam_jobs.config import ArchiveConfig
+from shardmill.beam_jobs.config import SourceConfig
 from shardmill.beam_jobs.schemas import (
     BAD_NAME,
     BROKEN_CONTAINER,
@@ -79,7 +79,7 @@ def list_archive(
     folder: SourceFolder,
     file: FoundFile,
     ignore: IgnorePatterns,
-    settings: ArchiveConfig,
+    settings: SourceConfig,
     asked: Collection[str] = (),
 ) -> ListedArchive:
     """List the members of an archive; a file that is no archive becomes a row of its own.
@@ -88,7 +88,7 @@ def list_archive(
         folder: the source.
         file: a file of it.
         ignore: the patterns of ``filter.ignore``, which apply to names of members too.
-        settings: of archives.
+        settings: of the source.
         asked: keys of the values of sidecars to keep.
     """
     listed = ListedArchive(file.uri)
@@ -109,7 +109,7 @@ def _list_members(
     folder: SourceFolder,
     archive: FileRef,
     ignore: IgnorePatterns,
-    settings: ArchiveConfig,
+    settings: SourceConfig,
     listed: ListedArchive,
     asked: Collection[str],
 ) -> SourceFault | None:
@@ -122,12 +122,12 @@ def _list_members(
                 for member in members_of(
                     container,
                     is_local=folder.is_local,
-                    at_most_bytes=settings.unpacked_bytes,
+                    at_most_bytes=settings.archive.unpacked_bytes,
                     sidecars=_sidecars(settings, asked),
                 ):
                     _keep_label(listed, member, settings)
                     if asked:
-                        _keep_values(listed, member, settings.label_key, asked)
+                        _keep_values(listed, member, settings.columns.label or "label", asked)
                     members.append(member)
             except ArchiveDamaged as damage:
                 fault = SourceFault(BROKEN_CONTAINER, str(damage))
@@ -141,9 +141,9 @@ def _list_members(
     return fault
 
 
-def _sidecars(settings: ArchiveConfig, asked: Collection[str]) -> tuple[str, ...]:
+def _sidecars(settings: SourceConfig, asked: Collection[str]) -> tuple[str, ...]:
     """Return the endings of the members to read: of a .txt only if its text is asked for."""
-    if settings.layout not in ("auto", "webdataset"):
+    if settings.archive.layout not in ("auto", "webdataset"):
         return ()
     return (*LABEL_SIDECARS, "txt") if "txt" in asked else LABEL_SIDECARS
 
@@ -167,7 +167,7 @@ def _found(archive: FileRef, members: list[Member], ignore: IgnorePatterns) -> I
         yield FoundFile(ref, None if is_hostile else ignore.match_path(member.name.rstrip("/")), fault)
 
 
-def _keep_label(listed: ListedArchive, member: Member, settings: ArchiveConfig) -> None:
+def _keep_label(listed: ListedArchive, member: Member, settings: SourceConfig) -> None:
     """Keep the label that a sidecar gives: the name of a class wins over a .cls, and that over a .json."""
     if member.content is None:
         if member.fault is None and is_sidecar(member.name, 0, LABEL_SIDECARS):
@@ -176,14 +176,15 @@ def _keep_label(listed: ListedArchive, member: Member, settings: ArchiveConfig) 
     key, is_json = stem_of(member.name), member.name.lower().endswith(".json")
     if (json_value(member.content) if is_json else _text_label(member.content)) is None:
         listed.unread.append(member.name)
-    name = json_label(member.content, settings.name_key) if is_json and settings.name_key else None
+    name_key, label_key = settings.archive.name_key, settings.columns.label or "label"
+    name = json_label(member.content, name_key) if is_json and name_key else None
     if name is not None:
         listed.labels[key] = name
         listed.named.add(key)
         return
     if key in listed.named or (is_json and key in listed.labels):
         return
-    label = json_label(member.content, settings.label_key) if is_json else _text_label(member.content)
+    label = json_label(member.content, label_key) if is_json else _text_label(member.content)
     if label is not None:
         listed.labels[key] = label
 

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from shardmill.beam_jobs.config import ArchiveConfig, PrepareConfig, RowsConfig
+from shardmill.beam_jobs.config import ColumnsConfig, PrepareConfig
 from shardmill.beam_jobs.schemas import BROKEN_ROW, NO_LABEL, Status
 from shardmill.beam_jobs.sources.classes.numbers import ClassNumbers
 from shardmill.beam_jobs.sources.files.folder import SourceFolder
@@ -31,11 +31,11 @@ from shardmill.infra.format.labels import LabelKind
 _NO_TEXT = pa.scalar(None, pa.string())
 
 
-def asked_values(settings: ArchiveConfig, kind: LabelKind) -> list[str]:
+def asked_values(settings: ColumnsConfig, kind: LabelKind) -> list[str]:
     """Return the keys of the ``.json`` sidecars whose values are read besides the one class of an image."""
-    keys = [settings.label_key] if kind in ("multi", "targets") else []
-    keys += [key for key in (settings.split_key, settings.group_key) if key is not None]
-    return list(dict.fromkeys([*keys, *(one.column or name for name, one in settings.features.items())]))
+    keys = [settings.label or "label"] if kind in ("multi", "targets") else []
+    keys += [key for key in (settings.split, settings.group) if key is not None]
+    return list(dict.fromkeys([*keys, *(one.column or name for name, one in settings.further.items())]))
 
 
 def with_values(
@@ -60,8 +60,9 @@ def with_values(
     Raises:
         ConfigError: the values of a key have no common type.
     """
-    settings, kind = config.source.archive, config.source.label_kind
-    lists_of = settings.label_key if kind in ("multi", "targets") else None
+    settings, kind = config.source.columns, config.source.label_kind
+    label_key = settings.label or "label"
+    lists_of = label_key if kind in ("multi", "targets") else None
     columns, contradictions = _columns(table, archives, asked_values(settings, kind), lists_of)
     asked = {
         name: one.model_copy(
@@ -70,9 +71,9 @@ def with_values(
                 "dtype": _dtype(name, one.dtype, columns[one.column or name]),
             }
         )
-        for name, one in settings.features.items()
+        for name, one in settings.further.items()
     }
-    label = columns.get(settings.label_key) if kind in ("multi", "targets") else None
+    label = columns.get(label_key) if kind in ("multi", "targets") else None
     rows = FileRows(
         RowFile(folder, "the sidecars", 0),
         positions=np.zeros(table.num_rows, np.int64),
@@ -80,14 +81,14 @@ def with_values(
         labels=one_chunk(table["label"]),
         faults=_faults(columns, contradictions, table.num_rows),
         label_values=None if label is None else one_chunk(label.values),
-        label_name=settings.label_key,
+        label_name=label_key,
         columns={name: one_chunk(column.values) for name, column in columns.items()},
     )
-    read = RowsConfig(features=asked)
+    read = ColumnsConfig(features=asked)
     typed = type_rows(rows, read, kind, names if kind == "multi" else {}, count_targets([rows]))
     features = joined_features([typed.features], asked)
-    table = _settled(table, typed, _texts(columns, settings.split_key, table.num_rows), settings, kind)
-    groups = _texts(columns, settings.group_key, table.num_rows)
+    table = _settled(table, typed, _texts(columns, settings.split, table.num_rows), settings, kind)
+    groups = _texts(columns, settings.group, table.num_rows)
     table = with_column(table, table.schema.field("group"), pc.coalesce(groups, table["group"]))
     for field in features.schema:
         table = table.append_column(field, features[field.name])
@@ -132,7 +133,7 @@ def _dtype(name: str, asked: str, column: JsonColumn) -> str:
     if column.kind == "mixed":
         raise ConfigError(
             f"the feature {name!r} of the sidecars holds numbers and texts",
-            f"say which: --set source.archive.features.{name}.dtype=text",
+            f"say which: --set source.columns.features.{name}.dtype=text",
         )
     return column.kind or "text"
 
@@ -153,20 +154,16 @@ def _texts(columns: Mapping[str, JsonColumn], key: str | None, count: int) -> pa
 
 
 def _settled(
-    table: pa.Table, typed: TypedRows, splits: pa.Array, settings: ArchiveConfig, kind: LabelKind
+    table: pa.Table, typed: TypedRows, splits: pa.Array, settings: ColumnsConfig, kind: LabelKind
 ) -> pa.Table:
     """Settle the images whose values cannot be used, and fill in labels and splits."""
     faults = one_chunk(typed.table["fault"])
     rules = [Rule(pc.is_valid(faults), BROKEN_ROW, (faults,))]
     if kind in ("multi", "targets"):
         unnamed = Rule(pc.is_valid(typed.unnamed), NO_LABEL, (typed.unnamed,))
-        understood = understand_labels(
-            typed.table, splits, SPLIT_OF_FOLDER, settings, "source.archive", kind, unnamed
-        )
+        understood = understand_labels(typed.table, splits, SPLIT_OF_FOLDER, settings, kind, unnamed)
     else:  # the one class of an image is settled already
-        understood = understand_labels(
-            typed.table, splits, SPLIT_OF_FOLDER, ArchiveConfig(), "source.archive", "none"
-        )
+        understood = understand_labels(typed.table, splits, SPLIT_OF_FOLDER, ColumnsConfig(), "none")
     reasons, messages = first_rules([*rules, *understood.rules], table.num_rows)
     labelled = understood.table
     is_to_read = pc.equal(table["status"], int(Status.TO_READ))

@@ -2,7 +2,7 @@
 
 Each row of an array of images is an input: ``images.npy#row=0000017``, or ``mnist.npz#x_train=0000017`` in a
 file of several arrays; rows are counted from 0. The bytes that stand for an image, whose SHA-256 is its
-identity, are a PNG file of its pixels without compression (shardmill.beam_jobs.sources.rows.png).
+identity, are a PNG file of its pixels without compression (shardmill.beam_jobs.sources.kinds.arrays.reading).
 
     found      the arrays in a file, by its header
     roles      which arrays hold images, and which their labels
@@ -17,7 +17,7 @@ from functools import partial
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from shardmill.beam_jobs.config import PrepareConfig, RowsConfig, SourceConfig
+from shardmill.beam_jobs.config import PrepareConfig, SourceConfig
 from shardmill.beam_jobs.sources.classes.names import quoted
 from shardmill.beam_jobs.sources.files.folder import SourceFolder
 from shardmill.beam_jobs.sources.files.walking import SourceFault
@@ -36,7 +36,6 @@ from shardmill.beam_jobs.sources.rows.row_files import (
     files_of,
 )
 from shardmill.infra.errors import ConfigError
-from shardmill.infra.format.labels import LabelKind
 from shardmill.infra.progress import log
 from shardmill.infra.storage.filesystem import Storage
 
@@ -48,7 +47,7 @@ def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
         NotFoundError: there is no such folder, or no array in it.
         ConfigError: images have no labels, or an array has the wrong type or shape.
     """
-    settings, kind = config.source.rows, config.source.label_kind
+    kind = config.source.label_kind
     files, warnings = walk_files(folder, config)
     chosen = choose_files(folder, files, lambda uri: uri.endswith(ENDINGS), "NumPy or IDX file")
     arrays, broken = [], {}
@@ -60,7 +59,7 @@ def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
             log(f"{found.uri} cannot be read: {error}", level="warning")
     rows: list[FileRows] = []
     others = {array.file.uri: "it holds no images" for array in arrays}
-    for pair in _paired(arrays, broken, settings, kind):
+    for pair in _paired(arrays, broken, config.source):
         log(_in_words(pair))
         others.pop(pair.images.file.uri, None)
         others |= {
@@ -77,7 +76,7 @@ def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
 
 
 def _paired(
-    arrays: list[FoundArray], broken: Mapping[str, str], settings: RowsConfig, kind: LabelKind
+    arrays: list[FoundArray], broken: Mapping[str, str], settings: SourceConfig
 ) -> list[LabelledImages]:
     """Bring images and their labels together.
 
@@ -85,7 +84,16 @@ def _paired(
         ConfigError: images have no labels; it names a damaged file, which may hold them.
     """
     try:
-        return pair_arrays(arrays, settings, kind) if arrays else []
+        return (
+            pair_arrays(
+                arrays,
+                settings.columns,
+                settings.label_kind,
+                splits_from_names=settings.rows.splits_from_names,
+            )
+            if arrays
+            else []
+        )
     except ConfigError as error:
         for uri, why in broken.items():
             raise ConfigError(f"{error.message}; {uri} cannot be read: {why}", error.remedy) from error

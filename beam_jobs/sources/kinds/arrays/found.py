@@ -20,9 +20,8 @@ from typing import Any, BinaryIO, Final, Literal, cast
 import numpy as np
 import numpy.typing as npt
 
-from shardmill.beam_jobs.sources.rows.inflating import Inflated
 from shardmill.beam_jobs.sources.rows.row_files import RowFile, RowFileBroken
-from shardmill.beam_jobs.sources.rows.unpacked import PackedDataBroken
+from shardmill.beam_jobs.sources.rows.unpacked import Inflated, PackedDataBroken
 
 ENDINGS = (".npy", ".npz", ".idx", "-ubyte", ".idx.gz", "-ubyte.gz")
 

@@ -9,21 +9,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from shardmill.beam_jobs.config import RowsConfig
+from shardmill.beam_jobs.config import ColumnsConfig
 from shardmill.beam_jobs.sources.kinds.arrays.found import FoundArray
-from shardmill.beam_jobs.sources.rows.names_of_splits import SPLIT_WORDS, split_of_name, words_of
-from shardmill.beam_jobs.sources.rows.typed import asked_columns, needs_label
+from shardmill.beam_jobs.sources.roles import (
+    ARRAY_WORDS,
+    SPLIT_WORDS,
+    asked_columns,
+    needs_label,
+    split_of_name,
+    words_of,
+)
 from shardmill.infra.errors import ConfigError
 from shardmill.infra.format.labels import LabelKind
 
-_WORDS = {
-    "image": ("images", "image", "imgs", "img", "x", "pixels"),
-    "label": ("labels", "label", "y", "targets", "target", "classes"),
-}
 _ROLES = ("label", "image", "split", "group")  # "image_labels" are labels
 _FORMAT_WORD = re.compile(r"idx\d|ubyte")  # of IDX files
 
@@ -50,7 +52,7 @@ class LabelledImages:
 
 
 def pair_arrays(
-    arrays: Sequence[FoundArray], settings: RowsConfig, kind: LabelKind = "class"
+    arrays: Sequence[FoundArray], settings: ColumnsConfig, kind: LabelKind, *, splits_from_names: bool
 ) -> list[LabelledImages]:
     """Bring images and their labels together, in the order of the images' files and names.
 
@@ -58,15 +60,11 @@ def pair_arrays(
         arrays: of all files.
         settings: names of arrays that the user gives.
         kind: of the labels.
+        splits_from_names: whether the names of arrays and files give splits.
 
     Raises:
         ConfigError: images have no labels, or which arrays are meant cannot be told.
     """
-    if settings.label_columns or settings.target_columns:
-        raise ConfigError(
-            "source.rows.label_columns and target_columns name columns, and arrays have none",
-            "give the labels as one array [N, C] with --set source.labels=multi or targets",
-        )
     roles: dict[tuple[str, ...], dict[str, FoundArray]] = {}
     wanted = [
         *asked_columns(settings, kind),
@@ -80,28 +78,28 @@ def pair_arrays(
             if there is not array:
                 raise ConfigError(
                     f"the arrays {where(there)} and {where(array)} could both hold the {role} of an image",
-                    f"name one with --set source.rows.{role}=NAME, or choose files with source.files",
+                    f"name one with --set source.columns.{role}=NAME, or choose files with source.files",
                 )
             break
     found = [_labelled(there, arrays, settings, kind) for there in roles.values() if "image" in there]
     if found:
-        return found
+        return [replace(one, split=_split(one.images)) for one in found] if splits_from_names else found
     shown = ", ".join(array.in_words for array in arrays[:8])
     raise ConfigError(
         f"which array holds the images cannot be told; there are {shown}",
-        "name them with --set source.rows.image=NAME and --set source.rows.label=NAME",
+        "name them with --set source.columns.image=NAME and --set source.columns.label=NAME",
     )
 
 
 def _labelled(
-    there: dict[str, FoundArray], arrays: Sequence[FoundArray], settings: RowsConfig, kind: LabelKind
+    there: dict[str, FoundArray], arrays: Sequence[FoundArray], settings: ColumnsConfig, kind: LabelKind
 ) -> LabelledImages:
     images, asked = there["image"], asked_columns(settings, kind)
     if missing := [name for name in asked if name not in there]:
         raise ConfigError(
             f"there is no array {missing[0]!r} for the images {where(images)}; there are "
             + ", ".join(array.in_words for array in arrays),
-            "name another in source.rows.features",
+            "name another in source.columns.features",
         )
     if needs_label(settings, kind) and "label" not in there:
         others = ", ".join(array.in_words for array in arrays if array is not images)
@@ -109,7 +107,7 @@ def _labelled(
             f"there are no labels for the images {where(images)}"
             + (f"; there are {others}" if others else ""),
             "name them as the images, with 'labels' or 'y' in place of 'images' or 'x'; or say "
-            "--set source.rows.label=NAME",
+            "--set source.columns.label=NAME",
         )
     check_images(images)
     for role, array in there.items():
@@ -121,7 +119,7 @@ def _labelled(
         there.get("label") if kind != "none" else None,
         there.get("split"),
         there.get("group"),
-        _split(images, settings),
+        None,
         {name: there[name] for name in asked},
     )
 
@@ -177,14 +175,14 @@ def check_images(array: FoundArray) -> None:
     raise ConfigError(f"the images {where(array)} have the shape {list(shape)}", remedy)
 
 
-def _rest(array: FoundArray, role: str, settings: RowsConfig) -> tuple[str, ...] | None:
+def _rest(array: FoundArray, role: str, settings: ColumnsConfig) -> tuple[str, ...] | None:
     """Return the part of an array's name that images and labels share, without the word for a role.
 
     None if it does not have this role.
     """
     own = words_of(array.name)
     given: str | None = getattr(settings, role) if role in _ROLES else role
-    wanted = [words_of(given)] if given is not None else [[word] for word in _WORDS.get(role, ())]
+    wanted = [words_of(given)] if given is not None else [[word] for word in ARRAY_WORDS.get(role, ())]
     place = array.file.uri if array.member is not None else array.file.uri.rpartition("/")[0]
     for words in wanted:
         for at in range(len(own) - len(words) + 1):
@@ -194,10 +192,8 @@ def _rest(array: FoundArray, role: str, settings: RowsConfig) -> tuple[str, ...]
     return None
 
 
-def _split(images: FoundArray, settings: RowsConfig) -> str | None:
+def _split(images: FoundArray) -> str | None:
     """Return the split that the name of an array, or else of its file, gives."""
-    if not settings.splits_from_names:
-        return None
     of_array = {SPLIT_WORDS[word] for word in words_of(images.name) if word in SPLIT_WORDS}
     return of_array.pop() if len(of_array) == 1 else split_of_name(images.file.uri)
 

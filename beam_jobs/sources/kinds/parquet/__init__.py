@@ -3,8 +3,9 @@
 Each row of each file is an input, ``data/train-00000-of-00002.parquet#row=0000017``; rows are counted from 0.
 Class names come from the file's own metadata, splits from a column or from the names of the files.
 
-    columns    which columns hold image, label, split and group
-    reading    the labels of a file, and its images row by row
+Hugging Face's library ``datasets`` describes the columns in the file's metadata: which one is an image, and
+the class names of labels that are numbers. It writes an image as a struct of ``bytes`` and ``path``.
+``reading`` reads the labels of a file, and its images row by row.
 """
 
 from __future__ import annotations
@@ -18,16 +19,20 @@ import pyarrow as pa
 from shardmill.beam_jobs.config import PrepareConfig, SourceConfig
 from shardmill.beam_jobs.sources.files.folder import SourceFolder
 from shardmill.beam_jobs.sources.files.walking import SourceFault
-from shardmill.beam_jobs.sources.kinds.parquet.columns import Columns, find_columns, holds_images
 from shardmill.beam_jobs.sources.kinds.parquet.reading import (
     ParquetImages,
     check_num_rows,
+    class_names_of,
+    described,
+    holds_images,
     list_rows,
+    offered,
     open_parquet,
 )
 from shardmill.beam_jobs.sources.listing import Listing
 from shardmill.beam_jobs.sources.masks.in_rows import MaskedRowReader, with_row_masks
 from shardmill.beam_jobs.sources.recognition.glance import Glance, Recognised
+from shardmill.beam_jobs.sources.roles import Roles, image_of, roles_of
 from shardmill.beam_jobs.sources.rows.listing import Contents, list_contents, read_all, walk_files
 from shardmill.beam_jobs.sources.rows.reading import RowReader
 from shardmill.beam_jobs.sources.rows.row_files import FileRows, RowFile, RowFileBroken, choose_files
@@ -44,20 +49,26 @@ def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
         NotFoundError: there is no such folder, or no row in it.
         ConfigError: a column is not there, or is not what it is to be.
     """
-    settings, kind = config.source.rows, config.source.label_kind
+    settings, kind = config.source.columns, config.source.label_kind
     files, warnings = walk_files(folder, config)
     chosen = choose_files(folder, files, lambda uri: uri.endswith(ENDINGS), "Parquet file")
-    found: list[Columns] = []
+    found: list[Roles] = []
 
     def read(file: RowFile) -> FileRows:
         with file.open() as stream:
             parquet = open_parquet(cast(BinaryIO, stream))
-            columns = find_columns(file.uri, parquet, settings, kind, found[0] if found else None)
+            schema = parquet.schema_arrow
+            offer = offered(file.uri, schema, kind)
+            roles = roles_of(offer, settings, kind, first=found[0] if found else None)
+            if kind == "mask" and settings.mask is not None:
+                image_of(offer, settings.mask)
+            names = {} if roles.label is None else class_names_of(described(schema).get(roles.label))
             if not found:
-                log(f"{file.uri} was read as Parquet: {columns.in_words()}")
-            found.append(columns)
+                told = f", with {len(names)} class names in its metadata" if names else ""
+                log(f"{file.uri} was read as Parquet: {roles.in_words('column', told)}")
+            found.append(roles)
             check_num_rows(parquet, stream.size_bytes)
-            return list_rows(file, parquet, columns, kind)
+            return list_rows(file, parquet, roles, names, kind)
 
     rows, broken = read_all(folder, chosen, read)
     listing = list_contents(folder, config, Contents(files, rows, broken, {}, warnings))
@@ -82,9 +93,9 @@ def open_reader(
     folder: SourceFolder, config: PrepareConfig, scratch: Storage | None
 ) -> RowReader | MaskedRowReader:
     """Open the reader of rows, and of their masks if they have some."""
-    settings = config.source.rows
-    images = RowReader(folder, partial(ParquetImages, settings=settings))
+    settings = config.source.columns
+    images = RowReader(folder, partial(ParquetImages, column=settings.image, mask=settings.mask))
     if config.source.label_kind != "mask" or settings.mask is None:
         return images
-    masks = RowReader(folder, partial(ParquetImages, settings=settings, column=settings.mask))
+    masks = RowReader(folder, partial(ParquetImages, column=settings.mask))
     return MaskedRowReader(images, masks, config.source.masks.unmasked)

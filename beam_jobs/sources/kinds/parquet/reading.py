@@ -1,4 +1,4 @@
-"""The labels of a Parquet file, and its images row by row.
+"""The columns of a Parquet file, its labels, and its images row by row.
 
 A row group is read forward in batches of a few MiB, never whole and never twice while rows are asked for in
 order. So memory is flat, however large the row groups are.
@@ -6,20 +6,20 @@ order. So memory is flat, however large the row groups are.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import BinaryIO, cast
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, BinaryIO, cast
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from shardmill.beam_jobs.config import RowsConfig
 from shardmill.beam_jobs.schemas import NO_IMAGE, FileRef
 from shardmill.beam_jobs.sources.files.walking import SourceFault
-from shardmill.beam_jobs.sources.kinds.parquet.columns import Columns, find_image, path_of_images
 from shardmill.beam_jobs.sources.kinds.table.formats.columns import as_text, trimmed
 from shardmill.beam_jobs.sources.kinds.table.formats.parquet import PARQUET_DAMAGES, first_line
+from shardmill.beam_jobs.sources.roles import Column, Offer, Roles, image_of
 from shardmill.beam_jobs.sources.rows.row_files import FileRows, RowFile, RowFileBroken
 from shardmill.beam_jobs.tables.long_columns import one_chunk
 from shardmill.beam_jobs.tables.utf8 import without_broken_texts
@@ -43,6 +43,66 @@ def open_parquet(stream: BinaryIO) -> pq.ParquetFile:
         raise RowFileBroken(f"it cannot be read as Parquet: {first_line(error)}") from error
 
 
+def offered(uri: str, schema: pa.Schema, kind: LabelKind) -> Offer:
+    """Return the columns of a file, with what their types and Hugging Face's description say of them."""
+    features = described(schema)
+    several = kind in ("multi", "targets")
+    columns = [
+        Column(
+            field.name,
+            _short(field.type),
+            holds_images=holds_images(field.type),
+            is_image=_is(features.get(field.name), "Image"),
+            is_class=_is(features.get(field.name), "ClassLabel")
+            or (several and bool(class_names_of(features.get(field.name)))),
+        )
+        for field in schema
+    ]
+    return Offer(uri, "column", columns)
+
+
+def described(schema: pa.Schema) -> Mapping[str, Any]:
+    """Return the description of each column that Hugging Face's library left; empty if there is none."""
+    try:
+        features = json.loads((schema.metadata or {})[b"huggingface"])["info"]["features"]
+    except (KeyError, ValueError, TypeError):
+        return {}
+    return features if isinstance(features, dict) else {}
+
+
+def class_names_of(feature: Any) -> dict[int, str]:
+    """Return number -> name of the classes of a described column of numbers, or of lists of them."""
+    if isinstance(feature, list) and len(feature) == 1:
+        return class_names_of(feature[0])
+    if _is(feature, "Sequence") or _is(feature, "List") or _is(feature, "LargeList"):
+        return class_names_of(feature.get("feature"))
+    names = feature.get("names") if _is(feature, "ClassLabel") else None
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        return {}
+    return dict(enumerate(names))
+
+
+def _is(feature: Any, kind: str) -> bool:
+    return isinstance(feature, dict) and feature.get("_type") == kind
+
+
+def holds_images(kind: pa.DataType) -> bool:
+    """Tell whether a column of this type may hold images: bytes, or structs with bytes."""
+    if pa.types.is_struct(kind):
+        at = kind.get_field_index("bytes")
+        return at >= 0 and _is_binary(kind.field(at).type)
+    return _is_binary(kind)
+
+
+def _is_binary(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind))
+
+
+def _short(kind: pa.DataType) -> str:
+    text = str(kind)
+    return text if len(text) <= 30 else f"{text[:29]}…"
+
+
 def check_num_rows(parquet: pq.ParquetFile, size_bytes: int) -> None:
     """Check that a file can have the rows that its metadata count.
 
@@ -60,8 +120,17 @@ def check_num_rows(parquet: pq.ParquetFile, size_bytes: int) -> None:
         raise RowFileBroken(f"its metadata count {count:,} rows, which it cannot have")
 
 
-def list_rows(file: RowFile, parquet: pq.ParquetFile, columns: Columns, kind: LabelKind) -> FileRows:
+def list_rows(
+    file: RowFile, parquet: pq.ParquetFile, columns: Roles, names: Mapping[int, str], kind: LabelKind
+) -> FileRows:
     """Read labels, splits and groups of a file; no image is read.
+
+    Args:
+        file: the file.
+        parquet: the same, open.
+        columns: their roles.
+        names: number -> name of the classes, by the metadata of the file.
+        kind: of the labels.
 
     Raises:
         ConfigError: a column holds no text or number. RowFileBroken: the file is damaged.
@@ -93,7 +162,7 @@ def list_rows(file: RowFile, parquet: pq.ParquetFile, columns: Columns, kind: La
         splits=texts(columns.split),
         groups=texts(columns.group),
         faults=faults if faults.null_count < len(faults) else None,
-        names=columns.names,
+        names=names,
         label_values=None if kind == "class" or label is None else one_chunk(table[label]),
         label_name=label or "",
         columns={name: one_chunk(table[name]) for name in columns.others},
@@ -105,23 +174,23 @@ class ParquetImages:
 
     Args:
         file: the file.
-        settings: names of columns that the user gives.
-        column: the column of the images; None: as the settings say, or recognised.
+        column: the column of the images; None to recognise it.
+        mask: the column of the masks, which is not that of the images.
 
     Raises:
         RowFileBroken: it is no Parquet file. ConfigError: a column is not there.
     """
 
-    def __init__(self, file: RowFile, settings: RowsConfig, column: str | None = None) -> None:
+    def __init__(self, file: RowFile, column: str | None, mask: str | None = None) -> None:
         local = file.folder.local_path(file.uri)
         # Through a Python object, reading would take longer than decompressing. Not mapped into memory: if
         # the file is cut meanwhile, that would end this process.
         self._stream = pa.OSFile(local, "rb") if local is not None else file.open()
         self._parquet = open_parquet(cast(BinaryIO, self._stream))
-        if column is not None:
-            settings = settings.model_copy(update={"image": column})
-        self._image, self._is_struct = find_image(file.uri, self._parquet, settings)
-        self._path = path_of_images(self._image, self._is_struct)
+        schema = self._parquet.schema_arrow
+        self._image = image_of(offered(file.uri, schema, "none"), column, mask)
+        self._is_struct = pa.types.is_struct(schema.field(self._image).type)
+        self._path = f"{self._image}.bytes" if self._is_struct else self._image
         metadata = self._parquet.metadata
         lengths = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
         self._starts = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])

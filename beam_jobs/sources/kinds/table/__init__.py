@@ -59,29 +59,28 @@ def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
         NotFoundError: there is no such folder or table, no row in it, or no row names a file.
         ConfigError: the table cannot be read as the settings say, or lacks a column that they name.
     """
-    settings = config.source.table
-    tables = find_tables(folder, settings)
-    numbers = class_numbers(settings.class_names, settings.classes_file, folder, "source.table")
-    kind = config.source.label_kind
-    raw = name_rows(read_tables(tables, settings, kind), numbers)
+    columns, kind, prefix = config.source.columns, config.source.label_kind, config.source.table.prefix
+    tables = find_tables(folder, config.source.table)
+    numbers = class_numbers(columns, folder)
+    raw = name_rows(read_tables(tables, config.source), numbers)
     walk = folder.walk(IgnorePatterns(config.filter.ignore), splits_on_top=False)
     files = listed_files(walk, [table.uri for table in tables if table.uri is not None])
     names = row_prefixes(tables, files)
-    folders = own_folders(raw, tables, files, folder.uri, settings)
-    prefix = settings.prefix if folders is None else folders.take(raw["table"].combine_chunks())
-    understood = understand(raw, settings, folder.uri, names, kind, numbers.values(), prefix=prefix)
-    rows, found = find_files(understood, files)
-    if settings.split_column is None and config.source.layout != "classes":
-        rows = with_splits_of_folders(rows, found, files, tables, folders, settings)
+    folders = own_folders(raw, tables, files, folder.uri, prefix)
+    place = prefix if folders is None else folders.take(raw["table"].combine_chunks())
+    paths = paths_within(raw["path"], folder.uri, place)
+    rows, found = find_files(understand(raw, columns, paths, names, kind, numbers.values()), files)
+    if columns.split is None and config.source.layout != "classes":
+        rows = with_splits_of_folders(rows, found, files, tables, folders, columns.image)
     check_found(rows, found, files, raw["path"][0].as_py())
     settled = settle(files, rows, found.files)
     classes = settled.classes(kind)
     wanted = wanted_classes(classes, config)
     listing = settled.listing(wanted)
     if kind == "mask":
-        listing = _with_masks(listing, files, folder, config, _only(folders, settings.prefix))
+        listing = _with_masks(listing, files, folder, config, _only(folders, prefix))
     log(_summary(settled, found.num_inexact))
-    warnings = [*walk.warnings(), *settings_warnings(raw, settings), *class_warnings(classes)]
+    warnings = [*walk.warnings(), *settings_warnings(raw, columns), *class_warnings(classes)]
     return Listing(listing, warnings)
 
 
@@ -156,6 +155,6 @@ def class_warnings(classes: list[str]) -> list[str]:
     single = [f"the table has a single class, {classes[0]!r}"] if len(classes) == 1 else []
     return [
         *single,
-        *no_classes(classes, "name it in source.table.drop_labels"),
-        *look_alikes(classes, "name one in source.table.merge_labels"),
+        *no_classes(classes, "name it in source.columns.drop_labels"),
+        *look_alikes(classes, "name one in source.columns.merge_labels"),
     ]

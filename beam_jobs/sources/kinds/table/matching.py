@@ -142,7 +142,7 @@ def check_found(rows: pa.Table, found: FoundFiles, files: pa.Table, first_path: 
     is_broken = not missing.num_rows and pc.all(pc.equal(rows["reason"], BROKEN_ROW)).as_py()
     raise NotFoundError(
         f"no row of the table names a file of the source; {first}",
-        "correct the rows, or the columns that source.table names: features, label_columns, delimiter"
+        "correct the rows, or source.columns.features, source.columns.label_columns, source.table.delimiter"
         if is_broken
         else _remedy(first_path or "", files),
     )
@@ -153,7 +153,7 @@ def _remedy(path: str, files: pa.Table) -> str:
     prefix = _prefix_of(path, files) if path else None
     if prefix is not None:
         return f"did you mean --set source.table.prefix={prefix}?"
-    return "look at source.table.path_column and source.table.prefix"
+    return "look at source.columns.image and source.table.prefix"
 
 
 def _prefix_of(path: str, files: pa.Table) -> str | None:

@@ -15,12 +15,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from shardmill.beam_jobs.config import TableConfig
 from shardmill.beam_jobs.sources.kinds.table.matching import FoundFiles, locate
 from shardmill.beam_jobs.sources.kinds.table.recognising import FILE_NAME, is_metadata
 from shardmill.beam_jobs.sources.kinds.table.rows import UNDERSTOOD_SCHEMA, paths_within
 from shardmill.beam_jobs.sources.kinds.table.tables import Table
-from shardmill.beam_jobs.sources.rows.names_of_splits import split_of_name
+from shardmill.beam_jobs.sources.roles import split_of_name
 from shardmill.beam_jobs.tables.lists import mask_of, with_column
 from shardmill.infra.errors import ConfigError
 from shardmill.infra.progress import log
@@ -29,7 +28,7 @@ OF_TABLE = "{folder}"  # value of source.table.prefix: the folder of each table
 
 
 def own_folders(
-    raw: pa.Table, tables: list[Table], files: pa.Table, source: str, settings: TableConfig
+    raw: pa.Table, tables: list[Table], files: pa.Table, source: str, given: str
 ) -> pa.Array | None:
     """Return the folder that the paths of each table begin in: string [tables]; None as the settings say.
 
@@ -38,15 +37,15 @@ def own_folders(
         tables: the tables.
         files: LISTING_SCHEMA.
         source: URI of the source.
-        settings: of the tables.
+        given: ``source.table.prefix``.
 
     Raises:
         ConfigError: the paths of a table name files from the source and other files from its folder.
     """
     folders = [(table.uri or "").rpartition("/")[0] for table in tables]
-    if settings.prefix == OF_TABLE:
+    if given == OF_TABLE:
         return pa.array(folders)
-    if settings.prefix or not any(folders):
+    if given or not any(folders):
         return None
     for number, folder in enumerate(folders):
         if folder:
@@ -73,7 +72,7 @@ def with_splits_of_folders(
     files: pa.Table,
     tables: list[Table],
     folders: pa.Array | None,
-    settings: TableConfig,
+    path_column: str | None,
 ) -> pa.Table:
     """Give rows the split that the folders of their images name, if each image has one.
 
@@ -84,10 +83,10 @@ def with_splits_of_folders(
         tables: the tables. Those of Hugging Face's ImageFolder, and those with paths from their own folder,
             are beside their images.
         folders: as ``own_folders`` returns them.
-        settings: of the tables.
+        path_column: the column of paths that the settings name.
     """
     are_beside = folders is not None and "" not in folders.to_pylist()
-    are_metadata = settings.path_column == FILE_NAME and all(is_metadata(table.path) for table in tables)
+    are_metadata = path_column == FILE_NAME and all(is_metadata(table.path) for table in tables)
     if not are_beside and not are_metadata:
         return rows
     is_found = found.files >= 0

@@ -10,10 +10,11 @@ from collections.abc import Mapping, Sequence
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from shardmill.beam_jobs.config import SourceConfig, TableConfig
+from shardmill.beam_jobs.config import SourceConfig
 from shardmill.beam_jobs.sources.classes.names import quoted
 from shardmill.beam_jobs.sources.files.walking import SourceFault
 from shardmill.beam_jobs.sources.recognition.glance import IMAGE_ENDINGS, Glance, Recognised, said
+from shardmill.beam_jobs.sources.roles import ADDRESS_NAMES, LABEL_NAMES, PATH_NAMES
 
 TABLE_ENDINGS = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet", ".pq")
 _HEAD_BYTES = 1 << 16
@@ -26,12 +27,6 @@ _FOLDERS_TRIED = 8
 _COMMON_ENDINGS = (".jpg", ".jpeg", ".png")
 _DELIMITERS = ",;\t|"
 _NOT_BELOW = re.compile(r"^/|://|(^|/)\.\.(/|$)")  # a path that is not to be looked for in folders
-PATH_NAMES = (
-    "path", "file", "filename", "file_name", "filepath", "file_path", "image", "image_path", "image_file",
-    "image_name", "image_id", "img", "id",
-)  # fmt: skip
-_ADDRESSES = ("url", "image_url", "img_url", "image_link", "link", "coco_url", "flickr_url")
-LABEL_NAMES = ("label", "class", "category", "target", "class_name", "label_name", "category_name")
 
 
 def recognise_table(glance: Glance, settings: SourceConfig, *, of_addresses: bool) -> Recognised | None:
@@ -55,7 +50,7 @@ def recognise_table(glance: Glance, settings: SourceConfig, *, of_addresses: boo
         return _of_metadata(metadata, glance, settings)
     tables = [uri for uri in every if uri.count("/") <= 1][:_MAX_TABLES]
     for uri in [uri for uri in tables if uri == settings.table.file] or tables:
-        named = _named(glance, uri, settings, _ADDRESSES if of_addresses else PATH_NAMES)
+        named = _named(glance, uri, settings, ADDRESS_NAMES if of_addresses else PATH_NAMES)
         if named is not None:
             found[uri] = _recognised(glance, uri, named, settings, of_addresses=of_addresses)
     if len(found) < 2:
@@ -75,8 +70,7 @@ def is_metadata(uri: str) -> bool:
 
 def _of_metadata(tables: list[str], glance: Glance, settings: SourceConfig) -> Recognised | None:
     """Recognise the layout of Hugging Face's ImageFolder: a table beside the images of each split."""
-    given = settings.table.path_column
-    path = FILE_NAME if given == TableConfig().path_column else given
+    path = settings.columns.image or FILE_NAME
     tables = [uri for uri in tables if path in columns_of(glance, uri)]
     if not tables:
         return None
@@ -90,13 +84,13 @@ def _of_metadata(tables: list[str], glance: Glance, settings: SourceConfig) -> R
     if len(set(map(len, places))) > 1 or any(one != columns for one in named):
         columns = None
     if columns is not None:
-        found = {"table": {"file": pattern, **columns}}
+        found = {"table": {"file": pattern}, "columns": columns}
         return Recognised(why, found, is_certain=True, image_folders=folders)
-    asked = {"file": pattern, "path_column": path}
+    table, image = {"file": pattern}, {"image": path}
     others = quoted([name for name in columns_of(glance, tables[0], floats=True) if name != path])
     readings = [
-        f"{said('table', {'table': asked | {'label_column': 'COLUMN'}})} (it has {others})",
-        f"{said('table', {'labels': 'none', 'table': asked})} if the images have no labels",
+        f"{said('table', {'table': table, 'columns': image | {'label': 'COLUMN'}})} (it has {others})",
+        f"{said('table', {'labels': 'none', 'table': table, 'columns': image})} if the images have no labels",
     ]
     return Recognised(why, is_certain=True, image_folders=folders, readings=readings)
 
@@ -105,16 +99,16 @@ def _recognised(
     glance: Glance, uri: str, columns: Mapping[str, str], settings: SourceConfig, *, of_addresses: bool
 ) -> Recognised:
     """Return a table that has these columns."""
-    path = columns["path_column"]
+    path = columns["image"]
     why = f"{uri} names {'addresses of images' if of_addresses else 'images'} in its column {path!r}"
-    if "label_column" in columns:
-        why += f" and labels in {columns['label_column']!r}"
+    if "label" in columns:
+        why += f" and labels in {columns['label']!r}"
     if of_addresses:
-        return Recognised(why, {"table": {"file": uri, **columns}})
+        return Recognised(why, {"table": {"file": uri}, "columns": columns})
     prefix = _prefix_of(first_values(glance, uri, path), glance, settings.table.prefix)
     within = {"prefix": prefix} if prefix else {}
     folders = () if prefix is None else (prefix,)
-    return Recognised(why, {"table": {"file": uri, **columns, **within}}, image_folders=folders)
+    return Recognised(why, {"table": {"file": uri, **within}, "columns": columns}, image_folders=folders)
 
 
 def _prefix_of(names: Sequence[str], glance: Glance, given: str) -> str | None:
@@ -259,26 +253,24 @@ def _every_column(glance: Glance, uri: str) -> list[str]:
 
 def _named(glance: Glance, uri: str, settings: SourceConfig, paths: Sequence[str]) -> dict[str, str] | None:
     """Return the settings that name the columns of paths and labels, if a table has all that it needs."""
-    table, default = settings.table, TableConfig()
+    given = settings.columns
     columns, every = columns_of(glance, uri), _every_column(glance, uri)
-    path = _first_of(columns, paths, table.path_column, default.path_column)
+    path = _first_of(columns, paths, given.image)
     if path is None:
         return None
-    found = {"path_column": path}
-    given = [*table.label_columns, *table.target_columns, *([table.mask_column] if table.mask_column else [])]
-    given += [feature.column or name for name, feature in table.features.items()]
-    if not set(given) <= set(every):
+    found = {"image": path}
+    needed = [*given.label_columns, *given.target_columns, *([given.mask] if given.mask else [])]
+    needed += [feature.column or name for name, feature in given.further.items()]
+    if not set(needed) <= set(every):
         return None
-    if settings.label_kind in ("class", "multi") and not table.label_columns:
+    if settings.label_kind in ("class", "multi") and not given.label_columns:
         of_labels = columns if settings.label_kind == "class" else every
-        label = _first_of(of_labels, LABEL_NAMES, table.label_column, default.label_column)
-        return None if label is None else {**found, "label_column": label}
+        label = _first_of(of_labels, LABEL_NAMES, given.label)
+        return None if label is None else {**found, "label": label}
     return found
 
 
-def _first_of(columns: Sequence[str], names: Sequence[str], given: str, default: str) -> str | None:
+def _first_of(columns: Sequence[str], names: Sequence[str], given: str | None) -> str | None:
     """Return the column that the user named, or else the first that has one of these names."""
     known = {name.strip().lower(): name for name in reversed(columns)}
-    return next(
-        (known[name] for name in ((given.lower(),) if given != default else names) if name in known), None
-    )
+    return next((known[name] for name in ((given.lower(),) if given else names) if name in known), None)

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from shardmill.beam_jobs.config import TableConfig
+from shardmill.beam_jobs.config import ColumnsConfig
 from shardmill.beam_jobs.schemas import BAD_PATH, BROKEN_ROW, NO_LABEL
 from shardmill.beam_jobs.sources.classes.numbers import ClassNumbers, name_labels
 from shardmill.beam_jobs.sources.files.walking import SPLIT_OF_FOLDER
@@ -42,44 +42,38 @@ _NO_TEXT = pa.scalar(None, pa.string())
 
 def understand(
     raw: pa.Table,
-    settings: TableConfig,
-    source: str | None,
+    columns: ColumnsConfig,
+    paths: pa.ChunkedArray | None,
     prefixes: list[str],
     kind: LabelKind = "class",
     class_names: Collection[str] = (),
-    *,
-    prefix: str | pa.Array | None = None,
 ) -> pa.Table:
     """Read paths, labels and splits as the settings say, and find the rows that cannot be used.
 
     Args:
         raw: ROWS_SCHEMA and columns of features.
-        settings: of the table.
-        source: URI of the source: absolute paths in it are made relative. None if the paths are addresses,
-            which are taken as they are.
+        columns: which labels are dropped and merged.
+        paths: string [rows], relative to the source (``paths_within``); None if they are addresses, which are
+            taken as they are.
         prefixes: what the URIs of the rows of each table begin with.
         kind: of the labels.
         class_names: all labels that there may be, after ``name_rows``; empty for any.
-        prefix: folder that relative paths begin in, or that of each row; None: as the settings say.
 
     Returns:
         UNDERSTOOD_SCHEMA and columns of features, in the same order.
     """
     numbers = raw["number"].cast(pa.string())
     tables = pa.array(prefixes).take(one_chunk(raw["table"]))
-    names = pa.array([_name(prefix) for prefix in prefixes]).take(one_chunk(raw["table"]))
-    prefix = settings.prefix if prefix is None else prefix
-    paths = raw["path"] if source is None else paths_within(raw["path"], source, prefix)
-    nowhere = _rules_of_paths(raw, paths, within_source=source is not None)
+    names = pa.array([prefix.removesuffix("row=").rstrip("#") for prefix in prefixes])
+    names = names.take(one_chunk(raw["table"]))
+    nowhere = _rules_of_paths(raw, paths)
     unclosed = pc.match_substring_regex(raw["label"], r"[\r\n]")
     unnamed = None
     if class_names:
         is_no_name = pc.invert(pc.is_in(raw["label"], pa.array(sorted(class_names), pa.string())))
         is_no_name = pc.and_(is_no_name, pc.is_valid(raw["label"]))
         unnamed = Rule(is_no_name, NO_LABEL, ("its label ", raw["label"], " is the number of no named class"))
-    understood = understand_labels(
-        raw, raw["split"], SPLIT_OF_FOLDER, settings, "source.table", kind, unnamed
-    )
+    understood = understand_labels(raw, raw["split"], SPLIT_OF_FOLDER, columns, kind, unnamed)
     why = "its label reaches over several lines: is a quote not closed?"
     rules = [*nowhere, Rule(unclosed, BROKEN_ROW, (why,)), *understood.rules]
     reasons, messages = first_rules(rules, raw.num_rows)
@@ -89,7 +83,7 @@ def understand(
         {
             "row_uri": pc.binary_join_element_wise(tables, numbers, ""),
             "who": who,
-            "path": pc.if_else(pa.array(lost), _NO_TEXT, paths),
+            "path": pc.if_else(pa.array(lost), _NO_TEXT, raw["path"] if paths is None else paths),
             "label": understood.table["label"],
             "split": understood.splits,
             "group": raw["group"],
@@ -103,13 +97,13 @@ def understand(
     return rows
 
 
-def _rules_of_paths(raw: pa.Table, paths: pa.ChunkedArray, *, within_source: bool) -> list[Rule]:
+def _rules_of_paths(raw: pa.Table, paths: pa.ChunkedArray | None) -> list[Rule]:
     """Return why rows name no file that could be there."""
     rules = [
         Rule(pc.is_valid(raw["fault"]), BROKEN_ROW, (raw["fault"],)),
         Rule(pc.is_null(raw["path"]), BAD_PATH, ("it names no file",)),
     ]
-    if within_source:
+    if paths is not None:
         outside = pc.or_(pc.match_substring_regex(paths, _OUTSIDE), pc.match_substring(paths, "\0"))
         words = ("it names ", raw["path"], ", which is outside of the source")
         rules.append(Rule(outside, BAD_PATH, words))
@@ -164,18 +158,18 @@ def reject_some(rows: pa.Table, at: Int64, reason: str, *words: str | pa.Array |
     return with_column(rows, UNDERSTOOD_SCHEMA.field("reason"), reasons)
 
 
-def settings_warnings(raw: pa.Table, settings: TableConfig) -> list[str]:
+def settings_warnings(raw: pa.Table, columns: ColumnsConfig) -> list[str]:
     """Warn of labels that ``drop_labels`` or ``merge_labels`` names, and that no row has."""
     has_lists = PREFIX + LABELS in raw.schema.names
     labels = values_of(raw[PREFIX + LABELS]) if has_lists else raw["label"]
     found = [text for text in pc.unique(labels).to_pylist() if text is not None]
     warnings = []
-    for key, names in (("drop_labels", settings.drop_labels), ("merge_labels", tuple(settings.merge_labels))):
+    for key, names in (("drop_labels", columns.drop_labels), ("merge_labels", tuple(columns.merge_labels))):
         for name in names:
             if name not in found:
                 near = near_names(name, found)
                 meant = f"; did you mean {near[0]!r}?" if near else ""
-                warnings.append(f"source.table.{key} names {name!r}, which is the label of no row{meant}")
+                warnings.append(f"source.columns.{key} names {name!r}, which is the label of no row{meant}")
     return warnings
 
 
@@ -195,7 +189,3 @@ def paths_within(paths: pa.ChunkedArray, source: str, prefix: str | pa.Array) ->
     tidy = pc.replace_substring_regex(plain, r"/(\./)*(/(\./)*)*", "/")
     tidy = pc.replace_substring_regex(tidy, r"^(\./)+", "")
     return pc.if_else(pc.match_substring(plain, "://"), plain, tidy)
-
-
-def _name(prefix: str) -> str:
-    return prefix.removesuffix("row=").rstrip("#")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from shardmill.beam_jobs.config import ColumnsConfig
 from shardmill.beam_jobs.schemas import DROPPED_LABEL, NO_LABEL, UNKNOWN_SPLIT
 from shardmill.beam_jobs.sources.kinds.table.typed.labels import (
     having_one_of,
@@ -25,18 +25,6 @@ from shardmill.infra.format.labels import LABELS, LabelKind
 
 MISSING_LABEL = {"class": "label", "multi": "label", "targets": "number for each target"}
 _NO_TEXT = pa.scalar(None, pa.string())
-
-
-class LabelSettings(Protocol):
-    """The settings that change labels: of a table, of files of rows, or of archives."""
-
-    @property
-    def drop_labels(self) -> tuple[str, ...]:
-        """Labels whose rows are left out."""
-
-    @property
-    def merge_labels(self) -> dict[str, str]:
-        """Label -> label that it becomes."""
 
 
 @dataclass(frozen=True)
@@ -73,8 +61,7 @@ def understand_labels(
     table: pa.Table,
     splits: pa.Array | pa.ChunkedArray,
     split_names: Mapping[str, str],
-    settings: LabelSettings,
-    group: str,
+    settings: ColumnsConfig,
     kind: LabelKind,
     unnamed: Rule | None = None,
 ) -> Understood:
@@ -85,7 +72,6 @@ def understand_labels(
         splits: string [rows], as the source writes them.
         split_names: in lower case -> split.
         settings: which labels are dropped and merged.
-        group: of the settings, for people: "source.table".
         kind: of the labels.
         unnamed: about labels that are numbers of no class; None if there are none.
     """
@@ -97,7 +83,7 @@ def understand_labels(
         rules.append(Rule(pc.is_null(label), NO_LABEL, (f"it has no {MISSING_LABEL[kind]}",)))
     is_dropped = dropped(table, settings.drop_labels, kind)
     rules += [
-        Rule(is_dropped, DROPPED_LABEL, (f"{group}.drop_labels names its label ", label)),
+        Rule(is_dropped, DROPPED_LABEL, ("source.columns.drop_labels names its label ", label)),
         Rule(is_strange, UNKNOWN_SPLIT, ("its split is ", splits)),
     ]
     known = pc.if_else(pc.fill_null(is_strange, False), _NO_TEXT, known)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from shardmill.beam_jobs.config import FeatureColumn, TableConfig
+from shardmill.beam_jobs.config import SourceConfig, TableConfig
 from shardmill.beam_jobs.sources.files.folder import SourceFolder
 from shardmill.beam_jobs.sources.kinds.table.formats.columns import ROWS_SCHEMA, wanted_columns
 from shardmill.beam_jobs.sources.kinds.table.formats.delimited import Marks, read_delimited
@@ -18,14 +18,12 @@ from shardmill.beam_jobs.sources.kinds.table.formats.encodings import to_utf8
 from shardmill.beam_jobs.sources.kinds.table.formats.json_lines import read_json_lines
 from shardmill.beam_jobs.sources.kinds.table.formats.parquet import read_parquet
 from shardmill.beam_jobs.sources.kinds.table.typed.features import (
-    TypedColumn,
     joined_features,
     typed_features,
     with_faults,
 )
 from shardmill.beam_jobs.sources.kinds.table.typed.labels import label_columns, with_labels
 from shardmill.infra.errors import ConfigError, NotFoundError
-from shardmill.infra.format.labels import LabelKind
 from shardmill.infra.progress import log
 from shardmill.infra.storage.filesystem import Storage
 from shardmill.infra.storage.locations import absolute_path, below, public_location
@@ -137,29 +135,32 @@ def _table(storage: Storage, path: str, root: str) -> Table:
     return Table(storage, path, uri if uri is not None else uri_of(place), uri)
 
 
-def read_tables(tables: list[Table], settings: TableConfig, kind: LabelKind = "class") -> pa.Table:
+def read_tables(tables: list[Table], settings: SourceConfig) -> pa.Table:
     """Read the rows of all tables: ROWS_SCHEMA and columns of features, in order.
 
     Args:
         tables: of a source.
-        settings: of the tables.
-        kind: of the labels; those of kind multi and targets are a column of features.
+        settings: of the source; labels of kind multi and targets are a column of features.
 
     Raises:
         ConfigError: a table cannot be read as the settings say. NotFoundError: there is no row.
     """
+    columns, kind = settings.columns, settings.label_kind
+    label = columns.label or "label"
+    asked = columns.further | label_columns(columns, kind, columns.mask or label)
     parts, typed = [], []
-    label_column = settings.mask_column or settings.label_column
-    asked = settings.features | label_columns(settings, kind, label_column)
     for number, table in enumerate(tables):
-        part, features = _read(table, settings, asked, kind)
-        parts.append(part.add_column(0, "table", pa.array([number] * part.num_rows, pa.int32())))
-        typed.append(features)
+        rows, form, told = read_rows(table, settings.table, wanted_columns(columns, asked, kind))
+        typed.append(typed_features(table.name, rows, asked, form))
+        rows = with_faults(rows, typed[-1])
+        log_rows(table, rows, told)
+        rows = rows.select([name for name in ROWS_SCHEMA.names if name != "table"])
+        parts.append(rows.add_column(0, "table", pa.array([number] * rows.num_rows, pa.int32())))
     rows = pa.concat_tables(parts)
     of_features = joined_features(typed, asked)
     for field in of_features.schema:
         rows = rows.append_column(field, of_features[field.name])
-    rows = with_labels(rows, settings, kind, settings.label_column).combine_chunks()
+    rows = with_labels(rows, columns, kind, label).combine_chunks()
     if not rows.num_rows:
         raise NotFoundError(
             f"the table {tables[0].name} has no row", "give a table with a row for each image"
@@ -192,17 +193,6 @@ def read_rows(table: Table, settings: TableConfig, wanted: Mapping[str, str]) ->
     marks = Marks(settings.delimiter, settings.quotes)
     rows, delimiter = read_delimited(table.name, text, wanted, marks)
     return rows, kind, f"text in {encoding} with {delimiter!r} between values"
-
-
-def _read(
-    table: Table, settings: TableConfig, asked: Mapping[str, FeatureColumn], labels: LabelKind
-) -> tuple[pa.Table, dict[str, TypedColumn]]:
-    """Read the rows of one table, ROWS_SCHEMA without the column ``table``, and their features."""
-    rows, kind, told = read_rows(table, settings, wanted_columns(settings, asked, labels))
-    typed = typed_features(table.name, rows, asked, kind)
-    rows = with_faults(rows, typed)
-    log_rows(table, rows, told)
-    return rows.select([name for name in ROWS_SCHEMA.names if name != "table"]), typed
 
 
 def log_rows(table: Table, rows: pa.Table, told: str) -> None:

@@ -5,8 +5,7 @@ the names of the classes from ``label.labels.txt``. Each record is an input,
 ``mnist-train.tfrecord-00000-of-00001#row=0000017``. A record that the metadata count and that no file holds
 is an input too, and is quarantined. TensorFlow is not needed.
 
-    metadata   the splits and their files
-    features   the features that records have
+    metadata   the splits and their files, and the features that records have
     roles      which feature is the image, which the label, and which the records get beside them
     objects    boxes with classes, as objects
     shards     the records of a file
@@ -20,29 +19,29 @@ from itertools import islice
 
 import pyarrow.compute as pc
 
-from shardmill.beam_jobs.config import PrepareConfig, RowsConfig, SourceConfig
+from shardmill.beam_jobs.config import ColumnsConfig, PrepareConfig, SourceConfig
 from shardmill.beam_jobs.sources.classes.numbers import class_numbers
 from shardmill.beam_jobs.sources.files.folder import SourceFolder
 from shardmill.beam_jobs.sources.files.walking import FoundFile, SourceFault
 from shardmill.beam_jobs.sources.kinds.array_record import ArrayRecords
-from shardmill.beam_jobs.sources.kinds.tfds.features import leaves_of
 from shardmill.beam_jobs.sources.kinds.tfds.metadata import (
     FEATURES_FILE,
     INFO_FILE,
     DatasetInfo,
     Shard,
+    leaves_of,
     read_info,
     read_json,
 )
 from shardmill.beam_jobs.sources.kinds.tfds.objects import with_objects
 from shardmill.beam_jobs.sources.kinds.tfds.roles import Roles, roles_of
 from shardmill.beam_jobs.sources.kinds.tfds.shards import ShardRows, read_shard, records_of
-from shardmill.beam_jobs.sources.kinds.tfrecord.reading import Records
+from shardmill.beam_jobs.sources.kinds.tfrecord import Records
 from shardmill.beam_jobs.sources.listing import Listing
 from shardmill.beam_jobs.sources.recognition.glance import Glance, Recognised
-from shardmill.beam_jobs.sources.rows.feature_map import image_of
+from shardmill.beam_jobs.sources.roles import SPLIT_WORDS
+from shardmill.beam_jobs.sources.rows.examples import image_in
 from shardmill.beam_jobs.sources.rows.listing import Contents, list_contents, walk_files
-from shardmill.beam_jobs.sources.rows.names_of_splits import SPLIT_WORDS
 from shardmill.beam_jobs.sources.rows.reading import RowReader, Rows
 from shardmill.beam_jobs.sources.rows.row_files import RowFile, RowFileBroken
 from shardmill.infra.errors import ConfigError, CorruptDataError, NotFoundError, UsageError
@@ -88,18 +87,21 @@ def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
         if places[shard.split] == "none":
             others[shard.uri] = f"source.tfds.splits leaves out the split {shard.split}"
         elif not (file is None and folder.only is not None) and not (file and file.ignored_by):
-            found.append(_read(folder, shard, file, dataset, settings.rows, places[shard.split]))
+            found.append(_read(folder, shard, file, dataset, settings.columns, places[shard.split]))
             warnings += _warnings_of(shard, found[-1], file)
     warnings += [f"the feature {key!r} is left out: {why}" for key, why in dataset.roles.left_out.items()]
     contents = Contents(files, [one.rows for one in found], {}, others, warnings)
     # The metadata say what names of files may say, and which type a feature has.
-    rows = {"splits_from_names": False, "features": dataset.roles.asked()}
-    source = settings.model_copy(update={"rows": settings.rows.model_copy(update=rows)})
+    own = {
+        "rows": settings.rows.model_copy(update={"splits_from_names": False}),
+        "columns": settings.columns.model_copy(update={"features": dataset.roles.asked()}),
+    }
+    source = settings.model_copy(update=own)
     if dataset.roles.objects is None:
         return list_contents(folder, config.model_copy(update={"source": source}), contents)
     source = source.model_copy(update={"labels": "none"})  # the labels of objects come from features instead
     listing = list_contents(folder, config.model_copy(update={"source": source}), contents)
-    names = class_numbers(settings.rows.class_names, settings.rows.classes_file, folder, "source.rows")
+    names = class_numbers(settings.columns, folder)
     classes = [names[number] for number in range(len(names))] or list(dataset.roles.classes)
     return with_objects(listing, dataset.roles.object_columns, classes)
 
@@ -126,10 +128,9 @@ class _Shards:
         except (NotFoundError, ConfigError) as error:
             raise RowFileBroken(error.message) from error
         self._dataset = dataset
-        settings = RowsConfig(image=dataset.roles.image, compression="none")
         if dataset.info.file_format == "array_record":
-            return ArrayRecords(file, settings)
-        return Records(file, settings, scratch=None)
+            return ArrayRecords(file, dataset.roles.image)
+        return Records(file, dataset.roles.image, "none", scratch=None)
 
 
 def recognise(glance: Glance, settings: SourceConfig) -> Recognised | None:
@@ -161,7 +162,7 @@ def first_images(folder: SourceFolder, config: PrepareConfig) -> Iterator[bytes]
         try:
             for _, payload, fault in islice(records, _RECORDS_LOOKED_AT):
                 if fault is None:
-                    yield image_of(payload, dataset.roles.image)
+                    yield image_in(payload, dataset.roles.image)
         except (RowFileBroken, SourceFault, CorruptDataError):
             continue  # the listing says it
 
@@ -173,16 +174,11 @@ def _check_labels(dataset: _Dataset, settings: SourceConfig) -> None:
             f"{dataset.info.name} has {WORDS[given]}, and source.labels = {settings.label_kind!r}",
             f"--set source.labels={given}; --as-is and --source-kind auto set it",
         )
-    rows = settings.rows
-    if dataset.roles.objects is not None and (rows.drop_labels or rows.merge_labels):
+    columns = settings.columns
+    if dataset.roles.objects is not None and (columns.drop_labels or columns.merge_labels):
         raise ConfigError(
             f"{dataset.info.name} has objects, and drop_labels and merge_labels are for images",
-            "leave them out, or write annotations of COCO, for which source.objects has both",
-        )
-    if rows.features or rows.label_columns or rows.target_columns or rows.label_separator is not None:
-        raise ConfigError(
-            "the kind tfds reads no source.rows.features, label_columns, label_separator and target_columns",
-            "the metadata have the types of the features; source.tfds.features names those to take",
+            "leave them out, or write annotations of COCO, of which they name the classes of objects",
         )
 
 
@@ -214,7 +210,7 @@ def _read(
     shard: Shard,
     file: FoundFile | None,
     dataset: _Dataset,
-    settings: RowsConfig,
+    settings: ColumnsConfig,
     place: str,
 ) -> ShardRows:
     """Read a shard, with its split."""

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from shardmill.beam_jobs.schemas import BROKEN_ROW, Status
-from shardmill.beam_jobs.sources.kinds.tfds.features import Leaf
+from shardmill.beam_jobs.sources.kinds.tfds.metadata import Leaf
 from shardmill.beam_jobs.sources.listing import Listing
 from shardmill.beam_jobs.tables.features import PREFIX
 from shardmill.beam_jobs.tables.lists import lengths_of, lists_of, mask_of, with_column

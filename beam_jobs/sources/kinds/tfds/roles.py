@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from shardmill.beam_jobs.config import FeatureColumn, SourceConfig
-from shardmill.beam_jobs.config.sources.table import FeatureKind
+from shardmill.beam_jobs.config.columns import FeatureKind, feature_name
 from shardmill.beam_jobs.sources.files.folder import SourceFolder
-from shardmill.beam_jobs.sources.kinds.tfds.features import Leaf
-from shardmill.beam_jobs.sources.kinds.tfds.metadata import read_text
+from shardmill.beam_jobs.sources.kinds.tfds.metadata import Leaf, read_text
 from shardmill.beam_jobs.sources.kinds.tfds.objects import ObjectKeys, find_objects
+from shardmill.beam_jobs.sources.roles import Column, Offer, check_there, image_of
 from shardmill.infra.errors import ConfigError, NotFoundError
-from shardmill.infra.format.contract import FEATURES, RESERVED_NAMES
+from shardmill.infra.format.contract import FEATURES
 from shardmill.infra.format.features import Dtype, Feature
 from shardmill.infra.format.labels import LabelKind
 
-_NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_]")
 _OWN = frozenset(FEATURES) - {"id"}  # every record has its own
 
 
 @dataclass(frozen=True)
-class Column:
+class FurtherColumn:
     """A further feature.
 
     Attributes:
@@ -41,7 +39,6 @@ class Roles:
 
     Attributes:
         image: key of the image.
-        channels: of the image; None if not told.
         label: key of the label; None if the images have none.
         labels: the kind of labels that it gives.
         classes: names of the classes, in the order of their numbers; empty if they have none.
@@ -51,11 +48,10 @@ class Roles:
     """
 
     image: str
-    channels: int | None
     label: str | None
     labels: LabelKind
     classes: tuple[str, ...] = ()
-    columns: tuple[Column, ...] = ()
+    columns: tuple[FurtherColumn, ...] = ()
     left_out: dict[str, str] = field(default_factory=dict)
     objects: ObjectKeys | None = None
 
@@ -92,24 +88,21 @@ def roles_of(
     Raises:
         ConfigError: which is meant cannot be told, or a setting names none.
     """
-    image = _image(leaves, settings.rows.image)
-    label = None if settings.labels == "none" else _label(leaves, supervised, settings)
+    given = settings.columns
+    image = _image(leaves, given.image)
+    label = None if settings.labels == "none" else _label(leaves, supervised, given.label)
     labels: LabelKind = "none" if label is None else "multi" if label.is_list else "class"
-    group, split = settings.rows.group, settings.rows.split
-    keys = {leaf.key for leaf in leaves}
-    for name, key in (("group", group), ("split", split)):
-        if key is not None and key not in keys:
-            raise ConfigError(
-                f"source.rows.{name} = {key!r} is no feature of the dataset", _there_are(leaves)
-            )
-    taken = {image.key, label.key if label else None}
+    for name, key in (("group", given.group), ("split", given.split)):
+        if key is not None:
+            check_there(_offer(leaves), name, key)
+    taken = {image, label.key if label else None}
     free = [leaf for leaf in leaves if leaf.key not in taken]
     objects = find_objects(leaves) if label is None and settings.labels in (None, "multi") else None
-    others, left_out = _columns(_without(free, objects), settings.tfds.features)
+    others, left_out = _columns(_without(free, objects), given.features)
     columns = others
     if objects is not None:
         labels = "multi"
-        columns = (*others, *(_column(leaf, f"of_{_name(leaf.key)}") for leaf in objects.leaves))
+        columns = (*others, *(_column(leaf, f"of_{feature_name(leaf.key)}") for leaf in objects.leaves))
         own = {leaf.key for leaf in objects.leaves}
         left_out |= {
             leaf.key: "it belongs to the objects"
@@ -117,62 +110,53 @@ def roles_of(
             if leaf.key.startswith(objects.prefix) and leaf.key not in own
         }
     named = label if objects is None else objects.label
-    classes = () if named is None or settings.rows.class_names else _class_names(named, folder)
-    if settings.rows.classes_file:
-        classes = ()
+    is_told = named is None or given.class_names or given.classes_file
+    classes = () if is_told or named is None else _class_names(named, folder)
     label_key = label.key if label else None
-    return Roles(image.key, image.channels, label_key, labels, classes, columns, left_out, objects)
+    return Roles(image, label_key, labels, classes, columns, left_out, objects)
 
 
 def _without(leaves: Sequence[Leaf], objects: ObjectKeys | None) -> list[Leaf]:
     return [leaf for leaf in leaves if objects is None or not leaf.key.startswith(objects.prefix)]
 
 
-def _image(leaves: Sequence[Leaf], asked: str | None) -> Leaf:
+def _offer(leaves: Sequence[Leaf]) -> Offer:
+    def column(leaf: Leaf) -> Column:
+        is_image = leaf.role == "image"
+        return Column(leaf.key, holds_images=is_image, is_image=is_image, is_class=leaf.role == "class")
+
+    return Offer("the dataset", "feature", [column(leaf) for leaf in leaves])
+
+
+def _image(leaves: Sequence[Leaf], asked: str | None) -> str:
     """The feature with the image. A tensor of bytes may hold one, for users to decode."""
-    images = [leaf for leaf in leaves if leaf.role == "image"]
-    encoded = [leaf for leaf in leaves if leaf.dtype == "bytes" and leaf.shape == "scalar"]
-    if asked is not None:
-        for leaf in (*images, *encoded):
-            if leaf.key == asked:
-                return leaf
-        raise ConfigError(f"source.rows.image = {asked!r} is no image of the dataset", _there_are(images))
-    images = images or [leaf for leaf in encoded if leaf.key == "image"]
-    named = [leaf for leaf in images if leaf.key == "image"] or images
-    if len(named) == 1:
-        return named[0]
-    if not named:
-        raise ConfigError(
-            "the dataset has no feature of the type Image",
-            "if a text or a tensor of bytes holds encoded images, name it: --set source.rows.image=NAME",
-        )
-    raise ConfigError(
-        f"the dataset has several images: {', '.join(leaf.key for leaf in named)}",
-        "say which one: --set source.rows.image=NAME",
-    )
+    images = {leaf.key for leaf in leaves if leaf.role == "image"}
+    encoded = {leaf.key for leaf in leaves if leaf.dtype == "bytes" and leaf.shape == "scalar"}
+    if asked in encoded or (asked is None and "image" in images):
+        return asked or "image"
+    if asked is None and not images and "image" in encoded:
+        return "image"
+    return image_of(_offer(leaves), asked)
 
 
-def _label(leaves: Sequence[Leaf], supervised: str | None, settings: SourceConfig) -> Leaf | None:
+def _label(leaves: Sequence[Leaf], supervised: str | None, asked: str | None) -> Leaf | None:
     """The feature with the class or classes of an image; None if there is none."""
-    usable = [leaf for leaf in leaves if leaf.role == "class" and "/" not in leaf.key]
-    if settings.rows.label is not None:
-        for leaf in leaves:
-            if leaf.key == settings.rows.label and leaf.role == "class":
-                return leaf
+    classes = {leaf.key: leaf for leaf in leaves if leaf.role == "class"}
+    usable = [key for key in classes if "/" not in key]
+    if asked is not None:
+        if asked not in classes:
+            raise ConfigError(
+                f"source.columns.label = {asked!r} is no class label of the dataset",
+                f"there are: {', '.join(classes) or 'none'}",
+            )
+        return classes[asked]
+    named = [name for name in (supervised, "label", "labels") if name in usable]
+    if len(usable) > 1 and not named:
         raise ConfigError(
-            f"source.rows.label = {settings.rows.label!r} is no class label of the dataset",
-            _there_are([leaf for leaf in leaves if leaf.role == "class"]),
+            f"the dataset has several class labels: {', '.join(usable)}",
+            "say which one: --set source.columns.label=NAME; the others become features",
         )
-    for name in (supervised, "label", "labels"):
-        for leaf in usable:
-            if leaf.key == name:
-                return leaf
-    if len(usable) > 1:
-        raise ConfigError(
-            f"the dataset has several class labels: {', '.join(leaf.key for leaf in usable)}",
-            "say which one: --set source.rows.label=NAME; the others become features",
-        )
-    return usable[0] if usable else None
+    return classes[(named or usable)[0]] if usable else None
 
 
 def _class_names(label: Leaf, folder: SourceFolder) -> tuple[str, ...]:
@@ -195,23 +179,22 @@ def _class_names(label: Leaf, folder: SourceFolder) -> tuple[str, ...]:
         )
         raise ConfigError(
             f"{label.names_file} {why}",
-            "correct it, or give the names with --set source.rows.classes_file=PATH",
+            "correct it, or give the names with --set source.columns.classes_file=PATH",
         )
     return names
 
 
 def _columns(
-    leaves: Sequence[Leaf], asked: Sequence[str] | None
-) -> tuple[tuple[Column, ...], dict[str, str]]:
+    leaves: Sequence[Leaf], asked: Mapping[str, FeatureColumn] | None
+) -> tuple[tuple[FurtherColumn, ...], dict[str, str]]:
     """Return the further features, and why others are not taken."""
+    names = {leaf.key: feature_name(leaf.key) for leaf in leaves}
     if asked is not None:
-        if unknown := sorted(set(asked) - {leaf.key for leaf in leaves}):
-            raise ConfigError(
-                f"source.tfds.features names {unknown[0]!r}, which is no further feature of the dataset",
-                _there_are(leaves),
-            )
-        leaves = [leaf for leaf in leaves if leaf.key in asked]
-    columns: dict[str, Column] = {}
+        names = {one.column or name: name for name, one in asked.items()}
+        if unknown := sorted(set(names) - {leaf.key for leaf in leaves}):
+            check_there(_offer(leaves), "features", unknown[0])
+        leaves = [leaf for leaf in leaves if leaf.key in names]
+    columns: dict[str, FurtherColumn] = {}
     left_out: dict[str, str] = {}
     for leaf in leaves:
         if leaf.role in ("image", "unusable"):
@@ -219,18 +202,18 @@ def _columns(
             continue
         if leaf.key in _OWN:
             continue
-        name = _name(leaf.key)
-        if name is None or name in columns:
-            left_out[leaf.key] = "its name cannot be that of a feature, or is taken"
+        name = names[leaf.key]
+        if name in columns:
+            left_out[leaf.key] = "its name is taken"
             continue
         columns[name] = _column(leaf, name)
     if asked is not None and left_out:
         key, why = next(iter(left_out.items()))
-        raise ConfigError(f"source.tfds.features names {key!r}, which cannot be taken: {why}")
+        raise ConfigError(f"source.columns.features names {key!r}, which cannot be taken: {why}")
     return tuple(columns[name] for name in sorted(columns)), left_out
 
 
-def _column(leaf: Leaf, name: str) -> Column:
+def _column(leaf: Leaf, name: str) -> FurtherColumn:
     feature = Feature(
         name=name,
         dtype=leaf.dtype,
@@ -239,16 +222,4 @@ def _column(leaf: Leaf, name: str) -> Column:
         is_text=leaf.is_text,
         column=leaf.key,
     )
-    return Column(leaf.key, feature)
-
-
-def _name(key: str) -> str | None:
-    """The name of a further feature: letters, digits and _."""
-    name = _NOT_IN_A_NAME.sub("_", key)
-    if name in RESERVED_NAMES or not name[:1].isalpha():
-        name = f"source_{name}"
-    return None if name in RESERVED_NAMES else name
-
-
-def _there_are(leaves: Sequence[Leaf]) -> str:
-    return "there are: " + (", ".join(leaf.key for leaf in leaves[:20]) or "none")
+    return FurtherColumn(leaf.key, feature)

@@ -12,8 +12,8 @@ import pyarrow as pa
 from shardmill.beam_jobs.sources.files.walking import SourceFault
 from shardmill.beam_jobs.sources.kinds.array_record import ArrayRecordFile
 from shardmill.beam_jobs.sources.kinds.tfds.metadata import Shard
-from shardmill.beam_jobs.sources.kinds.tfds.roles import Column, Roles
-from shardmill.beam_jobs.sources.kinds.tfrecord.framing import Frames, unpacked
+from shardmill.beam_jobs.sources.kinds.tfds.roles import FurtherColumn, Roles
+from shardmill.beam_jobs.sources.kinds.tfrecord import Frames, unpacked
 from shardmill.beam_jobs.sources.rows.examples import text_of
 from shardmill.beam_jobs.sources.rows.row_files import FileRows, RowFile, RowFileBroken
 from shardmill.infra.errors import CorruptDataError
@@ -192,7 +192,7 @@ class _Rows:
         return ShardRows(rows, more)
 
 
-def _value(values: Values, column: Column) -> Any:
+def _value(values: Values, column: FurtherColumn) -> Any:
     """Return the value of a further feature as Arrow takes it; None if the record lacks it.
 
     Raises:

@@ -58,17 +58,16 @@ def read_urls(folder: SourceFolder, config: PrepareConfig) -> UrlTable:
         NotFoundError: there is no such table, no row in it, or no address.
         ConfigError: the table cannot be read as the settings say, or lacks a column that they name.
     """
-    settings = config.source.table
-    tables = find_tables(folder, settings)
-    kind = config.source.label_kind
-    numbers = class_numbers(settings.class_names, settings.classes_file, folder, "source.table")
-    raw, requests = _addresses(name_rows(read_tables(tables, settings, kind), numbers), settings.prefix)
+    columns, kind, prefix = config.source.columns, config.source.label_kind, config.source.table.prefix
+    tables = find_tables(folder, config.source.table)
+    numbers = class_numbers(columns, folder)
+    raw, requests = _addresses(name_rows(read_tables(tables, config.source), numbers), prefix)
     unfetched = _unfetched(requests["uri"])
-    rows = understand(raw, settings, None, row_prefixes(tables, unfetched), kind, numbers.values())
+    rows = understand(raw, columns, None, row_prefixes(tables, unfetched), kind, numbers.values())
     if not requests.num_rows:
         raise NotFoundError(
             f"no row of the table holds an address; {rows['message'][0]}",
-            "look at source.table.path_column and source.table.prefix",
+            "look at source.columns.image and source.table.prefix",
         )
     named = pc.fill_null(pc.index_in(rows["path"].combine_chunks(), requests["uri"].combine_chunks()), -1)
     named = np.where(rows["path"].is_valid().to_numpy(), named.to_numpy(zero_copy_only=False), -1)
@@ -77,9 +76,9 @@ def read_urls(folder: SourceFolder, config: PrepareConfig) -> UrlTable:
     listed = settled.listing(wanted_classes(classes, config))
     log(f"{rows.num_rows:,} rows of the table name {requests.num_rows:,} addresses")
     if kind == "mask":
-        listed, requests = with_addresses_of_masks(listed, requests, settings.prefix, config.source.masks)
+        listed, requests = with_addresses_of_masks(listed, requests, prefix, config.source.masks)
     contact = [] if config.source.urls.contact else [_NO_CONTACT]
-    warnings = [*contact, *settings_warnings(raw, settings), *class_warnings(classes)]
+    warnings = [*contact, *settings_warnings(raw, columns), *class_warnings(classes)]
     return UrlTable(requests, Listing(listed, warnings))
 
 

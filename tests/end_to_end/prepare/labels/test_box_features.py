@@ -24,11 +24,12 @@ from tests.samples.preparing.prepared import rows, run
 
 COUNT = 12
 BOX = (10, 24, 50, 70)
-TABLE: dict[str, Any] = {"features": {"price": {"dtype": "float"}, "caption": "text of the ad"}}
+FEATURES: dict[str, Any] = {"price": {"dtype": "float"}, "caption": "text of the ad"}
 CONFIG: dict[str, Any] = {
     "source": {
         "kind": "box_table",
-        "objects": {"annotations": {"file": "boxes.csv", "image_list": "all.txt"}, "table": TABLE},
+        "objects": {"annotations": {"file": "boxes.csv", "image_list": "all.txt"}},
+        "columns": {"features": FEATURES},
     },
     "image": {"encoding": "png", "size": 48},
     "groups": {"near_duplicates": False},

@@ -19,6 +19,7 @@ from shardmill.infra.dataset.version import DatasetVersion
 from tests.samples.datasets.contents import indexed_records
 from tests.samples.images.photos import jpeg, write
 from tests.samples.preparing.prepared import run, stored_bytes
+from tests.samples.sources.columns import with_columns
 
 COUNT = 24
 FEATURES = {
@@ -60,7 +61,7 @@ def write_table(source: Path, values: dict[str, list[Any]]) -> None:
 
 def config(**table: Any) -> dict[str, Any]:
     settings = {"file": "ads.parquet", "features": FEATURES, **table}
-    return {**CONFIG, "source": {"kind": "table", "table": settings}}
+    return {**CONFIG, "source": {"kind": "table", **with_columns("table", settings)}}
 
 
 def by_name(version: DatasetVersion) -> dict[str, dict[str, Any]]:

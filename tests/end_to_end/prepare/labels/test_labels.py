@@ -22,6 +22,7 @@ from shardmill.infra.dataset.version import DatasetVersion
 from tests.samples.datasets.contents import indexed_records
 from tests.samples.images.photos import jpeg, write
 from tests.samples.preparing.prepared import rows, run
+from tests.samples.sources.columns import with_columns
 
 COUNT = 40
 OTHERS: dict[str, Any] = {
@@ -44,7 +45,7 @@ def prepare(photos: Path, root: Path, lines: Sequence[Sequence[str]], **source: 
     with table.open("w", newline="") as stream:
         csv.writer(stream).writerows(lines)
     labels = {key: source.pop(key) for key in ("labels",) if key in source}
-    settings = {"kind": "table", **labels, "table": {"file": str(table), **source}}
+    settings = {"kind": "table", **labels, **with_columns("table", {"file": str(table), **source})}
     run(photos, root, source=settings, **OTHERS)
     return Catalog(str(root)).open("d")
 
@@ -70,7 +71,7 @@ def multi_lines() -> list[list[str]]:
 
 def test_several_labels(photos: Path, tmp_path: Path) -> None:
     table: dict[str, Any] = {
-        "label_column": "tags",
+        "label": "tags",
         "label_separator": ";",
         "drop_labels": ["Skip"],
         "merge_labels": {"egg": "cat"},
@@ -99,7 +100,7 @@ def test_several_labels(photos: Path, tmp_path: Path) -> None:
 
 def test_labels_change_and_versions_are_compared(photos: Path, tmp_path: Path) -> None:
     root = tmp_path / "root"
-    table: dict[str, Any] = {"label_column": "tags", "label_separator": ";"}
+    table: dict[str, Any] = {"label": "tags", "label_separator": ";"}
     lines = multi_lines()
     first = prepare(photos, root, lines, **table)
     lines[5][1] = "cow"
@@ -182,7 +183,7 @@ def test_a_folder_without_classes(photos: Path, tmp_path: Path) -> None:
 
 
 def test_several_labels_are_exported_and_asked_for_by_name(photos: Path, tmp_path: Path) -> None:
-    table: dict[str, Any] = {"label_column": "tags", "label_separator": ";"}
+    table: dict[str, Any] = {"label": "tags", "label_separator": ";"}
     version = prepare(photos, tmp_path / "root", multi_lines(), **table)
     dogs = version.query("'dog' in labels")
     number = version.manifest.classes.index("dog")

@@ -155,7 +155,8 @@ def test_a_table_names_masks(tmp_path: Path) -> None:
     settings = config()
     settings["source"] = {
         "kind": "table",
-        "table": {"file": "labels.csv", "mask_column": "mask", "split_column": "split"},
+        "table": {"file": "labels.csv"},
+        "columns": {"mask": "mask", "split": "split"},
         "masks": settings["source"]["masks"],
     }
     run(source, tmp_path / "root", **settings)

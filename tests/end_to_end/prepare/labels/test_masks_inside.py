@@ -193,7 +193,9 @@ def test_rows_of_parquet(folders: Path, wanted: dict[str, bytes], tmp_path: Path
     masks: list[bytes | None] = [path.read_bytes() for path in sorted((folders / "masks").iterdir())]
     source, root = tmp_path / "source", tmp_path / "root"
     write_parquet(source / "train.parquet", folders, is_struct=is_struct, masks=masks)
-    settings = config(source={"kind": "parquet", "rows": {"mask": "seg"}, "masks": MASKS}, failure_budget=1.0)
+    settings = config(
+        source={"kind": "parquet", "columns": {"mask": "seg"}, "masks": MASKS}, failure_budget=1.0
+    )
     run(source, root, **settings)
     catalog = Catalog(str(root))
     version = catalog.open("d")
@@ -274,10 +276,11 @@ def test_masks_on_the_web_are_fetched_with_their_images(
 ) -> None:
     source, root = tmp_path / "lists", tmp_path / "root"
     source.mkdir()
-    table: dict[str, Any] = {"file": "t.csv", "path_column": "url", "mask_column": "mask"}
+    table, columns = {"file": "t.csv"}, {"image": "url", "mask": "mask"}
     urls = {"allow_private_hosts": True, "backoff_seconds": 0.01, "retries": 0}
     settings = config(
-        source={"kind": "urls", "table": table, "urls": urls, "masks": MASKS}, failure_budget=1.0
+        source={"kind": "urls", "table": table, "columns": columns, "urls": urls, "masks": MASKS},
+        failure_budget=1.0,
     )
     catalog = Catalog(str(root))
     with running_server() as server:

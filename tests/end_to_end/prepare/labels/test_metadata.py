@@ -224,8 +224,8 @@ def test_the_order_of_the_names_does_not_matter() -> None:
 
 def test_a_feature_of_the_table_with_the_same_name_is_refused(source: Path, tmp_path: Path) -> None:
     write(source, {"t.csv": b"path,label,licence\na/acme.jpg,a,own\n"})
-    table = {"file": "t.csv", "features": ["licence"]}
-    asked = {"source": {"kind": "table", "table": table}}
+    columns = {"features": ["licence"]}
+    asked = {"source": {"kind": "table", "table": {"file": "t.csv"}, "columns": columns}}
     with pytest.raises(ConfigError, match="both give a feature 'licence'") as caught:
         run(source, tmp_path / "root", **CONFIG, **asked)
     assert "my_licence" in str(caught.value.remedy)

@@ -25,6 +25,7 @@ from shardmill.infra.format.objects import BOXES
 from tests.samples.datasets.contents import indexed_records
 from tests.samples.images.photos import picture
 from tests.samples.preparing.prepared import rows, run
+from tests.samples.sources.columns import with_columns
 
 HEIGHT, WIDTH = 96, 160
 NAMES = ("cat", "dog", "hat")
@@ -191,13 +192,13 @@ def test_a_table_of_relative_boxes_gives_the_same_records_as_coco(
     annotated.write_table("boxes.csv")
     (annotated.folder / "all.txt").write_text("\n".join(image["file_name"] for image in annotated.images))
     columns = {
-        "path_column": "ImageID",
-        "label_column": "LabelName",
+        "image": "ImageID",
+        "label": "LabelName",
         "box_columns": ["XMin", "YMin", "XMax", "YMax"],
         "units": "relative",
     }
     part = {"file": "boxes.csv", "image_list": "all.txt"}
-    source = {"kind": "box_table", "objects": {"annotations": part, "table": columns}}
+    source = {"kind": "box_table", **with_columns("objects", {"annotations": part, "table": columns})}
     table = config() | {"source": source}
     assert run(annotated.folder, root, **table)["num_encoded"] == 0
     found = records(catalog.open("d@2"))

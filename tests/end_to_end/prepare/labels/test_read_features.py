@@ -23,6 +23,7 @@ from shardmill.training.run.files.folds import divide_train_split
 from shardmill.training.train import train_dataset
 from tests.samples.images.photos import jpeg, write
 from tests.samples.preparing.prepared import run
+from tests.samples.sources.columns import with_columns
 
 COUNT = 12
 MISSING = -(1 << 63)
@@ -48,14 +49,17 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rows = [row(number) | {"split": "train"} for number in range(COUNT)]
     (source / "t.jsonl").write_text("\n".join(map(json.dumps, rows)))
     features = {"n": {}, "caption": {}, "words": {}, "box": {"length": 2, "dtype": "float"}}
-    base = {"file": "t.jsonl", "features": features, "split_column": "split"}
+    base = {"file": "t.jsonl", "features": features, "split": "split"}
     kinds: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
-        "multi": ({"labels": "multi"}, {"label_column": "tags"}),
+        "multi": ({"labels": "multi"}, {"label": "tags"}),
         "targets": ({}, {"target_columns": ["age"]}),
         "none": ({"labels": "none"}, {}),
     }
     for name, (labels, columns) in kinds.items():
-        config = {"source": {"kind": "table", **labels, "table": base | columns}, "image": {"size": 16}}
+        config = {
+            "source": {"kind": "table", **labels, **with_columns("table", base | columns)},
+            "image": {"size": 16},
+        }
         run(source, place / name, **config, groups={"near_duplicates": False})
     return place
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from shardmill import open_dataset, prepare_arrays
-from shardmill.beam_jobs.sources.rows.png import stored_png
+from shardmill.beam_jobs.sources.kinds.arrays.reading import stored_png
 from shardmill.infra.dataset.catalog import Catalog
 from shardmill.infra.errors import ConfigError, UsageError
 from tests.samples.preparing.prepared import rows

@@ -50,12 +50,12 @@ def test_settings_that_were_recognised_stay(tmp_path: Path, warnings: Any) -> No
     write(source, {"labels.csv": "\n".join(["image,label", *lines]).encode()})
     prepare(source, root)
     kept = Catalog(root).open("d").manifest.config["source"]
-    assert kept["table"]["path_column"] == "image"
+    assert kept["columns"]["image"] == "image"
     write(source, {"labels.csv": "\n".join(["path,image,label", *(f"x,{line}" for line in lines)]).encode()})
     assert prepare(source, root)["num_records"] == 4
     assert Catalog(root).open("d").manifest.config["source"] == kept
     (text,) = [text for text in warnings() if "the settings of d@1 are kept" in text]
-    assert "source.table.path_column = image (now path)" in text
+    assert "source.columns.image = image (now path)" in text
 
 
 def test_given_settings_win(tmp_path: Path) -> None:

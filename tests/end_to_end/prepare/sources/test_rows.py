@@ -63,7 +63,9 @@ def test_the_same_images_make_the_same_records_from_any_kind(tmp_path: Path) -> 
     write(tmp_path / "tfrecord", {"a.tfrecord.gz": gzip.compress(framed)})
     run(tmp_path / "folder", tmp_path / "out/folder", image={"size": 16})
     run(tmp_path / "parquet", tmp_path / "out/parquet", **config("parquet"))
-    run(tmp_path / "tfrecord", tmp_path / "out/tfrecord", **config("tfrecord", rows={"class_names": NAMES}))
+    run(
+        tmp_path / "tfrecord", tmp_path / "out/tfrecord", **config("tfrecord", columns={"class_names": NAMES})
+    )
     versions = [Catalog(str(tmp_path / "out" / kind)).open("d") for kind in ("folder", "parquet", "tfrecord")]
     assert len({tuple(sorted(record_ids(version))) for version in versions}) == 1
     assert not (tmp_path / "out/tfrecord/d/spool").exists() or not any(

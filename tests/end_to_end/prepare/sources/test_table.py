@@ -16,18 +16,19 @@ from shardmill.infra.dataset.catalog import Catalog
 from shardmill.infra.dataset.verify import verify
 from tests.samples.images.photos import jpeg, write
 from tests.samples.preparing.prepared import prepared_here, rows, run
+from tests.samples.sources.columns import with_columns
 
 TABLE = {
     "file": "images.csv",
-    "path_column": "image",
+    "image": "image",
     "prefix": "images",
-    "group_column": "sender",
-    "split_column": "split",
+    "group": "sender",
+    "split": "split",
     "drop_labels": ["Not sure", "Skip"],
     "merge_labels": {"T-Shirt": "top", "Polo": "top"},
 }
 CONFIG: dict[str, Any] = {
-    "source": {"kind": "table", "table": TABLE},
+    "source": {"kind": "table", **with_columns("table", TABLE)},
     "image": {"size": 16},
     "failure_budget": 0.3,
 }
@@ -139,7 +140,7 @@ def test_a_dry_run_shows_the_first_rows_as_understood(made: Prepared, tmp_path: 
     write_table(made.source, made.lines)
     (tmp_path / "c.toml").write_text(
         '[prepare.source]\nkind = "table"\n[prepare.source.table]\nfile = "images.csv"\n'
-        'path_column = "image"\nprefix = "images"\ndrop_labels = ["Not sure"]\n'
+        'prefix = "images"\n[prepare.source.columns]\nimage = "image"\ndrop_labels = ["Not sure"]\n'
     )
     foreseen = prepared_here(made.source, tmp_path / "new", "--dry-run", "--config", str(tmp_path / "c.toml"))
     assert foreseen["first_inputs"][0] == {

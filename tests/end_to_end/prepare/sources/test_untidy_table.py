@@ -23,7 +23,7 @@ def test_a_table_of_5000_rows_adds_up_and_is_balanced(tmp_path: Path) -> None:
     untidy = make_untidy(CLOTHING, tmp_path / "photos")
     root = tmp_path / "root"
     words = ["--source-kind", "auto", "--failure-budget", "0.1", "--set", "image.size=64"]
-    words += ["--set", f"source.table.drop_labels={list(NO_CLASSES)}"]
+    words += ["--set", f"source.columns.drop_labels={list(NO_CLASSES)}"]
     made = prepared(untidy.table.parent, root, *words)
     version = Catalog(root).open("d")
     found = rows(version)

@@ -27,7 +27,8 @@ NUM_IMAGES = 12
 SETTINGS: dict[str, Any] = {
     "source": {
         "kind": "urls",
-        "table": {"file": "t.csv", "path_column": "url"},
+        "table": {"file": "t.csv"},
+        "columns": {"image": "url"},
         "urls": {"allow_private_hosts": True, "backoff_seconds": 0.01, "retries": 1},
     },
     "image": {"size": 16},
@@ -114,7 +115,7 @@ def stored(root: Path) -> list[str]:
 
 def test_a_dry_run_fetches_nothing(server: ImageServer, tmp_path: Path) -> None:
     source = write_table(tmp_path / "lists", given(server))
-    settings = [f"source.{key}" for key in ("kind=urls", "table.file=t.csv", "table.path_column=url")]
+    settings = [f"source.{key}" for key in ("kind=urls", "table.file=t.csv", "columns.image=url")]
     done = prepare_here(
         source, tmp_path / "root", "--dry-run", "--json", *(w for s in settings for w in ("--set", s))
     )
@@ -140,7 +141,7 @@ def half_given(server: ImageServer) -> list[str]:
 def started(source: Path, root: Path) -> subprocess.Popen[bytes]:
     """Start a run in a process of its own, with the settings of the others."""
     flags = [
-        "source.kind=urls", "source.table.file=t.csv", "source.table.path_column=url", "image.size=16",
+        "source.kind=urls", "source.table.file=t.csv", "source.columns.image=url", "image.size=16",
         "source.urls.allow_private_hosts=true", "source.urls.connections_per_host=12",
         "runner.processes=2", "runner.block_images=8", "failure_budget=0.5",
     ]  # fmt: skip

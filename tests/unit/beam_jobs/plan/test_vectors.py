@@ -76,7 +76,7 @@ def test_many_equal_vectors_are_one_group_without_comparing_all() -> None:
 def test_too_many_vectors_are_refused() -> None:
     with pytest.raises(ConfigError, match="compares all pairs of vectors, and there are 250,001") as caught:
         find_alike(np.ones((MAX_VECTORS + 1, 2), np.float32), 0.9)
-    assert "group_column" in str(caught.value.remedy)
+    assert "group" in str(caught.value.remedy)
 
 
 def test_products_are_exact_at_the_limits() -> None:

@@ -106,7 +106,7 @@ def test_findings_name_what_deserves_a_look(maker: VersionMaker) -> None:
     ("source", "num_alike", "remedy"),
     [
         (
-            {"kind": "table", "table": {"split_column": "fold"}},
+            {"kind": "table", "columns": {"split": "fold"}},
             60,
             "The source gives the splits: give images",
         ),
@@ -347,8 +347,13 @@ def test_the_smallest_version_has_a_report(tmp_path: Path, container: Container)
             ["source.urls.", "source.rows.", "source.masks."],
         ),
         (
-            {"kind": "table", "table": {"file": "a.csv", "mask_column": "m"}, "masks": {"classes": ["a"]}},
-            ["source.table.mask_column", "source.masks.classes"],
+            {
+                "kind": "table",
+                "table": {"file": "a.csv"},
+                "columns": {"mask": "m"},
+                "masks": {"classes": ["a"]},
+            },
+            ["source.columns.mask", "source.masks.classes"],
             ["source.urls.", "source.archive.", "source.objects."],
         ),
         ({"kind": "of_another_release", "urls": {"x": 1}}, ["source.urls.x"], []),

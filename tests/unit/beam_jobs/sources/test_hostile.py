@@ -22,6 +22,7 @@ from shardmill.beam_jobs.sources.files.walking import SourceFault
 from shardmill.beam_jobs.sources.rows.reading import RowReader
 from shardmill.infra.errors import ConfigError, DataError, NotFoundError, StorageError
 from shardmill.infra.format.records import frame
+from tests.samples.sources.columns import with_columns
 from tests.samples.sources.hostile import HALF, HUGE, alter_zip, claiming_utf8, damaged_npy, npy, outcomes
 from tests.samples.sources.mutants import mutate, outcome
 from tests.samples.sources.rows import example, idx_bytes
@@ -52,7 +53,7 @@ LISTS = pa.ListArray.from_arrays(pa.array([0, 1, 2], pa.int32()), LATIN)
         ({"label": LATIN}, {}),
         ({"label": LATIN.dictionary_encode()}, {}),
         ({"label": ["x", "y"], "note": LATIN}, {"features": ["note"]}),
-        ({"label": ["x", "y"], "group": LATIN}, {"group_column": "group"}),
+        ({"label": ["x", "y"], "group": LATIN}, {"group": "group"}),
         ({"label": LATIN}, {"label_separator": " "}),
         ({"label": LISTS}, {"label_separator": " "}),
     ],
@@ -63,7 +64,7 @@ def test_texts_of_parquet_tables_that_are_not_utf8(
 ) -> None:
     table = parquet(path=["a.jpg", "b.jpg"], **columns)
     folder = written(tmp_path, {"a.jpg": JPEG, "b.jpg": JPEG, "t.parquet": table})
-    assert outcomes(folder, "table", table={"file": "t.parquet", **settings}) == {
+    assert outcomes(folder, "table", **with_columns("table", {"file": "t.parquet", **settings})) == {
         "a.jpg": None,
         "b.jpg": "not_in_table",
         "t.parquet": "table",
@@ -85,7 +86,7 @@ def test_texts_of_rows_of_parquet_that_are_not_utf8(
     label: pa.Array, settings: dict[str, Any], labels: str, tmp_path: Path
 ) -> None:
     folder = written(tmp_path, {"a.parquet": parquet(image=[JPEG, JPEG], label=label)})
-    found = outcomes(folder, "parquet", rows=settings, labels=labels)
+    found = outcomes(folder, "parquet", columns=settings, labels=labels)
     assert [found[f"a.parquet#row=000000{row}"] for row in (0, 1)] == [None, "broken_row"]
 
 
@@ -226,7 +227,7 @@ def test_numbers_of_box_tables_that_are_too_large(name: str, text: str, tmp_path
 def test_labels_of_records_that_are_no_numbers_of_classes(value: float, tmp_path: Path) -> None:
     records = [example(image=[JPEG], label=[1.0]), example(image=[JPEG], label=[value])]
     folder = written(tmp_path, {"a.tfrecord": b"".join(map(frame, records))})
-    found = outcomes(folder, "tfrecord", rows={"class_names": ["cat", "dog"]})
+    found = outcomes(folder, "tfrecord", columns={"class_names": ["cat", "dog"]})
     assert [found[f"a.tfrecord#row=000000{row}"] for row in (0, 1)] == [None, "no_label"]
 
 
@@ -247,8 +248,8 @@ def test_numbers_of_classes_that_are_too_large(label: str, tmp_path: Path) -> No
     names = "".join(f"{number}:class {number}\n" for number in (0, 9007199254740992))
     table = f"path,label\na.jpg,0\nb.jpg,{label}\n"
     folder = written(tmp_path, {"a.jpg": JPEG, "b.jpg": JPEG, "t.csv": table, "names.txt": names})
-    settings = {"file": "t.csv", "classes_file": "names.txt"}
-    found = outcomes(folder, "table", table=settings)
+    columns = {"classes_file": "names.txt"}
+    found = outcomes(folder, "table", table={"file": "t.csv"}, columns=columns)
     assert (found["a.jpg"], found["b.jpg"]) == (None, "no_label")
 
 
@@ -258,7 +259,7 @@ def test_labels_that_are_no_whole_numbers(tmp_path: Path) -> None:
         "images.npy": npy("(3, 4, 4)", values=bytes(48)),
         "labels.npy": npy("(3,)", "'<f8'", labels.tobytes()),
     }
-    found = outcomes(written(tmp_path, files), "arrays", rows={"class_names": ["cat"]})
+    found = outcomes(written(tmp_path, files), "arrays", columns={"class_names": ["cat"]})
     assert [found[f"images.npy#row=000000{row}"] for row in range(3)] == [None, "no_label", "no_label"]
 
 
@@ -279,7 +280,7 @@ def test_whole_numbers_of_64_bits_are_values(number: str, name: str, tmp_path: P
         text = "".join(f'{{"path": "{path}", "label": "x", "n": {int(value)}}}\n' for path, value in rows)
     folder = written(tmp_path, {"0.jpg": JPEG, "1.jpg": JPEG, "2.jpg": JPEG, name: text})
     features = {"n": {"dtype": "int64"}}
-    config = {"source": {"kind": "table", "table": {"file": name, "features": features}}}
+    config = {"source": {"kind": "table", "table": {"file": name}, "columns": {"features": features}}}
     table = list_inputs(SourceFolder(str(folder)), PrepareConfig.model_validate(config)).table
     found = {row["uri"]: (row["reason"], row["feature:n"]) for row in table.to_pylist()}
     assert found["0.jpg"] == (None, int(number))
@@ -299,7 +300,7 @@ def test_a_table_with_one_column_needs_no_delimiter(row: str, tmp_path: Path) ->
 def test_an_empty_table(text: str, tmp_path: Path) -> None:
     folder = written(tmp_path, {"a.jpg": JPEG, "t.csv": text})
     with pytest.raises(NotFoundError, match=r"t\.csv has no row"):
-        outcomes(folder, "table", table={"file": "t.csv", "features": ["n"]})
+        outcomes(folder, "table", table={"file": "t.csv"}, columns={"features": ["n"]})
 
 
 def test_a_feature_that_is_an_empty_list_in_one_table(tmp_path: Path) -> None:
@@ -308,13 +309,13 @@ def test_a_feature_that_is_an_empty_list_in_one_table(tmp_path: Path) -> None:
         for number, name, value in ((1, "a", "[null]"), (2, "b", "7"))
     }
     folder = written(tmp_path, {"a.jpg": JPEG, "b.jpg": JPEG, **tables})
-    found = outcomes(folder, "table", table={"file": "*.jsonl", "features": ["n"]})
+    found = outcomes(folder, "table", table={"file": "*.jsonl"}, columns={"features": ["n"]})
     assert (found["a.jpg"], found["b.jpg"]) == (None, None)
 
 
 def test_a_row_that_is_lost_for_another_reason_may_have_a_strange_split(tmp_path: Path) -> None:
     folder = written(tmp_path, {"a.jpg": JPEG, "t.csv": "path,label,split\na.jpg,x,train\na.jpg,,0\n"})
-    found = outcomes(folder, "table", table={"file": "t.csv", "split_column": "split"})
+    found = outcomes(folder, "table", table={"file": "t.csv"}, columns={"split": "split"})
     assert found["t.csv#row=2"] == "no_label"
 
 

@@ -101,8 +101,8 @@ def test_a_table_of_addresses(store: ObjectStore, tmp_path: Path) -> None:
             tmp_path / "urls", {"t.csv": "\n".join(["url,label", *(f"{u},cat" for u in urls)]).encode()}
         )
         store.upload(source, source.name)
-        table = {"file": "t.csv", "path_column": "url"}
-        settings = {"kind": "urls", "table": table, "urls": {"allow_private_hosts": True}}
+        settings = {"kind": "urls", "table": {"file": "t.csv"}, "columns": {"image": "url"}}
+        settings["urls"] = {"allow_private_hosts": True}
         local = read(str(source), settings, tmp_path / "run")
         assert read(store.location("urls"), settings, tmp_path / "other run") == local
     assert local[1] == [jpeg(number) for number in range(3)]

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from shardmill.beam_jobs.config import FeatureColumn, TableConfig
+from shardmill.beam_jobs.config import ColumnsConfig, FeatureColumn
 from shardmill.beam_jobs.tables.features import PREFIX
 from shardmill.infra.errors import ConfigError
 from shardmill.infra.format.labels import LABELS, LabelKind
@@ -32,20 +32,20 @@ _COLUMNS_SHOWN = 20
 
 
 def wanted_columns(
-    settings: TableConfig, typed: Mapping[str, FeatureColumn], kind: LabelKind
+    settings: ColumnsConfig, typed: Mapping[str, FeatureColumn], kind: LabelKind
 ) -> dict[str, str]:
     """Return column of ROWS_SCHEMA, or ``feature:NAME`` -> column of the table, of those that are named.
 
     Args:
-        settings: of the table.
+        settings: of the columns.
         typed: how the columns of features are read, by name.
         kind: of the labels.
     """
     named: dict[str, str | None] = {
-        "path": settings.path_column,
-        "label": settings.label_column if kind == "class" else None,
-        "split": settings.split_column,
-        "group": settings.group_column,
+        "path": settings.image or "path",
+        "label": (settings.label or "label") if kind == "class" else None,
+        "split": settings.split,
+        "group": settings.group,
     }
     named |= {PREFIX + name: asked.column or name for name, asked in typed.items()}
     return {name: column for name, column in named.items() if column is not None}
@@ -68,8 +68,9 @@ def check_columns(table: str, found: Sequence[str], wanted: Mapping[str, str]) -
             )
         near = near_names(column, found)
         shown = ", ".join(repr(text) for text in found[:_COLUMNS_SHOWN])
+        role = name.removeprefix(OF_OBJECTS).replace(":", " ")
         raise ConfigError(
-            f"the table {table} has no column {column!r} for the {name.replace(':', ' ')}; it has {shown}",
+            f"the table {table} has no column {column!r} for the {role}; it has {shown}",
             f"did you mean --set {_setting(name)}={near[0]}?"
             if near
             else f"name it with --set {_setting(name)}=NAME",
@@ -78,20 +79,16 @@ def check_columns(table: str, found: Sequence[str], wanted: Mapping[str, str]) -
 
 def _setting(name: str) -> str:
     """Return the setting that names a column."""
-    known = {
-        PREFIX + LABELS: "source.table.label_column",
-        PREFIX + "mask/path": "source.table.mask_column",
-    }
-    if name in known:
-        return known[name]
+    known = {"path": "image", PREFIX + LABELS: "label", f"{PREFIX}mask/path": "mask"}
     if name.startswith(OF_OBJECTS):
-        return f"source.table.{name.removeprefix(OF_OBJECTS).partition(':')[0]}"
+        role = name.removeprefix(OF_OBJECTS).partition(":")[0]
+        return f"source.{'columns' if role == 'label' else 'objects.table'}.{role}"
     for kind in ("label", "target"):
         if name.startswith(f"{PREFIX}{kind}s:"):
-            return f"source.table.{kind}_columns"
-    if name.startswith(PREFIX):
-        return f"source.table.features.{name.removeprefix(PREFIX)}"
-    return f"source.table.{name}_column"
+            return f"source.columns.{kind}_columns"
+    if name.startswith(PREFIX) and name not in known:
+        return f"source.columns.features.{name.removeprefix(PREFIX)}"
+    return f"source.columns.{known.get(name, name)}"
 
 
 def rows_of(columns: Mapping[str, pa.Array | pa.ChunkedArray], count: int) -> pa.Table:

@@ -1,4 +1,4 @@
-"""The features that ``source.table.features`` names, as typed columns of the rows of all tables."""
+"""The features that ``source.columns.features`` names, as typed columns of the rows of all tables."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def typed_column(
         if read.kind == "mixed" and asked.dtype == "auto":
             raise ConfigError(
                 f"the feature {name!r} of the table {table} holds numbers and texts",
-                f"say which: --set source.table.features.{name}.dtype=text",
+                f"say which: --set source.columns.features.{name}.dtype=text",
             )
         found = None if read.kind == "mixed" else read.kind
     else:
@@ -100,7 +100,7 @@ def typed_column(
     if asked.length is not None and not is_listed(column.type):
         raise ConfigError(
             f"the feature {name!r} of the table {table} has a length, but its column holds single values",
-            f"in csv, say what stands between the values: --set source.table.features.{name}.separator=' '",
+            f"in csv, say what stands between the values: --set source.columns.features.{name}.separator=' '",
         )
     length = asked.length
     if length is None and pa.types.is_fixed_size_list(column.type):
@@ -164,7 +164,7 @@ def _joined_feature(name: str, asked: FeatureColumn, typed: Sequence[TypedColumn
         raise ConfigError(
             f"the feature {name!r} has several types in the tables: "
             f"{', '.join(sorted({str(one.values.type) for one in typed}))}",
-            f"say one: --set source.table.features.{name}.dtype=text",
+            f"say one: --set source.columns.features.{name}.dtype=text",
         )
     kind: Kind = next(iter(kinds), "text")
     lengths = {one.length for one in typed if one.kind is not None}

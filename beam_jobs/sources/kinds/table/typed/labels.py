@@ -7,14 +7,13 @@ the column ``label``, which also tells whether two rows say the same.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from shardmill.beam_jobs.config import FeatureColumn
+from shardmill.beam_jobs.config import ColumnsConfig, FeatureColumn
 from shardmill.beam_jobs.tables.features import PREFIX
 from shardmill.beam_jobs.tables.lists import lengths_of, lists_of, mask_of, with_column
 from shardmill.beam_jobs.tables.long_columns import one_chunk
@@ -26,23 +25,7 @@ BETWEEN = ", "  # labels and numbers, for people
 _TRUE, _FALSE = pa.array(["1", "true", "yes", "1.0"]), pa.array(["0", "false", "no", "0.0"])
 
 
-class LabelSettings(Protocol):
-    """The settings that say which columns hold the labels: of a table, or of files of rows."""
-
-    @property
-    def label_separator(self) -> str | None:
-        """Text between the labels of an image."""
-
-    @property
-    def label_columns(self) -> tuple[str, ...]:
-        """Columns of 0 and 1, one for each label."""
-
-    @property
-    def target_columns(self) -> tuple[str, ...]:
-        """Columns of numbers."""
-
-
-def label_columns(settings: LabelSettings, kind: LabelKind, label_column: str) -> dict[str, FeatureColumn]:
+def label_columns(settings: ColumnsConfig, kind: LabelKind, label_column: str) -> dict[str, FeatureColumn]:
     """Return the typed columns that hold the labels: name -> how its values are read.
 
     Args:
@@ -67,7 +50,7 @@ def label_columns(settings: LabelSettings, kind: LabelKind, label_column: str) -
     return {LABELS: FeatureColumn(column=label_column, dtype="text", separator=settings.label_separator)}
 
 
-def with_labels(rows: pa.Table, settings: LabelSettings, kind: LabelKind, label_column: str) -> pa.Table:
+def with_labels(rows: pa.Table, settings: ColumnsConfig, kind: LabelKind, label_column: str) -> pa.Table:
     """Put the column of the label kind in place of the columns that it is made of, and fill in ``label``.
 
     Args:
@@ -98,7 +81,7 @@ def with_label_lists(rows: pa.Table, lists: pa.ListArray, column: str | None) ->
 
 
 def renamed_labels(lists: pa.ListArray, names: Mapping[str, str]) -> pa.ListArray:
-    """Return label lists with the names that ``source.table.merge_labels`` gives."""
+    """Return label lists with the names that ``source.columns.merge_labels`` gives."""
     values = lists.flatten()
     at = pc.index_in(values, pa.array(list(names), pa.string()))
     values = pc.coalesce(pa.array(list(names.values()), pa.string()).take(at), values)

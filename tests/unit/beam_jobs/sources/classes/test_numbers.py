@@ -7,6 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from shardmill.beam_jobs.config import ColumnsConfig
 from shardmill.beam_jobs.sources.classes.numbers import class_numbers, name_labels, parse_names
 from shardmill.beam_jobs.sources.files.folder import SourceFolder
 from shardmill.infra.errors import ConfigError, NotFoundError
@@ -49,12 +50,14 @@ def test_the_file_lies_in_the_source_or_elsewhere(tmp_path: Path) -> None:
     folder = SourceFolder(str(tmp_path / "source"))
     (tmp_path / "source" / "names.txt").write_text("cat\ndog", encoding="utf-8")
     (tmp_path / "latin.txt").write_bytes("caf\xe9".encode("latin-1"))
-    assert class_numbers((), "names.txt", folder, "source.rows") == {0: "cat", 1: "dog"}
-    assert class_numbers((), f"{tmp_path}/source/names.txt", folder, "source.rows") == {0: "cat", 1: "dog"}
+    for path in ("names.txt", f"{tmp_path}/source/names.txt"):
+        assert class_numbers(ColumnsConfig(classes_file=path), folder) == {0: "cat", 1: "dog"}
     with pytest.raises(NotFoundError, match=r"no\.txt"):
-        class_numbers((), "no.txt", folder, "source.rows")
-    with pytest.raises(ConfigError, match=r"source\.rows\.classes_file = .*latin\.txt' holds no class names"):
-        class_numbers((), f"{tmp_path}/latin.txt", folder, "source.rows")
+        class_numbers(ColumnsConfig(classes_file="no.txt"), folder)
+    with pytest.raises(
+        ConfigError, match=r"source\.columns\.classes_file = .*latin\.txt' holds no class names"
+    ):
+        class_numbers(ColumnsConfig(classes_file=f"{tmp_path}/latin.txt"), folder)
 
 
 def test_labels_are_named() -> None:

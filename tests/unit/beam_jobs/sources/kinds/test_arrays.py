@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from shardmill.beam_jobs.sources.rows.png import stored_png
+from shardmill.beam_jobs.sources.kinds.arrays.reading import stored_png
 from shardmill.infra.codecs import decode
 from shardmill.infra.errors import ConfigError, NotFoundError
 from tests.samples.images.photos import write
@@ -116,7 +116,7 @@ def test_names_and_splits_by_settings(tmp_path: Path) -> None:
         ({"x": GREY, "y": LABELS[:5]}, r"shape \[5\], but there are 6 images"),
         ({"x": GREY, "y": np.eye(6)}, r"shape \[6, 6\], but there are 6 images"),
         ({"x": GREY}, "no labels for the images 'x' in a.npz"),
-        ({"x": GREY, "y": LABELS, "labels": LABELS}, "could both hold the label .*source.rows.label=NAME"),
+        ({"x": GREY, "y": LABELS, "labels": LABELS}, "could both hold the label .*source.columns.label=NAME"),
         ({"a": GREY, "b": LABELS}, r"cannot be told; there are a \[6, 5, 7\] uint8, b \[6\] int64"),
         ({"x": GREY, "y": LABELS.astype("datetime64[D]")}, "neither numbers nor texts"),
     ],

@@ -137,13 +137,13 @@ def test_columns_that_can_be_no_feature_are_refused_with_a_remedy(tmp_path: Path
         listed(tmp_path, configured("t.parquet", {**table, "features": ["odd"]}), "a.jpg")
     with pytest.raises(ConfigError, match="no column 'Odd'") as caught:
         listed(tmp_path, configured("t.parquet", {**table, "features": ["Odd"]}), "a.jpg")
-    assert caught.value.remedy == "did you mean --set source.objects.table.features.Odd=odd?"
+    assert caught.value.remedy == "did you mean --set source.columns.features.Odd=odd?"
     for name, value in (("1", 7), ("2", "seven")):
         line = {"path": name, "label": "cat", "box": [1, 2, 3, 4], "x": value}
         (tmp_path / f"{name}.jsonl").write_text(json.dumps(line))
     with pytest.raises(ConfigError, match="has several types in the tables") as caught:
         listed(tmp_path, configured(["1.jsonl", "2.jsonl"], {**table, "features": ["x"]}), "a.jpg")
-    assert caught.value.remedy == "say one: --set source.objects.table.features.x.dtype=text"
+    assert caught.value.remedy == "say one: --set source.columns.features.x.dtype=text"
 
 
 @pytest.mark.parametrize(
@@ -172,8 +172,8 @@ def test_tables_without_features_keep_the_digests_of_their_settings() -> None:
 def test_a_recognised_table_keeps_the_features_that_are_asked_for(tmp_path: Path) -> None:
     with_images(tmp_path / "photos", "a.jpg")
     write(tmp_path / "photos", "a,cat,1,2,3,4,hat,1,")
-    objects = {"table": {"features": ["price"]}}
-    config = PrepareConfig.model_validate({"source": {"kind": "auto", "objects": objects}})
+    columns = {"features": ["price"]}
+    config = PrepareConfig.model_validate({"source": {"kind": "auto", "columns": columns}})
     places = {"source": str(tmp_path / "photos"), "root": str(tmp_path / "root")}
     source = settled(JobRequest(dataset="d", config=config, **places)).config.source
-    assert (source.kind, list(source.objects.table.features)) == ("box_table", ["price"])
+    assert (source.kind, list(source.columns.features)) == ("box_table", ["price"])

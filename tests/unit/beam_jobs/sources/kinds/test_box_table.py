@@ -19,6 +19,7 @@ from shardmill.beam_jobs.sources.recognition.glance import glance_at
 from shardmill.beam_jobs.sources.recognition.recognising import recognise
 from shardmill.infra.errors import ConfigError, NotFoundError
 from shardmill.infra.settings import validate
+from tests.samples.sources.columns import with_columns
 from tests.unit.beam_jobs.sources.kinds.test_objects import objects, outcomes, with_images
 
 READ, FILTERED, LOST = Status.TO_READ, Status.FILTERED, Status.QUARANTINED
@@ -28,8 +29,8 @@ OPEN_IMAGES = (
     "IsOccluded,IsTruncated,IsGroupOf,IsDepiction,IsInside"
 )
 OPEN_IMAGES_TABLE: dict[str, Any] = {
-    "path_column": "ImageID",
-    "label_column": "LabelName",
+    "image": "ImageID",
+    "label": "LabelName",
     "box_columns": ["XMin", "YMin", "XMax", "YMax"],
     "units": "relative",
     "crowd_column": "IsGroupOf",
@@ -37,7 +38,10 @@ OPEN_IMAGES_TABLE: dict[str, Any] = {
 
 
 def configured(annotations: Any, table: dict[str, Any], **more: Any) -> PrepareConfig:
-    source = {"kind": "box_table", "objects": {"annotations": annotations, "table": table, **more}}
+    source = {
+        "kind": "box_table",
+        **with_columns("objects", {"annotations": annotations, "table": table, **more}),
+    }
     return PrepareConfig.model_validate({"source": source})
 
 
@@ -117,7 +121,7 @@ gone;cat;1;2;3;4;;;train;
 
 def test_every_row_of_a_hostile_table_is_accounted_for(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text(HOSTILE)
-    table = {"split_column": "fold", "group_column": "patient", "size_columns": ["height", "width"]}
+    table = {"split": "fold", "group": "patient", "size_columns": ["height", "width"]}
     config = configured("t.csv", table, drop_labels="skip")
     listing = listed(tmp_path, config, "a.jpg", "b.png", "c.jpg", "d.jpg", "e.jpg")
     assert outcomes(listing) == {
@@ -226,7 +230,7 @@ def test_a_row_may_be_an_image_with_lists(tmp_path: Path, form: str) -> None:
             "no column 'ymax'",
             "source.objects.table.box_columns",
         ),
-        ("file,label,xmin,ymin,xmax,ymax\n", {}, "no column 'path'", "source.objects.table.path_column"),
+        ("file,label,xmin,ymin,xmax,ymax\n", {}, "no column 'path'", "source.columns.image"),
         ("path,label,xmin,ymin,xmax,ymax\na,c,0,0,1,.5\n", {}, "within 0 and 1", "units=relative"),
         (
             "path,label,xmin,ymin,xmax,ymax\na,c,0,0,9,9\n",
@@ -238,7 +242,7 @@ def test_a_row_may_be_an_image_with_lists(tmp_path: Path, form: str) -> None:
             "path,label,xmin,ymin,xmax,ymax\na,\xff,0,0,9,9\n",
             {},
             "not utf-8",
-            "source.objects.table.encoding",
+            "source.table.encoding",
         ),
     ],
 )
@@ -347,4 +351,5 @@ def test_a_table_with_edges_is_recognised_before_one_of_labels(tmp_path: Path, f
     found = recognise(glance_at(source), PrepareConfig().source)
     assert list(found) == ["box_table"]
     table = found["box_table"].settings["objects"]["table"]
-    assert (table["path_column"], table["size_columns"]) == ("filename", ("height", "width"))
+    assert found["box_table"].settings["columns"]["image"] == "filename"
+    assert table["size_columns"] == ("height", "width")

@@ -14,12 +14,13 @@ from shardmill.beam_jobs.sources.files.folder import SourceFolder
 from shardmill.beam_jobs.sources.kinds import coco, voc
 from shardmill.beam_jobs.sources.listing import Listing
 from shardmill.infra.errors import ConfigError, NotFoundError
+from tests.samples.sources.columns import with_columns
 
 READ, FILTERED, LOST = Status.TO_READ, Status.FILTERED, Status.QUARANTINED
 
 
 def configured(kind: str, annotations: Any, **objects: Any) -> PrepareConfig:
-    source = {"kind": kind, "objects": {"annotations": annotations, **objects}}
+    source = {"kind": kind, **with_columns("objects", {"annotations": annotations, **objects})}
     return PrepareConfig.model_validate({"source": source})
 
 
@@ -142,7 +143,7 @@ def test_names_of_no_class_are_told_in_annotations(tmp_path: Path) -> None:
     source = with_images(tmp_path, "1.jpg")
     (tmp_path / "1.xml").write_text(voc_file("1.jpg", voc_object("nan", 1, 1, 9, 9)))
     (warning,) = voc.list_inputs(source, configured("voc", "*.xml")).warnings
-    assert warning == "'nan' sounds like no class: name it in source.objects.drop_labels if so"
+    assert warning == "'nan' sounds like no class: name it in source.columns.drop_labels if so"
 
 
 def test_several_coco_files_give_splits(tmp_path: Path) -> None:

@@ -124,9 +124,9 @@ def test_a_pattern_chooses_the_files(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("columns", "settings", "message"),
     [
-        ({"path": ["a.jpg"], "label": ["x"]}, {}, "no column of bytes that could hold images; it has path"),
+        ({"path": ["a.jpg"], "label": ["x"]}, {}, "no column that could hold images; it has path"),
         ({"a": [b"x"], "b": [b"x"], "label": ["x"]}, {}, "several columns that could hold images: a, b"),
-        ({"image": [b"x"], "kind": ["x"]}, {}, "which column of a.parquet holds the labels .* 'kind'"),
+        ({"image": [b"x"], "kind": ["x"]}, {}, "which column of a.parquet holds the label .* 'kind'"),
         ({"image": [b"x"], "kind": ["x"]}, {"label": "kinds"}, "no column 'kinds' .*did you mean .*=kind"),
         ({"image": [b"x"], "label": [["x"]]}, {}, "'label' of the table a.parquet holds list"),
         (
@@ -207,7 +207,7 @@ def test_an_image_longer_than_allowed_is_not_passed_on(tmp_path: Path) -> None:
 def test_labels_that_no_row_has_are_named_in_a_warning(tmp_path: Path) -> None:
     write_parquet(tmp_path / "a.parquet", hugging_face_table([jpeg(0)], [0], NAMES))
     warnings = listed(tmp_path, "parquet", drop_labels=["bird"]).warnings
-    assert "source.rows.drop_labels names 'bird', which is the label of no row" in warnings
+    assert "source.columns.drop_labels names 'bird', which is the label of no row" in warnings
 
 
 def test_other_classes_are_left_out(tmp_path: Path) -> None:

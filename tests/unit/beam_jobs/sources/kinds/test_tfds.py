@@ -13,7 +13,7 @@ from shardmill.beam_jobs.config import PrepareConfig
 from shardmill.beam_jobs.schemas import file_refs
 from shardmill.beam_jobs.sources import list_inputs, open_reader
 from shardmill.beam_jobs.sources.files.folder import SourceFolder
-from shardmill.beam_jobs.sources.kinds.tfds.features import leaves_of
+from shardmill.beam_jobs.sources.kinds.tfds.metadata import leaves_of
 from shardmill.beam_jobs.sources.listing import Listing
 from shardmill.beam_jobs.tables.features import features_of
 from shardmill.infra.errors import ConfigError, NotFoundError
@@ -119,7 +119,7 @@ def test_features_are_typed(tmp_path: Path) -> None:
     assert [warning.partition(" is ")[0] for warning in said] == [
         f"the feature {name!r}" for name in ("film", "large", "lists", "mask", "source_id", "zipped")
     ]
-    few = listed(tmp_path, tfds={"features": ["tags"]})
+    few = listed(tmp_path, columns={"features": ["tags"]})
     assert [feature.name for feature in features_of(few.table)] == ["tags"]
 
 
@@ -174,7 +174,7 @@ def test_labels_without_a_class(tmp_path: Path) -> None:
 def test_classes_without_names_and_names_in_the_settings(tmp_path: Path) -> None:
     folder = make_tfds(tmp_path, {"train": [plain_records(3)]}, names={})
     assert [label for label, _, _ in rows_of(listed(folder)).values()] == ["0", "1", "2"]
-    named = listed(folder, rows={"class_names": ["a", "b", "c"], "drop_labels": ["b"]})
+    named = listed(folder, columns={"class_names": ["a", "b", "c"], "drop_labels": ["b"]})
     assert list(rows_of(named).values()) == [
         ("a", "train", None), ("b", "train", "dropped_label"), ("c", "train", None)
     ]  # fmt: skip
@@ -244,13 +244,17 @@ def test_wrong_metadata_are_refused_in_words(tmp_path: Path, wrong: dict[str, An
 @pytest.mark.parametrize(
     ("features", "source", "message"),
     [
-        ({"label": class_label()}, {}, "no feature of the type Image"),
-        ({"left": image(), "right": image(), "label": class_label()}, {}, "several images: left, right"),
+        ({"label": class_label()}, {}, "no feature that could hold images"),
+        (
+            {"left": image(), "right": image(), "label": class_label()},
+            {},
+            "several features .*images: left, right",
+        ),
         ({"image": image(), "a": class_label(), "b": class_label()}, {}, "several class labels: a, b"),
-        (PLAIN, {"rows": {"label": "kind"}}, "source.rows.label = 'kind' is no class label"),
-        (PLAIN, {"rows": {"image": "label"}}, "source.rows.image = 'label' is no image"),
-        (PLAIN, {"rows": {"group": "who"}}, "source.rows.group = 'who' is no feature"),
-        (PLAIN, {"tfds": {"features": ["who"]}}, "source.tfds.features names 'who'"),
+        (PLAIN, {"columns": {"label": "kind"}}, "source.columns.label = 'kind' is no class label"),
+        (PLAIN, {"columns": {"image": "label"}}, "'label' of the dataset cannot hold images"),
+        (PLAIN, {"columns": {"group": "who"}}, "no feature 'who' for the group"),
+        (PLAIN, {"columns": {"features": ["who"]}}, "no feature 'who' for the features"),
     ],
 )
 def test_features_that_do_not_fit(

@@ -19,6 +19,7 @@ from shardmill.beam_jobs.sources.workplace import Workplace
 from shardmill.infra.errors import NotFoundError
 from shardmill.infra.storage.filesystem import Storage
 from tests.samples.images.photos import jpeg
+from tests.samples.sources.columns import with_columns
 from tests.samples.sources.image_server import ImageServer, image, running_server, status, versioned
 
 
@@ -30,7 +31,11 @@ def server() -> Iterator[ImageServer]:
 
 def configured(**table: Any) -> PrepareConfig:
     urls = {"allow_private_hosts": True, "retries": 0, "read_seconds": 5}
-    source = {"kind": "urls", "table": {"file": "t.csv", "path_column": "url", **table}, "urls": urls}
+    source = {
+        "kind": "urls",
+        **with_columns("table", {"file": "t.csv", "image": "url", **table}),
+        "urls": urls,
+    }
     return PrepareConfig.model_validate({"source": source})
 
 
@@ -99,7 +104,7 @@ def test_a_prefix_stands_before_what_is_no_address(tmp_path: Path) -> None:
 def test_a_table_without_addresses_is_refused(tmp_path: Path) -> None:
     with pytest.raises(NotFoundError, match="holds an address") as caught:
         list_inputs(written(tmp_path, "a.jpg,cat"), configured())
-    assert "path_column" in str(caught.value.remedy)
+    assert "image" in str(caught.value.remedy)
 
 
 def test_only_images_that_are_to_be_read_are_fetched(server: ImageServer, tmp_path: Path) -> None:

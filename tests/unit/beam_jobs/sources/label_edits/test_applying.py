@@ -96,7 +96,7 @@ def test_classes_that_are_not_kept_are_left_out_by_their_new_label(tmp_path: Pat
 def test_tables_archives_and_rows_of_files_have_edits_too(tmp_path: Path) -> None:
     table = write(tmp_path / "table", {"1.jpg": jpeg(1), "2.jpg": jpeg(2)})
     (table / "images.csv").write_text("path,label\n1.jpg,a\n2.jpg,Not sure\ngone.jpg,\n")
-    source = {"kind": "table", "table": {"file": "images.csv", "drop_labels": ["Not sure"]}}
+    source = {"kind": "table", "table": {"file": "images.csv"}, "columns": {"drop_labels": ["Not sure"]}}
     edits = "source_uri,label\n1.jpg,b\n2.jpg,a\nimages.csv#row=3,a\n"
     found = listed(table, edits, source=source)
     assert said(found) | {"images.csv": ("", "")} == {

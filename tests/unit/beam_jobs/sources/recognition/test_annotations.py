@@ -98,9 +98,10 @@ def test_lists_of_boxes_are_recognised_once_their_numbers_have_a_meaning(tmp_pat
         settled(asked(tmp_path))
     assert "--set source.objects.table.box_format=xyxy" in str(error.value.remedy)
     request = settled(asked(tmp_path, objects={"table": {"box_format": "xyxy"}}))
-    table = request.config.source.objects.table
-    assert request.config.source.kind == "box_table"
-    assert (table.path_column, table.label_column, table.box_columns) == ("path", "labels", ("boxes",))
+    source = request.config.source
+    assert source.kind == "box_table"
+    assert (source.columns.image, source.columns.label) == ("path", "labels")
+    assert source.objects.table.box_columns == ("boxes",)
     (row,) = [
         row
         for row in list_inputs(open_source(request), request.config).table.to_pylist()
@@ -113,7 +114,7 @@ def test_a_row_an_object_with_its_box_as_a_list(tmp_path: Path) -> None:
     rows = b'image,bbox,class\n1.jpg,"[1, 2, 30, 20]",cat\n1.jpg,"[5, 5, 9, 9]",dog\n'
     write(tmp_path, {"1.jpg": jpeg(1), "boxes.csv": rows})
     request = settled(asked(tmp_path, objects={"table": {"box_format": "xywh"}}))
-    table = request.config.source.objects.table
-    assert (request.config.source.kind, table.box_columns, table.label_column) == (
+    source = request.config.source
+    assert (source.kind, source.objects.table.box_columns, source.columns.label) == (
         "box_table", ("bbox",), "class",
     )  # fmt: skip

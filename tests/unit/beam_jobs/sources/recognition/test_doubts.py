@@ -70,7 +70,7 @@ ASKED: dict[str, tuple[dict[str, bytes], tuple[str, ...]]] = {
     ),
     "captions": (
         {"train/metadata.csv": b"file_name,text\n0.png,a b\n", "train/0.png": b""},
-        ("source.table.label_column=COLUMN", "it has 'text'", NO_LABELS),
+        ("source.columns.label=COLUMN", "it has 'text'", NO_LABELS),
     ),
 }
 
@@ -119,8 +119,8 @@ def test_the_image_folder_of_hugging_face(form: str, top: str, tmp_path: Path) -
         assert found[f"{top}{split}/0.png"] == (label, split, None)
         assert found[f"{top}{split}/sub/1.png"] == ("b", split, None)
         assert found[f"{top}{split}/other.png"] == (None, None, "not_in_table")
-    table_settings = {"file": f"{top}*/metadata.{form}", "path_column": "file_name"}
-    assert rows(tmp_path, kind="table", table=table_settings) == found
+    table, columns = {"file": f"{top}*/metadata.{form}"}, {"image": "file_name"}
+    assert rows(tmp_path, kind="table", table=table, columns=columns) == found
 
 
 def test_a_table_of_hugging_face_above_the_splits(tmp_path: Path) -> None:
@@ -129,9 +129,9 @@ def test_a_table_of_hugging_face_above_the_splits(tmp_path: Path) -> None:
     found = rows(tmp_path)
     assert found["train/0.png"] == ("a", "train", None)
     assert found["valid/1.png"] == ("b", "validation", None)
-    assert rows(
-        tmp_path, layout="classes", kind="table", table={"file": "metadata.csv", "path_column": "file_name"}
-    )["train/0.png"] == ("a", None, None)
+    settings = {"table": {"file": "metadata.csv"}, "columns": {"image": "file_name"}}
+    by_classes = rows(tmp_path, layout="classes", kind="table", **settings)
+    assert by_classes["train/0.png"] == ("a", None, None)
 
 
 def test_paths_that_begin_in_the_folder_of_the_table(tmp_path: Path) -> None:

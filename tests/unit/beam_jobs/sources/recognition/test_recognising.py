@@ -167,12 +167,10 @@ def test_what_is_recognised(name: str, tmp_path: Path) -> None:
 
 def test_given_settings_win_over_found_ones(tmp_path: Path) -> None:
     write(tmp_path, {"l.csv": b"id,image,label,breed\n7,1.jpg,cat,x\n", "1.jpg": b""})
-    found = settled(asked(tmp_path)).config.source.table
-    assert (found.file, found.path_column, found.label_column) == ("l.csv", "image", "label")
-    given = settled(
-        asked(tmp_path, table={"label_column": "breed", "drop_labels": ["y"]})
-    ).config.source.table
-    assert (given.path_column, given.label_column, given.drop_labels) == ("image", "breed", ("y",))
+    found = settled(asked(tmp_path)).config.source
+    assert (found.table.file, found.columns.image, found.columns.label) == ("l.csv", "image", "label")
+    given = settled(asked(tmp_path, columns={"label": "breed", "drop_labels": ["y"]})).config.source.columns
+    assert (given.image, given.label, given.drop_labels) == ("image", "breed", ("y",))
     # As a flow hands it over: with all defaults written out.
     whole = PrepareConfig.model_validate(asked(tmp_path).config.model_dump())
     request = asked(tmp_path).model_copy(update={"config": whole})
@@ -183,12 +181,12 @@ TABLES: dict[str, tuple[dict[str, bytes], dict[str, Any], dict[str, Any]]] = {
     "the folder of the images": (
         {"l.csv": b"image,label\n7,cat\n", "images/7.jpg": b"", "images/8.jpg": b""},
         {},
-        {"path_column": "image", "label_column": "label", "prefix": "images"},
+        {"image": "image", "label": "label", "prefix": "images"},
     ),
     "JSON lines": (
         {"l.jsonl": b'{"file": "7.jpg", "class": "a"}\n', "deep/er/7.jpg": b""},
         {},
-        {"path_column": "file", "label_column": "class", "prefix": "deep/er"},
+        {"image": "file", "label": "class", "prefix": "deep/er"},
     ),
     "Parquet": (
         {"l.parquet": parquet({"path": ["7.jpg"], "label": ["a"]}), "p/7.jpg": b""},
@@ -197,33 +195,33 @@ TABLES: dict[str, tuple[dict[str, bytes], dict[str, Any], dict[str, Any]]] = {
     ),
     "captions": (
         {"l.csv": b"image,caption\n7.jpg,a cat\n", "images/7.jpg": b""},
-        {"labels": "none", "table": {"features": ["caption"]}},
-        {"path_column": "image", "prefix": "images"},
+        {"labels": "none", "columns": {"features": ["caption"]}},
+        {"image": "image", "prefix": "images"},
     ),
     "numbers": (
         {"l.parquet": parquet({"id": ["7"], "price": [1.5]}), "images/7.jpg": b""},
-        {"table": {"target_columns": ["price"]}},
-        {"path_column": "id", "prefix": "images"},
+        {"columns": {"target_columns": ["price"]}},
+        {"image": "id", "prefix": "images"},
     ),
     "columns of 0 and 1": (
         {"l.jsonl": b'{"image": "7", "cat": true, "dog": false}\n', "images/7.jpg": b""},
-        {"table": {"label_columns": ["cat", "dog"]}},
-        {"path_column": "image"},
+        {"columns": {"label_columns": ["cat", "dog"]}},
+        {"image": "image"},
     ),
     "lists of labels": (
         {"l.jsonl": b'{"image": "7", "label": ["cat", "dog"]}\n', "images/7.jpg": b""},
         {"labels": "multi"},
-        {"path_column": "image", "label_column": "label"},
+        {"image": "image", "label": "label"},
     ),
     "masks": (
         {"l.csv": b"image,mask\nimages/7.jpg,masks/7.png\n", "images/7.jpg": b"", "masks/7.png": b""},
-        {"table": {"mask_column": "mask"}, "masks": {"classes": ["road"]}},
-        {"path_column": "image", "prefix": ""},
+        {"columns": {"mask": "mask"}, "masks": {"classes": ["road"]}},
+        {"image": "image", "prefix": ""},
     ),
     "one of several tables": (
         {"l.csv": b"image,label\n7,cat\n", "old.csv": b"image,label\n7,dog\n", "7.jpg": b""},
         {"table": {"file": "l.csv"}},
-        {"path_column": "image"},
+        {"image": "image"},
     ),
 }
 
@@ -233,7 +231,7 @@ def test_tables_of_every_kind_of_labels_are_recognised(name: str, tmp_path: Path
     files, given, settings = TABLES[name]
     write(tmp_path, files)
     source = settled(asked(tmp_path, **given)).config.source
-    found = source.table.model_dump()
+    found = source.table.model_dump() | source.columns.model_dump()
     assert (source.kind, found["file"]) == ("table", next(iter(files)))
     assert {key: found[key] for key in settings} == settings
 
@@ -241,13 +239,13 @@ def test_tables_of_every_kind_of_labels_are_recognised(name: str, tmp_path: Path
 def test_addresses_without_labels_are_recognised(tmp_path: Path) -> None:
     write(tmp_path, {"l.csv": b"url,caption\nhttp://a/1.jpg,a cat\n"})
     source = settled(asked(tmp_path, labels="none")).config.source
-    assert (source.kind, source.table.path_column) == ("urls", "url")
+    assert (source.kind, source.columns.image) == ("urls", "url")
 
 
 def test_a_table_without_the_columns_that_are_asked_for_is_none(tmp_path: Path) -> None:
     write(tmp_path, {"l.csv": b"image,label\n7.jpg,cat\n", "images/7.jpg": b""})
     with pytest.raises(UsageError, match="no kind of source is recognised"):
-        settled(asked(tmp_path, table={"target_columns": ["price"]}))
+        settled(asked(tmp_path, columns={"target_columns": ["price"]}))
 
 
 def test_images_that_a_glance_does_not_show_give_the_folder_of_a_table(tmp_path: Path) -> None:
@@ -305,5 +303,5 @@ def test_every_kind_is_described() -> None:
     assert {"source.files", "source.masks.classes", "source.masks.mask_suffix"} <= of_masks
     assert not {"source.labels", "source.label_edits"} & of_masks, "its labels are masks"
     of_tfds = {option["option"] for option in kinds["tfds"]["options"]}
-    assert {"source.tfds.splits", "source.rows.label"} <= of_tfds
-    assert "source.rows.features" not in of_tfds, "refused: the metadata say what there is"
+    assert {"source.tfds.splits", "source.columns.label"} <= of_tfds
+    assert "source.columns.target_columns" not in of_tfds, "refused"

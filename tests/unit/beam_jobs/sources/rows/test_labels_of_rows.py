@@ -270,7 +270,6 @@ def test_a_file_that_ends_early_keeps_its_features(tmp_path: Path) -> None:
         ),
         ("arrays", lambda at: arrays(at, y=np.eye(3)), {}, "labels=multi"),
         ("arrays", lambda at: arrays(at, y=np.eye(2)), {"features": "age"}, "no array 'age'"),
-        ("arrays", lambda at: arrays(at, y=np.eye(2)), {"label_columns": ["a"]}, "arrays have none"),
         ("tfrecord", lambda at: tfrecord(at, [{"label": [1]}]), {"features": "capion"}, "feature 'capion'"),
         ("tfrecord", lambda at: tfrecord(at, [{"label": [1]}]), {"target_columns": "x"}, "no feature 'x'"),
         ("parquet", lambda at: parquet(at, {"label": ["a"]}), {"features": "caption"}, "no column 'caption'"),

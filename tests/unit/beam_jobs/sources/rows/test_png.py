@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from shardmill.beam_jobs.sources.rows.png import png_bytes, stored_png
+from shardmill.beam_jobs.sources.kinds.arrays.reading import png_bytes, stored_png
 
 
 @pytest.mark.parametrize("shape", [(1, 1, 1), (28, 28, 1), (32, 32, 3), (3, 5, 4), (200, 400, 3)])

@@ -14,13 +14,16 @@ from shardmill.beam_jobs.sources.files.folder import SourceFolder
 from shardmill.beam_jobs.sources.kinds.archive import import_settings
 from shardmill.infra.errors import ConfigError, UsageError
 from tests.samples.sources.archives import make_tar, make_zip
+from tests.samples.sources.columns import with_columns
 
 Rows = dict[str, tuple[str | None, str | None]]
 
 
 def listed(source: Path, **settings: Any) -> Rows:
     """URI -> (reason or label, split)."""
-    config = PrepareConfig.model_validate({"source": {"kind": "archive", **settings}})
+    config = PrepareConfig.model_validate(
+        {"source": {"kind": "archive", **settings, **with_columns("archive", settings.get("archive", {}))}}
+    )
     table = list_inputs(SourceFolder(str(source)), config).table
     return {row["uri"]: (row["reason"] or row["label"], row["split"]) for row in table.to_pylist()}
 

@@ -15,12 +15,14 @@ from shardmill.beam_jobs.sources.files.folder import SourceFolder
 from shardmill.infra.errors import ConfigError
 from tests.samples.images.photos import jpeg
 from tests.samples.sources.archives import make_tar, make_zip
+from tests.samples.sources.columns import with_columns
 
 MAKE = {"a.tar": make_tar, "a.zip": make_zip}
 
 
 def config(labels: str | None, **archive: Any) -> PrepareConfig:
-    return PrepareConfig.model_validate({"source": {"kind": "archive", "labels": labels, "archive": archive}})
+    source = {"kind": "archive", "labels": labels, **with_columns("archive", archive)}
+    return PrepareConfig.model_validate({"source": source})
 
 
 def said(folder: Path, labels: str | None, *names: str, **archive: Any) -> dict[str, tuple[Any, ...]]:
@@ -95,7 +97,7 @@ def test_names_with_dots(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("first", "second"), [([1, 2.5], [3, 4]), (1, 2.5)])
 def test_numbers(tmp_path: Path, first: Any, second: Any) -> None:
     make_tar(tmp_path / "a.tar", samples({"age": first}, {"age": second}, {"age": "much"}, {}, {"age": None}))
-    found = said(tmp_path, "targets", "targets", label_key="age")
+    found = said(tmp_path, "targets", "targets", label="age")
     wanted = [value if isinstance(value, list) else [value] for value in (first, second)]
     assert [row[2] for row in found.values()] == [*wanted, None, None, None]
     assert [row[1] for row in found.values()] == [None, None, "broken_row", "no_label", "no_label"]
@@ -124,8 +126,8 @@ def test_splits_and_groups(tmp_path: Path, labels: str | None) -> None:
     )
     make_tar(tmp_path / "train.tar", files)
     make_tar(tmp_path / "val.tar", {f"v{name}": data for name, data in samples({"label": "cat"}).items()})
-    archive = {"split_key": "split", "group_key": "patient"}
-    config = {"source": {"kind": "archive", "labels": labels, "archive": archive}}
+    columns = {"split": "split", "group": "patient"}
+    config = {"source": {"kind": "archive", "labels": labels, "columns": columns}}
     table = list_inputs(SourceFolder(str(tmp_path)), PrepareConfig.model_validate(config)).table
     rows = [row for row in table.to_pylist() if row["uri"].endswith("jpg")]
     assert [(row["split"], row["group"], row["reason"]) for row in rows] == [

@@ -12,19 +12,21 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from shardmill.beam_jobs.config import TableConfig
+from shardmill.beam_jobs.config import ColumnsConfig, SourceConfig
 from shardmill.beam_jobs.sources.files.folder import SourceFolder
 from shardmill.beam_jobs.sources.kinds.table.tables import find_tables, read_tables
 from shardmill.beam_jobs.tables.features import PREFIX, features_of
 from shardmill.infra.errors import ConfigError
 from shardmill.infra.format.features import Feature
+from tests.samples.sources.columns import with_columns
 
 MISSING_INT = -(1 << 63)
 
 
 def read(root: Path, name: str, **table: Any) -> pa.Table:
-    settings = TableConfig.model_validate({"file": name, **table})
-    return read_tables(find_tables(SourceFolder(str(root)), settings), settings)
+    found = {"kind": "table", **with_columns("table", {"file": name, **table})}
+    settings = SourceConfig.model_validate(found)
+    return read_tables(find_tables(SourceFolder(str(root)), settings.table), settings)
 
 
 def from_csv(root: Path, values: list[str], **asked: Any) -> pa.Table:
@@ -172,17 +174,17 @@ def test_what_can_be_no_feature_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["image", "label", "two words", "1st", "labels", "source_uri"])
 def test_names_that_no_feature_may_have(name: str) -> None:
     with pytest.raises(ValueError, match="name"):
-        TableConfig.model_validate({"file": "t.csv", "features": [name]})
+        ColumnsConfig.model_validate({"features": [name]})
 
 
 def test_features_may_be_named_in_short() -> None:
-    config = TableConfig.model_validate({"file": "t.csv", "features": {"x": "Column X", "y": {}}})
+    config = ColumnsConfig.model_validate({"features": {"x": "Column X", "y": {}}})
     assert [(name, asked.column) for name, asked in config.features.items()] == [
         ("x", "Column X"),
         ("y", None),
     ]
-    assert set(TableConfig.model_validate({"features": ["a", "b"]}).features) == {"a", "b"}
-    assert set(TableConfig.model_validate({"features": "a"}).features) == {"a"}
+    assert set(ColumnsConfig.model_validate({"features": ["a", "b"]}).further) == {"a", "b"}
+    assert set(ColumnsConfig.model_validate({"features": "a"}).further) == {"a"}
 
 
 def test_the_length_goes_with_a_fixed_shape_only() -> None:

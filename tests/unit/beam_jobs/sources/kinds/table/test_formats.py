@@ -10,10 +10,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from shardmill.beam_jobs.config import TableConfig
+from shardmill.beam_jobs.config import SourceConfig
 from shardmill.beam_jobs.sources.files.folder import SourceFolder
 from shardmill.beam_jobs.sources.kinds.table.tables import find_tables, read_tables
 from shardmill.infra.errors import ConfigError, NotFoundError
+from tests.samples.sources.columns import with_columns
 
 Row = tuple[Any, ...]
 
@@ -21,8 +22,9 @@ Row = tuple[Any, ...]
 def read(root: Path, data: bytes | str, name: str = "t.csv", **table: Any) -> list[Row]:
     """(number, path, label, fault) of each row."""
     (root / name).write_bytes(data if isinstance(data, bytes) else data.encode())
-    settings = TableConfig.model_validate({"file": name, **table})
-    rows = read_tables(find_tables(SourceFolder(str(root)), settings), settings)
+    found = {"kind": "table", **with_columns("table", {"file": name, **table})}
+    settings = SourceConfig.model_validate(found)
+    rows = read_tables(find_tables(SourceFolder(str(root)), settings.table), settings)
     return list(zip(*(rows[key].to_pylist() for key in ("number", "path", "label", "fault")), strict=True))
 
 
@@ -128,8 +130,8 @@ def test_all_rows_may_be_broken(tmp_path: Path) -> None:
     ("data", "name", "table", "says", "remedy"),
     [
         (b"image,class\n1,a\n", "t.csv", {}, "no column 'path'.* it has 'image', 'class'", "NAME"),
-        (b"path,Label\n1,a\n", "t.csv", {}, "no column 'label'", "label_column=Label"),
-        (b"path,labels\n1,a\n", "t.csv", {}, "no column 'label'", "label_column=labels"),
+        (b"path,Label\n1,a\n", "t.csv", {}, "no column 'label'", "label=Label"),
+        (b"path,labels\n1,a\n", "t.csv", {}, "no column 'label'", "label=labels"),
         (b"path,label,label\n1,a,b\n", "t.csv", {}, "2 columns 'label'", "rename"),
         (b"path~label\n1~a\n", "t.csv", {}, "does not tell its delimiter: 'path~label'", "delimiter"),
         (b"path;label\n1;a\n", "t.csv", {"delimiter": ","}, "no column 'path'", "NAME"),

@@ -8,16 +8,16 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shardmill.beam_jobs.config import TableConfig
+from shardmill.beam_jobs.config import ColumnsConfig
 from shardmill.beam_jobs.schemas import LISTING_SCHEMA, FileRef, Status
 from shardmill.beam_jobs.sources.files.walking import FoundFile
 from shardmill.beam_jobs.sources.kinds.table.formats.columns import ROWS_SCHEMA
 from shardmill.beam_jobs.sources.kinds.table.matching import find_files
-from shardmill.beam_jobs.sources.kinds.table.rows import understand
+from shardmill.beam_jobs.sources.kinds.table.rows import paths_within, understand
 from shardmill.beam_jobs.sources.kinds.table.settling import settle
 from shardmill.beam_jobs.sources.listing import rows_of_files
 
-SETTINGS = TableConfig(file="t.csv", drop_labels=("skip",), merge_labels={"tee": "top"})
+SETTINGS = ColumnsConfig(drop_labels=("skip",), merge_labels={"tee": "top"})
 FILES = ("a.jpg", "b.jpg", "b.png", "c.jpg")
 
 paths = st.sampled_from([None, "a.jpg", "a", "b", "b.png", "c.jpg", "gone.jpg", "../a.jpg"])
@@ -39,7 +39,8 @@ def listing_of(rows: list[tuple[str | None, str | None, str | None]]) -> pa.Tabl
     files = pa.Table.from_batches(
         [rows_of_files([FoundFile(FileRef(name, 1, 1)) for name in FILES])], LISTING_SCHEMA
     )
-    understood = understand(pa.table(columns, ROWS_SCHEMA), SETTINGS, "/photos", ["t.csv#row="])
+    raw = pa.table(columns, ROWS_SCHEMA)
+    understood = understand(raw, SETTINGS, paths_within(raw["path"], "/photos", ""), ["t.csv#row="])
     understood, found = find_files(understood, files)
     return settle(files, understood, found.files).listing(None)
 

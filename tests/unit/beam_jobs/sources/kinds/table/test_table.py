@@ -15,13 +15,14 @@ from shardmill.beam_jobs.sources.files.folder import SourceFolder
 from shardmill.beam_jobs.sources.listing import Listing
 from shardmill.infra.errors import ConfigError, NotFoundError
 from tests.samples.images.photos import write
+from tests.samples.sources.columns import with_columns
 from tests.samples.stores.object_store import KEY, SECRET, serve
 
 Rows = dict[str, tuple[str | None, str | None]]
 
 
 def listed(root: Path, file: str = "labels.csv", **table: Any) -> Listing:
-    config = {"source": {"kind": "table", "table": {"file": file, **table}}}
+    config = {"source": {"kind": "table", **with_columns("table", {"file": file, **table})}}
     return list_inputs(SourceFolder(str(root)), PrepareConfig.model_validate(config))
 
 
@@ -100,10 +101,8 @@ one,two,three
 def test_splits_and_groups(tmp_path: Path) -> None:
     table = "file,class,part,who\n1.jpg,a,TRAIN,p\n2.jpg,a,val,\n3.jpg,a,,p\n4.jpg,b,holdout,q\n4.jpg,b,,q\n"
     images = (f"{number}.jpg" for number in range(1, 5))
-    names = {"path": "file", "label": "class", "split": "part", "group": "who"}
-    listing = listed(
-        source(tmp_path, table, *images), **{f"{name}_column": given for name, given in names.items()}
-    )
+    names = {"image": "file", "label": "class", "split": "part", "group": "who"}
+    listing = listed(source(tmp_path, table, *images), **names)
     splits, groups, reasons = (column(listing, name) for name in ("split", "group", "reason"))
     assert [splits[f"{n}.jpg"] for n in range(1, 5)] == ["train", "validation", None, None]
     assert [groups[f"{n}.jpg"] for n in range(1, 5)] == ["p", None, "p", "q"]
@@ -125,13 +124,13 @@ def test_contradictions_say_what_each_row_says(
     labels: str, table: str, first: str, second: str, tmp_path: Path
 ) -> None:
     settings: dict[str, dict[str, Any]] = {
-        "mask": {"mask_column": "mask"},
+        "mask": {"mask": "mask"},
         "multi": {"label_separator": ";"},
         "targets": {"target_columns": ["age"]},
-        "none": {"split_column": "split"},
+        "none": {"split": "split"},
     }
     root = source(tmp_path, table, "1.jpg", "2.jpg", "m/1.png", "m/2.png")
-    config = {"kind": "table", "labels": labels, "table": {"file": "labels.csv", **settings[labels]}}
+    config = {"kind": "table", "labels": labels, "table": {"file": "labels.csv"}, "columns": settings[labels]}
     if labels == "mask":
         config["masks"] = {"classes": {"a": 0, "b": 1}}
     listing = list_inputs(SourceFolder(str(root)), PrepareConfig.model_validate({"source": config}))
@@ -146,7 +145,7 @@ def test_contradictions_say_what_each_row_says(
 
 def test_rows_that_differ_in_split_alone_contradict_each_other(tmp_path: Path) -> None:
     table = "path,label,split\n1.jpg,a,train\n1.jpg,a,test\n"
-    listing = listed(source(tmp_path, table, "1.jpg"), split_column="split")
+    listing = listed(source(tmp_path, table, "1.jpg"), split="split")
     assert [reason for _, reason in outcomes(listing).values()] == [
         "contradicting_rows", "table", "contradicting_rows",
     ]  # fmt: skip
@@ -158,7 +157,7 @@ def test_bare_ids_are_found_by_their_stem(tmp_path: Path) -> None:
         "images/7f3a.jpg", "images/0012.png", "images/0012.txt", "images/3.jpg", "images/3.png",
         "images/4.v2.jpg", "5.jpg",
     )  # fmt: skip
-    listing = listed(source(tmp_path, table, *images), path_column="image", prefix="/images/")
+    listing = listed(source(tmp_path, table, *images), image="image", prefix="/images/")
     assert outcomes(listing) == {
         "5.jpg": (None, "not_in_table"),
         "images/0012.png": ("shirt", None),
@@ -196,16 +195,17 @@ def test_labels_are_merged_and_dropped_and_typing_errors_are_told(tmp_path: Path
         "labels.csv#row=2": ("top", "repeated_row"),
     }
     assert listing.warnings == [
-        "source.table.drop_labels names 'skip ', which is the label of no row; did you mean 'Skip'?",
-        "source.table.merge_labels names 'Polo', which is the label of no row",
+        "source.columns.drop_labels names 'skip ', which is the label of no row; did you mean 'Skip'?",
+        "source.columns.merge_labels names 'Polo', which is the label of no row",
         "the table has a single class, 'top'",
     ]
 
 
 def test_the_class_filter_sees_merged_names(tmp_path: Path) -> None:
     root = source(tmp_path, "path,label\n1.jpg,a\n2.jpg,b\n3.jpg,c\n", "1.jpg", "2.jpg", "3.jpg")
-    table = {"file": "labels.csv", "merge_labels": {"a": "b"}}
-    config = {"source": {"kind": "table", "table": table}, "filter": {"classes": ["b"]}}
+    table = {"file": "labels.csv"}
+    columns = {"merge_labels": {"a": "b"}}
+    config = {"source": {"kind": "table", "table": table, "columns": columns}, "filter": {"classes": ["b"]}}
     listing = list_inputs(SourceFolder(str(root)), PrepareConfig.model_validate(config))
     assert outcomes(listing)["3.jpg"] == ("c", "class")
     assert listing.to_read()["uri"].to_pylist() == ["1.jpg", "2.jpg"]
@@ -257,10 +257,10 @@ def test_a_table_that_is_not_there(file: str, says: str, tmp_path: Path) -> None
     [
         ("1", "did you mean --set source.table.prefix=in/images?"),
         ("./images/1.jpg", "did you mean --set source.table.prefix=in?"),
-        ("2.jpg", "look at source.table.path_column and source.table.prefix"),
+        ("2.jpg", "look at source.columns.image and source.table.prefix"),
         (r"images\1.jpg", "did you mean --set source.table.prefix=in?"),
-        ("/data/in/images/1.jpg", "look at source.table.path_column"),
-        ("", "look at source.table.path_column"),
+        ("/data/in/images/1.jpg", "look at source.columns.image"),
+        ("", "look at source.columns.image"),
     ],
 )
 def test_a_table_whose_paths_begin_elsewhere(path: str, remedy: str, tmp_path: Path) -> None:

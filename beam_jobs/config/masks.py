@@ -1,4 +1,4 @@
-"""Segmentation masks: the classes of their pixels, and where their files lie."""
+"""TO BE DESCRIBED."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shardmill.beam_jobs.sources.rows.names_of_splits import split_of_name
+from shardmill.beam_jobs.sources.roles import split_of_name
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,268 @@
+"""The settings of single kinds of sources: their files, besides the columns and the labels in them."""
+
+from __future__ import annotations
+
+import codecs
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from shardmill.beam_jobs.config.columns import Names
+from shardmill.infra.settings import Settings, WholeText
+
+TableFormat = Literal["auto", "csv", "jsonl", "parquet"]
+
+
+class TableConfig(Settings):
+    """The files of tables: of the kinds table, urls and box_table."""
+
+    file: str | None = Field(
+        None,
+        description="The table of kinds table and urls: a path relative to the source, an absolute path, a "
+        "URI, or a pattern with * or ?",
+    )
+    format: TableFormat = Field(
+        "auto",
+        description=(
+            "csv: text with a header line; jsonl: a JSON object a line; auto: by the ending .csv, "
+            ".tsv, .txt, .jsonl, .ndjson, .parquet or .pq"
+        ),
+    )
+    prefix: str = Field(
+        "",
+        description=(
+            "Folder within the source in which relative paths begin; . for the source, {folder} for "
+            "each table's own; unset: either of these"
+        ),
+    )
+    delimiter: Annotated[str, Field(min_length=1, max_length=1)] | None = Field(
+        None, description="Character between the values of csv; unset: the one that gives the columns above"
+    )
+    quotes: bool = Field(True, description="Values of csv may stand in double quotes")
+    encoding: str | None = Field(
+        None, description="Encoding of csv and jsonl; unset: as a byte order mark says, else UTF-8"
+    )
+
+    @field_validator("delimiter")
+    @classmethod
+    def _splits_lines(cls, delimiter: str | None) -> str | None:
+        if delimiter is not None and (delimiter in '"\r\n' or not delimiter.isascii()):
+            raise ValueError("must be an ASCII character, and neither a quote nor the end of a line")
+        return delimiter
+
+    @field_validator("encoding")
+    @classmethod
+    def _is_known(cls, encoding: str | None) -> str | None:
+        try:
+            if encoding is not None:
+                "".encode(codecs.lookup(encoding).name)
+        except LookupError as error:
+            raise ValueError("no encoding that Python knows, such as cp1252 or utf-16") from error
+        return encoding
+
+
+ArchiveLayout = Literal["auto", "folders", "archives", "webdataset"]
+RowCompression = Literal["auto", "none", "gzip", "zlib"]
+
+
+class RowsConfig(Settings):
+    """The files of the kinds whose images are rows: parquet, arrays, tfrecord, array_record and tfds."""
+
+    splits_from_names: bool = Field(
+        True,
+        description=(
+            "Take splits from names of files or folders, as train-00000-of-00002.parquet; false: "
+            "Shardmill chooses"
+        ),
+    )
+    compression: RowCompression = Field(
+        "auto", description="Of tfrecord files; auto: recognised by the content"
+    )
+
+
+class ArchiveConfig(Settings):
+    """The archives of ``source.kind = "archive"``: tar, also compressed, and zip."""
+
+    layout: ArchiveLayout = Field(
+        "auto",
+        description=(
+            "folders: class folders, with or without split folders above; archives: an archive a "
+            "class; webdataset: sidecars give labels; auto: recognised"
+        ),
+    )
+    prefix: str | None = Field(
+        None,
+        description=(
+            "Folder of the class folders in the archives; unset: a single folder around all is skipped"
+        ),
+    )
+    splits_by_name: bool = Field(
+        True, description="Take splits from the archives' names (train-0001.tar) if all have one"
+    )
+    name_key: str | None = Field(
+        None,
+        description="Key of the class's name in .json sidecars; wins over .cls and columns.label",
+    )
+    unpacked_bytes: Annotated[int, Field(ge=1, le=1 << 50)] = Field(
+        256 << 30,
+        description="Most bytes that a compressed tar unpacks to in the spool; members beyond are lost",
+    )
+
+
+PlaceOfSplit = Literal["train", "validation", "test", "chosen", "none"]
+
+
+class TfdsConfig(Settings):
+    """The splits of ``source.kind = "tfds"``."""
+
+    splits: dict[str, PlaceOfSplit] = Field(
+        {},
+        description=(
+            "Name of a split to train, validation, test, chosen (Shardmill divides it) or none (left out). Unset: by its name"
+        ),
+    )
+
+
+DEFAULT_OPT_OUT = ("noai", "noimageai", "noindex", "noimageindex", "none", "tdm-reservation")
+
+
+class UrlsConfig(Settings):
+    """Fetching of the images of ``source.kind = "urls"``."""
+
+    contact: Annotated[str, Field(pattern=r"^[!-'*-~][ -'*-~]{0,199}$"), WholeText()] | None = Field(
+        None,
+        description="Page or e-mail address where operators of servers reach you, sent in the User-Agent",
+    )
+    connections: Annotated[int, Field(ge=1, le=1024)] = Field(
+        64, description="Most requests at a time, over all hosts"
+    )
+    connections_per_host: Annotated[int, Field(ge=1, le=64)] = Field(
+        4, description="Most requests at a time to one host"
+    )
+    delay_seconds: Annotated[float, Field(ge=0, le=3600)] = Field(
+        0, description="Least time between the beginnings of two requests to one host (seconds)"
+    )
+    retries: Annotated[int, Field(ge=0, le=20)] = Field(
+        3, description="How often a request is repeated whose fault may pass"
+    )
+    backoff_seconds: Annotated[float, Field(gt=0, le=3600)] = Field(
+        1, description="Pause before the first repetition (seconds); each further one is twice as long"
+    )
+    max_wait_seconds: Annotated[float, Field(ge=0, le=86_400)] = Field(
+        300,
+        description=(
+            "Longest pause (seconds); an address whose server asks for more (Retry-After) is quarantined"
+        ),
+    )
+    connect_seconds: Annotated[float, Field(gt=0, le=600)] = Field(
+        10, description="Time limit for a connection (seconds)"
+    )
+    read_seconds: Annotated[float, Field(gt=0, le=3600)] = Field(
+        30, description="Longest time without a byte from the server (seconds)"
+    )
+    total_seconds: Annotated[float, Field(gt=0, le=86_400)] = Field(
+        300, description="Time limit for a whole request (seconds)"
+    )
+    max_redirects: Annotated[int, Field(ge=0, le=20)] = Field(
+        5, description="Most redirects that are followed from an address"
+    )
+    opt_out: Names = Field(
+        DEFAULT_OPT_OUT,
+        description=(
+            "Directives of X-Robots-Tag that reserve an image; tdm-reservation: the header TDM-Reservation: 1"
+        ),
+    )
+    allow_private_hosts: bool = Field(False, description="Ask hosts without a public address too")
+
+    def effective(self) -> dict[str, Any]:
+        """Return the settings that decide which images are used; the others only pace the requests."""
+        return self.model_dump(mode="json", include={"opt_out", "allow_private_hosts", "max_redirects"})
+
+
+class AnnotationFile(Settings):
+    """Annotation files whose images lie in one folder."""
+
+    file: Annotated[str, Field(min_length=1)] = Field(
+        description="A path relative to the source, an absolute path or a URI; with * or ? several files"
+    )
+    images: str = Field("", description="Folder within the source that the names of images begin in")
+    split: Literal["train", "validation", "test"] | None = Field(
+        None, description="Split of these images; unset: it is chosen"
+    )
+    image_list: str | None = Field(
+        None,
+        description="Table with the column of images, or .txt file with a name a line, of all images; "
+        "kind box_table only",
+    )
+
+
+class BoxTableConfig(Settings):
+    """The columns of boxes in the tables of ``source.kind = "box_table"``; the others: source.columns."""
+
+    box_columns: Names = Field(
+        ("xmin", "ymin", "xmax", "ymax"),
+        description=(
+            "Four columns of a box's numbers, in the order of box_format; or one with a list of four "
+            "numbers, or of such lists"
+        ),
+    )
+    box_format: Literal["xyxy", "yxyx", "xywh", "cxcywh"] = Field(
+        "xyxy",
+        description=(
+            "xyxy: left, top, right, bottom edge; yxyx: top, left, bottom, right; xywh: left, top, "
+            "width, height; cxcywh: middle, width, height"
+        ),
+    )
+    units: Literal["pixels", "relative"] = Field(
+        "pixels", description="Unit of the boxes: pixels, or relative to the image (0 to 1)"
+    )
+    crowd_column: str | None = Field(
+        None,
+        description="Column of 0 and 1: 1 for a box around a group of objects",
+    )
+    size_columns: tuple[str, ...] = Field(
+        (), description="Columns with height and width of the annotated image (pixels)"
+    )
+    names_file: str | None = Field(
+        None,
+        description="CSV without header, label,name a line, as class-descriptions-boxable.csv of Open Images",
+    )
+
+    @model_validator(mode="after")
+    def _columns_are_complete(self) -> Self:
+        if len(self.box_columns) not in (1, 4):
+            raise ValueError("box_columns: name four columns, or one with lists")
+        if len(self.size_columns) not in (0, 2):
+            raise ValueError("size_columns: name two columns, height and width")
+        return self
+
+
+class ObjectsConfig(Settings):
+    """The objects in the images of ``source.kind = "coco"``, ``"voc"`` and ``"box_table"``."""
+
+    annotations: tuple[AnnotationFile, ...] = Field(
+        (), description="Annotation files: a path, or tables with file, images and split"
+    )
+    image_sets: str | None = Field(
+        None,
+        description=(
+            "Folder with train.txt, val.txt and test.txt as ImageSets/Main of Pascal VOC; kind voc only"
+        ),
+    )
+    coordinates: Literal["stored", "upright"] = Field(
+        "stored",
+        description=(
+            "Pixels that boxes are of where EXIF turns the file and its size does not tell: stored "
+            "(as in the file) or upright (as shown)"
+        ),
+    )
+    table: BoxTableConfig = Field(BoxTableConfig(), description="The columns of boxes of kind box_table")
+
+    @field_validator("annotations", mode="before")
+    @classmethod
+    def _path_or_tables(cls, value: object) -> object:
+        if isinstance(value, str | dict):
+            value = (value,)
+        if isinstance(value, list | tuple):
+            return tuple({"file": one} if isinstance(one, str) else one for one in value)
+        return value

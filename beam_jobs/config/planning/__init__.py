@@ -1,1 +1,0 @@
-"""Settings of planning: splits, groups of images, and shards."""
