@@ -118,7 +118,8 @@ class TfdsConfig(Settings):
     splits: dict[str, PlaceOfSplit] = Field(
         {},
         description=(
-            "Name of a split to train, validation, test, chosen (Shardmill divides it) or none (left out). Unset: by its name"
+            "Name of a split to train, validation, test, chosen (Shardmill divides it) or none (left "
+            "out). Unset: by its name"
         ),
     )
 

@@ -131,6 +131,7 @@ class DriftConfig(DriftLimits):
     action: Literal["warn", "stop", "off"] = Field(
         "warn",
         description=(
-            "warn: log each figure beyond its limit; stop: publish nothing, and keep the encoded images; off: compare nothing"
+            "warn: log each figure beyond its limit; stop: publish nothing, and keep the encoded "
+            "images; off: compare nothing"
         ),
     )

@@ -20,7 +20,8 @@ class DataflowConfig(Settings):
     image: str = Field(
         "",
         description=(
-            "Container image of the workers: the same Shardmill and libraries, and Beam's /opt/apache/beam/boot as entry point"
+            "Container image of the workers: the same Shardmill and libraries, and Beam's "
+            "/opt/apache/beam/boot as entry point"
         ),
     )
 
