@@ -19,7 +19,7 @@ _EXAMPLES = {
     "project": "my-project",
     "region": "europe-west4",
     "temp_location": "gs://bucket/temporary",
-    "image": "europe-west4-docker.pkg.dev/my-project/images/shardmill-prepare:0.1.0",
+    "image": "europe-west4-docker.pkg.dev/my-project/images/shardmill-prepare:0.2.0",
 }
 
 

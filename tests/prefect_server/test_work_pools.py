@@ -40,11 +40,11 @@ def test_all_deployments_register_on_a_pool_made_from_our_template(
     assert {found["name"] for found in registered} == {f"{name}-{kind}" for name in names}
     assert all(found["pull_steps"] == [] for found in registered), "the image has the code"
 
-    one = ["--name", f"prepare-{kind}", "--job-variable", "image=shardmill-prepare:0.1.0"]
+    one = ["--name", f"prepare-{kind}", "--job-variable", "image=shardmill-prepare:0.2.0"]
     changed = shardmill_up.prefect("--no-prompt", "deploy", "--prefect-file", str(copy), *one, timeout=300)
     assert changed.returncode == 0, changed.stdout + changed.stderr
     prepare = shardmill_up.get(f"/deployments/name/prepare/prepare-{kind}")
-    assert prepare["job_variables"] == {"image": "shardmill-prepare:0.1.0"}
+    assert prepare["job_variables"] == {"image": "shardmill-prepare:0.2.0"}
     run = shardmill_up.deployment_run(f"prepare/prepare-{kind}", source="/data/photos", dataset="photos")
     assert shardmill_up.get(f"/flow_runs/{run}")["state_type"] == "SCHEDULED", "nobody works on this pool"
     shardmill_up.delete(f"/flow_runs/{run}")

@@ -5,12 +5,12 @@ from __future__ import annotations
 import shutil
 import sys
 import tempfile
-from importlib.metadata import version
 from pathlib import Path
 
 from shardmill.beam_jobs.config import PrepareConfig
 from shardmill.beam_jobs.job import prepare_version
 from shardmill.beam_jobs.request import JobRequest
+from shardmill.infra import release
 from tests.end_to_end.releases import DATASETS, FOLDER, NAMES, SOURCE, TABLE, settings
 from tests.samples.images.photos import jpeg, make_photos, write
 
@@ -19,7 +19,7 @@ _TAGS = ("red", "round", "small")
 
 def main() -> None:
     """Draw the images, prepare them twice, and keep source and datasets."""
-    folder = FOLDER / version("shardmill")
+    folder = FOLDER / release()
     if folder.exists():
         sys.exit(f"{folder} is there already: datasets of a release never change")
     # The paths of source and table stand in the manifests: they are the same on each machine.

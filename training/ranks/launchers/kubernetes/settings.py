@@ -32,7 +32,7 @@ _LabelValue = Annotated[
 class KubernetesSettings(Settings):
     """The JobSet of `--launcher kubernetes`."""
 
-    image: _Image = Field(default="shardmill-train:0.1.0", description="image of the pods")
+    image: _Image = Field(default="shardmill-train:0.2.0", description="image of the pods")
     name: _Label | None = Field(default=None, description="name of the JobSet; unset: that of the run")
     namespace: _Name | None = Field(default=None, description="name of the namespace; unset: the one in use")
     ranks_per_pod: int = Field(
