@@ -1,7 +1,7 @@
 """A program as in tutorials: ``model.fit`` on a dataset, on one device or under ``MirroredStrategy``.
 
-``python -m tests.samples.training.tutorial_fit ROOT NUM_DEVICES`` prints the accuracy on the validation
-split, and what the model saw in each epoch.
+``python -m tests.samples.training.tutorial_fit ROOT NUM_DEVICES EPOCHS`` prints the accuracy on the
+validation split, and what the model saw in each epoch.
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ from typing import Any
 
 from shardmill import open_dataset
 
-EPOCHS = 10
 OPTIONS: dict[str, Any] = {"batch_size": 8, "image_size": 8}
 
 
-def fit(root: str, devices: list[str] | None = None, first_epoch: int = 0) -> tuple[float, list[list[int]]]:
+def fit(
+    root: str, epochs: int, devices: list[str] | None = None, first_epoch: int = 0
+) -> tuple[float, list[list[int]]]:
     """Train a small model.
 
     Returns:
@@ -63,7 +64,7 @@ def fit(root: str, devices: list[str] | None = None, first_epoch: int = 0) -> tu
     history = model.fit(
         train,
         validation_data=validation,
-        epochs=EPOCHS,
+        epochs=epochs,
         shuffle=False,  # the dataset is in its order already; Keras warns that it cannot shuffle it
         callbacks=[begun],
         verbose=0,
@@ -82,6 +83,6 @@ def _in_order(of_replicas: dict[int, list[int]], rows: int) -> list[int]:
 if __name__ == "__main__":
     from shardmill.training.tensorflow import starting
 
-    folder, number = sys.argv[1], int(sys.argv[2])
+    folder, number, epochs = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
     starting.start(devices=f"cpu:{number}")
-    print(json.dumps(fit(folder, [f"CPU:{device}" for device in range(number)])))
+    print(json.dumps(fit(folder, epochs, [f"CPU:{device}" for device in range(number)])))
