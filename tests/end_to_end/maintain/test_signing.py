@@ -1,4 +1,4 @@
-"""Versions and runs that are signed when they are made, and signatures in object stores."""
+"""Versions that are signed when they are made, and signatures in object stores."""
 
 from __future__ import annotations
 
@@ -25,7 +25,6 @@ from tests.samples.images.photos import jpeg, make_photos, write
 from tests.samples.preparing.runs import Stopped, run, stopped
 from tests.samples.stores.object_store import ObjectStore, serve_with_credentials
 from tests.samples.training.finished_runs import RUN_JSON
-from tests.samples.training.trainer import settings, train
 
 
 @pytest.fixture(scope="module")
@@ -129,17 +128,6 @@ def test_a_dataset_in_a_store_is_signed_and_checked(
         version.manifest.model_copy(update={"version": 2, "parent": 1})
     )
     check_signature(rolled, PublicKey(keys.public))
-
-
-def test_a_run_signs_its_exports(keys: Keys, tmp_path: Path) -> None:
-    counts = {"train": {"a": 16, "b": 16}, "test": {"a": 4, "b": 4}}
-    publish(tmp_path / "datasets", coloured(counts), name="set")
-    config = settings(run={"epochs": 1}, export={"signing_key": str(keys.private)})
-    run_dir = Path(train(tmp_path, "set", config)["run_dir"])
-    signatures = {path.name for path in run_dir.glob("*.sig")}
-    assert signatures == {"export.sig", "model-input.json.sig", "model.weights.h5.sig"}
-    words = ["--public-key", str(keys.public), "--runs", str(run_dir.parent)]
-    assert cli.run(["verify", "--run", run_dir.name, *words]) == 0
 
 
 def test_a_run_in_a_store_is_signed_and_checked(

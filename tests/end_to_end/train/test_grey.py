@@ -33,9 +33,11 @@ def test_a_model_of_one_channel_trains_and_is_exported(tmp_path: Path) -> None:
             optimizer={"learning_rate": 0.01},
             export={"formats": ["litert"]},
             run={"epochs": 8, "evaluate_train": True},
+            reading={"mode": "streaming", "cache": "memory"},
         ),
     )
     assert list(result["metrics"]) == ["test", "train"]
+    assert (result["reading"]["mode"], result["reading"]["cache"]["place"]) == ("streaming", "memory")
     assert result["metrics"]["train"]["num_examples"] == 48
     assert Path(result["predictions"]["train"]).stat().st_size > 0
     assert result["metrics"]["test"]["accuracy"] == 1.0
@@ -44,11 +46,14 @@ def test_a_model_of_one_channel_trains_and_is_exported(tmp_path: Path) -> None:
     interpreter = tf.lite.Interpreter(model_path=form["path"])
     assert interpreter.get_input_details()[0]["shape"].tolist() == [1, 28, 28, 1]
     served = tf.saved_model.load(result["export_dir"]).signatures["serving_default"]
-    for mode in ("L", "RGB"):
+    for images in (
+        [Image.new("L", (40, 32), value) for value in (30, 220)],
+        [Image.new("RGB", (40, 32), colour) for colour in ((0, 0, 255), (255, 255, 0))],  # luminance 29, 226
+    ):
         files = []
-        for value in (30, 220):
+        for image in images:
             stream = io.BytesIO()
-            Image.new("L", (40, 32), value).convert(mode).save(stream, "PNG")
+            image.save(stream, "PNG")
             files.append(stream.getvalue())
         names = served(image_bytes=tf.constant(files))["class_name"].numpy().tolist()
         assert names == [b"dark", b"light"]

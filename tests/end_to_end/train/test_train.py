@@ -11,12 +11,14 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from shardmill.flows import cli
 from shardmill.infra.dataset.catalog import Catalog
 from shardmill.infra.errors import ConfigError
 from shardmill.infra.storage.filesystem import Storage
 from shardmill.training.reading import load_table
 from shardmill.training.reading.shard_reader import open_records
 from shardmill.training.results.metrics.confusion import confusion_matrix
+from tests.samples.datasets.keys import make_keys
 from tests.samples.datasets.published import Picture, coloured, publish
 from tests.samples.strict_json import strict_documents
 from tests.samples.training.rounding import EPSILON, near
@@ -34,12 +36,12 @@ COUNTS = {
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
-    """A root with a dataset and a finished run, and the run's result."""
+    """A root with a dataset, a finished run and the keys that sign its exports, and the run's result."""
     root = tmp_path_factory.mktemp("trained")
     publish(root / "datasets", coloured(COUNTS), name="colours")
-    return root, train(
-        root, "colours", settings(run={"epochs": 6, "log_every_steps": 1, "trace_records": True})
-    )
+    signed = {"signing_key": str(make_keys(root).private)}
+    run = {"epochs": 6, "log_every_steps": 1, "trace_records": True}
+    return root, train(root, "colours", settings(run=run, export=signed))
 
 
 def test_the_result_says_what_came_out(trained: tuple[Path, dict[str, Any]]) -> None:
@@ -106,6 +108,15 @@ def test_every_record_was_consumed_once_an_epoch(trained: tuple[Path, dict[str, 
         assert sorted(ids) == sorted(table.ids(np.arange(len(table))))
 
 
+def test_a_run_signs_its_exports(trained: tuple[Path, dict[str, Any]]) -> None:
+    root, result = trained
+    run_dir, key = Path(result["run_dir"]), str(root / "team.pub")
+    signatures = {path.name for path in run_dir.glob("*.sig")}
+    assert signatures == {"export.sig", "model-input.json.sig", "model.weights.h5.sig"}
+    words = ["--public-key", key, "--runs", str(run_dir.parent)]
+    assert cli.run(["verify", "--run", run_dir.name, *words]) == 0
+
+
 def test_the_exported_model_predicts_what_evaluation_measured(trained: tuple[Path, dict[str, Any]]) -> None:
     tf = pytest.importorskip("tensorflow")
     root, result = trained
@@ -138,6 +149,7 @@ def test_the_exported_model_takes_png(trained: tuple[Path, dict[str, Any]]) -> N
     assert out[0] == pytest.approx(out[1], abs=0.05)
 
 
+@pytest.mark.slow
 def test_a_model_of_grey_records_sees_grey(tmp_path: Path) -> None:
     tf = pytest.importorskip("tensorflow")
     colours = coloured({"train": {"a": 12, "b": 12}})

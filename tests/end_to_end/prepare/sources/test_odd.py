@@ -19,7 +19,13 @@ ODD = Path(__file__).parents[4] / "../shared/data/odd"
 
 @pytest.mark.skipif(not ODD.is_dir(), reason=f"{ODD} is not there: odd images are NOT tested")
 @pytest.mark.parametrize(
-    "settings", [(), ("image.allow_truncated=true", "image.channels=1", "image.encoding=png")]
+    "settings",
+    [
+        (),
+        pytest.param(
+            ("image.allow_truncated=true", "image.channels=1", "image.encoding=png"), marks=pytest.mark.slow
+        ),
+    ],
 )
 def test_every_odd_image_is_stored_or_told_why_not(settings: tuple[str, ...], tmp_path: Path) -> None:
     root = tmp_path / "root"
