@@ -97,20 +97,20 @@ _HOMES = {
     **dict.fromkeys(("evaluate", "predict", "prepare", "train"), "shardmill.api"),
     **dict.fromkeys(("Dataset", "open_dataset"), "shardmill.training.dataset"),
     "Batch": "shardmill.training.reading",
+    "__version__": "shardmill.infra",
     "prepare_arrays": "shardmill.beam_jobs.arrays",
 }
 
 
-def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    if name == "__version__":
-        found: Any = import_module("shardmill.infra").release()
-    else:
-        found = getattr(import_module(_HOMES.get(name, "shardmill.infra.errors")), name)
-    globals()[name] = found
-    return found
+if not TYPE_CHECKING:  # with it, type checkers would take any name for one of ours
 
+    def __getattr__(name: str) -> Any:
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        module = import_module(_HOMES.get(name, "shardmill.infra.errors"))
+        found = module.release() if name == "__version__" else getattr(module, name)
+        globals()[name] = found
+        return found
 
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})

@@ -5,10 +5,12 @@ from __future__ import annotations
 import ast
 import dataclasses
 import inspect
+import os
 import re
 import subprocess
 import sys
 import tomllib
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -87,7 +89,7 @@ def test_type_checkers_and_editors_see_what_python_loads() -> None:
     }
     assert sorted([*seen, "__version__"]) == sorted(shardmill.__all__)
     for name, module in seen.items():
-        assert getattr(sys.modules[str(module)], name) is getattr(shardmill, name)
+        assert getattr(import_module(str(module)), name) is getattr(shardmill, name)
 
 
 def test_importing_the_package_loads_nothing_else() -> None:
@@ -115,3 +117,27 @@ def test_the_snippet_of_the_readme_runs(tmp_path: Path, monkeypatch: pytest.Monk
     model = keras.Sequential([keras.layers.GlobalAveragePooling2D(), keras.layers.Dense(2)])
     model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     exec(snippet, {"model": model})
+
+
+@pytest.mark.slow
+def test_type_checkers_know_the_names_and_their_arguments(tmp_path: Path) -> None:
+    (tmp_path / "use.py").write_text(
+        "import shardmill\n"
+        "for batch in shardmill.open_dataset('a').batches('train', batch_size=3):\n"
+        "    reveal_type(batch)\n"
+        "shardmill.prepare('a', dataset='b', setings={})\n"
+        "shardmill.prepar\n"
+    )
+    command = [sys.executable, "-m", "mypy", "--config-file=", "--follow-imports=silent", "use.py"]
+    env = {**os.environ, "MYPYPATH": str(ROOT)}
+    done = subprocess.run(
+        command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=600, check=False
+    )
+    lines = [
+        line for line in done.stdout.splitlines() if line.startswith("use.py") and "defined in" not in line
+    ]
+    assert [line.partition(": ")[2] for line in lines] == [
+        'note: Revealed type is "shardmill.training.reading.batches.maker.Batch"',
+        'error: Unexpected keyword argument "setings" for "prepare"; did you mean "settings"?  [call-arg]',
+        'error: Module has no attribute "prepar"; maybe "prepare"?  [attr-defined]',
+    ]
