@@ -68,8 +68,8 @@ class Sample:
 
     Attributes:
         num_images: files tried.
-        num_stored: of these, how many have a stored form.
-        stored_bytes: of a stored image, on average; 0 if there is none.
+        num_stored: how many of these have a stored form.
+        stored_bytes: mean size of a stored image (bytes); 0 if there is none.
         seconds: a file, on average.
         left_out: reason -> files without a stored form.
         first: facts of the first files of the listing, in its order; None: nothing was read.

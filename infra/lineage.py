@@ -31,7 +31,7 @@ class LineageDataset:
 
     Attributes:
         location: path or URI; credentials in it are not told.
-        version: of the data; None: it has none.
+        version: number of the version of the data; None: it has none.
         num_examples: records that were written; None: unknown.
     """
 

@@ -53,7 +53,7 @@ def choose_container(
         config: names a container, or says "auto".
         plan: the plan.
         spool: holds the images of its records.
-        block_digests: of each block, by its number.
+        block_digests: digest of each block, by its number.
         previous: the version whose container is kept while its stored images are.
     """
     if config.shards.container != "auto":

@@ -37,7 +37,7 @@ def image_and_mask(stored: bytes, features: Mapping[str, FeatureValues]) -> tupl
 
     Args:
         stored: bytes of a block.
-        features: of the record.
+        features: further features of the record.
     """
     length = features.get(MASK_BYTES)
     if length is None:

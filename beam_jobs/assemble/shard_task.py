@@ -88,7 +88,7 @@ def write_plan(
     """Write the planned records to the spool, each shard in record batches of its own.
 
     Args:
-        spool: of the run.
+        spool: folder of unfinished work of the run.
         plan_digest: names the file.
         plan: the shards and their records.
         lengths: returns the number of bytes to copy for each of some records (PLAN_SCHEMA): int64 [records].
@@ -138,8 +138,8 @@ def write_shard(job: ShardsToWrite, number: int, records: PlannedBatches, copier
 
     Args:
         job: settings and places that all shards share.
-        number: of the shard.
-        records: of the shard; iterated twice.
+        number: number of the shard.
+        records: records of the shard; iterated twice.
         copier: fetches the records.
 
     Raises:

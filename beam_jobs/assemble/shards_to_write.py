@@ -37,11 +37,11 @@ class ShardsToWrite:
         spool: where the encoded blocks are, and the plan.
         dataset: the dataset's folder, where the shards go.
         plan_digest: names their folder in it.
-        shards: of the plan; a shard's number is its place here.
-        block_digests: of each block, by its number.
+        shards: shards of the plan; a shard's number is its place here.
+        block_digests: digest of each block, by its number.
         classes: names, by label.
-        channels: of the stored images.
-        container: of the shards.
+        channels: channels (1 or 3) of the stored images.
+        container: container ("gzip" or "none") of the shards.
         previous_shards: shards that records are copied from.
     """
 

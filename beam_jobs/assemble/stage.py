@@ -35,9 +35,9 @@ class Copying:
 
     Attributes:
         dataset: its folder.
-        spool: of the run.
+        spool: folder of unfinished work of the run.
         plan_digest: names the folder of the new shards.
-        block_digests: of the blocks in the spool, by number.
+        block_digests: digest of the blocks in the spool, by number.
         previous: the version whose stored records are copied.
     """
 

@@ -22,7 +22,7 @@ def understood(references: pa.Table, facts: pa.Table | None, classes: Sequence[s
     Args:
         references: REFERENCE_SCHEMA and more.
         facts: FACTS_SCHEMA and more, of the first of them; None: nothing was read.
-        classes: of masks, by number.
+        classes: names of the classes of masks, by number.
 
     Returns:
         ``uri``, ``label``, ``split`` and ``group``. Of images with masks also ``mask``, its URI; if both were

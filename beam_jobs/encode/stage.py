@@ -42,7 +42,7 @@ class EncodedFiles:
         blocks: all of them, in order.
         reused: numbers of those that an earlier run had finished.
         cpu_seconds: processor time of the pool.
-        schema: of the tables of facts: FACTS_SCHEMA and columns of features.
+        schema: columns of the tables of facts: FACTS_SCHEMA and columns of features.
     """
 
     blocks: Sequence[Block]

@@ -59,7 +59,7 @@ def dataflow_options(dataflow: DataflowConfig, name: str, given: Collection[str]
 
     Args:
         dataflow: the settings.
-        name: of the job; two jobs of one name do not run at once.
+        name: name of the job; two jobs of one name do not run at once.
         given: names of options that the user gives, which are left out.
     """
     options = {

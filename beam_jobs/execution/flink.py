@@ -63,7 +63,7 @@ def flink_options(flink: FlinkConfig, name: str, parallelism: int, given: Collec
 
     Args:
         flink: the cluster.
-        name: of the job.
+        name: name of the job.
         parallelism: tasks at a time.
         given: names of options that the user gives, which are left out.
     """

@@ -23,7 +23,7 @@ class RunTaskDoFn(beam.DoFn):  # type: ignore[misc]
 
     Args:
         task: the work.
-        processes: of the pool.
+        processes: number of processes of the pool.
     """
 
     def __init__(self, task: Task, processes: int) -> None:
@@ -63,8 +63,8 @@ class RunTask(beam.PTransform):  # type: ignore[misc]
 
     Args:
         task: the work.
-        numbers: of the task.
-        processes: of each worker.
+        numbers: work items of the task.
+        processes: number of processes of each worker.
     """
 
     def __init__(self, task: Task, numbers: Sequence[int], processes: int) -> None:

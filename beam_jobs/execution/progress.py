@@ -25,7 +25,7 @@ def report_progress(
     """Report the progress of a stage of images while the block runs.
 
     Args:
-        name: of the stage.
+        name: name of the stage.
         total: images in all.
         count_done: how many of them are finished by now.
         interval_seconds: between two reports, at least.

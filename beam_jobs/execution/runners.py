@@ -135,7 +135,7 @@ def run_task(task: Task, numbers: Sequence[int], runner: RunnerConfig) -> float:
 
     Args:
         task: the work.
-        numbers: of the task.
+        numbers: work items of the task.
         runner: where.
 
     Returns:

@@ -34,7 +34,7 @@ def try_alone(
     Args:
         decode: importable by name.
         data: content of the file.
-        limits: of the file.
+        limits: time (seconds) and memory (bytes) allowed for the file.
 
     Returns:
         Why the file is to blame, or None if it is not; and how the first call ended, in words for a log.

@@ -19,7 +19,7 @@ def complete_listing(listing: pa.Table, facts: pa.Table, config: PrepareConfig) 
     Args:
         listing: LISTING_SCHEMA and columns of features.
         facts: PLACED_FACTS_SCHEMA and columns of features, of the files that are read, in the same order.
-        config: of this run.
+        config: settings of this run.
 
     Returns:
         The listing as planning needs it, and the facts without columns of features.

@@ -35,7 +35,7 @@ def maintain(
 
     Args:
         catalog: the root of the dataset.
-        name: of the dataset.
+        name: name of the dataset.
         config: the settings.
         protected: versions that stay, whatever their age.
 

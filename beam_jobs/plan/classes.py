@@ -32,9 +32,9 @@ def number_classes(
     """Number the classes of the records.
 
     Args:
-        kind: of the labels.
+        kind: kind of the labels.
         listing: LISTING_SCHEMA and columns of features.
-        labels: of the whole listing, if the kind is class.
+        labels: name of the class of each file of the listing, if the kind is class.
         rows: int32 [N], rows of the records in the listing.
         previous: the version whose classes keep their numbers.
         of_masks: names by number, if the kind is mask: its labels are numbers.

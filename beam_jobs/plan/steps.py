@@ -81,8 +81,8 @@ class _Known:
         facts: PLACED_FACTS_SCHEMA, in one chunk too.
         read: int32, rows of the listing that were read.
         files: the files that have a stored image.
-        labels: of the whole listing; of kinds other than class a text for people.
-        kind: of the labels.
+        labels: label of each file of the listing; of kinds other than class a text for people.
+        kind: kind of the labels.
         given: int8 [rows of the listing], the split that the source gives, or -1.
         found: duplicates among ``files``.
         ids: uint64 [K], record ids.
@@ -156,7 +156,7 @@ def plan_version(
             columns of IMAGE_COLUMNS may be coded too.
         config: groups, splits, shards and seed.
         previous: the previous version, whose records keep their split and classes their number.
-        vectors: of the images, by which near-duplicates are found too.
+        vectors: vectors of the images, by which near-duplicates are found too.
 
     Raises:
         ConfigError: the vectors are too many, or of other images.

@@ -72,7 +72,7 @@ class SendFiles(RangeTask):
 
     Attributes:
         gathering: writes the tables that are not there.
-        seed: of the plan.
+        seed: seed of the plan.
         carries_features: whether the columns of features are sent too.
     """
 
@@ -112,7 +112,7 @@ class WriteInputs(RangeTask):
     """Makes the rows of the inputs of each range, and sends its records to the ranges of shards.
 
     Attributes:
-        ranges: of the files.
+        ranges: ranges of the files.
         dealing: which shard a record goes to.
         none_label: the label of all records, if they have none; else None.
     """

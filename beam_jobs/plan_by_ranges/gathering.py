@@ -60,7 +60,7 @@ def gather_by_ranges(
     """Write the listing by ranges, and return an object that gathers the facts of each range.
 
     Args:
-        tables: of the plan.
+        tables: tables of the plan.
         listing: LISTING_SCHEMA and columns of features.
         encoded: the files that the previous version does not know.
         known: the files that it knows.
@@ -76,8 +76,8 @@ def plan_tables(spool: Storage, digest: str, ranges: int) -> PlanTables:
     """Return the folder of a plan by ranges.
 
     Args:
-        spool: of the run.
-        digest: of all that the plan depends on.
+        spool: folder of unfinished work of the run.
+        digest: digest of all that the plan depends on.
         ranges: number of ranges.
     """
     return PlanTables(spool, ranges_folder(digest, ranges), ranges)
@@ -91,7 +91,7 @@ def gathering_digest(
     Args:
         source: digest of the listing and the settings.
         encoded: the files that the previous version does not know.
-        spool: of the run.
+        spool: folder of unfinished work of the run.
         previous: the previous version; None if there is none.
     """
     before = [previous.version.ref, sorted(damaged_shards(spool))] if previous else []
@@ -104,9 +104,9 @@ def cut_files(
     """Write the rows of the listing by ranges, and return the ranges.
 
     Args:
-        tables: of the plan.
+        tables: tables of the plan.
         listing: LISTING_SCHEMA and columns of features.
-        blocks: of the files that were encoded.
+        blocks: blocks of the files that were encoded.
         known: bool [files to read], the files that are not in blocks; None if all are.
     """
     bounds = [number * listing.num_rows // tables.ranges for number in range(tables.ranges + 1)]
@@ -147,9 +147,9 @@ class GatherFacts:
     """Brings listing and facts of a range together, in tables of its own.
 
     Attributes:
-        tables: of the plan; hold the rows of the listing.
-        ranges: of the files.
-        schema: of the facts of blocks.
+        tables: tables of the plan; hold the rows of the listing.
+        ranges: ranges of the files.
+        schema: columns and types of the facts of blocks.
         known: per file that is read, whether the previous version knows its facts; None if it knows none.
         facts_of_known: PLACED_FACTS_SCHEMA and columns of features, of all known files.
         previous: the previous version.

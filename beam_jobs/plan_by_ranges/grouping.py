@@ -74,10 +74,10 @@ class GroupedInRanges:
         """Bring the groups of all ranges together.
 
         Args:
-            tables: of the plan.
+            tables: tables of the plan.
             near: near-duplicates, of positions in ``near_members``.
             near_members: MEMBER_COLUMNS and perceptual_hash, sorted by row.
-            seed: of the plan.
+            seed: seed of the plan.
         """
         members = pa.concat_tables([tables.read(GROUPS, at) for at in range(tables.ranges)])
         order = np.lexsort((members["row"].to_numpy(), members["opened_by"].to_numpy()))

@@ -57,7 +57,7 @@ class FindDuplicates(RangeTask):
     """Makes records of the files of each range, and sends those that have a key to the ranges of keys.
 
     Attributes:
-        seed: of the plan.
+        seed: seed of the plan.
     """
 
     name: ClassVar[str] = "FindDuplicates"
@@ -145,7 +145,7 @@ class AssignSplits(RangeTask):
     """Gives every record of a range its split, and sends the records that stay to be dealt to shards.
 
     Attributes:
-        seed: of the plan.
+        seed: seed of the plan.
         seats: which places of a class go to which split.
         sizes: int64 [shards], records in the shards of the previous version that may be inherited, or None.
     """

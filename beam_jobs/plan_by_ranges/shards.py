@@ -24,7 +24,7 @@ class DealRecords(RangeTask):
     """Counts the turns of the records of each range, and sends each record to the range of its file.
 
     Attributes:
-        seed: of the plan.
+        seed: seed of the plan.
         num_classes: number of classes, at least 1.
         inherited: int64, numbers of the previous version's shards that stay as they are, rising.
         row_starts: int64 [ranges], first row of the listing in each range of files.
@@ -73,7 +73,7 @@ class OrderShards(RangeTask):
     """Writes the records of each range of shards in stored order.
 
     Attributes:
-        seed: of the plan.
+        seed: seed of the plan.
     """
 
     name: ClassVar[str] = "OrderShards"

@@ -92,7 +92,7 @@ def divide(
     Args:
         known: counts of all records.
         grouped: the records that are in groups.
-        fractions: of each split, summing to 1.
+        fractions: share (0 to 1) of each split, summing to 1.
 
     Returns:
         The splits of the records in groups (int8), the ends of the seats (int64 [classes, splits]), and the

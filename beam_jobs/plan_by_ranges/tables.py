@@ -36,7 +36,7 @@ class RangeTask(Task):
     Attributes:
         output: name of the tables that are written last.
         received: names of the tables that it reads and no later task does.
-        tables: of the plan.
+        tables: tables of the plan.
     """
 
     output: ClassVar[str]
@@ -54,7 +54,7 @@ class PlanTables:
     """The folder of a plan by ranges. Cheap to make and to pickle.
 
     Attributes:
-        spool: of the run.
+        spool: folder of unfinished work of the run.
         folder: relative to the spool; named by a digest of all that the plan depends on.
         ranges: number of ranges.
     """
@@ -98,7 +98,7 @@ class PlanTables:
         """Write rows for other ranges.
 
         Args:
-            name: of the exchange.
+            name: name of the exchange.
             source: the range that sends.
             table: rows; they keep their order within a target.
             targets: int64 [rows], the range that each is for.
@@ -149,9 +149,9 @@ class RowsOnStorage:
 
     Attributes:
         tables: where they are.
-        name: of the tables.
+        name: name of the tables.
         lengths: number of rows of each.
-        schema: of the rows.
+        schema: columns and types of the rows.
     """
 
     tables: PlanTables

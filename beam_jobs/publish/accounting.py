@@ -117,7 +117,7 @@ def check_budget(counts: Counts, budget: float, rows: str) -> None:
     """Check that few enough inputs are quarantined, and that there is a record at all.
 
     Args:
-        counts: of all inputs.
+        counts: number of inputs by outcome.
         budget: fraction of the inputs that may be quarantined; filtered inputs do not count.
         rows: where every input and its reason are, for the error.
 

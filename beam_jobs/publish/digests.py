@@ -84,8 +84,8 @@ def plan_digest(plan: AnyPlan, digests: Digests, container: Container, inherited
 
     Args:
         plan: the plan.
-        digests: of the run.
-        container: of the shards.
+        digests: digests of the run.
+        container: container ("gzip" or "none") of the shards.
         inherited: paths of the previous version's shards that stay as they are.
     """
     return digest_of(

@@ -24,10 +24,10 @@ class Outline:
     """A plan whose rows are stored. Small, however many files there are.
 
     Attributes:
-        digest: of the plan; names the version's folder.
+        digest: digest of the plan; names the version's folder.
         choice: the container of the shards, and why.
         inherited: shards of the previous version that stay as they are.
-        counts: of the outcomes of all inputs.
+        counts: number of inputs by outcome.
         inputs: the parts that hold the rows of all inputs.
         near_duplicates: NEAR_DUPLICATES_SCHEMA; None if they were not looked for.
         summary: what the manifest says of the plan.
@@ -57,7 +57,7 @@ def store_plan(
         dataset: the dataset's folder.
         digest: of the plan. The spool names it already, so that the files of a killed run are found.
         choice: the container.
-        counts: of the outcomes of all inputs.
+        counts: number of inputs by outcome.
         previous: the version that was planned on top of; equal parts of its inputs are inherited.
     """
     folder, near = data_dir(digest), plan.near_duplicates

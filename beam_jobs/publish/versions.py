@@ -56,13 +56,13 @@ def publish(
 
     Args:
         catalog: the datasets.
-        request: of the run.
-        source: of the run.
+        request: request of the run.
+        source: folder of the source of this run.
         outline: the plan of the version.
         shards: all shards of the version.
-        digests: of the run.
+        digests: digests of the run.
         previous: the version that it was planned on top of.
-        label_edits: of the listing.
+        label_edits: summary of the label edits of the listing.
 
     Returns:
         The version, and how it differs from the previous one.
@@ -121,7 +121,7 @@ def publish_manifest(
 
     Args:
         catalog: the datasets.
-        manifest: of the version.
+        manifest: manifest of the version.
         drift: how it differs from the previous one; None to compare them for the report.
         source: whose refused images the report shows; None to open the place that the manifest names.
 

@@ -27,8 +27,8 @@ def without_label_edits(before: Manifest | None, source_uri: str, config: Prepar
 
     Args:
         before: the manifest of the newest version.
-        source_uri: of this run, as manifests name it.
-        config: of this run.
+        source_uri: place of the source of this run, as manifests name it.
+        config: settings of this run.
     """
     if before is None or before.label_edits is None or before.source != source_uri:
         return None

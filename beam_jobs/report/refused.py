@@ -26,9 +26,9 @@ def write_refused(
     """Write the page to the spool of a run.
 
     Args:
-        spool: of the run.
+        spool: folder of unfinished work of the run.
         dataset: name of the dataset.
-        accounting: of the inputs.
+        accounting: number of inputs by outcome.
         inputs: gives INPUTS_SCHEMA, all rows in order.
         source: reads the images, for pictures.
 

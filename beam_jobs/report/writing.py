@@ -44,7 +44,7 @@ def write_report(
 
     Args:
         storage: the dataset's folder; all that the manifest names is in it.
-        manifest: of the version.
+        manifest: manifest of the version.
         inputs: the rows of all inputs (INPUTS_SCHEMA); None to read the parts that the manifest names.
         drift: how the version differs from the previous one; None to compare them.
         source: the source of the version; None to open the place that the manifest names.
@@ -94,7 +94,7 @@ def make_report(
 
     Args:
         storage: the dataset's folder.
-        manifest: of the version.
+        manifest: manifest of the version.
         inputs: the rows of all inputs (INPUTS_SCHEMA); None to read the parts that the manifest names.
         drift: how the version differs from the previous one; None to compare them.
         source: the source of the version; None to open the place that the manifest names.

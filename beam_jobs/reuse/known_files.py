@@ -63,7 +63,7 @@ def find_known_files(
         previous: the version that may know them; None if there is none.
         references: REFERENCE_SCHEMA.
         purged: contents that must not come back: such a file is read, unless it is known to be purged.
-        config: of this run.
+        config: settings of this run.
     """
     features = features_found(config)
     inputs = previous.read_inputs() if previous is not None and previous.reuse.uris else None

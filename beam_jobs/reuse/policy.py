@@ -21,9 +21,9 @@ def reuse_of(manifest: Manifest, config: PrepareConfig, source: str, builds: Map
     """Decide how much of the previous version is still valid.
 
     Args:
-        manifest: of the previous version.
-        config: of this run.
-        source: of this run, as the manifest would name it.
+        manifest: manifest of the previous version.
+        config: settings of this run.
+        source: source of this run, as the manifest would name it.
         builds: library -> version, of this run.
     """
     previous = config_of(manifest)

@@ -59,7 +59,7 @@ def list_inputs(source: SourceFolder, config: PrepareConfig, place: Workplace | 
 
     Args:
         source: the source.
-        config: of the run.
+        config: settings of the run.
         place: where a kind that fetches images may put them; None to list them without fetching.
 
     Raises:
@@ -215,7 +215,7 @@ def open_reader(source: SourceFolder, config: PrepareConfig, scratch: Storage | 
 
     Args:
         source: the source.
-        config: of the run.
+        config: settings of the run.
         scratch: folder of the run that all workers see, where ``make_readable`` may have put something; None
             outside of a run.
 
@@ -240,7 +240,7 @@ def make_readable(
 
     Args:
         source: the source.
-        config: of the run.
+        config: settings of the run.
         references: REFERENCE_SCHEMA and maybe MEMBER_COLUMNS, the images that will be read.
         scratch: folder of the run that all workers see. It lasts until the run has published.
 

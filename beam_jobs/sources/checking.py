@@ -78,7 +78,7 @@ def _check(
     Args:
         table: the listing.
         is_wrong: bool, a value for each row from ``first`` on.
-        kind: of the source.
+        kind: kind of the source.
         words: the fault, as the end of a sentence that begins with the row.
         remedy: what to do about it.
         first: number of the first row that was checked.

@@ -39,7 +39,7 @@ class EmbeddingFiles:
 
     Attributes:
         files: sorted by path.
-        digest: of their content.
+        digest: digest of their content.
     """
 
     files: Sequence[Table]

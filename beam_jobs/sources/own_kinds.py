@@ -41,7 +41,7 @@ class OwnReader:
     """The reader of a user's own kind, whose unexpected exceptions name it.
 
     Attributes:
-        reader: of that kind.
+        reader: reader that the kind opened.
         kind: ``source.kind``.
     """
 

@@ -74,7 +74,7 @@ class Offer:
         noun: what a column is called there, such as "feature".
         columns: in the order of the file.
         label_names: names of columns of one label, the first that is there is taken.
-        list_names: of those of several.
+        list_names: names of those with several values.
     """
 
     where: str
@@ -140,7 +140,7 @@ def roles_of(
     Args:
         offer: the columns.
         settings: names of columns that the user gives.
-        kind: of the labels.
+        kind: kind of the labels.
         may_lack: a record may lack a further feature, so the one that was looked at does not tell whether
             there is such a column.
         first: the roles in the first file of the source, which hold for all.

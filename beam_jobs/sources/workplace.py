@@ -12,7 +12,7 @@ class Workplace:
     """The folders of a run that kinds of sources may write to.
 
     Attributes:
-        spool: of the run; it lasts until the version is published.
+        spool: folder of unfinished work of the run; it lasts until the version is published.
         dataset: folder of the dataset; files there stay for the next versions.
     """
 

@@ -24,7 +24,7 @@ def note_builds(spool: Storage, work: str, builds: Mapping[str, str]) -> None:
     """Note the builds of a run in its spool.
 
     Args:
-        spool: of the run.
+        spool: folder of unfinished work of the run.
         work: digest of source and configuration, without the builds.
         builds: library -> version.
     """

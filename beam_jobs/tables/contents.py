@@ -20,8 +20,8 @@ def content_of(sha256: bytes, mask_sha256: bytes | None = None) -> bytes:
     """Return the content of an image: 32 bytes.
 
     Args:
-        sha256: of the image.
-        mask_sha256: of its mask; None if it has none.
+        sha256: SHA-256 of the image.
+        mask_sha256: SHA-256 of its mask; None if it has none.
     """
     return sha256 if mask_sha256 is None else hashlib.sha256(sha256 + mask_sha256).digest()
 

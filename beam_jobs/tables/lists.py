@@ -39,7 +39,7 @@ def lists_of(values: pa.Array, lengths: npt.ArrayLike, null: pa.Array | None = N
     """Return lists of these lengths.
 
     Args:
-        values: of all lists, one after the other.
+        values: values of all lists, one after the other.
         lengths: integers [N].
         null: bool [N], lists that are null; their lengths are those of the values that they skip.
     """

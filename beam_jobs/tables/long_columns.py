@@ -40,7 +40,7 @@ def take_rows(table: pa.Table, rows: pa.Array | npt.NDArray[np.int64], longest: 
     """Return some rows of a table, with 32-bit offsets; in several chunks if a column is long.
 
     Args:
-        table: of any length.
+        table: table of any length.
         rows: int64, positions; a null gives nulls.
         longest: bytes above which a column is long.
     """

@@ -108,7 +108,7 @@ def place_boxes(boxes: Boxes, places: Places, images: Int64) -> Boxes:
 
     Args:
         boxes: float64 [N, 4], in pixels of the upright image.
-        places: of the images.
+        places: where each image lies in the stored one (View).
         images: int64 [N], the image of each box.
 
     Returns:

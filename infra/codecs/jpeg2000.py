@@ -51,7 +51,7 @@ class _Header:
         space: number of the enumerated colour space, or None.
         icc: the ICC profile, or None.
         palette: uint16 [entries, columns], or None.
-        palette_bits: of each column.
+        palette_bits: bits of each column of the palette.
         mapping: component, and column of the palette or None, of each channel; none without a palette.
         definitions: type and association of each channel that has a definition, by its number.
     """

@@ -86,7 +86,7 @@ def class_numbers(samples: npt.NDArray[Any], values: ClassValues) -> Numbers:
 
     Args:
         samples: uint8 or uint16 [H, W, 1], or uint8 [H, W, 3].
-        values: of the classes.
+        values: value of each class in masks.
 
     Raises:
         ImageRejected: a value stands for no class ("unknown_mask_value").

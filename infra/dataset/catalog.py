@@ -38,7 +38,7 @@ def load_version(storage: Storage, name: str, version: int) -> DatasetVersion:
 
     Args:
         storage: the dataset's folder.
-        name: of the dataset.
+        name: name of the dataset.
         version: its number.
 
     Raises:

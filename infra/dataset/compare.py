@@ -25,8 +25,8 @@ class Change:
     """One input or record that differs.
 
     Attributes:
-        uri: of the input, or of the source of the record.
-        record_id: of the record; None: it is none.
+        uri: URI of the input, or of the source of the record.
+        record_id: id of the record; None: it is none.
         before, after: the values that changed, or None.
         feature: the name of the feature that has these values.
     """

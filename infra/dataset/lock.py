@@ -51,7 +51,7 @@ def lock_for_run(dataset: Storage, path: str, purpose: str = "this work") -> Abs
 
     Args:
         dataset: folder of the dataset.
-        path: of the lock, relative to the folder.
+        path: path of the lock, relative to the folder.
         purpose: the work of the holder, for the errors of other processes.
 
     Raises:

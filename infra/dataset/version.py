@@ -27,7 +27,7 @@ class DatasetVersion:
 
     Attributes:
         storage: the folder of the dataset.
-        manifest: of the version.
+        manifest: manifest of the version.
         view: selects records of the version; None: all of them. The manifest is always of the whole version.
     """
 

@@ -214,7 +214,7 @@ class LabelEditsSummary(Stored):
     """What the label edits of ``source.label_edits`` changed.
 
     Attributes:
-        sha256: of all decisions in them.
+        sha256: SHA-256 of all decisions in them.
     """
 
     sha256: str

@@ -38,7 +38,7 @@ class Feature(Settings):
 
     Attributes:
         name: key in the examples, and column of the indexes.
-        dtype: of its values.
+        dtype: type of its values.
         shape: scalar: one value; fixed: ``length`` values; variable: any number.
         length: number of values, if it is fixed.
         is_text: the bytes are UTF-8.
@@ -114,7 +114,7 @@ def feature_values(features: Iterable[Feature], row: Mapping[str, Any]) -> dict[
     """Return the features of a row of an index, as they are in its record.
 
     Args:
-        features: of the version.
+        features: further features of the version.
         row: feature -> value, list of values, or None, as Arrow gives them.
     """
     found = {}

@@ -62,7 +62,7 @@ def check_has_classes(kind: LabelKind, ref: str, what: str) -> None:
     """Check that each record has one class.
 
     Args:
-        kind: of the version.
+        kind: kind of labels of the version.
         ref: names the version.
         what: the thing that needs classes, as the subject of a sentence.
 

@@ -45,7 +45,7 @@ class MaskFormat(Settings):
     """The stored form of the masks of a version.
 
     Attributes:
-        dtype: of the pixels.
+        dtype: type of the pixels.
         ignore: number of pixels that belong to no class, or lie around a padded image.
     """
 

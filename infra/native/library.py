@@ -17,7 +17,7 @@ def load_library(name: str) -> ctypes.CDLL | None:
     """Load a library of compiled code.
 
     Args:
-        name: of its file, without the suffix.
+        name: name of its file, without the suffix.
 
     Returns:
         None if there is none for this machine, or if the environment says to do without.

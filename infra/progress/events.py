@@ -66,7 +66,7 @@ def job(name: str, shares: Mapping[str, float], **facts: Any) -> None:
     """A job begins.
 
     Args:
-        name: of the job.
+        name: name of the job.
         shares: its main stages in their order, with the part of the time that each takes at a guess. What is
             shown of the whole job grows by these; other stages do not move it.
         facts: properties of the job for listeners, such as the folder that it writes to.

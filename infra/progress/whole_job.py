@@ -23,8 +23,8 @@ class WholeJob:
     Without a ``job`` event, which names the main stages, each stage counts as a whole job.
 
     Attributes:
-        name: of the job; empty: no job has begun.
-        share: of the job that is done, from 0 to 1.
+        name: name of the job; empty: no job has begun.
+        share: share of the job that is done, from 0 to 1.
         stage: the stage that runs.
         waits_until: the other job that this one waits for; empty: it does not wait.
     """

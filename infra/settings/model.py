@@ -71,7 +71,7 @@ class Renamed:
 
     Attributes:
         to: dotted name, within the model that knows the old one.
-        default: of the old setting; as it was the default, it says nothing.
+        default: default of the old setting; a value equal to it says nothing.
         convert: makes the value that the new setting takes from that of the old one.
     """
 
@@ -93,7 +93,7 @@ def with_new_names(
     """Return nested values with the new names of settings in place of old ones, also in groups.
 
     Args:
-        model: of the values.
+        model: settings model of the values.
         values: as a file, an override or a Python program gives them.
         tell: takes a sentence for each old name.
 
@@ -146,7 +146,7 @@ def _put(values: dict[str, Any], path: Sequence[str], value: Any, default: Any) 
 
     Args:
         values: the tables.
-        path: of the value.
+        path: keys down to the value.
         value: to put; what a table has besides stays.
         default: a value that says nothing.
     """

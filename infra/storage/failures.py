@@ -21,7 +21,7 @@ def reading(file: str, location: str, *, is_local: bool) -> Iterator[None]:
 
     Args:
         file: for people.
-        location: of its storage; credentials in it are left out of messages.
+        location: place of its storage; credentials in it are left out of messages.
         is_local: whether it is on this machine.
 
     Raises:

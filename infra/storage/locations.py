@@ -43,7 +43,7 @@ class ObjectLocation:
         user: the access key, ``anonymous``, or the storage account; empty if the URI has none.
         password: the secret key, or the key of the account; empty if the URI has none.
         endpoint: URL of the server; None for the provider's own.
-        region: of the bucket, or None.
+        region: region of the bucket, or None.
     """
 
     scheme: str

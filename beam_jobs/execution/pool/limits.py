@@ -66,8 +66,8 @@ class Watch:
     """Compares a process with the limits of the file that it is processing.
 
     Args:
-        pid: of the process.
-        limits: of a file.
+        pid: process number.
+        limits: time (seconds) and memory (bytes) allowed for a file.
     """
 
     def __init__(self, pid: int, limits: Limits) -> None:

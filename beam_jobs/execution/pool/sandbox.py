@@ -50,7 +50,7 @@ def call_in_sandbox(call: Callable[[bytes], Any], data: bytes, limits: Limits) -
     Args:
         call: importable by name; its result can be pickled.
         data: the bytes.
-        limits: of the call. Loading libraries and passing the bytes do not count.
+        limits: time and memory of the call. Loading libraries and passing the bytes do not count.
     """
     ours, theirs = pipe()
     process = ForkedProcess(_serve_once, (theirs, call, limits.memory_bytes), "sandbox")

@@ -42,7 +42,7 @@ class ForkedProcess:
     Args:
         target: function to call with ``arguments``; importable by name.
         arguments: can be pickled; ends of a ``pipe`` too.
-        name: of the process, see ``multiprocessing.current_process``.
+        name: name of the process, see ``multiprocessing.current_process``.
 
     Raises:
         EnvironmentFault: it cannot be started.

@@ -159,7 +159,7 @@ class _Lane:
         """Do a number once.
 
         Args:
-            number: of the task.
+            number: work item of the task.
             patience: how many times its limits a file may take.
         """
         if self._process is None:

@@ -61,7 +61,7 @@ def find_to_purge(catalog: Catalog, name: str, sources: Sequence[str]) -> ToPurg
 
     Args:
         catalog: the datasets.
-        name: of the dataset.
+        name: name of the dataset.
         sources: URIs relative to the source, or paths of files; none to finish a purge that was killed.
 
     Raises:

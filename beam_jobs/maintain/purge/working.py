@@ -23,7 +23,7 @@ def purge(catalog: Catalog, name: str, sources: Sequence[str]) -> ToPurge:
 
     Args:
         catalog: the datasets.
-        name: of the dataset.
+        name: name of the dataset.
         sources: URIs relative to the source, or paths of files; none to finish a purge that was killed.
 
     Raises:

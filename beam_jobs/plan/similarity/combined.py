@@ -79,7 +79,7 @@ def _joined(near: NearDuplicates | None, records: Int64, alike: AlikeRecords) ->
     Args:
         near: by looks; None if they were not looked for.
         records: int64 [M], the records that have a vector.
-        alike: of those records.
+        alike: near-duplicates among those records.
     """
     looking = near.groups.records if near else np.empty(0, np.int64)
     count = 1 + max(looking.max(initial=-1), records.max(initial=-1))

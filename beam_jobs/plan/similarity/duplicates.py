@@ -99,7 +99,7 @@ def find_label_conflicts(files: Files, labels: pa.DictionaryArray, found: Duplic
 
     Args:
         files: the files that have a stored image.
-        labels: of the whole listing.
+        labels: name of the class of each file of the listing.
         found: the duplicates among the files.
 
     Returns:

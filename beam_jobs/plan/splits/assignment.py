@@ -42,7 +42,7 @@ def assign_splits(
         given: int8 [N], the split that the source gives, or -1.
         labels: int32 [N], class of each record.
         ranks: uint64 [N], a hash of each record: within a class, the lowest go to the first split.
-        fractions: of each split, summing to 1.
+        fractions: share (0 to 1) of each split, summing to 1.
         previous: int8 [N], the split that the previous version gave it, or -1.
         units: int32 [N], the first record of each record's unit; None if each record is a unit of its own.
 
@@ -140,7 +140,7 @@ def divide_by_fractions(counts: Int64, fractions: Sequence[float]) -> Int64:
 
     Args:
         counts: int64 [classes].
-        fractions: of each split, summing to 1.
+        fractions: share (0 to 1) of each split, summing to 1.
 
     Returns:
         int64 [classes, splits], each row summing to the count of its class.

@@ -75,7 +75,7 @@ def dealing_strata(kind: LabelKind, table: pa.Table, rows: Rows, classes: Labels
     """Return the stratum of each record by which records are dealt to shards: int32 [N].
 
     Args:
-        kind: of the labels.
+        kind: kind of the labels.
         table: has the columns of labels or targets.
         rows: int32 [N], row of each record in the table.
         classes: int32 [N], number of the class, if the kind is class.

@@ -99,9 +99,9 @@ def assign_by_strata(
 
     Args:
         given: int8 [N], the split that the source gives, or -1.
-        strata: of the N records.
+        strata: sets of labels of the N records.
         ranks: uint64 [N], a hash of each record: the lowest are placed first.
-        fractions: of each split, summing to 1.
+        fractions: share (0 to 1) of each split, summing to 1.
         previous: int8 [N], the split that the previous version gave it, or -1.
         units: int32 [N], the first record of each record's unit; None if each record is a unit of its own.
 
@@ -168,7 +168,7 @@ def _fill(splits: Codes, strata: Strata, ranks: UInt64, lacking: _Lacking) -> No
 
     Args:
         splits: int8 [N], -1 if there is none yet; filled in.
-        strata: of the N records.
+        strata: sets of labels of the N records.
         ranks: uint64 [N], a hash of each record.
         lacking: what the splits lack.
     """

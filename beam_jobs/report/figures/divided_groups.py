@@ -24,7 +24,7 @@ class DividedKey:
     """A group that is in several splits.
 
     Attributes:
-        key: of the group.
+        key: name of the group.
         counts: split -> number of records.
         record_ids: split -> ids of the first records.
     """

@@ -31,7 +31,7 @@ class ClassRow:
     """One class before and after.
 
     Attributes:
-        name: of the class.
+        name: name of the class.
         outcomes: outcome -> number of inputs; filtered inputs are not counted.
         splits: split -> number of records.
     """
@@ -127,7 +127,7 @@ def count_inputs(
 
     Args:
         tables: INPUTS_SCHEMA, or the columns of it that are used; iterated twice if there are duplicates.
-        manifest: of the version.
+        manifest: manifest of the version.
         wanted_uris: inputs to look up.
     """
     uris, wanted = pa.array(sorted(wanted_uris), pa.string()), []

@@ -20,7 +20,7 @@ class ObjectFigures:
 
     Attributes:
         num_objects: in the records.
-        num_crowds: of these, boxes around groups of objects, or difficult ones.
+        num_crowds: how many of these are boxes around groups of objects, or difficult ones.
         num_left_out: objects of annotations that are not in their records.
         num_images: records that lack objects of their annotations.
         examples: (objects left out, objects in the record, URI) of those that lack most.

@@ -73,7 +73,7 @@ def survey_indexes(storage: Storage, manifest: Manifest, wanted_ids: Collection[
 
     Args:
         storage: the dataset's folder.
-        manifest: of the version.
+        manifest: manifest of the version.
         wanted_ids: records to locate whatever their class.
     """
     survey = Survey()
@@ -100,7 +100,7 @@ def find_records(
 
     Args:
         storage: the dataset's folder.
-        manifest: of the version.
+        manifest: manifest of the version.
         wanted_ids: record ids.
         without: paths of shards that need not be searched.
     """

@@ -48,7 +48,7 @@ class Exhibit:
     Attributes:
         found: the input.
         picture: a data URI, or None if nothing can be shown.
-        format: of the content, or "" if it is no known image.
+        format: format of the content, or "" if it is no known image.
         size: (width, height) as its header says, or None.
         head: its first bytes as hexadecimal digits and as printable text.
         note: why nothing is known of it, or "".

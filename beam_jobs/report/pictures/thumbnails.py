@@ -66,7 +66,7 @@ def choose_and_read(storage: Storage, manifest: Manifest, survey: Survey, named:
 
     Args:
         storage: the dataset's folder.
-        manifest: of the version.
+        manifest: manifest of the version.
         survey: the records to choose from.
         named: ids of the records that the page names, the most important first.
 

@@ -54,7 +54,7 @@ class FeaturesOfImages:
         """Add the rows of a table.
 
         Args:
-            name: of the table.
+            name: name of the table.
             table: its rows.
             images: number of the image of each row.
         """

@@ -31,8 +31,8 @@ class BoxRow:
     """A row of a box table.
 
     Attributes:
-        number: of the row, from 1, without the header.
-        path: of the image, as the table writes it.
+        number: number of the row, from 1, without the header.
+        path: path of the image, as the table writes it.
         split, group: as the table writes them.
         fault: why the row cannot be read, in words, or None.
         label: the class, or a list of classes.
@@ -59,7 +59,7 @@ class BoxTable:
     Attributes:
         rows: ROWS_SCHEMA without ``table``, and the columns that the settings name.
         format: csv, jsonl or parquet.
-        settings: of the source.
+        settings: settings of the source.
         features: name -> further feature that each row gives its image.
     """
 

@@ -28,11 +28,11 @@ class AnnotatedImage:
     Attributes:
         row_uri: URI of the annotation itself.
         who: the annotation, for people: "image 17 of instances.json".
-        path: of the image, relative to the source; None if it names none.
+        path: path of the image, relative to the source; None if it names none.
         split: that the settings give, or None.
         size: height and width of the image that was annotated (pixels); None if it is not told.
         fault: why the annotation cannot be used, in words, or None.
-        reason: of shardmill.beam_jobs.schemas, of the fault.
+        reason: one of shardmill.beam_jobs.schemas, for a faulty entry.
         group: key of the images that stay in one split, or None.
         namesake: path without an ending of the image that is named like the annotation file itself, if such
             an image comes before that of ``path``.

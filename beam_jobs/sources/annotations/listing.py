@@ -112,7 +112,7 @@ def list_annotated(
 
     Args:
         folder: the source.
-        config: of the run.
+        config: settings of the run.
         add_files: adds the images and objects of the annotation files, in the format of the kind.
         others: URIs of further files that belong to the annotations.
 

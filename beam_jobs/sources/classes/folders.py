@@ -79,9 +79,9 @@ def given_splits(
     """Return top folder -> split, or None if the top folders are classes, or folders without a meaning.
 
     Args:
-        shape: of the source.
-        config: of the run, with ``source.layout``.
-        location: of the source, for people.
+        shape: layout of the source: classes, or splits above them.
+        config: settings of the run, with ``source.layout``.
+        location: place of the source, for people.
         remedy: what to do if there are no class folders.
         needs_classes: whether there must be class folders.
 
@@ -163,7 +163,7 @@ def label_by_folder(
 
     Args:
         batch: LISTING_SCHEMA or MEMBER_LISTING_SCHEMA.
-        paths: of the files below the root.
+        paths: paths of the files below the root.
         splits: as ``given_splits`` returns them.
         wanted: as ``class_names.wanted_classes`` returns them.
     """

@@ -43,7 +43,7 @@ def fault_of_status(status: int, wait_seconds: float | None) -> FetchFault:
     """Return the fault that a status other than success and redirection means.
 
     Args:
-        status: of the response.
+        status: HTTP status of the response.
         wait_seconds: its Retry-After, or None.
     """
     told = f"the server answers with status {status}"

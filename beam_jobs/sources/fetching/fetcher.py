@@ -29,7 +29,7 @@ class Fetcher:
 
     Args:
         client: sends the requests.
-        settings: of politeness.
+        settings: limits and pauses of requests.
         keep: stores the bytes of an address under its URI.
     """
 

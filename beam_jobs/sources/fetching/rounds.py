@@ -56,7 +56,7 @@ def fetch_all(
         requests: REQUESTS_SCHEMA, no URI twice.
         known: ANSWERS_SCHEMA, of earlier runs: unchanged bytes are not fetched.
         answered: URIs that are not asked for, because this run has their answer: string [N].
-        store: of the run.
+        store: answers that the run has stored.
         settings: limits and politeness.
         max_bytes: most bytes of an image.
 

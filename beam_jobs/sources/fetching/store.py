@@ -86,7 +86,7 @@ class RunStore:
     """Answers and bytes of one run.
 
     Args:
-        spool: of the run.
+        spool: folder of unfinished work of the run.
     """
 
     def __init__(self, spool: Storage) -> None:

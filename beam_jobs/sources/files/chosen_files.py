@@ -33,7 +33,7 @@ class ChosenFiles:
 
     Args:
         root: the folder: a path on this machine, or a URI.
-        storage: of the folder; None on this machine.
+        storage: storage of the folder; None on this machine.
         pattern: relative to the folder.
         ignore: the patterns of ``filter.ignore``. They do not apply to a file that is named by its path.
     """

@@ -35,7 +35,7 @@ class Container(io.RawIOBase):
     """A seekable reader of one container. Close it, or drop the last reference.
 
     Attributes:
-        uri: of the container, relative to the source.
+        uri: URI of the container, relative to the source.
         size_bytes: its length.
     """
 
@@ -120,7 +120,7 @@ class LocalRanges:
     """An open local file.
 
     Args:
-        path: of the file; the caller turns errors of the system into its own.
+        path: path of the file; the caller turns errors of the system into its own.
     """
 
     def __init__(self, path: str) -> None:

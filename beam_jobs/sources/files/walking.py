@@ -72,7 +72,7 @@ class _Folder:
 
     Attributes:
         path: on this machine.
-        prefix: of the URIs in it: "" or the folder's URI with a slash.
+        prefix: what the URIs in it begin with: "" or the folder's URI with a slash.
         ignored_by: the pattern that matches it or a folder above it, or None.
         above: identities of the folders above it, and of those that the walk must not enter.
         entered: URIs of the folders entered so far in the same class folder, by identity.

@@ -90,7 +90,7 @@ class _Reader:
     """Adds the images and objects of tables.
 
     Attributes:
-        settings: of the source.
+        settings: settings of the source.
         names: label -> name of its class.
         features: that the rows give the images.
         known: path of an image -> its number, if its objects stand in several rows.

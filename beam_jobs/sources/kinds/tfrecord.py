@@ -122,8 +122,8 @@ class Frame:
     """A record in a file.
 
     Attributes:
-        offset: of its frame, in the unpacked stream (bytes).
-        payload: of the record; empty if it is damaged.
+        offset: place of its frame, in the unpacked stream (bytes).
+        payload: bytes of the record; empty if it is damaged.
         fault: why the record cannot be used, or None.
     """
 
@@ -236,7 +236,7 @@ class Records:
     Args:
         file: the file.
         image: name of the feature with the image; None to recognise it.
-        compression: of the file.
+        compression: compression of the file.
         scratch: folder of the run, with unpacked copies; None outside of a run.
 
     Raises:

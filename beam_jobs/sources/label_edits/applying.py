@@ -29,7 +29,7 @@ class Edited:
 
     Attributes:
         table: LISTING_SCHEMA and further columns, as before.
-        summary: of the edits, for the manifest.
+        summary: summary of the edits, for the manifest.
         warnings: a sentence each.
     """
 

@@ -33,7 +33,7 @@ def attach_masks(listing: pa.Table, images: Int64, masks: Int64, settings: Masks
         listing: LISTING_SCHEMA and maybe columns of features, with a row for each mask.
         images: int64 [N], rows of the images that are to be read, rising.
         masks: int64 [N], row of the mask of each image; -1 if there is none.
-        settings: of masks; decide on images without a mask.
+        settings: settings of masks; decide on images without a mask.
 
     Returns:
         The listing with MASK_COLUMNS, and MASK_MEMBER_COLUMNS if it has MEMBER_COLUMNS. The rows of masks
@@ -72,7 +72,7 @@ def with_reason(
     Args:
         listing: LISTING_SCHEMA and maybe more.
         rows: int64 [N], distinct.
-        reason: of shardmill.beam_jobs.schemas.
+        reason: one of shardmill.beam_jobs.schemas.
         messages: one for all rows, or string [N].
     """
     if not len(rows):

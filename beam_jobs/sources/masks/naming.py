@@ -25,7 +25,7 @@ def attach_named_masks(
         files: LISTING_SCHEMA, the files of the source as the walk found them.
         paths: string [rows of the listing], path of each mask relative to the source, with or without its
             ending; null if there is none.
-        settings: of masks; decide on images without a mask.
+        settings: settings of masks; decide on images without a mask.
     """
     images = np.flatnonzero(listing["status"].to_numpy() == Status.TO_READ)
     here = pa.array(images)

@@ -31,7 +31,7 @@ class Recognised:
 
     Attributes:
         why: what was seen, as the end of a sentence that begins with the kind.
-        settings: of the source, nested as in the configuration, that the kind needs.
+        settings: settings of the source, nested as in the configuration, that the kind needs.
         is_certain: the source describes itself; what other kinds take its files for does not count.
         image_folders: folders whose images the source describes; "" for the source itself. If all images lie
             in these or in folders that name no class, the folders are no classes.

@@ -45,8 +45,8 @@ class FeatureMap:
     """The features of the records of a source.
 
     Attributes:
-        roles: of the features.
-        kind: of the labels.
+        roles: the feature of each role.
+        kind: kind of the labels.
         single: features of labels that hold one value.
     """
 
@@ -59,10 +59,10 @@ def find_features(uri: str, payload: bytes, settings: ColumnsConfig, kind: Label
     """Find the features by the first record of a source.
 
     Args:
-        uri: of the record's file, for errors.
+        uri: URI of the record's file, for errors.
         payload: the serialised ``tf.train.Example``.
         settings: names of features that the user gives.
-        kind: of the labels.
+        kind: kind of the labels.
 
     Raises:
         ConfigError: a feature is not there, or which one is meant cannot be told.
@@ -231,7 +231,7 @@ def collect_rows(
     The first sound record tells the features. Damaged ones in front of it lose only themselves.
 
     Args:
-        records: of the file.
+        records: serialised records of the file.
         known: the features of the source; empty before they are found, then one.
         find: finds them by a record.
 

@@ -49,10 +49,10 @@ class Contents:
 
     Attributes:
         files: all files of the source.
-        rows: of the row files, in order.
+        rows: rows of the row files, in order.
         broken: URI -> why a row file cannot be read at all.
         others: URI -> what a file is that belongs to the row files, such as their labels.
-        warnings: of the walk.
+        warnings: warnings of the walk.
     """
 
     files: Sequence[FoundFile]
@@ -125,10 +125,10 @@ def understand(
     """Understand the labels and splits of a file's rows.
 
     Args:
-        rows: of the file.
+        rows: rows of the file.
         typed: its labels.
         settings: which labels are dropped and merged.
-        kind: of the labels.
+        kind: kind of the labels.
         splits_from_names: whether the name of the file gives the split of rows without one.
 
     Returns:

@@ -65,7 +65,7 @@ class RowFile:
 
     Attributes:
         folder: the source.
-        uri: of the file, relative to the source.
+        uri: URI of the file, relative to the source.
         mtime_ns: time of its last change (nanoseconds since 1970); 0 if the source does not tell.
     """
 

@@ -53,9 +53,9 @@ def type_rows(
     """Give the labels and features of a file's rows their types.
 
     Args:
-        rows: of the file.
+        rows: rows of the file.
         settings: which columns are asked for.
-        kind: of the labels.
+        kind: kind of the labels.
         names: number -> name of the classes.
         num_targets: the numbers of a row, if one column holds them.
 

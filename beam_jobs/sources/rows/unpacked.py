@@ -96,7 +96,7 @@ def keep_unpacked(file: RowFile, part: str, opens: Opens, scratch: Storage) -> N
 
     Args:
         file: the compressed file.
-        part: of the file that is unpacked, such as a member; "" for all of it.
+        part: what of the file is unpacked, such as a member; "" for all of it.
         opens: opens the unpacked data; raises PackedDataBroken where it is damaged.
         scratch: folder of the run.
     """

@@ -176,8 +176,8 @@ def _without_stray_bytes(data: bytes, said: str, header: JpegHeader, colorspace:
     Args:
         data: the file.
         said: the warning of the decoder.
-        header: of the file.
-        colorspace: of the pixels.
+        header: facts of the file's header.
+        colorspace: colour space of the pixels.
 
     Returns:
         None if the decoder warns of anything else.

@@ -103,7 +103,7 @@ def cut_behind_scans(data: bytes, number: int) -> bytes | None:
 
     Args:
         data: a JPEG.
-        number: of its scans.
+        number: how many scans it has.
     """
     start = next((start for marker, start, _ in header_segments(data) if marker == SOS), None)
     if start is None:
@@ -120,7 +120,7 @@ def without_stray_bytes(data: bytes, number: int, marker: int) -> Iterator[bytes
 
     Args:
         data: a JPEG.
-        number: of the bytes that the decoder did not use.
+        number: how many bytes the decoder did not use.
         marker: before which it did not use them.
     """
     begin = next((start for found, start, _ in header_segments(data) if found == SOS), len(data))

@@ -37,7 +37,7 @@ def iso_time(text: str | None, offset: str | None = None) -> str | None:
 
     Args:
         text: a time of EXIF ("2024:05:06 07:08:09"), XMP or IPTC; XMP may have only a year, or only a date.
-        offset: of the time from UTC, if it is not in the text ("+02:00").
+        offset: distance of the time from UTC ("+02:00"), if it is not in the text.
     """
     found = _DATE.match(text.strip()[:_MAX_TIME_CHARACTERS]) if text else None
     if found is None:

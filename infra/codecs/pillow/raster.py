@@ -21,7 +21,7 @@ class FlatImage:
     """An opaque image in sRGB.
 
     Attributes:
-        image: of mode "L" or "RGB".
+        image: image of mode "L" or "RGB".
         icc_profile: description of the profile that was converted, or None.
         had_alpha: transparent pixels were composited.
     """
@@ -47,7 +47,7 @@ def flatten(
     """Bring a loaded image of any mode to sRGB.
 
     Args:
-        image: of any mode that a decoder returns.
+        image: image of any mode that a decoder returns.
         icc: the file's profile, or None.
         bits: bits of a sample in the file.
         png: header and chunks of a PNG, or None for another format.
@@ -63,7 +63,7 @@ def composited(
     """Bring colours to sRGB, and composite them on a background.
 
     Args:
-        color: of mode "L", "RGB", "CMYK" or "LAB".
+        color: picture of mode "L", "RGB", "CMYK" or "LAB".
         alpha: the opacity, of mode "L"; None if every pixel is opaque.
         icc: the file's profile, or None.
         background: colour behind transparent pixels.

@@ -17,8 +17,8 @@ class WebpFile:
     """A WebP's header and picture.
 
     Attributes:
-        height: of the canvas (pixels).
-        width: of the canvas (pixels).
+        height: height of the canvas (pixels).
+        width: width of the canvas (pixels).
         source_color: "YCbCr 4:2:0" (lossy), "RGB" (lossless), either with "+alpha"; "animation".
         orientation: from EXIF, 1 to 8.
         icc: the ICC profile, or None.

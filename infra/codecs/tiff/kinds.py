@@ -113,9 +113,9 @@ class Kind:
 
     Attributes:
         photometric: the interpretation.
-        bits: of a sample; several if samples differ.
+        bits: bits of a sample; several if samples differ.
         sample_format: UINT, INT, FLOAT or another number.
-        samples: of a pixel.
+        samples: samples of a pixel.
         extra: meanings of the samples behind those of the colour, as far as they are stated.
         compression: the number of the compression.
         predictor: 1 (none), 2 (horizontal), 3 (floating-point) or another number.

@@ -44,14 +44,14 @@ class Page:
 
     Attributes:
         number: among the pages of the file, from 0.
-        kind: of its samples.
-        height: of the picture as stored (pixels).
-        width: of the picture as stored (pixels).
+        kind: kind of its samples.
+        height: height of the picture as stored (pixels).
+        width: width of the picture as stored (pixels).
         rows: of a strip; the last strip of a picture may have fewer, the last tile may not.
-        columns: of a strip.
+        columns: width of a strip (pixels).
         tiled: the strips are tiles.
-        offsets: of each strip in the file (bytes).
-        lengths: of each strip as the file says (bytes).
+        offsets: place of each strip in the file (bytes).
+        lengths: length of each strip as the file says (bytes).
         big_endian: byte order of the samples.
         mirrored: the low bit of each byte comes first.
         orientation: 1 to 8.

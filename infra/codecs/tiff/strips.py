@@ -56,7 +56,7 @@ def decode_strips(data: bytes, page: Page, max_pixels: int, salvage: bool) -> Sa
 
     Args:
         data: the file.
-        page: of a kind that is read (``kinds.check_kind``).
+        page: page of a kind that is read (``kinds.check_kind``).
         max_pixels: largest picture within a strip.
         salvage: leave zero what lies behind the end of the file.
 
@@ -115,7 +115,7 @@ def _decode(strip: bytes, page: Page, number: int, max_pixels: int, *, cut: bool
     Args:
         strip: its bytes.
         page: that it belongs to.
-        number: of the strip.
+        number: which strip, from 0.
         max_pixels: largest picture within it.
         cut: the end of the file cuts it.
         pad: with zeros, where it ends early.

@@ -108,7 +108,7 @@ def croissant_json(manifest: Manifest, terms: Terms) -> bytes:
     """Return the description as JSON-LD.
 
     Args:
-        manifest: of the version.
+        manifest: manifest of the version.
         terms: licence and attribution, if all of its records have the same.
     """
     return (dump_json(_described(manifest, terms), indent=1, ensure_ascii=True) + "\n").encode("ascii")

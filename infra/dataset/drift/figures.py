@@ -17,7 +17,7 @@ class DriftFigure:
     Attributes:
         group: names the limit, ``drift.<group>``.
         title: the property, for people.
-        split: of the images; None for figures of all inputs.
+        split: split of the images; None for figures of all inputs.
         scope: "new": the new images against all images of the version before; "all": the whole versions;
             "same": the images of both versions, as other settings store them now, which is no drift.
         distance: 0 to 1; ``shardmill.infra.dataset.drift`` says of what.

@@ -40,7 +40,7 @@ def measure(before: DatasetVersion, after: DatasetVersion, limits: DriftLimits) 
     Args:
         before: the older version.
         after: the newer version.
-        limits: of the figures.
+        limits: largest distance of each figure.
 
     Raises:
         CorruptDataError: a file that a manifest names is missing or unreadable.

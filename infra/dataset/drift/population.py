@@ -42,8 +42,8 @@ class Population:
         """Count records.
 
         Args:
-            rows: of an index, with the columns of ``columns_of``.
-            manifest: of the version, for the names of its labels.
+            rows: rows of an index, with the columns of ``columns_of``.
+            manifest: manifest of the version, for the names of its labels.
         """
         self.num_records += rows.num_rows
         for name, bins in binned(rows).items():

@@ -67,7 +67,7 @@ class Trait:
     Attributes:
         title: its name for people.
         group: whose limit holds.
-        columns: of the index, from which it is computed.
+        columns: columns of the index, from which it is computed.
         values: the columns as arrays -> float64 [N], NaN where it is not known.
         scale: its bins.
         shown: a value as text.
@@ -159,7 +159,7 @@ def binned(rows: pa.Table) -> dict[str, Ints]:
     """Return the bins of the properties of records: int64 [M] each, of those where the property is known.
 
     Args:
-        rows: of an index; properties whose columns it lacks are left out.
+        rows: rows of an index; properties whose columns it lacks are left out.
     """
     columns = {name: _array(rows[name]) for name in INDEX_COLUMNS if name in rows.schema.names}
     return {

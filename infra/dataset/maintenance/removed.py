@@ -98,7 +98,7 @@ def remove_versions(
 
     Args:
         catalog: the root of the dataset.
-        name: of the dataset.
+        name: name of the dataset.
         versions: their numbers; None: all of them, and so the dataset.
         keep_days: for so long they can be brought back.
 

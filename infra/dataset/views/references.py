@@ -19,7 +19,7 @@ class Reference:
     """A reference, cut into its parts.
 
     Attributes:
-        name: of the dataset.
+        name: name of the dataset.
         version: the text behind ``@``; empty: the newest version.
         query: the query of a view, decoded; None: the whole version.
     """

@@ -65,7 +65,7 @@ class Columns:
     """The columns that a query can name: those of the index, ``split`` and ``label_name``.
 
     Attributes:
-        schema: of the index.
+        schema: columns and types of the index.
         classes: class names, as text.
         used: names of the index columns that were asked for.
     """

@@ -120,7 +120,7 @@ def lease(
         holders: the list.
         exclusive: hold the lock alone; otherwise others may share it.
         purpose: the work of the holder, for the errors of other processes.
-        name: of the list, for people.
+        name: name of the list, for people.
         times: how long an entry lasts.
 
     Raises:

@@ -104,8 +104,8 @@ class Bucket:
         """The objects of the bucket, which can be written under conditions.
 
         Args:
-            folder: of the bucket, where the check makes an object.
-            name: of the folder, for people.
+            folder: folder of the bucket, where the check makes an object.
+            name: name of the folder, for people.
 
         Raises:
             StorageError: the store knows no conditional writes. OSError: it cannot be reached.

@@ -72,7 +72,7 @@ def open_store(location: str, region: str | None, attempts: Any) -> ObjectStore:
 
     Args:
         location: the URI of a folder in it.
-        region: of an S3 bucket, if its location names no region.
+        region: region of an S3 bucket, if its location names no region.
         attempts: ``ONE_ATTEMPT`` or ``SEVERAL_ATTEMPTS`` at each request.
 
     Raises:

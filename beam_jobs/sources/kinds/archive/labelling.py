@@ -55,9 +55,9 @@ def labelled(
 
     Args:
         archives: those that have members.
-        layout: of all of them.
-        config: of the run.
-        location: of the source, for people.
+        layout: one of LAYOUTS, for all archives.
+        config: settings of the run.
+        location: place of the source, for people.
         names: number -> name of the classes, for labels of sidecars.
 
     Returns:
@@ -118,7 +118,7 @@ class _Label:
     """The class that a sidecar gives.
 
     Attributes:
-        name: of the class, or None.
+        name: name of the class, or None.
         reason, message: why its image is not used; None if it is.
     """
 
@@ -153,7 +153,7 @@ class _Samples:
         with_image: keys of those that have an image.
         sidecars: those with labels or values.
         labelling: those with labels.
-        split: of all of them, or None.
+        split: split of all of them, or None.
         labels: stem -> label; None if the images have labels of another kind, or none.
         wanted: classes to keep; None for all.
     """

@@ -43,7 +43,7 @@ class ListedArchive:
     """An archive, or another file of the source.
 
     Attributes:
-        uri: of the archive.
+        uri: URI of the archive.
         batches: MEMBER_LISTING_SCHEMA without labels, a row for each member.
         own: the row of the file itself, if it has one: MEMBER_LISTING_SCHEMA.
         labels: stem of sidecars (kinds.archive.samples) -> label that they give (WebDataset).
@@ -88,7 +88,7 @@ def list_archive(
         folder: the source.
         file: a file of it.
         ignore: the patterns of ``filter.ignore``, which apply to names of members too.
-        settings: of the source.
+        settings: settings of the source.
         asked: keys of the values of sidecars to keep.
     """
     listed = ListedArchive(file.uri)

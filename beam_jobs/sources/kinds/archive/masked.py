@@ -33,7 +33,7 @@ def with_member_masks(
     Args:
         members: MEMBER_LISTING_SCHEMA, sorted by URI.
         archives: those that have members.
-        config: of the run.
+        config: settings of the run.
 
     Raises:
         NotFoundError: no image has a mask.

@@ -25,7 +25,7 @@ class Sidecars:
     """Finds the sidecars of images, by their stems.
 
     Args:
-        stems: of the sidecars.
+        stems: names of the sidecars without ending.
         images: names of the images.
     """
 

@@ -50,7 +50,7 @@ def with_values(
     Args:
         table: MEMBER_LISTING_SCHEMA.
         archives: with the values of their sidecars.
-        config: of the run.
+        config: settings of the run.
         folder: the source.
         names: number -> name of the classes.
 

@@ -45,9 +45,9 @@ class FoundArray:
     Attributes:
         file: the file.
         name: of the member of an ``.npz`` without ``.npy``; of other files the file's own, without ending.
-        shape: of the array.
-        dtype: of its values.
-        offset: of the first value (bytes), in the file or in what it unpacks to.
+        shape: shape of the array.
+        dtype: type of its values.
+        offset: place of the first value (bytes), in the file or in what it unpacks to.
         packing: none: the values lie in the file; gzip: the whole file is compressed; member: they are in a
             compressed member of an ``.npz``.
         is_fortran: the values lie in Fortran order.

@@ -32,7 +32,7 @@ def list_rows(found: LabelledImages, kind: LabelKind = "class") -> FileRows:
 
     Args:
         found: the arrays.
-        kind: of the labels.
+        kind: kind of the labels.
 
     Raises:
         RowFileBroken: a file is damaged. ConfigError: an array holds neither numbers nor texts.

@@ -39,7 +39,7 @@ class LabelledImages:
         labels: [N] or [N, 1]; of kinds multi and targets [N, C]; None if the images have none.
         splits: [N], or None.
         groups: [N], or None.
-        split: of all rows, by the names of array and file; None if they give none.
+        split: split of all rows, by the names of array and file; None if they give none.
         columns: name -> array [N] or [N, k] of a further feature.
     """
 
@@ -57,9 +57,9 @@ def pair_arrays(
     """Bring images and their labels together, in the order of the images' files and names.
 
     Args:
-        arrays: of all files.
+        arrays: arrays of all files.
         settings: names of arrays that the user gives.
-        kind: of the labels.
+        kind: kind of the labels.
         splits_from_names: whether the names of arrays and files give splits.
 
     Raises:

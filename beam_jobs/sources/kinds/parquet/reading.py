@@ -130,7 +130,7 @@ def list_rows(
         parquet: the same, open.
         columns: their roles.
         names: number -> name of the classes, by the metadata of the file.
-        kind: of the labels.
+        kind: kind of the labels.
 
     Raises:
         ConfigError: a column holds no text or number. RowFileBroken: the file is damaged.

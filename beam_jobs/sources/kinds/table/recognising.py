@@ -177,7 +177,7 @@ def columns_of(glance: Glance, uri: str, *, floats: bool = False) -> list[str]:
 
     Args:
         glance: at the source.
-        uri: of the table.
+        uri: URI of the table.
         floats: also return those of other numbers.
     """
     if uri.lower().endswith((".parquet", ".pq")):

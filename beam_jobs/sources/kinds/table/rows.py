@@ -56,7 +56,7 @@ def understand(
         paths: string [rows], relative to the source (``paths_within``); None if they are addresses, which are
             taken as they are.
         prefixes: what the URIs of the rows of each table begin with.
-        kind: of the labels.
+        kind: kind of the labels.
         class_names: all labels that there may be, after ``name_rows``; empty for any.
 
     Returns:
@@ -128,7 +128,7 @@ def reject(rows: pa.Table, chosen: pa.ChunkedArray, reason: str, *words: str | p
     Args:
         rows: UNDERSTOOD_SCHEMA.
         chosen: bool [rows]; null counts as false.
-        reason: of shardmill.beam_jobs.schemas.
+        reason: one of shardmill.beam_jobs.schemas.
         words: of the message behind the name of the row; a column has a value for each row.
     """
     at = np.flatnonzero(mask_of(chosen) & mask_of(pc.is_null(rows["reason"])))
@@ -142,7 +142,7 @@ def reject_some(rows: pa.Table, at: Int64, reason: str, *words: str | pa.Array |
     Args:
         rows: UNDERSTOOD_SCHEMA.
         at: int64 [N], numbers of the rows.
-        reason: of shardmill.beam_jobs.schemas.
+        reason: one of shardmill.beam_jobs.schemas.
         words: of the message behind the name of the row; a column has a value for each of these rows.
     """
     if not len(at):

@@ -33,8 +33,8 @@ class Rule:
 
     Attributes:
         mask: bool [rows], which rows; null counts as false.
-        reason: of shardmill.beam_jobs.schemas.
-        words: of the message; a column has a text for each row.
+        reason: one of shardmill.beam_jobs.schemas.
+        words: parts of the message; a column has a text for each row.
     """
 
     mask: pa.Array | pa.ChunkedArray
@@ -72,7 +72,7 @@ def understand_labels(
         splits: string [rows], as the source writes them.
         split_names: in lower case -> split.
         settings: which labels are dropped and merged.
-        kind: of the labels.
+        kind: kind of the labels.
         unnamed: about labels that are numbers of no class; None if there are none.
     """
     label = table["label"]
@@ -95,7 +95,7 @@ def first_rules(rules: Sequence[Rule], count: int) -> tuple[pa.Array, pa.Array]:
 
     Args:
         rules: about the rows, the most important first.
-        count: of the rows.
+        count: number of rows.
     """
     holding = np.full(count, -1, np.int64)
     for number, rule in reversed(list(enumerate(rules))):
@@ -128,7 +128,7 @@ def classes_of(rows: pa.Table, kind: LabelKind) -> list[str]:
 
     Args:
         rows: have the columns ``label`` and ``reason``, and for kind multi that of the lists of labels.
-        kind: of the labels.
+        kind: kind of the labels.
     """
     if kind not in ("class", "multi"):
         return []
@@ -144,7 +144,7 @@ def dropped(table: pa.Table, names: Sequence[str], kind: LabelKind) -> pa.Array 
     Args:
         table: has the column ``label`` and for kind multi that of the lists of labels.
         names: the labels.
-        kind: of the labels.
+        kind: kind of the labels.
     """
     if kind == "multi":
         return having_one_of(one_chunk(table[PREFIX + LABELS]), names)

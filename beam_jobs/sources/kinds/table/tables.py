@@ -139,7 +139,7 @@ def read_tables(tables: list[Table], settings: SourceConfig) -> pa.Table:
     """Read the rows of all tables: ROWS_SCHEMA and columns of features, in order.
 
     Args:
-        tables: of a source.
+        tables: tables of a source.
         settings: of the source; labels of kind multi and targets are a column of features.
 
     Raises:
@@ -173,7 +173,7 @@ def read_rows(table: Table, settings: TableConfig, wanted: Mapping[str, str]) ->
 
     Args:
         table: to read.
-        settings: of its format.
+        settings: settings of its format.
         wanted: column of ROWS_SCHEMA, or ``feature:NAME`` -> column of the table; ``path`` is one of them.
 
     Returns:

@@ -115,7 +115,7 @@ class _Shards:
     """Opens shards. The metadata are read with the first one: a reader is also made where the source is gone.
 
     Args:
-        settings: of the source.
+        settings: settings of the source.
     """
 
     def __init__(self, settings: SourceConfig) -> None:

@@ -47,7 +47,7 @@ class DatasetInfo:
 
     Attributes:
         name: name and version, for people.
-        file_format: of FILE_FORMATS.
+        file_format: one of FILE_FORMATS.
         shards: in the order of splits and numbers.
         label_key: feature that is to be predicted; None if it does not say.
     """
@@ -194,7 +194,7 @@ class Leaf:
         stored.
         is_list: a sequence.
         is_box: four edges relative to the image, or a list of them.
-        num_classes: of a class; None if it does not say.
+        num_classes: number of classes of a class label; None if it does not say.
         why: it is unusable.
     """
 

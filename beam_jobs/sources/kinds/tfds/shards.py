@@ -47,7 +47,7 @@ def read_shard(
         file: the shard, which need not be there.
         shard: what the metadata say of it.
         file_format: tfrecord or array_record.
-        roles: of the features.
+        roles: the feature of each role.
         group: key of the feature with the group, or None.
         split: key of the feature with the split, or None.
     """

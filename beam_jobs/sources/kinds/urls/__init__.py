@@ -81,7 +81,7 @@ def make_readable(
 
     Args:
         source: holds the table.
-        config: of the run.
+        config: settings of the run.
         references: REFERENCE_SCHEMA, and MASK_COLUMNS of images with masks.
         scratch: the spool of the run.
     """

@@ -17,7 +17,7 @@ class FetchedImages:
     """The bytes that a run has fetched.
 
     Attributes:
-        spool: of the run; None outside of a run, when no bytes are kept.
+        spool: folder of unfinished work of the run; None outside of a run, when no bytes are kept.
     """
 
     spool: Storage | None

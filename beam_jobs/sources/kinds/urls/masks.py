@@ -28,7 +28,7 @@ def with_addresses_of_masks(
         listed: LISTING_SCHEMA and columns of features, with the masks as the table names them.
         requests: REQUESTS_SCHEMA, of the images.
         prefix: stands before paths that are no address by themselves.
-        settings: of masks; decide on images without a mask.
+        settings: settings of masks; decide on images without a mask.
 
     Returns:
         The listing with a row for each mask that is no image too, and the URIs of masks in place of their

@@ -51,7 +51,7 @@ def write_tables(
     Args:
         stream: takes the bytes.
         schema: as ``table_schema`` gives it.
-        plan: of the export.
+        plan: plan of the export.
         batches: the records.
         images: makes the column of the images of a batch, and that of their masks.
     """

@@ -29,7 +29,7 @@ def metadata_files(plan: Plan, num_bytes: Mapping[str, int]) -> dict[str, bytes]
     """Return file name -> content of the metadata files of an export.
 
     Args:
-        plan: of the export.
+        plan: plan of the export.
         num_bytes: stem of a part -> size of its file.
     """
     manifest = plan.version.manifest

@@ -37,9 +37,9 @@ def wanted_columns(
     """Return column of ROWS_SCHEMA, or ``feature:NAME`` -> column of the table, of those that are named.
 
     Args:
-        settings: of the columns.
+        settings: settings of the columns.
         typed: how the columns of features are read, by name.
-        kind: of the labels.
+        kind: kind of the labels.
     """
     named: dict[str, str | None] = {
         "path": settings.image or "path",

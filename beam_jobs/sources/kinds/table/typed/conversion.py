@@ -67,8 +67,8 @@ def convert(column: pa.ChunkedArray, kind: Kind, length: int | None = None) -> C
     """Convert a column of values or of lists of values.
 
     Args:
-        column: of a type that ``natural_kind`` knows.
-        kind: of the result.
+        column: array of a type that ``natural_kind`` knows.
+        kind: kind of the result.
         length: number of values that each list has to have; None: any.
 
     Raises:

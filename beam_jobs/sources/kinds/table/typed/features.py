@@ -29,10 +29,10 @@ class TypedColumn:
     """A column of one table with its type.
 
     Attributes:
-        values: of a type in ``conversion.ARROW_KINDS``, or a list of it.
-        kind: of its values; None if it has none and the settings name none.
+        values: column of a type in ``conversion.ARROW_KINDS``, or of lists of it.
+        kind: kind of its values; None if it has none and the settings name none.
         faults: row -> why its value cannot be used.
-        length: of each list, if it is fixed.
+        length: length of each list, if it is fixed.
     """
 
     values: pa.Array
@@ -68,7 +68,7 @@ def typed_column(
 
     Args:
         table: name of the table, for errors.
-        name: of the feature.
+        name: name of the feature.
         column: as the format reads it: text for csv, JSON for jsonl, any type for parquet.
         asked: the settings of the feature.
         table_format: csv, jsonl or parquet.

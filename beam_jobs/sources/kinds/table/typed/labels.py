@@ -29,8 +29,8 @@ def label_columns(settings: ColumnsConfig, kind: LabelKind, label_column: str) -
     """Return the typed columns that hold the labels: name -> how its values are read.
 
     Args:
-        settings: of the source.
-        kind: of the labels.
+        settings: settings of the source.
+        kind: kind of the labels.
         label_column: the column with a list of labels, if no columns of 0 and 1 are named; of kind mask the
             column with the path of the mask.
     """
@@ -55,8 +55,8 @@ def with_labels(rows: pa.Table, settings: ColumnsConfig, kind: LabelKind, label_
 
     Args:
         rows: with the columns that ``label_columns`` names, and ``label`` and ``fault``.
-        settings: of the source.
-        kind: of the labels.
+        settings: settings of the source.
+        kind: kind of the labels.
         label_column: the column with a list of labels, if no columns of 0 and 1 are named.
     """
     if kind == "targets":
