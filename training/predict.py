@@ -119,7 +119,7 @@ def predict(
         paths: files and folders.
         out: the file of predictions; it appears when all are done.
         kind: its format.
-        overlays: of masks, write each image with its mask laid over it too.
+        overlays: with masks, write each image with its mask laid over it too.
         root: the folder of the datasets, for runs of earlier releases; None: the default.
 
     Returns:

@@ -76,7 +76,7 @@ def show_augmented(ref: str, config: TrainConfig, *, root: str | Path, out: Path
 
     Args:
         ref: ``name`` or ``name@version``.
-        config: of a training run.
+        config: settings of a training run.
         root: the folder of the datasets.
         out: the file of the picture; its suffix determines the format.
 

@@ -180,7 +180,7 @@ class _Training:
         config: its configuration.
         version: the dataset version.
         root: the folder of the datasets.
-        name: of the run.
+        name: name of the run.
         place: the place of this process among the ranks that an outer system started; None: this process is
             no such rank.
     """

@@ -52,8 +52,8 @@ def failures_shown(
 
     Args:
         job: name of the run's job.
-        keys: of the run's artifacts.
-        arguments: of the `shardmill` command that does the same; empty: there is none.
+        keys: keys of the run's artifacts.
+        arguments: arguments of the `shardmill` command that does the same; empty: there is none.
         settings: prefix of their keys -> settings of that command.
     """
     try:

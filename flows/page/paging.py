@@ -20,7 +20,7 @@ class ListPage(Generic[T]):
     """One page of a list.
 
     Attributes:
-        items: of this page.
+        items: rows of this page.
         number, count: of this page, from 1, and of all pages.
         total: the items of all pages.
         before, after: the addresses of the neighbours; None at the ends.

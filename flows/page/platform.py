@@ -32,7 +32,7 @@ class Platform:
     """The sources of the page's data, with what was read from them.
 
     Attributes:
-        options: of the page.
+        options: options of the page.
         datasets, runs: readers of the folders.
         prefect: reader of Prefect's API; None: the page stands alone.
         tensorboard: passes requests on to TensorBoard; None: it does not run.

@@ -39,7 +39,7 @@ class Waiting:
     """A run that is due and has not begun.
 
     Attributes:
-        id: of the run.
+        id: id of the run.
         kind: equal for runs that do the same.
         automatic: whether no person started it.
         due: when it was to start.
@@ -65,7 +65,7 @@ def superfluous(waiting: Sequence[Waiting], kind: str, began: datetime) -> list[
 
     Args:
         waiting: the runs of a flow that wait.
-        kind: of the run that works.
+        kind: kind of the run that works.
         began: when that run began.
     """
     found = []

@@ -45,7 +45,7 @@ class Inbox:
     Attributes:
         flow: "prepare" or "pipeline".
         dataset: the dataset that the files become a part of.
-        parameters: of the flow; ``source`` is the folder.
+        parameters: parameters of the flow; ``source`` is the folder.
         name: tells the schedules and inboxes of a dataset apart.
         batching: when a batch is taken up.
         is_active: False while it is paused.

@@ -39,11 +39,11 @@ class Schedule:
     Attributes:
         flow: "prepare", "pipeline" or "maintain".
         dataset: the dataset that it works on.
-        parameters: of the flow.
+        parameters: parameters of the flow.
         name: tells the schedules of a dataset apart; empty for the one without a name.
         cron: a cron expression, or None.
         every: an interval, or None.
-        timezone: of the cron expression; None is UTC.
+        timezone: time zone of the cron expression; None is UTC.
         is_active: False while it is paused.
         next_at: the time of its next run; None: none is planned, or it was not looked up.
         problem: why it cannot run; empty: it can.

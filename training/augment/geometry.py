@@ -61,7 +61,7 @@ def move_boxes(
 
     Args:
         boxes: float32 [B, M, 4], relative to the stored images; rows without a box hold NaN.
-        parameters: of the augmentation of the images.
+        parameters: parameters of the augmentation of the images.
         heights: heights of the stored images, [B] (pixels).
         widths: widths of the stored images, [B] (pixels).
         least_share: the share of a box's area that must be inside of the window for it to be kept.
@@ -88,7 +88,7 @@ def move_mask(mask: Array, parameters: AugmentParameters, row: int, size: int) -
 
     Args:
         mask: [H, W], of any type, as large as the stored image.
-        parameters: of the augmentation of a batch.
+        parameters: parameters of the augmentation of a batch.
         row: the row of the image in the batch.
         size: height and width of the new mask, S (pixels).
 

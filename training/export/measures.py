@@ -84,7 +84,7 @@ class NumbersMeasure:
     """Numbers. Implements ``FormMeasure``.
 
     Attributes:
-        std: of each target over the train split.
+        std: standard deviation of each target over the train split.
     """
 
     std: tuple[float, ...]

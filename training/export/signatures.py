@@ -42,8 +42,8 @@ def check_exports(run_dir: Path, result: Mapping[str, Any], key: PublicKey) -> l
 
     Args:
         run_dir: the folder of the run.
-        result: of the run.
-        key: of the signer.
+        result: result of the run.
+        key: name of the signer.
 
     Returns:
         The names of the exports.

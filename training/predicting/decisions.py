@@ -28,8 +28,8 @@ class Decisions(Protocol):
         """Return what ``columns`` hold for one file.
 
         Args:
-            names: of the classes or targets.
-            values: of each of them.
+            names: names of the classes or targets.
+            values: value of each of them.
         """
 
 

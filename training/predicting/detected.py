@@ -38,7 +38,7 @@ class Detected:
     """The objects in one file, the surest first, or the reason why it was refused.
 
     Attributes:
-        path: of the file.
+        path: path of the file.
         height, width: of the upright image (pixels); None: the file was refused.
         objects: class, score, and the edges in pixels of the upright image; None: the file was refused.
         reason, message: why it was refused.
@@ -58,7 +58,7 @@ def detected(inputs: Sequence[Input], outputs: Outputs | None, names: Sequence[s
     Args:
         inputs: the files.
         outputs: of the exported model for those that were decoded, in their order; None: there are none.
-        names: of the classes.
+        names: names of the classes.
     """
     shown, row = [uri_of(name) for name in names], 0
     for one in inputs:

@@ -26,7 +26,7 @@ class Prediction:
     """The prediction of one file, or the reason why there is none.
 
     Attributes:
-        path: of the file.
+        path: path of the file.
         values: the probability of each class, or the number for each target; empty: the file was refused.
         reason, message: why it was refused.
         further: columns that do not follow from the values, by name.
@@ -56,7 +56,7 @@ def open_output(stream: BinaryIO, kind: Format, decisions: Decisions, names: Seq
         stream: takes the file.
         kind: the format.
         decisions: what the values of the task mean.
-        names: of the classes or targets.
+        names: names of the classes or targets.
     """
     shown = [uri_of(name) for name in names]
     if kind == "csv":

@@ -83,7 +83,7 @@ class MaskFiles:
 
     Attributes:
         table: the path of the table; masks are in the folder ``<its name without ending>-masks`` beside it.
-        names: of the files.
+        names: names of the files.
         num_classes: the number of classes.
         overlays: write an overlay for each file too.
     """

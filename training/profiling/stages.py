@@ -27,7 +27,7 @@ class Stage:
 
     Attributes:
         name: as in the table.
-        microseconds: of one core, an image.
+        microseconds: processor time (microseconds) of one core, an image.
         detail: what else is to be known, for people.
     """
 

@@ -57,8 +57,8 @@ def affected_runs(
     Args:
         catalog: the datasets.
         runs: the folder of the runs.
-        name: of the dataset.
-        ids: of the records that are removed.
+        name: name of the dataset.
+        ids: ids of the records that are removed.
         versions: numbers of the versions that lose rows.
     """
     concerned = [

@@ -34,7 +34,7 @@ class Measured:
     Attributes:
         ref: the dataset version of the records.
         split: their split.
-        comparison: of the champion (first) and the candidate (second).
+        comparison: comparison of the champion (first) and the candidate (second).
         num_left_out: records of the split that one of them has learned from.
         unknown: names of the runs whose training records are unknown, because their version is gone.
     """
@@ -110,7 +110,7 @@ def judge_first(figures: Mapping[str, Any], metric: str, rules: PromotionRules, 
     """Decide whether the first model gets the alias.
 
     Args:
-        figures: of the split that decides; empty: it has none.
+        figures: figures of the split that decides; empty: it has none.
         metric: the figure that decides.
         rules: the rules.
         ref: the dataset version.

@@ -65,8 +65,8 @@ def check_whole_images(heights: Ints32, widths: Ints32, rows: int, budget_bytes:
     """Check that batches of whole images fit into memory, however large the images of a batch are.
 
     Args:
-        heights: of all images of the split, int32 [N] (pixels).
-        widths: of all images of the split, int32 [N] (pixels).
+        heights: heights of all images of the split, int32 [N] (pixels).
+        widths: widths of all images of the split, int32 [N] (pixels).
         rows: images of a batch.
         budget_bytes: the most that the batches under way may take.
 

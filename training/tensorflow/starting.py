@@ -46,7 +46,7 @@ def start(
 
     Args:
         devices: ``run.devices``; ``cpu:N`` splits the CPU into N devices and hides the GPUs.
-        seed: of weights and dropout.
+        seed: seed of weights and dropout.
         deterministic: only operations whose result is the same each time.
         in_cluster: this process is one of several ranks: its strategy must come before the first operation.
         gpu_memory_limit_bytes: most memory of each GPU; None: as much as is needed.

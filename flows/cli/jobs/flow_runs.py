@@ -52,12 +52,12 @@ class FlowCall:
     """A flow with its parameters.
 
     Attributes:
-        name: of the flow.
-        run_name: of its run.
+        name: name of the flow.
+        run_name: name of its run.
         load: imports the flow and returns it; called once Prefect's settings are in place.
         jobs: the jobs of the flow, in order.
-        parameters: of the flow, as values of Python.
-        given: of the flow, as values of JSON.
+        parameters: parameters of the flow as Python has them.
+        given: parameters of the flow as JSON has them.
     """
 
     name: str

@@ -99,8 +99,8 @@ def with_options(
 
     Args:
         overrides: each as KEY=VALUE.
-        kind: of the source.
-        runner: of the Beam jobs.
+        kind: kind of the source.
+        runner: settings of the runner of the Beam jobs.
         flink_master: HOST:PORT of a Flink cluster.
         label_edits: path of a CSV as seen from here, or a URI.
     """

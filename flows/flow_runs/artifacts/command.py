@@ -15,7 +15,7 @@ def command_of(arguments: Sequence[str], settings: Mapping[str, BaseModel]) -> s
     """Return a `shardmill` command.
 
     Args:
-        arguments: of the command, without settings.
+        arguments: arguments of the command, without settings.
         settings: prefix of their keys -> settings; those that differ from the defaults become ``--set``.
     """
     words = ["shardmill", *arguments]

@@ -38,7 +38,7 @@ def show_failed(page: RunPage, keys: Keys, job: str, error: ShardmillError, comm
 
     Args:
         page: of the run.
-        keys: of its artifacts.
+        keys: keys of the artifacts of the run.
         job: the name of the job.
         error: the error of the run, caused by a ``JobEnd``.
         command: the command that continues the work; empty: there is none.

@@ -20,7 +20,7 @@ def show_pipeline(page: RunPage, keys: Keys, of_prepare: Result, of_train: Resul
 
     Args:
         page: of the pipeline's run.
-        keys: of its artifacts.
+        keys: keys of the artifacts of the run.
         of_prepare: the result of the prepare job.
         of_train: the result of the training; None if it goes on, or if there is none.
     """

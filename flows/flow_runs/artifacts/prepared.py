@@ -22,7 +22,7 @@ def show_prepared(page: RunPage, keys: Keys, result: Result, shards: Sequence[Ro
 
     Args:
         page: of the run.
-        keys: of its artifacts.
+        keys: keys of the artifacts of the run.
         result: the result of the prepare job.
         shards: the rows of ``shard_rows``.
         lost: the event of inputs that cannot be used, with their pictures; empty: there are none.

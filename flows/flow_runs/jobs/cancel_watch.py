@@ -40,7 +40,7 @@ def watched_runs(
     """Watch flow runs until the block ends. Yield a request, made when one of them is cancelled.
 
     Args:
-        run_ids: of the flow runs.
+        run_ids: ids of the flow runs.
         worker_seconds: time for the worker of a cancelled run to end it by a signal.
         poll_seconds: time between two questions.
     """

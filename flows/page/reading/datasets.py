@@ -55,7 +55,7 @@ class DatasetRow:
     """One dataset: its newest version, and how many there are.
 
     Attributes:
-        name: of the folder.
+        name: name of the folder.
         num_versions: published ones.
         newest: None: nothing is published, or nothing can be read.
         problem: why it cannot be shown.

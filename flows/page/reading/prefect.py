@@ -44,7 +44,7 @@ class FlowRun:
         message: why it ended so.
         begins: when it began, or will (seconds since 1970); 0: unknown.
         ended: when it ended (seconds since 1970); 0: it has not.
-        parameters: of the flow.
+        parameters: parameters of the flow.
         percent, doing: its live progress; None: it has told none.
     """
 
@@ -90,7 +90,7 @@ class Activity:
         running, coming, ended: runs at work, the next ones, the last ones that did something.
         failed: those of the last days that failed, the newest first.
         idle: the last ones that had nothing to do, or left it to another run.
-        workers: of all pools.
+        workers: workers of all pools.
         inboxes: folders that are watched.
         read, problem: when it was read (seconds since 1970), and why there is nothing newer.
     """

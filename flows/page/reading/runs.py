@@ -35,14 +35,14 @@ class RunRow:
     """One run, as lists of runs show it.
 
     Attributes:
-        name: of the folder.
+        name: name of the folder.
         state: TRAINING, FINISHED, UNFINISHED or BROKEN.
         changed: when its files were last written (seconds since 1970).
         dataset: the version that it was trained on, as ``name@version``; of a view with its query.
         model, task: their names.
         epochs_done, epochs: done, and wanted.
-        figures: of the test split, by name.
-        images_per_second: of a finished run.
+        figures: figures of the test split, by name.
+        images_per_second: rate of a finished run.
         export: the folder of its model; None: it has none.
         problem: why its files cannot be read.
     """

@@ -64,7 +64,7 @@ def set_destination(client: SyncPrefectClient, url: str, on: Iterable[str]) -> D
     """Tell a URL of these occasions too from now on.
 
     Args:
-        client: of the server.
+        client: client of the server.
         url: ``http://`` or ``https://``: a webhook, which gets JSON; any other: a URL of Apprise, such as
             ``mailtos://user:password@host?to=somebody@example.com``.
         on: names in ``OCCASIONS``.

@@ -78,7 +78,7 @@ class Seen:
     Attributes:
         since: nothing before it is told (seconds since 1970).
         looked: time of the last look.
-        keys: of what was told lately, with the time when it was found.
+        keys: keys of what people were told lately, with the time when it was found.
     """
 
     since: float

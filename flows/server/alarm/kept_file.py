@@ -19,7 +19,7 @@ class KeptFile(Generic[V]):
     """A file that keeps a value.
 
     Args:
-        name: of the file.
+        name: name of the file.
         shape: the type of the value.
         without: what follows if the file is damaged, for the log.
     """

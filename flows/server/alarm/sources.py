@@ -32,7 +32,7 @@ class _Look:
         began: when the present one began; None: none is at work.
         next_at: when the next one is due.
         had_files: whether any look found files.
-        thread: of the present look.
+        thread: thread of the present look.
     """
 
     text: str = ""

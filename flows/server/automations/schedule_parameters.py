@@ -31,7 +31,7 @@ class StoredSchedule:
     Attributes:
         flow, deployment_id: what runs.
         stored: Prefect's own object.
-        parameters: of its runs, also if Prefect has lost them; empty: nobody knows them.
+        parameters: parameters of its runs, also if Prefect has lost them; empty: nobody knows them.
     """
 
     flow: str

@@ -32,7 +32,7 @@ class TrainingRule:
 
     Attributes:
         dataset: its name.
-        parameters: of the flow `train`.
+        parameters: parameters of the flow `train`.
         every: how often to ask without an event.
         is_active: False while it is paused.
         problem: why it cannot train; empty: it can.

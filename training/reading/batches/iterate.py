@@ -18,7 +18,7 @@ class NumpyBatches:
     """Batches of one split. Each iteration is the next pass; its length is that of the pass to come.
 
     Attributes:
-        maker: of the batches.
+        maker: maker of the batches.
         order: the order of the records.
         passes: the steps of each iteration.
         rank, num_ranks, shares: whose slice of each step.

@@ -130,8 +130,8 @@ def chosen_features(known: Sequence[Feature], names: Sequence[str], ref: str) ->
     """Return the features of some names, in this order.
 
     Args:
-        known: of the version.
-        names: of the wanted ones.
+        known: features of the version.
+        names: names of the wanted ones.
         ref: names the version.
 
     Raises:

@@ -51,8 +51,8 @@ def fill_mask(
 
     Args:
         stored: the image and its mask.
-        parameters: of the augmentation of the batch.
-        row: of the image in the batch.
+        parameters: parameters of the augmentation of the batch.
+        row: row of the image in the batch.
         size: height and width of images (pixels); None: whole images, padded to the largest of the batch.
         ignore: number of pixels that belong to no class, for the padding.
         out: [H, W], written.

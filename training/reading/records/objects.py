@@ -79,7 +79,7 @@ class SplitObjects:
 
         Args:
             ordinals: int64 [b], the records.
-            parameters: of the augmentation of these images.
+            parameters: parameters of the augmentation of these images.
             heights: heights of the stored images, [b] (pixels).
             widths: widths of the stored images, [b] (pixels).
         """

@@ -49,7 +49,7 @@ class SplitTable:
 
     Attributes:
         split: its name.
-        paths: of the shards, relative to the dataset's folder.
+        paths: paths of the shards, relative to the dataset's folder.
         shard: int32 [N], index into ``paths``.
         offset_bytes: int64 [N], of the stored record in its shard.
         length_bytes: int32 [N], of the stored record.

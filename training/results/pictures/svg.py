@@ -15,8 +15,8 @@ def picture_svg(width: float, height: float, title: str, parts: list[str]) -> st
     """Draw a picture with its title at the top left.
 
     Args:
-        width: of the picture (pixels).
-        height: of the picture (pixels).
+        width: width of the picture (pixels).
+        height: height of the picture (pixels).
         title: plain text.
         parts: its elements.
     """

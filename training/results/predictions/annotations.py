@@ -17,11 +17,11 @@ def annotation_of(
     """Return the label and the prediction of an example to draw; None for tasks whose labels are words.
 
     Args:
-        columns: of the task.
+        columns: columns of the task.
         num_classes: the number of its classes.
         labels: as ``PredictionColumns.read`` returns them.
         rows: likewise.
-        row: of the example.
+        row: row of the example.
         is_whole: the model sees whole images, not their central squares.
     """
     if isinstance(columns, DetectionColumns):

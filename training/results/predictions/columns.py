@@ -38,7 +38,7 @@ class PredictionColumns(Protocol):
         """Return the columns of n examples, in the order of ``fields``.
 
         Args:
-            names: of the classes or targets.
+            names: names of the classes or targets.
             labels: as the task needs them: an array [n, ...], or several by name.
             rows: the predictions of the task, each [n, ...].
         """

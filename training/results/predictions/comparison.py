@@ -87,8 +87,8 @@ def compare(
     """Compare two files of predictions.
 
     Args:
-        first: of one model.
-        second: of the other.
+        first: predictions of one model.
+        second: predictions of the other.
         only: bytes [N], ids of the records that count; None: all.
         confidence: share of the differences that the interval holds.
 

@@ -67,7 +67,7 @@ class PredictionsWriter:
             folder: the folder of the file.
             version: the dataset version.
             table: the records of the split.
-            name: of the file; None: that of the split.
+            name: name of the file; None: that of the split.
             columns: the columns of the task.
         """
         self._folder = folder

@@ -18,7 +18,7 @@ class HardExample(NamedTuple):
     """An example that the model got wrong by far.
 
     Attributes:
-        loss: of the task.
+        loss: name of the loss of the task.
         id, source_uri: of the record.
         label, predicted: names of classes, or numbers with the names of their targets.
         annotation: boxes or masks that are drawn; None: there are none.

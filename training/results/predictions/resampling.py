@@ -159,7 +159,7 @@ def resampled_figures(task: str, labels: Any, rows: Rows, num_names: int) -> Res
 
     Args:
         task: one of ``COMPARED``.
-        labels: of N records, as the task needs them.
+        labels: labels of N records, in the form that the task needs.
         rows: the predictions for them; for tasks in ``SUMMARIES`` their summaries.
         num_names: the number of classes or targets.
     """

@@ -33,7 +33,7 @@ class LabelErrorsPage:
     Attributes:
         ref: the dataset version.
         errors: the likely label errors.
-        figures: of the out-of-sample predictions.
+        figures: figures of the out-of-sample predictions.
         folds: one for each model.
     """
 

@@ -72,7 +72,7 @@ class SplitView:
     """The part of the page about a split.
 
     Attributes:
-        name: of the split.
+        name: name of the split.
         num_examples: evaluated.
         tiles: (name, value as text) of the most important figures.
         others: the rest of the figures, likewise.

@@ -62,7 +62,7 @@ def check_on_sources(written: Written, records: RecordReader, run_dir: Path) -> 
 
     Args:
         written: what was exported.
-        records: of a split that was evaluated; at most 128 are compared.
+        records: records of a split that was evaluated; at most 128 are compared.
         run_dir: the folder of the run, with the predictions of the split, which name the source files.
 
     Returns:

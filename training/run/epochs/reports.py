@@ -24,8 +24,8 @@ class StepTotals:
 
     Attributes:
         loss: of the mean losses of the steps, each times the number of its real examples.
-        score: of the scores of the task.
-        gradient_norm: of the gradient norms; not finite if one of them is not.
+        score: mean of the scores of the task.
+        gradient_norm: mean of the gradient norms; not finite if one of them is not.
         num_finite: the steps whose gradient norm is finite.
         num_sound: the steps before the first one whose gradient norm is not finite.
         own_not_finite: the losses of this process alone that are not finite; counted if ``loss`` is not.

@@ -98,7 +98,7 @@ class RunProgress:
         """Count the time of a step, and return whether it was counted: that of a first step is not.
 
         Args:
-            seconds: of the step, with the wait for its batch.
+            seconds: time (seconds) of the step, with the wait for its batch.
             waited: for its batch (seconds).
             num_real: its examples.
         """

@@ -31,7 +31,7 @@ class Division:
 
     Attributes:
         rows: the number of rows of each rank.
-        seconds_per_example: of each rank, as measured; None: not measured.
+        seconds_per_example: time (seconds) an example of each rank, as measured; None: not measured.
     """
 
     rows: tuple[int, ...]

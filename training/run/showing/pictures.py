@@ -46,7 +46,7 @@ def log_training_examples(
         labels: what each is labelled, for people.
         mixed: an image may show two examples.
         masks: [b, S, S], which are laid over the images; None: there are none.
-        num_classes: of the masks.
+        num_classes: number of classes of the masks.
     """
     shown = np.clip(np.rint(images[:NUM_SHOWN].astype(np.float32)), 0, 255).astype(np.uint8)
     drawn = [
@@ -75,8 +75,8 @@ class HardestExamples:
         """Keep examples of a task.
 
         Args:
-            columns: of the task.
-            names: of its classes or targets.
+            columns: columns of the task.
+            names: names of its classes or targets.
             is_whole: the model sees whole images, not their central squares.
         """
         self._is_whole = is_whole

@@ -46,7 +46,7 @@ class BatchAugment:
 
         Args:
             images: uint8 [b, S, S, C], C 1 or 3; where they are mixed, rows 2k and 2k + 1 are partners.
-            draws: of these rows; tensors.
+            draws: drawn parameters of these rows; tensors.
 
         Returns:
             uint8 [b, S, S, C].

@@ -52,7 +52,7 @@ def object_tensors(
 
     Args:
         objects: ``Objects`` by name; tensors.
-        names: of the features.
+        names: names of the features.
         ragged: lists become ``tf.RaggedTensor``; else they are padded with the missing value.
     """
     values = {BOXES: objects["boxes"], OBJECT_LABELS: objects["classes"], CROWDS: objects["crowds"]}

@@ -184,7 +184,7 @@ def compare(exported: Exported, values: Values, reader: RecordReader, measure: F
 
     Args:
         exported: the model.
-        values: of the other form: images uint8 [b, S, S, C] -> float32 [b, K].
+        values: function of the other form: images uint8 [b, S, S, C] -> float32 [b, K].
         reader: the records.
         measure: how they are compared.
     """

@@ -28,7 +28,7 @@ def convert(
 
     Args:
         output: images uint8 [b, S, S, C] -> probabilities or numbers float32 [b, K], on one device.
-        input_shape: of the images.
+        input_shape: shape of the images.
         calibration: uint8 [N, S, S, C], training images: quantise to 8 bits; None: keep float32.
     """
     shape = (1, *input_shape[1:])

@@ -29,7 +29,7 @@ def convert(output: Callable[[Any], Any], input_shape: Sequence[int | None], out
 
     Args:
         output: images uint8 [N, S, S, C] -> probabilities or numbers float32 [N, K], on one device.
-        input_shape: of the images.
+        input_shape: shape of the images.
         output_name: the name of the output.
     """
     from tf2onnx import convert as converter

@@ -24,7 +24,7 @@ class Regression:
     The model's outputs are standard scores; ``predictions`` turns them back into the unit of the labels.
 
     Attributes:
-        mean: of each target over the train split.
+        mean: mean of each target over the train split.
         std: the standard deviation of each target over the train split, above 0.
     """
 

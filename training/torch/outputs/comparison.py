@@ -42,7 +42,7 @@ def compared(
     Args:
         model: images -> probabilities or numbers [b, K].
         other: the same of the exported form.
-        batches: of images.
+        batches: batches of images.
         measure: how both are compared.
     """
     equal, count, largest = 0, 0, 0.0

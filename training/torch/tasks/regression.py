@@ -21,7 +21,7 @@ class Regression:
     """Squared error of standard scores, as with TensorFlow. Implements ``Task``.
 
     Attributes:
-        mean: of each target over the train split.
+        mean: mean of each target over the train split.
         std: the standard deviation of each target over the train split, above 0.
     """
 

@@ -19,7 +19,7 @@ def decoded(outputs: Any, cells: Cells, num_classes: int) -> dict[str, Any]:
 
     Args:
         outputs: float32 [b, L, K + 4], of a detector.
-        cells: of its maps.
+        cells: number of cells of its maps.
         num_classes: K.
 
     Returns:

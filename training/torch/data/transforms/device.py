@@ -28,7 +28,7 @@ class AugmentedBatch(NamedTuple):
     Attributes:
         images: uint8 [b, C, S, S].
         labels: int64 [b], of the images themselves; or float32 [b, C] or [b, T], several labels or numbers.
-        partner_labels: of the images that were mixed in; without mixing they are ``labels``.
+        partner_labels: labels of the images that were mixed in; without mixing they are ``labels``.
         own_shares: float32 [b], shares of ``labels``; the partner's labels have the rest.
     """
 
