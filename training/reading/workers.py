@@ -1,15 +1,60 @@
-"""Prepare readers and makers for a worker process of a ``DataLoader``."""
+"""Start worker processes of a ``DataLoader``, and prepare readers and makers for one."""
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import multiprocessing
+import os
+from collections.abc import Iterator
+from multiprocessing import resource_tracker
+from multiprocessing.context import BaseContext, SpawnContext, SpawnProcess
 
 import cv2
 
 from shardmill.infra.processes.process import die_with_process
 from shardmill.training.reading.batches.maker import BatchMaker
 from shardmill.training.reading.records.record_reader import RecordReader
+
+_SAFE_PATH = "PYTHONSAFEPATH"  # as the option -P of the interpreter
+
+
+@contextlib.contextmanager
+def _without_working_folder() -> Iterator[None]:
+    """Let interpreters that are started in the block begin without the working folder on their path."""
+    before = os.environ.get(_SAFE_PATH)
+    os.environ[_SAFE_PATH] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[_SAFE_PATH]
+        else:
+            os.environ[_SAFE_PATH] = before
+
+
+class _SpawnedWorker(SpawnProcess):
+    def start(self) -> None:
+        """Start the process, which soon takes the path of this one."""
+        with _without_working_folder():
+            super().start()
+
+
+class _Spawning(SpawnContext):
+    Process = _SpawnedWorker
+
+
+def context_of(method: str | None) -> BaseContext | str | None:
+    """Return what a ``DataLoader`` takes for a way to start workers.
+
+    A spawned worker is a new interpreter. Under a program that was started without ``-P``, a ``types.py`` of
+    the user in the working folder would end it.
+    """
+    if method != "spawn":
+        return method
+    with _without_working_folder():
+        resource_tracker.ensure_running()  # otherwise the first queue starts this interpreter
+    return _Spawning()
 
 
 def follow_loader(_worker_id: int) -> None:

@@ -11,7 +11,7 @@ from shardmill.infra.arguments import at_least, check_options
 from shardmill.infra.errors import UsageError
 from shardmill.infra.processes.process import num_cpus
 from shardmill.training.reading.example_options import ExampleOptions
-from shardmill.training.reading.workers import follow_loader
+from shardmill.training.reading.workers import context_of, follow_loader
 from shardmill.training.torch.data.ranks import ranks_on_this_host
 from shardmill.training.torch.data.transforms.records import Transform, check_travels
 
@@ -98,7 +98,7 @@ class Options:
         common["pin_memory"] = self.pin_memory and torch.accelerator.is_available()
         if not self.num_workers:
             return common
-        context = self.multiprocessing_context
+        context = context_of(self.multiprocessing_context)
         workers = {"worker_init_fn": follow_loader, "prefetch_factor": self.prefetch_factor}
         return {**common, **workers, "multiprocessing_context": context}
 
