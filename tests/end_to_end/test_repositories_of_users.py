@@ -24,8 +24,10 @@ from tests.samples.repositories_of_users import (
 )
 
 SMALL = ("--set", "image.size=32", "--set", "runner.processes=2", "--set", "runner.block_images=4")
-OWN_MODEL = ("--model", "shop.keras_net:make", "--set", 'run.callbacks=["shop.keras_net:Said"]')
-TRAIN = (*OWN_MODEL, "--epochs", "1", "--batch-size", "4", "--devices", "cpu:2", "--json")
+TRAIN = (
+    "--set", "model.name=shop.keras_net:make", "--set", 'run.callbacks=["shop.keras_net:Said"]',
+    "--set", "run.epochs=1", "--set", "data.global_batch_size=4", "--json",
+)  # fmt: skip
 ALL = [pytest.param(all_names(first), id=f"all-{first}") for first in (0, 1)]
 EACH = [pytest.param(one_name(number), id=name, marks=pytest.mark.slow) for number, name in enumerate(NAMES)]
 
@@ -52,7 +54,10 @@ def test_prepare_and_train(
     if request.node.callspec.id == "all-1":
         return  # the other one trains
     runs = ("p", "--root", "published", "--runs", "trained", *TRAIN)
-    for ranks in (("--workers", "2"), *([()] if "all" not in request.node.callspec.id else [])):
+    for ranks in (
+        ("--workers", "2", "--devices", "cpu:2"),
+        *([()] if "all" not in request.node.callspec.id else []),
+    ):
         trained = result_of(installed.run(folder, "train", *runs, *ranks, env=env))
         assert Path(str(trained["run_dir"])).parent == folder / "trained"
 
@@ -72,18 +77,22 @@ def up(installed: Installed, folder: Path, env: Mapping[str, str]) -> Iterator[R
 
 
 @pytest.mark.parametrize("names", [pytest.param(all_names(2), id="all"), *EACH])
-def test_a_flow_of_a_worker(names: Mapping[str, Kind], installed: Installed, tmp_path: Path) -> None:
+def test_a_flow_of_a_worker(
+    names: Mapping[str, Kind], installed: Installed, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    trains = request.node.callspec.id != "all"
     folder, env = make_repository(tmp_path / "repository", names), installed.environment(tmp_path)
     elsewhere = make_repository(tmp_path / "elsewhere", names)
     shutil.rmtree(elsewhere / "shop")
     with up(installed, elsewhere, env) as server:
-        added = ("schedule", "add", "photos", "--dataset", "p", "--every", "1d", "--train", "--json")
-        chosen = ("--set", "prepare.image.size=32", "--set", "source.kind=shop.kind", "--epochs", "1")
-        installed.run(folder, *added, *chosen, *OWN_MODEL, "--batch-size", "4", env=env)
-        (schedule,) = server.get("/deployments/name/pipeline/pipeline")["schedules"]
+        added = ("schedule", "add", "photos", "--dataset", "p", "--every", "1d")
+        training = ("--train", *TRAIN) if trains else ()
+        installed.run(folder, *added, "--set", "source.kind=shop.kind", *training, env=env)
+        deployment = "pipeline/pipeline" if trains else "prepare/prepare"
+        (schedule,) = server.get(f"/deployments/name/{deployment}")["schedules"]
         parameters = schedule["parameters"]
         assert parameters["code"] == str(folder), "the worker was started elsewhere"
-        run = server.deployment_run("pipeline/pipeline", **parameters)
+        run = server.deployment_run(deployment, **parameters)
         ended = server.wait(run)
         assert ended["state_type"] == "COMPLETED", json.dumps(ended["state"]) + str(server.logs(run))
 
