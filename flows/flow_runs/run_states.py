@@ -21,7 +21,7 @@ from shardmill.flows.flow_runs.artifacts.command import command_of
 from shardmill.flows.flow_runs.artifacts.failed import show_failed, state_message
 from shardmill.flows.flow_runs.artifacts.keys import Keys
 from shardmill.flows.flow_runs.artifacts.page import RunPage
-from shardmill.flows.flow_runs.jobs.retries import PAUSES_SECONDS, may_help
+from shardmill.flows.flow_runs.jobs.running import PAUSES_SECONDS, may_help
 from shardmill.flows.flow_runs.jobs.worker_process import working_in
 from shardmill.flows.flow_runs.own_runs import tag_as_own
 from shardmill.flows.flow_runs.run_records import UNCHANGED
@@ -116,7 +116,7 @@ def job_task(name: str) -> Callable[[Callable[P, T]], Task[P, T]]:
 
 
 def should_retry(_task: Task[..., Any], _run: TaskRun, state: State[Any]) -> bool:
-    """Return whether to run the job again (shardmill.flows.flow_runs.jobs.retries)."""
+    """Return whether to run the job again (shardmill.flows.flow_runs.jobs.running)."""
     try:
         state.result(raise_on_failure=True)
     except BaseException as error:  # noqa: BLE001  only asks for the error; Prefect raises it

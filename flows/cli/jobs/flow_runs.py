@@ -17,8 +17,7 @@ from typing import Any
 from shardmill.flows.cli.jobs.meanwhile import import_meanwhile
 from shardmill.flows.cli.output import note, nothing_on_stdout
 from shardmill.flows.flow_runs import lost_runs
-from shardmill.flows.flow_runs.jobs.early_job import run_job, started_early
-from shardmill.flows.flow_runs.jobs.retries import tried_again
+from shardmill.flows.flow_runs.jobs.running import run_job, started_early, tried_again
 from shardmill.flows.flow_runs.run_records import RunRecord
 from shardmill.flows.server.api import Api, ApiLost, prefect_api, standing_api
 from shardmill.flows.server.running_up import running_up, up_process

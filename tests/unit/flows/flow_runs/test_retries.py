@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shardmill.flows.flow_runs.jobs import retries
+from shardmill.flows.flow_runs.jobs import running
 from shardmill.infra.errors import (
     ChildDied,
     ConfigError,
@@ -36,7 +36,7 @@ def died(returncode: int) -> ChildDied:
     ],
 )
 def test_only_a_killed_job_is_tried_again(error: BaseException, helps: bool) -> None:
-    assert retries.may_help(error) is helps
+    assert running.may_help(error) is helps
 
 
 def test_the_pauses_grow_and_the_last_error_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -47,7 +47,7 @@ def test_the_pauses_grow_and_the_last_error_is_raised(monkeypatch: pytest.Monkey
         raise died(-9)
 
     with pytest.raises(ChildDied, match="SIGKILL"):
-        retries.tried_again(job)
+        running.tried_again(job)
     assert paused == [5.0, 20.0, 80.0]
 
 
@@ -58,4 +58,4 @@ def test_a_defect_is_raised_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
         raise died(1)
 
     with pytest.raises(ChildDied, match="unexpected exception"):
-        retries.tried_again(job)
+        running.tried_again(job)

@@ -1,22 +1,35 @@
-"""Start the first job of a flow before the flow itself.
+"""Run the jobs of flows and of the commands that run flows, and decide whether one is tried again.
 
-Importing Prefect and making a flow run takes seconds. A command therefore starts the first job at once; the
-flow run takes over the running job as soon as it exists (``run_job``). What the job said until then goes to
-the listeners of this process at once, and to the flow run when it takes over.
+Importing Prefect and making a flow run takes seconds. A command therefore starts the first job of its flow at
+once (``started_early``), and the first ``run_job`` of this process takes over that running job: the flow
+never starts it a second time. What the job said until then goes to the listeners of this process at once, and
+to the flow run when it takes over.
+
+A job whose process was killed, such as for lack of memory, continues where it stopped when it is run again.
+An error that the job reported would recur: a wrong setting, bad data, a full disk, a defect. Storage repeats
+its own requests.
 """
 
 from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
 
+from shardmill.infra.errors import ChildDied
 from shardmill.infra.processes.children import ChildResult, RunningChild, run_child, running_child
-from shardmill.infra.progress import Event, Listener, emit
+from shardmill.infra.processes.process import is_defect
+from shardmill.infra.progress import Event, Listener, emit, log
 
 OnLine = Callable[[str], None]
 
+Result = TypeVar("Result")
+
 _WAIT_SECONDS = 0.02
+# Each pause is four times as long as the one before: another program that fills the memory may end by then.
+PAUSES_SECONDS = (5.0, 20.0, 80.0)
 
 
 class _Relay:
@@ -83,25 +96,34 @@ class EarlyJob:
         return self._child.wait(cancel)
 
 
-_waiting: dict[tuple[str, ...], EarlyJob] = {}
+_early: EarlyJob | None = None  # started by a command, and not yet taken over
 
 
 @contextlib.contextmanager
 def started_early(command: Sequence[str]) -> Iterator[EarlyJob]:
-    """Start a job now; ``run_job`` of the same command takes it over. It is gone when the block ends."""
+    """Start the first job of a flow now, for the first ``run_job``. It is gone when the block ends.
+
+    Raises:
+        RuntimeError: the block ended without an error, and nothing took the job over.
+    """
+    global _early
     relay = _Relay()
     with running_child(command, relay.event, relay.line) as child:
-        job = _waiting[tuple(command)] = EarlyJob(child, relay)
+        job = _early = EarlyJob(child, relay)
         try:
             yield job
+            if _early is job:
+                raise RuntimeError(
+                    f"a flow ended without its first job, which a command had started: {command}"
+                )
         finally:
-            _waiting.pop(tuple(command), None)
+            _early = None
 
 
 def run_job(
     command: Sequence[str], on_event: Listener, on_line: OnLine, cancel: threading.Event | None = None
 ) -> ChildResult:
-    """Run a job to its end, or take over the job of the same command that was started early.
+    """Run a job to its end: the one that a command started early if it is still waiting, or a new one.
 
     Its events go to the listeners of this process too.
 
@@ -114,7 +136,8 @@ def run_job(
     Raises:
         Cancelled: ``cancel`` was set. BaseException: see ``run_child``. The process tree is gone then.
     """
-    early = _waiting.pop(tuple(command), None)
+    global _early
+    early, _early = _early, None
     if early is not None:
         return early.taken_over(on_event, on_line, cancel)
 
@@ -123,3 +146,21 @@ def run_job(
         on_event(event)
 
     return run_child(command, on_event=pass_on, on_line=on_line, cancel=cancel)
+
+
+def may_help(error: BaseException) -> bool:
+    """Tell whether the job that ended with this error may succeed when it is run again."""
+    return isinstance(error, ChildDied) and not is_defect(error)
+
+
+def tried_again(job: Callable[[], Result]) -> Result:
+    """Call ``job``; call it again after a pause if the error may be temporary; raise the last error."""
+    for pause in PAUSES_SECONDS:
+        try:
+            return job()
+        except ChildDied as error:
+            if not may_help(error):
+                raise
+            log(f"{error.message}; trying again in {pause:.0f} s", level="warning")
+            time.sleep(pause)
+    return job()

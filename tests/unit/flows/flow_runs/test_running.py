@@ -9,7 +9,7 @@ from typing import Any
 import psutil
 import pytest
 
-from shardmill.flows.flow_runs.jobs.early_job import run_job, started_early
+from shardmill.flows.flow_runs.jobs.running import run_job, started_early
 from shardmill.infra import progress
 from tests.samples.waiting import eventually
 
@@ -44,16 +44,28 @@ def test_a_job_that_only_listed_ends_soon() -> None:
         assert run_job(command, lambda _: None, lambda _: None).reported() == {"unchanged": True}
 
 
-def test_another_command_does_not_take_it_over() -> None:
+def test_only_the_first_job_is_taken_over() -> None:
     with started_early([*FAKE, "works", "early"]):
-        events: list[Any] = []
-        run_job([*FAKE, "works", "other"], events.append, lambda _: None)
-    assert events[-1]["result"]["arguments"] == ["other"]
+        results = [
+            run_job([*FAKE, "works", "later"], lambda _: None, lambda _: None).reported() for _ in range(2)
+        ]
+    assert [result["arguments"] for result in results] == [["early"], ["later"]]
+
+
+def test_a_flow_that_ends_without_the_early_job_is_a_defect() -> None:
+    with pytest.raises(RuntimeError, match="without its first job"), started_early([*FAKE, "waits"]):
+        pass
 
 
 def test_nobody_took_it_over_and_it_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     marker = tmp_path / "pids"
     monkeypatch.setenv("FAKE_JOB_MARKER", str(marker))
-    with started_early([*FAKE, "waits"]):
-        assert eventually(lambda: marker.exists() and bool(marker.read_text()))
+
+    def interrupted() -> None:
+        with started_early([*FAKE, "waits"]):
+            assert eventually(lambda: marker.exists() and bool(marker.read_text()))
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
     assert not any(psutil.pid_exists(int(pid)) for pid in marker.read_text().split())
