@@ -1,4 +1,4 @@
-"""Distributed data-parallel training over gloo, as users start it: mp.spawn, torchrun, a rank killed.
+"""The program of docs/pytorch.md trains over gloo, as users start it: mp.spawn, torchrun, a rank killed.
 
 Whatever the number of ranks, and wherever they were killed, the weights at the end are those of one process.
 """
@@ -17,9 +17,12 @@ import pytest
 import torch
 
 from shardmill.infra.processes.ports import free_port
+from tests.documentation.blocks import blocks
 
 ROOT = Path(__file__).parents[2]
-EXAMPLE = "shardmill.training.torch_example"
+PAGE = ROOT / "docs" / "pytorch.md"
+PROGRAM = "distributed.py"
+SETTINGS = "EPOCHS, BATCH_SIZE, IMAGE_SIZE, SAVE_EVERY = 3, 64, 96, 100"
 STEPS_PER_EPOCH = 6
 EPOCHS = 3
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
@@ -27,9 +30,29 @@ TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "
 TOLERANCE = {"rtol": 1e-3, "atol": 1e-5}
 
 
-def command(launcher: list[str], root: Path, out: Path, *more: str, epochs: int = EPOCHS) -> list[str]:
-    told = ["set@1", "--root", str(root), "--out", str(out), "--epochs", str(epochs), "--batch-size", "10"]
-    return [*launcher, "-m", EXAMPLE, *told, "--image-size", "24", "--checkpoint-every", "2", *more]
+SPAWN = """
+import os, runpy, sys
+import torch
+
+def rank(number, port):
+    os.environ |= {"RANK": str(number), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    runpy.run_path(sys.argv[1])["main"](*sys.argv[2:5])
+
+if __name__ == "__main__":
+    torch.multiprocessing.spawn(rank, (sys.argv[5],), nprocs=2)
+"""
+
+
+def command(launcher: list[str], root: Path, out: Path, epochs: int = EPOCHS) -> list[str]:
+    """The command that runs the program of the page, with small numbers, in a folder of its own."""
+    (block,) = [block for block in blocks(PAGE) if block.file == PROGRAM]
+    assert SETTINGS in block.text
+    out.mkdir(parents=True, exist_ok=True)
+    program = out / PROGRAM
+    program.write_text(
+        block.text.replace(SETTINGS, SETTINGS.replace("3, 64, 96, 100", f"{epochs}, 10, 24, 2"))
+    )
+    return [*launcher, str(program), "set@1", str(root), str(out)]
 
 
 def run(argv: list[str]) -> dict[str, Any]:
@@ -65,7 +88,9 @@ def alone(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_spawned_ranks_train_the_same_model(root: Path, alone: Path, tmp_path: Path) -> None:
-    result = run(command([sys.executable], root, tmp_path, "--spawn", "2"))
+    spawn = tmp_path / "spawn.py"
+    spawn.write_text(SPAWN)
+    result = run([*command([sys.executable, str(spawn)], root, tmp_path), str(free_port())])
     assert result["ranks"] == 2
     assert_same_end(tmp_path, alone)
 
@@ -103,7 +128,9 @@ def test_torchrun_starts_anew_after_a_rank_was_killed(
         assert agent.poll() is None, agent.communicate()[1]
         assert time.monotonic() < until
         time.sleep(0.01)
-    ranks = [child for child in psutil.Process(agent.pid).children() if EXAMPLE in child.cmdline()]
+    ranks = [
+        child for child in psutil.Process(agent.pid).children() if str(tmp_path / PROGRAM) in child.cmdline()
+    ]
     assert len(ranks) == 2
     ranks[1].kill()
     out, err = agent.communicate(timeout=240)
