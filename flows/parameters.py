@@ -6,6 +6,7 @@ int = Field(ge=1)``), so the types are ``Annotated``. The server checks paramete
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 from pydantic import Field
@@ -85,9 +86,20 @@ def absolute(path_or_uri: str) -> str:
 
 def root_or_default(root: str | None) -> str:
     """The folder of the datasets as an absolute path or URI."""
-    return absolute(root or default_root())
+    return _folder(absolute(root or default_root()), "datasets", "--root")
 
 
 def runs_or_default(runs: str | None) -> str:
     """The folder of the training runs as an absolute path or URI."""
-    return absolute(runs or default_runs())
+    return _folder(absolute(runs or default_runs()), "training runs", "--runs")
+
+
+def _folder(place: str, of: str, option: str) -> str:
+    """Check that a place may be a folder.
+
+    Raises:
+        UsageError: it is a file.
+    """
+    if "://" not in place and Path(place).is_file():
+        raise UsageError(f"the folder of the {of}, {place}, is a file", f"name a folder with {option}")
+    return place

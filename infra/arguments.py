@@ -56,6 +56,16 @@ class _Form:
 
 
 _ANYTHING = _Form("any value", lambda _: True)
+# Arguments of other libraries, and what stands for them here.
+_ALSO_CALLED = {
+    **dict.fromkeys(("num_workers", "workers", "num_threads", "num_parallel_calls"), "threads"),
+    **dict.fromkeys(("drop_remainder", "drop_last"), "last_batch"),
+    **dict.fromkeys(("transform", "transforms", "augmentation"), "augment"),
+    **dict.fromkeys(("size", "img_size", "target_size"), "image_size"),
+    **dict.fromkeys(("world_size", "num_replicas", "num_shards"), "num_ranks"),
+    "data_dir": "root",
+    "index": "rank",
+}
 
 
 def checked(target: T) -> T:
@@ -190,7 +200,9 @@ def _named(
     for name in given:
         if name not in forms and not takes_others:
             known = [one for one in forms if one != "self"]
-            raise ConfigError(f"unknown argument {name!r} of {function}", near_miss(name, known))
+            meant = _ALSO_CALLED.get(name)
+            remedy = f"did you mean {meant!r}?" if meant in known else near_miss(name, known)
+            raise ConfigError(f"unknown argument {name!r} of {function}", remedy)
     return {
         name: _checked_value(name, value, forms.get(name, _ANYTHING), function)
         for name, value in given.items()

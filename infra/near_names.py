@@ -14,7 +14,7 @@ NEAR = 0.6  # likeness from which a name is suggested
 # Letters of an abbreviation and of a part that say enough, and how near to the whole name they are.
 _ABBREVIATION, _ABBREVIATED = 3, 0.85
 _PART, _IN_IT = 4, 0.75
-_SHOWN = 20
+_SHOWN = 30
 
 
 def likeness(name: str, known: str, least: float = 0.0) -> float:
@@ -50,7 +50,8 @@ def near_miss(name: str, known: Sequence[str], least: float = NEAR) -> str | Non
     """Return a remedy for an unknown name: the nearest known one, or a list; None without any."""
     if near := near_names(name, known, least=least):
         return f"did you mean {near[0]!r}?"
-    return f"there are: {', '.join(known[:_SHOWN])}" if known else None
+    more = f" and {len(known) - _SHOWN:,} more" if len(known) > _SHOWN else ""
+    return f"there are: {', '.join(known[:_SHOWN])}{more}" if known else None
 
 
 def plain_words(name: str) -> list[str]:

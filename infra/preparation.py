@@ -69,7 +69,9 @@ class Preparation(Settings):
             "orientation, colours and channels"
         ),
     )
-    channels: Literal[1, 3] = Field(3, description="1 stores grey images, 3 RGB")
+    channels: Annotated[Literal[1, 3], AlsoCalled("grayscale", "greyscale", "gray", "color_mode")] = Field(
+        3, description="1 stores grey images, 3 RGB"
+    )
     background: Annotated[str, Field(pattern="^#[0-9a-fA-F]{6}$"), WholeText()] = Field(
         "#ffffff", description="Colour behind transparent pixels and around padded images: #rrggbb"
     )

@@ -24,7 +24,12 @@ from shardmill.training.reading.batches.iterate import NumpyBatches
 from shardmill.training.reading.blocks.stored import by_block
 from shardmill.training.reading.budget import check_whole_images
 from shardmill.training.reading.cache import CacheMemory
-from shardmill.training.reading.example_options import ExampleOptions, ExampleSpec, example_spec
+from shardmill.training.reading.example_options import (
+    ExampleOptions,
+    ExampleSpec,
+    example_spec,
+    told_as_arguments,
+)
 from shardmill.training.reading.opening import open_for_order
 from shardmill.training.reading.options import ReadingOptions, reading_settings_from
 from shardmill.training.reading.records.columns import NO_FEATURES, FeatureColumns
@@ -240,17 +245,20 @@ class Dataset:
         from shardmill.training.tensorflow.data.opening import open_examples
         from shardmill.training.tensorflow.data.pairs import as_pairs
 
-        split = self._named(split)
-        asked = example_spec(split, self.table(split), self.classes, options)
-        self._check_memory(split, asked, asked.order.global_batch_size)
-        columns = self.feature_columns(split, asked.features)
-        if asked.augment is not None and asked.augment.mixes and self.label_kind == "none":
-            check_has_classes(self.label_kind, self.version.ref, "mixing examples (augment.mixup, cutmix)")
-        is_cached = asked.training and asked.image_size is None  # augmented examples open their own cache
-        records = self._through_cache(split, asked.order) if is_cached else self.reader(split)
-        objects = self._objects(split, asked.features)
-        pipeline = open_examples(records, asked, self.reading, len(self.classes), objects)
-        return as_pairs(pipeline, asked.passes(pipeline.order.steps_per_epoch, epochs), asked, columns)
+        with told_as_arguments():
+            split = self._named(split)
+            asked = example_spec(split, self.table(split), self.classes, options)
+            self._check_memory(split, asked, asked.order.global_batch_size)
+            columns = self.feature_columns(split, asked.features)
+            if asked.augment is not None and asked.augment.mixes and self.label_kind == "none":
+                check_has_classes(
+                    self.label_kind, self.version.ref, "mixing examples (augment.mixup, cutmix)"
+                )
+            is_cached = asked.training and asked.image_size is None  # augmented examples open their own cache
+            records = self._through_cache(split, asked.order) if is_cached else self.reader(split)
+            objects = self._objects(split, asked.features)
+            pipeline = open_examples(records, asked, self.reading, len(self.classes), objects)
+            return as_pairs(pipeline, asked.passes(pipeline.order.steps_per_epoch, epochs), asked, columns)
 
     def batches(
         self,
@@ -285,33 +293,34 @@ class Dataset:
             UsageError: an argument is wrong.
             ConfigError: an option of the order is unknown or wrong, or whole images need too much memory.
         """
-        split = self._named(split)
-        asked = example_spec(split, self.table(split), self.classes, options)
-        asked.check_without_batched()
-        passes = asked.passes(asked.order.steps_per_epoch, epochs, step)
-        own_shares = None if shares is None else tuple(shares)
-        own = rank_slice(asked.order.global_batch_size, rank, num_ranks, own_shares)
-        self._check_memory(split, asked, own.stop - own.start)
-        reader = self._through_cache(split, asked.order)
-        return NumpyBatches(
-            BatchMaker(
-                reader,
-                image_size=asked.image_size,
-                augment=asked.augment,
-                threads=threads,
-                image_channels=asked.data.image_channels,
-                features=self.feature_columns(split, asked.features),
-                objects=self._objects(split, asked.features),
-                fit=asked.fit,
-            ),
-            asked.order,
-            passes,
-            rank,
-            num_ranks,
-            own_shares,
-            cut_padding=asked.last_batch == "partial",
-            is_weighted=asked.last_batch == "pad" or asked.order.class_weights is not None,
-        )
+        with told_as_arguments():
+            split = self._named(split)
+            asked = example_spec(split, self.table(split), self.classes, options)
+            asked.check_without_batched()
+            passes = asked.passes(asked.order.steps_per_epoch, epochs, step)
+            own_shares = None if shares is None else tuple(shares)
+            own = rank_slice(asked.order.global_batch_size, rank, num_ranks, own_shares)
+            self._check_memory(split, asked, own.stop - own.start)
+            reader = self._through_cache(split, asked.order)
+            return NumpyBatches(
+                BatchMaker(
+                    reader,
+                    image_size=asked.image_size,
+                    augment=asked.augment,
+                    threads=threads,
+                    image_channels=asked.data.image_channels,
+                    features=self.feature_columns(split, asked.features),
+                    objects=self._objects(split, asked.features),
+                    fit=asked.fit,
+                ),
+                asked.order,
+                passes,
+                rank,
+                num_ranks,
+                own_shares,
+                cut_padding=asked.last_batch == "partial",
+                is_weighted=asked.last_batch == "pad" or asked.order.class_weights is not None,
+            )
 
     def torch(
         self,
@@ -349,13 +358,21 @@ class Dataset:
         from shardmill.training.torch.data.options import divided
         from shardmill.training.torch.data.ranks import rank_order
 
-        examples, loading = divided(options)
-        split = self._named(split)
-        asked = example_spec(split, self.table(split), self.classes, examples, evaluation_last_batch="pad")
-        own = rank_order(asked.order, rank, num_ranks, None if shares is None else tuple(shares))
-        features, objects = self.feature_columns(split, asked.features), self._objects(split, asked.features)
-        records = self._through_cache(split, asked.order) if preload is False else self.reader(split)
-        return open_loader(records, asked, own, loading, preload=preload, features=features, objects=objects)
+        with told_as_arguments():
+            examples, loading = divided(options)
+            split = self._named(split)
+            asked = example_spec(
+                split, self.table(split), self.classes, examples, evaluation_last_batch="pad"
+            )
+            own = rank_order(asked.order, rank, num_ranks, None if shares is None else tuple(shares))
+            features, objects = (
+                self.feature_columns(split, asked.features),
+                self._objects(split, asked.features),
+            )
+            records = self._through_cache(split, asked.order) if preload is False else self.reader(split)
+            return open_loader(
+                records, asked, own, loading, preload=preload, features=features, objects=objects
+            )
 
     def _check_memory(self, split: str, asked: ExampleSpec, rows: int) -> None:
         """Check that batches of so many whole images fit into memory."""

@@ -15,9 +15,10 @@ import numpy.typing as npt
 
 from shardmill.infra import progress as events
 from shardmill.infra.codecs import Pixels
-from shardmill.infra.errors import CorruptDataError, UsageError
+from shardmill.infra.errors import CorruptDataError, NotFoundError, UsageError
 from shardmill.infra.processes.job_command import JobParser, deliver
 from shardmill.infra.processes.process import exit_at_once, num_cpus, run_main
+from shardmill.infra.readable import first_of
 from shardmill.infra.storage.filesystem import Storage
 from shardmill.infra.storage.locations import default_root, default_runs
 from shardmill.training.predicting.decisions import DECISIONS
@@ -127,9 +128,12 @@ def predict(
 
     Raises:
         DataError: the run is unfinished. UsageError: its task has no overlays.
+        NotFoundError: the folders hold no file.
         CorruptDataError: its exported model cannot be loaded.
         StorageError: the file cannot be written.
     """
+    if next(list_files(paths), None) is None:
+        raise NotFoundError(f"no file in {first_of([str(path) for path in paths], 3)}", "name images")
     given = input_of_run(run, root)
     table = _table_of(run, paths, out, kind, overlays=overlays)
     model = _load(run, table.outputs)

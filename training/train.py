@@ -30,7 +30,7 @@ from shardmill.infra import progress as events
 from shardmill.infra.arguments import checked
 from shardmill.infra.dataset.catalog import Catalog
 from shardmill.infra.dataset.version import DatasetVersion
-from shardmill.infra.errors import DataError, UsageError
+from shardmill.infra.errors import ConfigError, DataError, UsageError
 from shardmill.infra.lineage import LineageDataset, reported_job
 from shardmill.infra.processes.job_command import JobParser, deliver, settings_of
 from shardmill.infra.processes.process import exit_at_once, own_peak_rss_bytes, run_main
@@ -239,6 +239,10 @@ def _train_in_folder(training: _Training, runs: Storage) -> dict[str, Any]:
 def _train_and_report(training: _Training, folder: Storage) -> dict[str, Any]:
     """Train in turn with other jobs, and report the inputs and outputs to OpenLineage."""
     version, config, run_dir = training.version, training.config, Path(folder.uri)
+    weights = config.model.weights
+    is_path = weights is not None and weights != "imagenet" and config.ranks.launcher == "local"
+    if is_path and not Path(weights or "").is_file():
+        raise ConfigError(f"model.weights = {weights!r}: no such file", "give the path of a file of weights")
     if config.run.framework == "torch":
         check_installed()
     read = LineageDataset(version.storage.uri, str(version.version))

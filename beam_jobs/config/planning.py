@@ -116,10 +116,10 @@ class ShardsConfig(Settings):
             "shard_bytes"
         ),
     )
-    shard_bytes: Annotated[int, Field(ge=1, le=1 << 40)] = Field(
-        128 * _MIB, description="Target size of a shard (bytes); unused if num_shards is given"
-    )
-    container: Literal["auto", Container] = Field(
+    shard_bytes: Annotated[
+        int, Field(ge=1, le=1 << 40), AlsoCalled("shard_size", "target_bytes", "max_bytes")
+    ] = Field(128 * _MIB, description="Target size of a shard (bytes); unused if num_shards is given")
+    container: Annotated[Literal["auto", Container], AlsoCalled("compression", "gzip")] = Field(
         "auto",
         description="gzip: one member a record; none: plain TFRecord; auto: gzip if it saves enough",
     )

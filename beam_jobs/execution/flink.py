@@ -27,7 +27,7 @@ _CANCEL_SECONDS = 60.0  # a TaskManager that hangs is given up by Flink only aft
 _LOOK_SECONDS = 0.2
 _ENDED = ("FINISHED", "FAILED", "CANCELED")
 _NO_SUCH_JOB, _HAS_ENDED = 404, 409
-_EXAMPLE = "for example 'flink.example.org:{port}'"
+_EXAMPLE = "for example 'flink.example.org:8081'"
 
 
 def check_flink(flink: FlinkConfig) -> None:
@@ -39,7 +39,7 @@ def check_flink(flink: FlinkConfig) -> None:
     if not flink.master:
         raise ConfigError(
             'runner.flink.master is missing: runner.name = "flink" needs the REST address of the JobManager',
-            f"set it, or give --flink-master; {_EXAMPLE.format(port=8081)}",
+            f"set it, or give --flink-master; {_EXAMPLE}",
         )
     for name, address in (
         ("master", flink.master),
@@ -49,7 +49,8 @@ def check_flink(flink: FlinkConfig) -> None:
         host, _, port = address.rpartition(":")
         if not host or "/" in host or not port.isdigit():
             raise ConfigError(
-                f"runner.flink.{name} = {address!r} is not HOST:PORT", _EXAMPLE.format(port=port or 8081)
+                f"runner.flink.{name} = {address!r} is not HOST:PORT",
+                _EXAMPLE,
             )
 
 

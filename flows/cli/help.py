@@ -5,10 +5,12 @@ from __future__ import annotations
 import shutil
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 from typer.core import TyperCommand, TyperGroup
 
+from shardmill.infra.errors import UsageError
 from shardmill.infra.readable import shortened
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -21,7 +23,24 @@ _EXAMPLES = "Examples:"
 
 
 class Command(TyperCommand):
-    """A command with a help page of this module."""
+    """A command with a help page of this module, whose options take no empty text."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command.
+
+        Raises:
+            UsageError: an option is given as an empty text, as a shell makes of a variable that is not set;
+                or a folder, where it names a file.
+        """
+        for one in self.params:
+            is_given = getattr(ctx.get_parameter_source(one.name), "name", "") == "COMMANDLINE"
+            value, option = ctx.params.get(one.name), one.opts[0]
+            if is_given and not is_argument(one) and value == "":
+                raise UsageError(f"{option} is empty", f"{typed(one)}: {explained(one)}; or leave it out")
+            names_a_file = (one.metavar or "").startswith("FILE") and isinstance(value, str | Path)
+            if names_a_file and Path(value).is_dir():
+                raise UsageError(f"{option} {value} is a folder", f"name a file: {typed(one)}")
+        return super().invoke(ctx)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the help page."""

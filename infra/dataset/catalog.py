@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from shardmill.infra.arguments import checked
@@ -60,6 +61,10 @@ def removed_numbers(storage: Storage) -> list[int]:
     """Return the numbers of the removed versions in a dataset's folder, in ascending order."""
     names = (entry.path.rpartition("/")[2] for entry in storage.list_files(REMOVED, recursive=False))
     return sorted(number for name in names if (number := version_of_manifest(name)) is not None)
+
+
+# As training names its runs (shardmill.training.run.files.identity).
+_RUN_NAME = re.compile(r"(?P<dataset>.+)-v(?P<version>[0-9]+)-[0-9a-f]{4,}")
 
 
 @checked
@@ -202,7 +207,12 @@ class Catalog:
         known = self.datasets()
         near = near_miss(name, known)
         remedy = near or "there are none yet: `shardmill prepare SOURCE --dataset NAME` makes one"
+        run = _RUN_NAME.fullmatch(name)
+        if run is not None and run["dataset"] in known:
+            remedy = f"it is named like a training run on the dataset {run['dataset']}@{run['version']}"
+        elif self.storage.is_local and not self.storage.exists(""):
+            remedy = f"there is no such folder: give that of the datasets with --root, or {remedy}"
         if Path(name).is_dir():
             made = f"of the folder {name}, shardmill prepare {name} --dataset NAME makes one"
-            remedy = f"{made}; {near}" if near else made
+            remedy = f"{made}; {remedy}" if near or not self.storage.exists("") else made
         return NotFoundError(f"no dataset {name!r} under {self.storage.uri}", remedy)

@@ -113,7 +113,10 @@ def locate(
     if record is not None:
         rows = inputs.filter(pc.equal(inputs["record_id"], uri_of(record)))
         if not rows.num_rows:
-            raise NotFoundError(f"no record {record!r} in {version.ref}")
+            raise NotFoundError(
+                f"no record {record!r} in {version.ref}",
+                "give the 16 hexadecimal digits of its id, which --source URI shows",
+            )
     else:
         assert source is not None
         rows = _rows_of_source(version, inputs, source)

@@ -23,7 +23,7 @@ from shardmill.infra.settings.model import SECTIONS, Settings, new_path, with_ne
 from shardmill.infra.settings.suggesting import near_settings, remedy_for
 
 _SHOWN = 4
-_NEAR_VALUE = 0.5  # likeness from which one of the known values is suggested
+_NEAR_VALUE = 0.54  # likeness from which one of the known values is suggested
 _CLOSE = 0.1  # likeness of keys of two sections that are named together
 _TYPOGRAPHIC = re.compile(
     "[\u2018\u2019\u201c\u201d\u00ab\u00bb]"
@@ -262,6 +262,10 @@ def _describe(
         return f"unknown key {key!r} in {where}", remedy(key)
     message = str(problem["msg"]).removeprefix("Value error, ")
     hint = None
+    if isinstance(problem["input"], Mapping) and key in settings and "table" not in settings[key].kind:
+        wanted = settings[key].kind.replace("`", "")
+        inner = ".".join([key, *_first_keys(problem["input"])])
+        return f"unknown key {inner!r} in {where}: {key} is no group", f"write {key}=VALUE: {wanted}"
     if problem["type"] == "literal_error":
         known = re.findall(r"'([^']*)'", problem["ctx"]["expected"])
         near = near_names(str(problem["input"]), known, least=_NEAR_VALUE)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from types import UnionType
+from typing import Annotated, Any, ClassVar, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler, ValidationInfo, model_validator
 from pydantic.json_schema import JsonSchemaValue
@@ -42,6 +44,8 @@ def _word_form(schema: dict[str, Any], model: type[BaseModel]) -> None:
 class Settings(BaseModel):
     """Base of all configuration models: frozen, no unknown keys; a group that is null has its defaults.
 
+    A truth value is no number, although Python counts with it.
+
     Attributes:
         renamed: dotted name of a setting in an earlier release, within this model -> its name now. Old names
             are read with a FutureWarning, unless the context of the validation is ``STORED``.
@@ -62,7 +66,11 @@ class Settings(BaseModel):
         if cls.renamed:
             values = with_new_names(cls, values, _ignore if info.context == STORED else _warn)
         groups = _groups(cls)
-        return {name: value for name, value in values.items() if value is not None or name not in groups}
+        return {
+            name: str(value).lower() if isinstance(value, bool) and name in _numbers(cls) else value
+            for name, value in values.items()
+            if value is not None or name not in groups
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +179,26 @@ def _groups(model: type[BaseModel]) -> list[str]:
         for name, field in model.model_fields.items()
         if isinstance(field.annotation, type) and issubclass(field.annotation, Settings)
     ]
+
+
+@functools.cache
+def _numbers(model: type[BaseModel]) -> frozenset[str]:
+    """The names of the fields that take a number and no truth value."""
+    kinds = {name: set(_kinds(field.annotation)) for name, field in model.model_fields.items()}
+    return frozenset(name for name, of in kinds.items() if of & {int, float} and bool not in of)
+
+
+def _kinds(annotation: Any) -> Iterator[type]:
+    """The types of the values that an annotation allows."""
+    if get_origin(annotation) is Literal:
+        yield from map(type, get_args(annotation))
+    elif get_origin(annotation) is Annotated:
+        yield from _kinds(get_args(annotation)[0])
+    elif get_origin(annotation) in (Union, UnionType):
+        for part in get_args(annotation):
+            yield from _kinds(part)
+    elif isinstance(annotation, type):
+        yield annotation
 
 
 @dataclass(frozen=True, slots=True, init=False)

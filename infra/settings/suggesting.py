@@ -79,9 +79,10 @@ def _rank(near: Near) -> tuple[float, bool, int]:
 
 
 def _likeness(key: str, setting: Setting) -> float:
-    last = key.rpartition(".")[2]
+    group, _, last = key.rpartition(".")
     names = {setting.leaf, *setting.also_called}
     path = likeness(key, setting.key)
     # By the last part alone, less the more the groups differ.
-    parts = max(likeness(last, name) for name in names) - _LESS * (1 - path) if last != key else 0.0
+    less = 0.0 if setting.key.rpartition(".")[0] == group else _LESS * (1 - path)
+    parts = max(likeness(last, name) for name in names) - less if group else 0.0
     return max(parts, path, *(likeness(key, name) for name in names))

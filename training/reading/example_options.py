@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
 from shardmill.infra.arguments import at_least
-from shardmill.infra.errors import UsageError
+from shardmill.infra.errors import ConfigError, UsageError
 from shardmill.infra.settings import validate
 from shardmill.training.augment.batch_parameters import refuse_batched
 from shardmill.training.config import AugmentSettings
@@ -20,6 +22,8 @@ from shardmill.training.order.passes import passes_of
 
 BATCH_SIZE = 32
 IMAGE_SIZE = 224  # pixels
+# A setting of [data] as errors name it, and the one whose argument has another name.
+_SETTING = re.compile(r"\bdata\.(?P<name>[a-z_]+)|(?<![\w.])(?P<same>global_batch_size)(?= = )")
 
 LastBatchOption = Literal["pad", "drop", "partial"]
 
@@ -119,6 +123,25 @@ class ExampleSpec:
             UsageError: RandAugment, MixUp or CutMix is on.
         """
         refuse_batched(self.augment)
+
+
+@contextmanager
+def told_as_arguments() -> Iterator[None]:
+    """Have errors in the block name the arguments of a caller in Python, in place of settings of a run.
+
+    Raises:
+        ConfigError, UsageError: as the block does.
+    """
+    try:
+        yield
+    except (ConfigError, UsageError) as error:
+        message, remedy = (_SETTING.sub(_argument_of, text) for text in (error.message, error.remedy or ""))
+        raise type(error)(message, remedy or None) from error
+
+
+def _argument_of(setting: re.Match[str]) -> str:
+    name = setting["name"] or setting["same"]
+    return "batch_size" if name == "global_batch_size" else name
 
 
 def example_spec(

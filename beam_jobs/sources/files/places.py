@@ -34,7 +34,8 @@ def folders_of_ours(source: str, root: str, dataset: str) -> list[str]:
         dataset: name of the dataset that the source becomes.
 
     Raises:
-        UsageError: the source is the folder of the datasets, or lies where the dataset is written.
+        UsageError: the source is the folder of the datasets, or lies where the dataset is written; or it is
+            a dataset or a training run.
     """
     datasets, own = place_of(root), place_of(below(root, dataset))
     if is_within(source, own):
@@ -47,6 +48,13 @@ def folders_of_ours(source: str, root: str, dataset: str) -> list[str]:
             f"the source {uri_of(source)} is the folder of the datasets itself",
             "give another --root: a folder beside the source, or a new one within it",
         )
+    if any(Path(source).glob("manifests/[0-9]*.json")):
+        raise UsageError(
+            f"the source {source} is a dataset of Shardmill, no folder of images",
+            f"train on it: shardmill train {Path(source).name} --root {Path(source).parent}",
+        )
+    if (Path(source) / "run.json").is_file():
+        raise UsageError(f"the source {source} is a training run, no folder of images", "give such a folder")
     found = [folder for folder in dict.fromkeys((datasets, own)) if is_within(folder, source)]
     runs = place_of(default_runs())
     if is_within(runs, source) and any(Path(runs).glob("*/run.json")):

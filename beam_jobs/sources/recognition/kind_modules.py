@@ -23,6 +23,18 @@ from shardmill.infra.settings import Settings, validate
 O = TypeVar("O", bound=Settings)  # noqa: E741
 
 
+# Kinds by the names of other libraries and of files.
+_ALSO_CALLED = {
+    **dict.fromkeys(("webdataset", "wds", "tar", "zip"), "archive"),
+    **dict.fromkeys(("csv", "tsv", "json", "jsonl", "dataframe"), "table"),
+    **dict.fromkeys(("huggingface", "hf", "arrow"), "parquet"),
+    **dict.fromkeys(("numpy", "npy", "npz", "idx", "mnist"), "arrays"),
+    **dict.fromkeys(("web", "http", "https"), "urls"),
+    "openimages": "box_table",
+    "tensorflow_datasets": "tfds",
+}
+
+
 def built_in_kinds() -> list[str]:
     """Return the names of the kinds that come with Shardmill, sorted."""
     return sorted(module.name for module in pkgutil.iter_modules(kinds.__path__))
@@ -61,7 +73,7 @@ def _imported(kind: str) -> ModuleType:
         return own_kind(kind).load()
     known = built_in_kinds()
     if kind not in known:
-        near = near_names(kind, known)
+        near = [_ALSO_CALLED[kind]] if kind in _ALSO_CALLED else near_names(kind, known)
         raise ConfigError(
             f"source.kind = {kind!r} is no kind of source",
             f"did you mean {near[0]!r}?"

@@ -86,6 +86,8 @@ def rm(
     from shardmill.flows.cli import output
     from shardmill.infra.dataset.maintenance import removed
 
+    if purge and restore:
+        raise UsageError("--purge and --restore: one removes, the other brings back", "leave one of them out")
     catalog, (name, numbers) = catalog_at(root), _one_dataset(refs)
     if restore:
         _restore(catalog, name, numbers, apply, json_output)

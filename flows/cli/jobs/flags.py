@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 import typer
 
-from shardmill.infra.errors import UsageError
+from shardmill.infra.errors import ConfigError, UsageError
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,10 @@ def with_flags(*sections: str) -> Callable[[Callable[..., None]], Callable[..., 
             more = [
                 _overrides(flag, value, sections, overrides) for flag, value in values if value is not None
             ]
-            command(**given, overrides=[*overrides, *(each for some in more for each in some)])
+            try:
+                command(**given, overrides=[*overrides, *(each for some in more for each in some)])
+            except ConfigError as error:
+                raise _naming_the_flag(error, values) from error
 
         signature = inspect.signature(command, eval_str=True)
         parameters = list(signature.parameters.values())
@@ -79,6 +82,14 @@ def with_flags(*sections: str) -> Callable[[Callable[..., None]], Callable[..., 
         return run
 
     return decorated
+
+
+def _naming_the_flag(error: ConfigError, values: Sequence[tuple[Flag, str | None]]) -> ConfigError:
+    """Return the error of a setting that a flag gave, with the flag in front."""
+    for flag, value in values:
+        if value is not None and any(error.message.startswith(f"{key} = ") for key in flag.keys.values()):
+            return ConfigError(f"{flag.name} {value}: {error.message}", error.remedy)
+    return error
 
 
 def _parameter(flag: Flag, sections: Sequence[str]) -> inspect.Parameter:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,6 +39,7 @@ def prepare_settings(
     from shardmill.infra.settings import load_settings
     from shardmill.training.config import TrainConfig
 
+    _check_given_once(overrides)
     given = {} if failure_budget is None else {"failure_budget": failure_budget}
     return load_settings(
         PrepareConfig,
@@ -57,6 +59,7 @@ def train_settings(config: Path | None, overrides: list[str], recipe: str | None
     from shardmill.infra.settings import load_settings
     from shardmill.training.config import TrainConfig, own_code
 
+    _check_given_once(overrides)
     settings = load_settings(
         TrainConfig,
         section="train",
@@ -79,6 +82,21 @@ def settings_by_section(overrides: list[str]) -> dict[str, list[str]]:
     from shardmill.infra.settings import split_overrides
 
     return split_overrides(overrides, models_of_runs())
+
+
+def _check_given_once(overrides: list[str]) -> None:
+    """Check that no setting is given twice with different values.
+
+    Raises:
+        UsageError: one is.
+    """
+    found: dict[str, str] = {}
+    for override in overrides:
+        key = override.partition("=")[0].strip()
+        if found.setdefault(key, override) != override:
+            raise UsageError(
+                f"{found[key]} and {override}: a setting is given twice", "leave one of them out"
+            )
 
 
 def _file_of(recipe: str | None) -> Path | None:
@@ -153,10 +171,17 @@ def checked_source(source: str, dataset: str, kind: str = "image_folder") -> str
     takes_files = kind not in ("image_folder", "table", "urls", "tfds")
     if takes_files and (Path(place).is_file() or any(mark in place for mark in "*?")):
         return place
+    if source.startswith(("http://", "https://")) and kind != "urls":
+        raise UsageError(
+            f"source {source} is a web address, which is not read",
+            "download it and give the folder; a table of addresses is read by --source-kind urls",
+        )
     if "://" not in place and not Path(place).is_dir():
         what = "is a file, not a folder" if Path(place).exists() else "does not exist"
         remedy = "give a folder of images, with one folder a class"
         if Path(place).is_file():
             remedy += "; or say --source-kind auto if the images are in the file"
+        elif scheme := re.match("(s3|gs|abfss?|az|file):/*", source):
+            remedy = f"write {scheme[1]}://{source[scheme.end() :]}"
         raise NotFoundError(f"source {source} {what}", remedy)
     return place

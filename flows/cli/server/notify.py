@@ -54,10 +54,20 @@ def notify(
       shardmill notify --test
     """
     from shardmill.flows.cli import output
+    from shardmill.flows.server.alarm import destinations
+    from shardmill.flows.server.alarm.sending import check_url
     from shardmill.flows.server.api import prefect_api, standing_api
 
     if (test or remove is not None) and on:
         raise UsageError("--on goes with a URL alone", "shardmill notify URL --on failed")
+    if remove is not None and (url is not None or test):
+        raise UsageError(
+            f"--remove {remove} goes without {'a URL' if url is not None else '--test'}",
+            f"one after the other: shardmill notify --remove {remove}",
+        )
+    destinations.check_occasions(on or ())
+    if url is not None:
+        check_url(url)
     if standing_api() is None:
         raise EnvironmentFault(
             "there is no Prefect server whose runs somebody could be told of",
@@ -67,7 +77,6 @@ def notify(
         from prefect.client.orchestration import get_client
 
         from shardmill.flows.server import services
-        from shardmill.flows.server.alarm import destinations
 
         with get_client(sync_client=True) as client:
             if remove is not None:

@@ -174,7 +174,8 @@ def _work(wish: Wish, *more: str) -> tuple[str, dict[str, object]]:
     from shardmill.infra.storage.names import check_dataset_name
     from shardmill.training.config import own_code
 
-    overrides = [*more, *wish.overrides]
+    given = {override.partition("=")[0].strip() for override in wish.overrides}
+    overrides = [*(one for one in more if one.partition("=")[0] not in given), *wish.overrides]
     if wish.maintain:
         from shardmill.beam_jobs.config.maintain import MaintainConfig
 

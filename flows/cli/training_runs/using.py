@@ -36,6 +36,10 @@ Overlays = Annotated[
 ]
 
 
+# Endings of tables -> the format that is meant; "" if it is not written.
+_ENDINGS = {".csv": "csv", ".parquet": "parquet", ".json": "json", ".jsonl": "json", ".xlsx": "", ".xls": ""}
+
+
 def evaluate(
     run: Run,
     split: Split = "test",
@@ -100,6 +104,8 @@ def predict(
     from shardmill.training.results.run_files.run_folder import open_run
 
     _check(format_name, out, json_output)
+    if not any(path.exists() for path in paths):
+        raise NotFoundError(f"{paths[0]}: no such file or folder", "name images, or folders of them")
     folder = runs_folder(runs)
     found = open_run(run, folder)
     found.finished()
@@ -145,6 +151,10 @@ def _check_predicted(paths: list[Path], result: dict[str, Any]) -> None:
 def _check(format_name: str, out: Path | None, json_output: bool) -> None:
     if format_name not in ("csv", "parquet", "json"):
         raise UsageError(f"--format {format_name!r} is not known", "there are: csv, parquet, json")
+    meant = format_name if out is None else _ENDINGS.get(out.suffix.lower(), format_name)
+    if meant != format_name:
+        remedy = f"write --format {meant}" if meant else "csv, parquet and json are written"
+        raise UsageError(f"--out {out}: the format is {format_name}", f"{remedy}, or give it another ending")
     if out is None and format_name == "parquet":
         raise UsageError("Parquet cannot be printed", "name a file with --out")
     if out is None and json_output:

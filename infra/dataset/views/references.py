@@ -37,10 +37,13 @@ def parse_reference(text: str) -> Reference:
     """Cut a reference into name, version and query.
 
     Raises:
-        UsageError: a question mark without a query, or percent escapes that are not UTF-8.
+        UsageError: an @ without a version, a question mark without a query, or percent escapes that are not
+            UTF-8.
     """
     whole, mark, escaped = text.partition("?")
-    name, _, version = whole.partition("@")
+    name, at, version = whole.partition("@")
+    if at and not version:
+        raise UsageError(f"{text!r} has no version after the @", f"give its number, or use {name!r}")
     if not mark:
         return Reference(name, version)
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -293,6 +294,10 @@ def run_dir(named: str, runs: Path) -> Path:
         )
     none = "there are none: `shardmill train NAME` makes one; --runs names another folder"
     remedy = near_miss(named, known) or none
+    if (name := named.partition("@")[0]) != named:
+        remedy = f"{named} is a version of the dataset {name}; {remedy}"
+    elif Path(named).exists():
+        remedy = f"{named} is here, and is not the folder of a run; {remedy}"
     raise NotFoundError(f"no training run {named!r} under {runs}", remedy)
 
 
@@ -304,7 +309,10 @@ def _dir_of_holder(alias: AliasName, runs: Path) -> Path:
         known = [str(each.name) for each in list_aliases(storage)]
         none = f"give it to a run: shardmill model promote RUN --alias {alias.alias}"
         raise NotFoundError(
-            f"no run under {runs} has the alias {alias}", near_miss(str(alias), known) or none
+            f"no run under {runs} has the alias {alias}",
+            f"a version is written {alias.dataset}@{alias.alias[1:]}"
+            if re.fullmatch("v[0-9]+", alias.alias)
+            else near_miss(str(alias), known) or none,
         )
     found = _dir_of(holder.run, runs)
     if found is None:

@@ -24,6 +24,11 @@ SLIPS = [
     ("platform backups", "No such command 'backups'", "did you mean shardmill platform backup?"),
     ("model promot x", "No such command 'promot'", "did you mean shardmill model promote?"),
     ("images", "No such command 'images'", "shardmill run images --dataset NAME"),
+    ("dataset photos", "No such command 'dataset'", "did you mean shardmill datasets?"),
+    ("notifications", "No such command 'notifications'", "did you mean shardmill notify?"),
+    ("model list", "No such command 'list'", "did you mean shardmill model aliases?"),
+    ("schedule rm", "No such command 'rm'", "did you mean shardmill schedule remove?"),
+    ("schedule create photos", "No such command 'create'", "did you mean shardmill schedule add?"),
     # options
     ("prepare images --datset x", "--datset", "did you mean --dataset?"),
     ("prepare images", "Missing option '--dataset'", "write shardmill prepare SOURCE --dataset NAME"),
@@ -39,6 +44,25 @@ SLIPS = [
     ("train photos --gpus 2", "--gpus", "did you mean --devices?"),
     ("train photos --optimizer sgd", "--optimizer", "write --set optimizer.name=VALUE"),
     ("schedule add images --dataset x --epochs 3", "--epochs", "write --set run.epochs=VALUE"),
+    ("prepare --source images --dataset x", "--source", "SOURCE needs no option: shardmill prepare SOURCE"),
+    ("prepare --data images --dataset x", "--data", "SOURCE needs no option"),
+    ("predict --model run-1 images", "--model", "RUN needs no option: shardmill predict RUN PATHS..."),
+    ("predict images --run run-1", "--run", "RUN needs no option"),
+    ("export photos --output out", "--output", "DEST needs no option"),
+    ("show photos --version 1", "--version", "a version is written NAME@VERSION"),
+    ("train photos --model ''", "--model is empty", "--model NAME: The model"),
+    ("train photos --epochs=", "--epochs is empty", "or leave it out"),
+    ("prepare images --dataset x --source-kind ''", "--source-kind is empty", "auto|KIND"),
+    ("predict run-1 images --out images", "--out images is a folder", "name a file: --out FILE"),
+    ("predict run-1 images --out p.parquet", "the format is csv", "write --format parquet"),
+    ("predict run-1 images --out p.xlsx", "the format is csv", "csv, parquet and json are written"),
+    ("profile photos --out images", "--out images is a folder", "name a file"),
+    ("rm photos@1 --purge --restore", "--purge and --restore", "leave one of them out"),
+    ("notify http://x.example --remove a", "--remove a goes without a URL", "shardmill notify --remove a"),
+    ("notify --test --remove a", "--remove a goes without --test", "shardmill notify --remove a"),
+    ("notify example.com", "not the URL of a webhook", "https://example.com/hook"),
+    ("notify http://x.example --on fail", "--on fail: not an occasion", "failed"),
+    ("train photos --set run.epochs=3 --set run.epochs=4", "given twice", "leave one of them out"),
     ("train --dataset photos", "--dataset", "the dataset needs no option: shardmill train NAME"),
     ("train photos --epochs 3 --set run.epochs=4", "a setting is given twice", "leave out --epochs"),
     # keys
@@ -60,7 +84,19 @@ SLIPS = [
     ("prepare images --dataset x --set train.run.epochs=3", "not of [train]", "or to shardmill run"),
     # values
     ("train photos --set run.epochs=ten", "run.epochs = 'ten'", "give integer, ≥ 1, ≤ 1000000; default: 12"),
-    ("train photos --epochs 0", "run.epochs = 0", "give integer, ≥ 1"),
+    ("train photos --epochs 0", "--epochs 0: run.epochs = 0", "give integer, ≥ 1"),
+    ("train photos --batch-size 0", "--batch-size 0: ", None),
+    ("train photos --set run.epochs=true", "run.epochs = 'true'", "give integer, ≥ 1"),
+    ("train photos --set optimizer.learning_rate=true", "learning_rate = 'true'", "give number"),
+    ("train photos --set run.patience=false", "run.patience = 'false'", "give integer"),
+    ("prepare images --dataset x --set image.channels=true", "image.channels = 'true'", None),
+    ("train photos --set data.balance.rule=sqrt", "'data.balance.rule'", "write data.balance=VALUE"),
+    ("prepare images --dataset x --set image.grayscale=true", "'image.grayscale'", "'image.channels'?"),
+    ("prepare images --dataset x --set shards.compression=gzip", "compression'", "'shards.container'?"),
+    ("prepare images --dataset x --set shards.size=1", "'shards.size'", "'shards.shard_bytes'?"),
+    ("prepare images --dataset x --source-kind webdataset", "'webdataset'", "did you mean 'archive'?"),
+    ("prepare images --dataset x --source-kind csv", "'csv'", "did you mean 'table'?"),
+    ("prepare images --dataset x --flink-master there", "is not HOST:PORT", "'flink.example.org:8081'"),
     ("train photos --image-size 64x64", "data.image_size = '64x64'", "give integer or empty, ≥ 8, ≤ 4096"),
     ("train photos --framework pytorch", "run.framework = 'pytorch'", "did you mean 'torch'?"),
     ("prepare images --dataset x --set image.encoding=jpg", "image.encoding = 'jpg'", "did you mean 'jpeg'?"),
@@ -82,6 +118,20 @@ SLIPS = [
     # names
     ("train photos:1", "'photos:1' cannot be used", "a version is written photos@1"),
     ("train datasets/photos", "is a folder", "photos --root datasets"),
+    ("train photos-v1-3f2a9c", "no dataset", "it is named like a training run on the dataset photos@1"),
+    ("train photos@", "'photos@' has no version after the @", "or use 'photos'"),
+    ("show photos@v1", "has the alias photos@v1", "a version is written photos@1"),
+    ("predict photos@1 images", "no training run 'photos@1'", "is a version of the dataset photos"),
+    ("predict images/cat images", "no training run", "images/cat is here, and is not the folder of a run"),
+    ("predict run-1 no.jpg", "no.jpg: no such file or folder", "name images"),
+    ("train photos --root nowhere", "no dataset 'photos'", "there is no such folder"),
+    ("train photos --root table.csv", "table.csv, is a file", "name a folder with --root"),
+    ("runs --runs table.csv", "table.csv, is a file", "name a folder with --runs"),
+    ("prepare datasets/photos --dataset x --root r", "is a dataset of Shardmill", "train photos --root"),
+    ("prepare run --dataset x", "is a training run", None),
+    ("prepare http://x.example/a.zip --dataset x", "is a web address", "--source-kind urls"),
+    ("prepare s3:/bucket/a --dataset x", "does not exist", "write s3://bucket/a"),
+    ("locate photos --record zzz", "no record 'zzz'", "16 hexadecimal digits"),
     ("versions photos@1", "names a version", "give photos"),
     ("model rollback photos@1", "is a version, not an alias", "shardmill rollback photos@1"),
     ("model promote photos --set metric=acuracy", "no training run", None),
@@ -105,10 +155,13 @@ SLIPS = [
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a dataset ``photos``, and a folder ``images`` of one class."""
+    """A folder with a dataset ``photos``, a folder ``images`` of one class, a run and a table."""
     folder = tmp_path_factory.mktemp("slips")
     publish(folder / "datasets", coloured({"train": {"red": 3, "green": 3}}), name="photos")
     (folder / "images" / "cat").mkdir(parents=True)
+    (folder / "run").mkdir()
+    (folder / "run" / "run.json").write_text("{}")
+    (folder / "table.csv").write_text("path,label")
     return folder
 
 

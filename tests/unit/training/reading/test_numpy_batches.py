@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from shardmill import Dataset, open_dataset
-from shardmill.infra.errors import UsageError
+from shardmill.infra.errors import ConfigError, UsageError
 from shardmill.training.config import AugmentSettings
 from shardmill.training.order import Passes
 from tests.samples.datasets.published import coloured, publish
@@ -132,6 +132,26 @@ def test_wrong_numbers_are_refused(dataset: Dataset, wrong: dict[str, Any], mess
     for number in (-1, 26, "3"):
         with pytest.raises(UsageError, match="ordinal = "):
             dataset.reader("train").read(number)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error"),
+    [
+        ({"batch_size": 27}, r"no full batch of 27 \(set batch_size to at most 26, or last_batch to pad\)"),
+        ({"batch_size": 1 << 40}, "batch_size = 1099511627776: give 'auto'"),
+        (
+            {"batch_size": 8, "granularity": "block", "balance": "uniform"},
+            "leave out balance|set granularity",
+        ),
+        ({"batch_size": 8, "num_workers": 2}, "unknown argument 'num_workers' .*did you mean 'threads'"),
+        ({"batch_size": 8, "drop_remainder": True}, "did you mean 'last_batch'"),
+        ({"batch_size": 8, "world_size": 2}, "did you mean 'num_ranks'"),
+    ],
+)
+def test_errors_name_the_arguments_of_the_caller(dataset: Dataset, wrong: dict[str, Any], error: str) -> None:
+    with pytest.raises(ConfigError, match=error) as caught:
+        dataset.batches("train", image_size=8, **wrong)
+    assert "data." not in str(caught.value)
 
 
 def test_an_iteration_that_is_given_up_leaves_no_threads(dataset: Dataset) -> None:
