@@ -61,16 +61,16 @@ class AssembleShards(Task):
         self._batches = first_batches(self._job.shards)
         self._copier = RecordCopier(self._job)
 
-    def do(self, number: int) -> None:
-        """Write the shard of this number, unless it was finished since the run began.
+    def do(self, shard: int) -> None:
+        """Write a shard, unless it was finished since the run began.
 
-        A cluster that restarts a job has all of its numbers done again.
+        A cluster that restarts a job has all of its shards done again.
         """
-        if self._job.spool.exists(self._job.note_path(number)):
+        if self._job.spool.exists(self._job.note_path(shard)):
             return
-        batches = range(self._batches[number], self._batches[number + 1])
+        batches = range(self._batches[shard], self._batches[shard + 1])
         records = PlannedBatches(self._records, batches)
-        write_shard(self._job, number, records, self._copier)
+        write_shard(self._job, shard, records, self._copier)
         release_memory()  # the tables of an index are the largest that a worker ever has
 
     def close(self) -> None:

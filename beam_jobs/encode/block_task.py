@@ -86,12 +86,12 @@ class EncodeBlocks(Task):
         self._contents = KnownContents.read(self._spool)
         self._verdicts = known_verdicts(self._spool, self._config.runner)
 
-    def do(self, number: int) -> None:
-        """Encode the block of this number, unless it was finished since the run began.
+    def do(self, block: int) -> None:
+        """Encode a block, unless it was finished since the run began.
 
-        A cluster that restarts a job has all of its numbers done again.
+        A cluster that restarts a job has all of its blocks done again.
         """
-        references = self._references.get_batch(number)
+        references = self._references.get_batch(block)
         if is_finished(self._spool, block_digest(references)):
             return
         encode_block(references, self._source, self._spool, self._config, self._contents, self._verdicts)

@@ -1,14 +1,14 @@
-"""Runs a task over numbers on a Beam runner, and survives images that crash, hang or eat memory.
+"""Runs a task over its work items on a Beam runner, and survives images that crash, hang or eat memory.
 
 This folder is the only place that knows Beam. A *task* (task.py) does numbered pieces of work: blocks to
 encode or shards to assemble. The pipeline (pipeline.py) is the same on every runner::
 
-    Create(numbers) | Reshuffle | ParDo(RunTaskDoFn)
+    Create(items) | Reshuffle | ParDo(RunTaskDoFn)
 
 The ``DoFn`` owns a pool of supervised processes (pool/), in the job with the embedded runner and in each
 remote worker with the others. Image libraries are C: an error in one ends its whole process. The pool
 then reads which file the process was processing, lets the task try that file alone in a sandbox, starts a new
-process and submits the number again. A file that is to blame gets a *verdict* in the spool, and its row
+process and submits the item again. A file that is to blame gets a *verdict* in the spool, and its row
 says why.
 
     task.py        the interface of a task

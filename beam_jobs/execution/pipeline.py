@@ -1,6 +1,6 @@
-"""The one shape that our Beam pipelines have: numbers, spread over workers, each worked on by itself.
+"""The one shape of our Beam pipelines: work items (numbers), spread over workers, each worked on by itself.
 
-Only numbers travel through Beam, so its memory stays flat on any runner.
+Only these numbers travel through Beam, so its memory stays flat on any runner.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ CPU_MILLISECONDS = "cpu_milliseconds"  # name of the counter of the pool's proce
 
 
 class RunTaskDoFn(beam.DoFn):  # type: ignore[misc]
-    """Does the numbers of a task in a pool of processes. Doing a number twice writes the same bytes twice.
+    """Does the items of a task in a pool of processes. Doing an item twice writes the same bytes twice.
 
     Args:
         task: the work.
@@ -36,15 +36,15 @@ class RunTaskDoFn(beam.DoFn):  # type: ignore[misc]
         self._pool = Pool(self._task, self._processes)
 
     def start_bundle(self) -> None:
-        """Begin with no number submitted."""
+        """Begin with no item submitted."""
         self._submitted: list[Future[float]] = []
 
     def process(self, element: int) -> None:
-        """Submit a number to the pool."""
+        """Submit an item to the pool."""
         self._submitted.append(self._pool.submit(element))
 
     def finish_bundle(self) -> None:
-        """Wait for all numbers of the bundle, and raise the first error."""
+        """Wait for all items of the bundle, and raise the first error."""
         try:
             for done in as_completed(self._submitted):
                 with carry_faults():
@@ -59,25 +59,25 @@ class RunTaskDoFn(beam.DoFn):  # type: ignore[misc]
 
 
 class RunTask(beam.PTransform):  # type: ignore[misc]
-    """Does the given numbers of a task.
+    """Does the given items of a task.
 
     Args:
         task: the work.
-        numbers: work items of the task.
+        items: work items of the task.
         processes: number of processes of each worker.
     """
 
-    def __init__(self, task: Task, numbers: Sequence[int], processes: int) -> None:
+    def __init__(self, task: Task, items: Sequence[int], processes: int) -> None:
         super().__init__(task.name)
         self._task = task
-        self._numbers = numbers
+        self._items = items
         self._processes = processes
 
     def expand(self, pipeline: beam.Pipeline) -> beam.PCollection:
         """Build the pipeline."""
         return (
             pipeline
-            | "CreateNumbers" >> beam.Create(self._numbers, reshuffle=False)
+            | "CreateItems" >> beam.Create(self._items, reshuffle=False)
             # int
             | "Reshuffle" >> beam.Reshuffle()
             # int

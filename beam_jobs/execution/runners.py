@@ -130,12 +130,12 @@ def load_beam(runner: RunnerConfig) -> None:
     _on_own_thread(lambda: import_module("shardmill.beam_jobs.execution.pipeline"))
 
 
-def run_task(task: Task, numbers: Sequence[int], runner: RunnerConfig) -> float:
-    """Run the pipeline that does the given numbers of a task, to its end.
+def run_task(task: Task, items: Sequence[int], runner: RunnerConfig) -> float:
+    """Run the pipeline that does the given items of a task, to its end.
 
     Args:
         task: the work.
-        numbers: work items of the task.
+        items: work items of the task.
         runner: where.
 
     Returns:
@@ -154,7 +154,7 @@ def run_task(task: Task, numbers: Sequence[int], runner: RunnerConfig) -> float:
     logging.getLogger("apache_beam").setLevel(logging.CRITICAL)
     with _faults_of(runner), _options_for(task, runner) as options:
         pipeline = _pipeline(runner, options)
-        _ = pipeline | RunTask(task, numbers, num_processes(runner))
+        _ = pipeline | RunTask(task, items, num_processes(runner))
         started: list[Any] = []
         try:
             result = _on_own_thread(lambda: _run(pipeline, started))

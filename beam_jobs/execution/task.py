@@ -1,7 +1,7 @@
-"""A task: work that is cut into numbers, such as blocks to encode or shards to assemble.
+"""A task: work that is cut into items, the numbers of blocks to encode, shards to assemble or ranges to plan.
 
-Each number is worked on by itself, in any process: the input is in storage or in the task, the output
-goes to storage. Doing a number twice writes the same bytes twice.
+Each item is worked on by itself, in any process: the input is in storage or in the task, the output
+goes to storage. Doing an item twice writes the same bytes twice.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Limits:
 
 
 class Task(ABC):
-    """Work on numbers. Can be pickled before it is opened."""
+    """Work on items. Can be pickled before it is opened."""
 
     name: ClassVar[str]
 
@@ -43,11 +43,11 @@ class Task(ABC):
         return ""
 
     def open(self) -> None:  # noqa: B027  (optional)
-        """Open files that all numbers need. Called once in each process, before the first number."""
+        """Open files that all items need. Called once in each process, before the first item."""
 
     @abstractmethod
-    def do(self, number: int) -> None:
-        """Do the work of one number.
+    def do(self, item: int) -> None:
+        """Do the work of one item.
 
         Raises:
             ShardmillError: it cannot be done.

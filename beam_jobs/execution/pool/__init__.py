@@ -1,7 +1,7 @@
-"""Processes that do the numbers of a task, and a sandbox for a single file.
+"""Processes that do the items of a task, and a sandbox for a single file.
 
-    supervision.py  the pool: a thread for each process gives it numbers, watches it, and replaces it
-    worker.py       the process: does one number after the other
+    supervision.py  the pool: a thread for each process gives it items, watches it, and replaces it
+    worker.py       the process: does one item after the other
     notes.py        which file a process is processing and how many are done, readable when it is dead
     limits.py       limits of time and memory: set from inside, watched from outside
     sandbox.py      a disposable process for one call on one file's bytes

@@ -1,9 +1,9 @@
 """Notes of what a process is doing, in a small file that the process and its pool map into memory.
 
-The pool reads from it how many files of a number are done and since when a file is being processed, and the
+The pool reads from it how many files of an item are done and since when a file is being processed, and the
 file itself when the process is dead. Layout::
 
-    uint64    number of the task that is being done, plus 1, in the upper half; files of it done, in the lower
+    uint64    number of the item that is being done, plus 1, in the upper half; files of it done, in the lower
     float64   since when (time.monotonic, one clock for all processes); 0 while there is none
     uint32    length of what follows (bytes)
     ...       the file as JSON
@@ -48,18 +48,18 @@ class Note:
         path.write_bytes(bytes(_NOTE_BYTES))  # all of it: a full disk shows here, not as SIGBUS
         return cls(path)
 
-    def begin_number(self, number: int) -> None:
-        """Note that a number of the task is being done, and no file of it is done yet."""
-        self._progress[0] = (number + 1) << 32
+    def begin_item(self, item: int) -> None:
+        """Note that an item of the task is being done, and no file of it is done yet."""
+        self._progress[0] = (item + 1) << 32
 
     def add_file(self) -> None:
-        """Note that another file of the number is done."""
+        """Note that another file of the item is done."""
         self._progress[0] += 1
 
     def files_done(self) -> tuple[int, int] | None:
-        """Return the number that is being done, or was done last, and how many files of it are done."""
-        number, files = divmod(self._progress[0], 1 << 32)
-        return (number - 1, files) if number else None
+        """Return the item that is being done, or was done last, and how many files of it are done."""
+        item, files = divmod(self._progress[0], 1 << 32)
+        return (item - 1, files) if item else None
 
     def begin(self, file: FileRef) -> None:
         """Note that the file is being processed."""

@@ -1,4 +1,4 @@
-"""The pool: gives numbers to processes, watches them, and replaces those that die, hang or grow too large."""
+"""The pool: gives items to processes, watches them, and replaces those that die, hang or grow too large."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from shardmill.infra.errors import ChildDied, EnvironmentFault
 from shardmill.infra.processes.exit_status import describe_status
 from shardmill.infra.progress import log
 
-MAX_FAILURES = 3  # of one number, without a file to blame
+MAX_FAILURES = 3  # of one item, without a file to blame
 
 _LOOK_SECONDS = 0.2
 
@@ -36,12 +36,12 @@ class NumberFailed(RuntimeError):
 
 
 class PoolClosed(Exception):
-    """The pool was closed while a number was being processed."""
+    """The pool was closed while an item was being processed."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Failure:
-    """The reason why a number was not finished.
+    """The reason why an item was not finished.
 
     Attributes:
         how: in words, after "a worker process".
@@ -55,9 +55,9 @@ class _Failure:
 
 
 def files_in_progress(task_name: str) -> dict[int, int]:
-    """Return the numbers that pools of this process are doing, and how many files of each are done.
+    """Return the items that pools of this process are doing, and how many files of each are done.
 
-    A number that a process has done stays until the process begins another one. Pools on other machines, as
+    An item that a process has done stays until the process begins another one. Pools on other machines, as
     those of the portable runner, are not seen.
     """
     pools = [pool for pool in list(_open_pools) if pool.task_name == task_name]
@@ -65,49 +65,49 @@ def files_in_progress(task_name: str) -> dict[int, int]:
 
 
 class Pool:
-    """Processes that do the numbers of one task.
+    """Processes that do the items of one task.
 
     Args:
         task: it is opened in each process.
-        processes: how many numbers are processed at a time.
+        processes: how many items are processed at a time.
     """
 
     def __init__(self, task: Task, processes: int) -> None:
-        self._numbers: queue.SimpleQueue[tuple[int, Future[float]] | None] = queue.SimpleQueue()
+        self._items: queue.SimpleQueue[tuple[int, Future[float]] | None] = queue.SimpleQueue()
         self._folder = tempfile.TemporaryDirectory(prefix="shardmill-pool-")
         self.task_name = task.name
         self.lanes = [_Lane(task, Path(self._folder.name, str(lane))) for lane in range(processes)]
         self._threads = [
-            threading.Thread(target=lane.run, args=(self._numbers,), name="pool", daemon=True)
+            threading.Thread(target=lane.run, args=(self._items,), name="pool", daemon=True)
             for lane in self.lanes
         ]
         _open_pools.append(self)
         for thread in self._threads:
             thread.start()
 
-    def submit(self, number: int) -> Future[float]:
-        """Have a number done as soon as a process is free; the result is its processor time (seconds).
+    def submit(self, item: int) -> Future[float]:
+        """Have an item done as soon as a process is free; the result is its processor time (seconds).
 
         The future raises NumberFailed, or a ShardmillError of the pool itself.
         """
         future: Future[float] = Future()
-        self._numbers.put((number, future))
+        self._items.put((item, future))
         return future
 
     def close(self) -> None:
-        """End all processes at once, and drop the numbers that have not begun."""
+        """End all processes at once, and drop the items that have not begun."""
         _open_pools.remove(self)
         for lane in self.lanes:
             lane.close()
         for _ in self._threads:
-            self._numbers.put(None)
+            self._items.put(None)
         for thread in self._threads:
             thread.join()
         self._folder.cleanup()
 
 
 class _Lane:
-    """One process at a time, with the numbers that it does."""
+    """One process at a time, with the items that it does."""
 
     def __init__(self, task: Task, note_path: Path) -> None:
         self._task = task
@@ -116,15 +116,15 @@ class _Lane:
         self._process: _PoolProcess | None = None
         self._closing = threading.Event()
 
-    def run(self, numbers: queue.SimpleQueue[tuple[int, Future[float]] | None]) -> None:
-        """Do numbers until there is None; runs on a thread of its own."""
-        while (item := numbers.get()) is not None:
-            number, future = item
+    def run(self, items: queue.SimpleQueue[tuple[int, Future[float]] | None]) -> None:
+        """Do items until there is None; runs on a thread of its own."""
+        while (entry := items.get()) is not None:
+            item, future = entry
             if self._closing.is_set() or not future.set_running_or_notify_cancel():
                 future.cancel()
                 continue
             try:
-                future.set_result(self._do(number))
+                future.set_result(self._do(item))
             except Exception as error:  # noqa: BLE001  (raised where the result is asked for)
                 future.set_exception(error)
         self._end_process()
@@ -133,12 +133,12 @@ class _Lane:
         """Have the thread end its process at once."""
         self._closing.set()
 
-    def _do(self, number: int) -> float:
-        """Do a number, in as many processes as it takes; return its processor time (seconds)."""
+    def _do(self, item: int) -> float:
+        """Do an item, in as many processes as it takes; return its processor time (seconds)."""
         failures = 0
         culprits = set()
         while True:
-            outcome = self._attempt(number, patience=2**failures)
+            outcome = self._attempt(item, patience=2**failures)
             if isinstance(outcome, Answer):
                 if outcome.error is not None:
                     raise NumberFailed(outcome.error)
@@ -155,17 +155,17 @@ class _Lane:
             if failures == MAX_FAILURES:
                 raise _giving_up(outcome)
 
-    def _attempt(self, number: int, patience: int) -> Answer | _Failure:
-        """Do a number once.
+    def _attempt(self, item: int, patience: int) -> Answer | _Failure:
+        """Do an item once.
 
         Args:
-            number: work item of the task.
+            item: work item of the task.
             patience: how many times its limits a file may take.
         """
         if self._process is None:
             self.note.end()  # left by a process that died
             self._process = _PoolProcess(self._task, self.note, self._note_path)
-        return self._process.do(number, patience, self._closing)
+        return self._process.do(item, patience, self._closing)
 
     def _find_culprit(self, file: FileRef, failure: _Failure) -> bool:
         log(
@@ -194,10 +194,10 @@ class _PoolProcess:
         self._process = ForkedProcess(serve, (theirs, task, note_path), f"pool {task.name}")
         theirs.close()
 
-    def do(self, number: int, patience: int, closing: threading.Event) -> Answer | _Failure:
-        """Have it do a number, and end it if it takes too much or ``closing`` is set."""
+    def do(self, item: int, patience: int, closing: threading.Event) -> Answer | _Failure:
+        """Have it do an item, and end it if it takes too much or ``closing`` is set."""
         try:
-            self._connection.send(number)
+            self._connection.send(item)
             failure = self._watch(patience, closing)
             if failure is not None:
                 return failure

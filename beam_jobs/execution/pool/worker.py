@@ -1,4 +1,4 @@
-"""A process of the pool: does one number after the other until the pool closes the connection."""
+"""A process of the pool: does one item after the other until the pool closes the connection."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from shardmill.infra.processes.process import die_at_once_with_parent
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The outcome of one number.
+    """The outcome of one item.
 
     Attributes:
         cpu_seconds: processor time that it took.
-        error: the error that ended it, as text; None if the number is done.
+        error: the error that ended it, as text; None if the item is done.
         out_of_memory: the file for which a library got no memory.
     """
 
@@ -34,16 +34,16 @@ class Answer:
 
 
 def serve(connection: Connection, task: Task, note_path: Path) -> None:
-    """Do the numbers that arrive, and answer each, until the connection closes."""
+    """Do the items that arrive, and answer each, until the connection closes."""
     detach_process()
     note = open_own_note(note_path)
     is_open = False
     while True:
         try:
-            number: int = connection.recv()
+            item: int = connection.recv()
         except EOFError:
             return
-        note.begin_number(number)
+        note.begin_item(item)
         started = time.process_time()
         error = out_of_memory = None
         try:
@@ -51,7 +51,7 @@ def serve(connection: Connection, task: Task, note_path: Path) -> None:
                 if not is_open:
                     task.open()
                     is_open = True
-                task.do(number)
+                task.do(item)
         except CarriedFault as fault:
             error = str(fault)
         except MemoryRanOut as short:
