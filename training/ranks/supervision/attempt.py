@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable
 from types import TracebackType
 
-from shardmill.infra.errors import Cancelled, Diverged, DivergedElsewhere, RankLost
+from shardmill.infra.errors import Cancelled, Diverged, DivergedElsewhere, RankLost, UsageError
 from shardmill.infra.processes.exit_status import describe_status
 from shardmill.infra.progress import Event
 from shardmill.training.ranks.heartbeat import Work
@@ -34,6 +34,8 @@ _CAUSE_SECONDS = 5.0
 _TERM_SECONDS = 1.0
 _STOPPED_SECONDS = 3.0
 _LAST_SECONDS = 30.0
+# The last line of a process of Python that could not import its modules.
+_IMPORTING = ("ImportError: ", "ModuleNotFoundError: ", "SyntaxError: ")
 
 
 class Attempt:
@@ -160,7 +162,7 @@ class Attempt:
         return min(ended, key=lambda rank: (follows(rank), rank.ended_at or 0.0), default=None)
 
     def _described(self, rank: RunningRank) -> RankFailure:
-        status, error = rank.poll() or 0, rank.error
+        status, error = rank.poll() or 0, rank.error or _failed_import(rank)
         reason: Reason
         if isinstance(error, Diverged):
             reason, message = "loss", f"reported: {error.message}"
@@ -214,3 +216,15 @@ class Attempt:
         for rank in self._ranks:
             with contextlib.suppress(ProcessLookupError):
                 rank.close()
+
+
+def _failed_import(rank: RunningRank) -> UsageError | None:
+    """Return the error of a rank whose modules could not be imported, which comes again each time."""
+    last = rank.last_lines.strip().rpartition("\n")[2]
+    if rank.beat.number or not last.startswith(_IMPORTING):
+        return None
+    return UsageError(
+        f"it cannot be started: {last}",
+        "install what it lacks, in the environment of this command, on every machine with ranks; "
+        "the log of the rank has the traceback",
+    )

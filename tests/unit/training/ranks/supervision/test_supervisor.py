@@ -25,6 +25,7 @@ from shardmill.infra.errors import (
     EnvironmentFault,
     OutOfMemory,
     Preempted,
+    UsageError,
 )
 from shardmill.training.ranks.launchers.local import LocalHosts
 from shardmill.training.ranks.supervision.hosts import OnEvent, RankJob
@@ -195,6 +196,20 @@ def test_an_error_that_comes_again_ends_the_run(tmp_path: Path, name: str, error
     with pytest.raises(error):
         Supervisor(plan(tmp_path, *faults)).run()
     assert ranks_alive(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("begin", "cause"),
+    [
+        ("import no_such_module", "ModuleNotFoundError: No module named 'no_such_module'"),
+        ("from json import no_such_name", "ImportError: cannot import name 'no_such_name'"),
+    ],
+)
+def test_a_rank_that_cannot_be_imported_ends_the_run_at_once(tmp_path: Path, begin: str, cause: str) -> None:
+    with pytest.raises(UsageError, match=f"it cannot be started: {cause}"):
+        Supervisor(plan(tmp_path, command=[sys.executable, "-c", begin])).run()
+    restarts = (tmp_path / "logs" / "restarts.jsonl").read_text().splitlines()
+    assert len(restarts) == 1, "one attempt"
 
 
 def test_restarts_count_only_without_a_step_gained(tmp_path: Path) -> None:
