@@ -54,10 +54,10 @@ from shardmill.infra.progress import log
 from shardmill.infra.storage.filesystem import Storage
 
 SAMPLE_IMAGES = 48
-SAMPLE_SECONDS = 5.0  # of processor time
+SAMPLE_SECONDS = 5.0  # processor time of the sample
 _SAMPLE_BLOCK = 6  # files
 
-_STARTUP_SECONDS = 4.0  # of libraries and of Beam's two jobs
+_STARTUP_SECONDS = 4.0  # to load libraries and start Beam's two jobs
 # Two workers of one process do not do quite twice the work of one, and assembling comes after encoding.
 _EFFICIENCY = 0.75
 
@@ -242,7 +242,7 @@ def foresee_splits(references: pa.Table, sample: Sample, config: PrepareConfig) 
     """Split -> examples, shards, bytes and classes, were every file a record."""
     counts: dict[str, dict[str, int]] = {split: {} for split in SPLITS}
     has_classes = config.source.label_kind == "class"
-    if not has_classes:  # what other labels divide is only known when the version is planned
+    if not has_classes:  # other labels are divided only when the version is planned
         one = pa.array(["all"] * references.num_rows)
         references = pa.table({"split": references["split"], "label": one})
     for split in SPLITS:

@@ -10,6 +10,6 @@ import pyarrow as pa
 def release_memory() -> None:
     """Return unused memory of Arrow and of the C library to the system (a few milliseconds)."""
     pa.default_memory_pool().release_unused()
-    malloc_trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # of glibc only
+    malloc_trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # only glibc has it
     if malloc_trim is not None:
         malloc_trim(0)

@@ -80,7 +80,7 @@ def hide(path: Path) -> None:
     """Let nobody but this user read a file, or a folder and all files in it. Warn where that fails."""
     try:
         _hide(path)
-    except OSError as error:  # of another user, or on a disk without permissions
+    except OSError as error:  # another user's folder, or a disk without permissions
         log(f"others may read {path}: {error.strerror}", level="warning")
 
 

@@ -231,7 +231,7 @@ def _load(run: RunFolder, outputs: Sequence[str]) -> Model:
     def model(images: Pixels) -> dict[str, npt.NDArray[Any]]:
         if "pixels" in signatures:
             found = served(images=tf.constant(images))
-        else:  # of an earlier release, which takes only files; it leaves those in its own size as they are
+        else:  # a model of an earlier release takes only files
             found = served(image_bytes=tf.stack([tf.io.encode_png(image) for image in images]))
         return {name: found[name].numpy() for name in outputs}
 

@@ -57,7 +57,7 @@ class PrepareConfig(Settings):
         now = self.in_use()
         try:
             then = PrepareConfig.model_validate(before, context=STORED).in_use()
-        except (ValidationError, ShardmillError):  # of a release with other settings
+        except (ValidationError, ShardmillError):  # written by a release with other settings
             then = {name: before[name] for name in now if name in before}
         return differing_settings(then, now)
 

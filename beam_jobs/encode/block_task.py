@@ -108,7 +108,7 @@ class EncodeBlocks(Task):
             return False  # the block finds the same, and makes its row
         limits = self._config.runner
         if source.content in known_verdicts(self._spool, limits):
-            return True  # by a copy of the file
+            return True  # a copy of the file was found guilty already
         decode = partial(_decode, source=replace(source, image=b""), config=self._config)
         reason, seen = try_alone(decode, source.image, self.limits)
         if reason is None:

@@ -103,7 +103,7 @@ class MaskConverter:
         size, as_file = samples.shape[:2], (source.height, source.width)
         orientation = np.array([source.orientation])
         as_upright: Size = tuple(upright_sizes(np.array([as_file]), orientation)[0].tolist())
-        is_turned = facts.orientation != 1  # by an orientation of its own
+        is_turned = facts.orientation != 1  # the mask has an orientation of its own
         may_be_stored = size == as_file and not is_turned
         may_be_upright = size == as_upright
         if not may_be_stored and not may_be_upright:

@@ -176,7 +176,7 @@ def deal(
         stays = (homes >= 0) & keep[homes]
         inherited = np.flatnonzero(keep).tolist()
     written = rows_where(~stays)
-    new = ~stays if inherited else slice(None)  # which copies nothing
+    new = ~stays if inherited else slice(None)  # a slice copies nothing
     by_class = written[np.lexsort((hash_ranks(ids[new], config.seed, SHARD), strata[new], splits[new]))]
     shard_of = np.empty(len(ids), np.int32)
     shards: list[PlannedShard] = []

@@ -14,7 +14,7 @@ from shardmill.infra.storage.filesystem import Storage
 _FACTS_BYTES, _LISTINGS = 450, 3
 _NEAR_BYTES = 1_150
 _RANGE_BYTES = 1_550
-_SHARE = 0.5  # of the free memory that a plan may take
+_SHARE = 0.5  # share of the free memory that a plan may take
 _FILES_OF_A_RANGE = 1_000_000
 _MOST_RANGES = 4096
 _FOLDER = "ranges"

@@ -146,7 +146,7 @@ class AssignSplits(RangeTask):
 
     Attributes:
         seed: seed of the plan.
-        seats: which places of a class go to which split.
+        seats: how many records of each class every split still gets.
         sizes: int64 [shards], records in the shards of the previous version that may be inherited, or None.
     """
 

@@ -205,7 +205,7 @@ def _in_use(config: Mapping[str, Any]) -> Mapping[str, Any]:
     source = config.get("source", {})
     try:
         unused = SourceConfig.model_validate(source, context=STORED).without_effect()
-    except (ValidationError, ConfigError):  # of another release
+    except (ValidationError, ConfigError):  # written by another release
         return config
     return {**config, "source": {name: value for name, value in source.items() if name not in unused}}
 

@@ -78,7 +78,7 @@ def find_known_files(
     if has_masks(references) and len(previous.ids):
         now = take_rows(references, files)
         has_record &= _have_same_masks(inputs, take_rows(previous.records, places), now)
-    del inputs  # as large as the facts
+    del inputs  # free it: it is as large as the facts
     known = has_record | _lost_for_good(rows, retried)
     places = pa.array(places[known], mask=~has_record[known])
     taken = take_rows(previous.records, places)

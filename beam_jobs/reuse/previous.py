@@ -95,7 +95,7 @@ class PreviousVersion:
             try:
                 index = self.version.checked_table(shard.index_path, shard.index_sha256)
             except (CorruptDataError, StorageError):
-                continue  # as if the shard were not there
+                continue  # the shard is treated as missing
             tables.append(_records_of(index, number, schema))
         records = in_one_chunk(pa.concat_tables(tables))
         ids = record_ids(digest_bytes(records["sha256"]))

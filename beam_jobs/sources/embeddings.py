@@ -176,7 +176,7 @@ def _text(key: str | bytes) -> str:
 
 
 def _as_float32(values: npt.NDArray[np.generic]) -> Float32:
-    with np.errstate(over="ignore"):  # what is too large becomes infinite, and is reported
+    with np.errstate(over="ignore"):  # too large numbers become infinite, which is reported
         return np.ascontiguousarray(values, np.float32)
 
 

@@ -18,7 +18,7 @@ from shardmill.infra.format.contract import LabelEditsSummary
 from shardmill.infra.storage.filesystem import Storage
 
 _LISTING_FILE = "listing.arrow"
-_GROUP_ROWS = 8192  # as Python values at a time
+_GROUP_ROWS = 8192  # rows held as Python values at a time
 
 
 @checked

@@ -26,7 +26,7 @@ PATH_NAMES = (
 )  # fmt: skip
 ADDRESS_NAMES = ("url", "image_url", "img_url", "image_link", "link", "coco_url", "flickr_url")
 LABEL_NAMES = ("label", "class", "class_name", "label_name", "category", "target", "category_name")
-LIST_NAMES = ("labels", "classes", "tags", "categories", "targets")  # of several labels an image
+LIST_NAMES = ("labels", "classes", "tags", "categories", "targets")  # columns with several labels
 # Of records of tf.train.Example, in which the text of a class often stands beside its number: texts first.
 RECORD_LABEL_NAMES = (
     "label_name", "image/class/text", "class_name", "label_text", "label", "image/class/label", "class",

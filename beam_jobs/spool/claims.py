@@ -31,7 +31,7 @@ DAMAGED_FOLDER = "damaged"
 
 _SPOOLS = "spool"
 _PATIENCE_SECONDS = 2.0  # the clean-up of another run may hold the lock for a moment
-_FAULTS = (OSError, EnvironmentFault, DataError)  # of a clean-up; the version is published nevertheless
+_FAULTS = (OSError, EnvironmentFault, DataError)  # of cleaning up: the version is published anyway
 
 
 def plan_file(plan_digest: str) -> str:

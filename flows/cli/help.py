@@ -18,7 +18,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 Rows = Sequence[tuple[str, str]]
 
 _WIDEST = 100
-_COLUMN = 30  # of the explanations, unless all names are shorter
+_COLUMN = 30  # where explanations begin, unless all names are shorter
 _EXAMPLES = "Examples:"
 
 

@@ -141,7 +141,7 @@ def take_over_records() -> int:
         for path, values in ended:
             if _is_taken_over(client, path.stem, values):
                 path.unlink(missing_ok=True)
-            else:  # of another release
+            else:  # written by another release
                 _put_aside(path)
     return len(ended)
 

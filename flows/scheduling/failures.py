@@ -23,7 +23,7 @@ POSTPONED = "Postponed"  # the state of a run that is not tried now
 _FIRST_SECONDS = 60.0
 _LONGEST_SECONDS = 6 * 3600.0
 _TAG = "shardmill-failures"
-_ERROR_CHARACTERS = 1000  # of an error are kept: Prefect refuses a variable of 5,000
+_ERROR_CHARACTERS = 1000  # longest kept text: Prefect refuses a variable of 5,000
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ def read_failures(client: SyncPrefectClient, kind: str) -> Failures | None:
         return None
     try:
         return Failures(**variable.value)
-    except TypeError:  # of another release
+    except TypeError:  # written by another release
         return None
 
 

@@ -35,7 +35,7 @@ _TAG = "shardmill-inbox"
 INBOX_VARIABLES = {"variables": {"tags": {"all_": [_TAG]}}}  # filter of Prefect's API
 _READ_SECONDS = 5.0
 _LOCAL_SECONDS, _STORE_SECONDS = 2.0, 15.0
-_SHARE_OF_TIME = 0.05  # of one processor, for listing
+_SHARE_OF_TIME = 0.05  # share of one processor that listing may take
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from prefect import Flow
     from prefect.client.schemas.objects import FlowRun
 
-AUTOMATIC_TAG = "automatic"  # of runs that an inbox started
+AUTOMATIC_TAG = "automatic"  # tag of runs that an inbox started
 
 
 _SETTINGS = {"config", "prepare_config", "train_config"}

@@ -114,7 +114,7 @@ def up_lock(
             up = running_up()
             at = f" (process {up.pid}) at {up.ui_url}" if up else "; it is starting or stopping"
             raise LockedError(f"shardmill up is already running{at}", remedy) from error
-        clear_running_up()  # of one that was killed
+        clear_running_up()  # left behind by one that was killed
         lock.truncate(0)
         if process_id is not None:
             lock.write(str(process_id))

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _BETWEEN = ":"
 # In its place in the slugs of earlier releases, which left it out before an empty name.
 _EARLIER_BETWEEN = "--"
-_PAGE, _PAGES = 200, 10  # of the runs that Prefect has planned
+_PAGE, _PAGES = 200, 10  # size and number of pages of planned runs
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,7 +277,7 @@ def _when(schedule: Schedule) -> CronSchedule | IntervalSchedule:
         assert schedule.every is not None
         return IntervalSchedule(interval=schedule.every)
     try:
-        CronSchedule(cron=schedule.cron, timezone=schedule.timezone)  # as given, for the error
+        CronSchedule(cron=schedule.cron, timezone=schedule.timezone)  # its error names what was given
         cron, timezone = by_elapsed_time(schedule.cron, schedule.timezone)
         return CronSchedule(cron=cron, timezone=timezone)
     except ValidationError as error:

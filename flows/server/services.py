@@ -93,7 +93,7 @@ def _beats(name: str) -> Path:
 class Service:
     """The process of a service; a lifeline ends it when this process ends or is killed."""
 
-    _UMASK = 0o077  # what a service writes is for this user alone
+    _UMASK = 0o077  # files of services are for this user alone
 
     def __init__(self, arguments: Sequence[str], *, log_path: Path, env: Mapping[str, str]) -> None:
         self.log_path = log_path

@@ -17,7 +17,7 @@ from shardmill.infra.codecs.formats import Pixels
 from shardmill.infra.codecs.masks import scale_mask
 
 _BITS = 8
-_SHARE = 0.55  # of the color in a pixel that has a class
+_SHARE = 0.55  # share of the color in a pixel that has a class
 
 
 def class_colors(num_classes: int) -> Pixels:

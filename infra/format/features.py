@@ -102,7 +102,7 @@ class FeatureValues:
         return _float_bytes(self.values) == _float_bytes(other.values)
 
 
-Features = Mapping[str, FeatureValues]  # by name; a record's, without those that it lacks
+Features = Mapping[str, FeatureValues]  # name -> values; of a record only those that it has
 
 
 def are_same(one: Features, other: Features) -> bool:

@@ -8,5 +8,5 @@ makes it.
 from typing import Final
 
 LOOK_SIDE: Final = 14
-LOOK_BYTES: Final = LOOK_SIDE**2  # of a view
+LOOK_BYTES: Final = LOOK_SIDE**2  # length of a look of one view
 ROOT_UNIT: Final = 4  # a value is so many times the root of a coefficient (grey levels)

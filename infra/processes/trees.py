@@ -29,7 +29,7 @@ def wait_for_end(process: subprocess.Popen[bytes], seconds: float) -> bool:
     Where the system can tell at once, it does: ``Popen.wait`` looks only every 50 ms.
     """
     if hasattr(os, "pidfd_open") and process.poll() is None:
-        with contextlib.suppress(OSError):  # of a kernel before 5.3, or within a strict sandbox
+        with contextlib.suppress(OSError):  # a kernel before 5.3 or a strict sandbox refuses it
             descriptor = os.pidfd_open(process.pid)
             try:
                 ended = select.poll()

@@ -16,7 +16,7 @@ from shardmill.infra.near_names import likeness, plain_words
 from shardmill.infra.settings.keys import Setting, is_known, known_keys, settings_of
 
 _NEAR = 0.72  # similarity from which a setting is worth a suggestion
-_LESS = 0.12  # of a match by the last part of the key alone
+_LESS = 0.12  # penalty of a match by the last part of the key alone
 _SHOWN = 2
 
 

@@ -75,7 +75,7 @@ def other_files_named() -> Iterator[None]:
 
 # Arrow's client of Azure reports missing credentials as no OSError.
 _FAULTS = (OSError, pa.ArrowException)
-# How clients name the answer of a store; the rest of their messages differs from request to request.
+# The part of a client's message that says what the store answered; the rest differs from request to request.
 _CODE = re.compile(
     r"ExceptionName: ([\w.]+)|Azure Error: \[(\w+)\]|::Status\(([A-Z_]+)"
     r"|AWS Error (?:UNKNOWN \()?(HTTP status \d+|[A-Z_]+)"
@@ -91,7 +91,7 @@ def _is_refusal(error: Exception) -> bool:
     """Tell whether a store gave an answer, and would give the same again."""
     if isinstance(error, OSError):
         return not is_retryable(error) or _PAGE_IN_PLACE_OF_OBJECT in str(error)
-    return isinstance(error, pa.ArrowInvalid)  # of the name of an object
+    return isinstance(error, pa.ArrowInvalid)  # Arrow refuses the object's name
 
 
 def _failure(what: str, location: str, error: Exception, remedy: str | None) -> StorageError:

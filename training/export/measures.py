@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 Values = npt.NDArray[np.floating]
 _SAME_PIXELS = 0.99
-_CLOSE = 0.1  # of the deviation of a number, within which two models agree
+_CLOSE = 0.1  # two models agree within this share of a target's deviation
 
 
 class FormMeasure(Protocol):

@@ -23,7 +23,7 @@ from shardmill.training.predicting.outputs import Prediction
 
 OVERLAY_SIDE: Final = 1024  # pixels of the longer side, at most
 _OVERLAY_QUALITY = 90
-_NAME_BYTES = 200  # of a file's name without ending
+_NAME_BYTES = 200  # longest name of a file without its ending
 
 
 class MaskDecisions:

@@ -46,7 +46,7 @@ def promote_by_figures(
     """
     run.finished()
     name = AliasName(run.dataset_name, alias)
-    verdicts: dict[str | None, Verdict] = {}  # by champion: a race with others does not compare again
+    verdicts: dict[str | None, Verdict] = {}  # champion -> verdict: a race with others does not compare again
 
     def decide(earlier: AliasRecords) -> AliasRecord:
         holder = earlier.current()

@@ -16,7 +16,7 @@ from shardmill.infra.processes.process import die_with_process
 from shardmill.training.reading.batches.maker import BatchMaker
 from shardmill.training.reading.records.record_reader import RecordReader
 
-_SAFE_PATH = "PYTHONSAFEPATH"  # as the option -P of the interpreter
+_SAFE_PATH = "PYTHONSAFEPATH"  # the same as the interpreter's option -P
 
 
 @contextlib.contextmanager

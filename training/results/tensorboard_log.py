@@ -22,7 +22,7 @@ from tensorboard.plugins.image import metadata
 
 from shardmill.infra.format.records import frame
 
-_QUALITY = 88  # of pictures
+_QUALITY = 88  # JPEG quality of pictures
 
 
 class TensorBoardLog:

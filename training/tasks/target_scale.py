@@ -12,7 +12,7 @@ from shardmill.infra.errors import DataError
 from shardmill.infra.format.labels import TARGETS
 from shardmill.training.reading.records.columns import Targets
 
-_LEAST_SHARE = 1e-6  # of the size of a number: float32 cannot tell smaller changes from rounding
+_LEAST_SHARE = 1e-6  # share of a number below which float32 cannot tell changes from rounding
 
 
 @dataclass(frozen=True, slots=True)

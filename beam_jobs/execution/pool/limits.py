@@ -20,7 +20,7 @@ from shardmill.beam_jobs.schemas import FileRef
 OWN_BYTES = 512 << 20
 
 _OPENCV_NO_MEMORY = -4  # cv::Error::StsNoMem
-_MESSAGES = ("out of memory", "insufficient memory")  # of Pillow, libjpeg and OpenCV
+_MESSAGES = ("out of memory", "insufficient memory")  # errors of Pillow, libjpeg and OpenCV
 
 Excess = Literal["time", "memory"]
 

@@ -20,7 +20,7 @@ from shardmill.infra.errors import ChildDied, EnvironmentFault
 from shardmill.infra.processes.exit_status import describe_status
 from shardmill.infra.progress import log
 
-MAX_FAILURES = 3  # of one item, without a file to blame
+MAX_FAILURES = 3  # failures of one item without a file to blame
 
 _LOOK_SECONDS = 0.2
 

@@ -29,7 +29,7 @@ from shardmill.infra.errors import ConfigError
 # The work grows with the square of this number: 10 minutes or so on two cores, at 512 dimensions.
 MAX_VECTORS = 250_000
 
-_ROWS, _COLUMNS = 1_024, 8_192  # of a block
+_ROWS, _COLUMNS = 1_024, 8_192  # size of a block of the product
 _MARGIN = 1e-3  # single precision may be off by so much
 _PAIRS_AT_A_TIME = 1 << 13
 # Of a group of so many records, so many go on searching.

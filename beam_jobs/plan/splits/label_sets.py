@@ -30,7 +30,7 @@ Int32 = npt.NDArray[np.int32]
 Int64 = npt.NDArray[np.int64]
 Float64 = npt.NDArray[np.float64]
 
-NUM_BINS = 10  # of the values of each target
+NUM_BINS = 10  # the values of each target are cut into tenths
 
 
 @dataclass(frozen=True)

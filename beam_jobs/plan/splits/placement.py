@@ -13,7 +13,7 @@ Int64 = npt.NDArray[np.int64]
 Labels = npt.NDArray[np.int32]
 Units = npt.NDArray[np.int32]  # the first record of each record's unit
 
-_UNITS_AT_A_TIME = 1 << 16  # as Python values
+_UNITS_AT_A_TIME = 1 << 16  # units held as Python values at a time
 
 # The content of one unit: (class, number of its records of that class), sorted by class.
 Content = list[tuple[int, int]]

@@ -65,7 +65,7 @@ class Survey:
     total_source_bytes: int = 0
     objects: ObjectFigures | None = None  # None if the records have no boxes
     by_class: dict[int, list[Candidate]] = field(default_factory=dict)  # label -> smallest ids first
-    by_id: dict[str, Candidate] = field(default_factory=dict)  # of the wanted ids
+    by_id: dict[str, Candidate] = field(default_factory=dict)  # candidates of the wanted ids
 
 
 def survey_indexes(storage: Storage, manifest: Manifest, wanted_ids: Collection[str]) -> Survey:

@@ -35,7 +35,7 @@ SHOWN_AT_MOST = 48
 SHOWN_PER_REASON = 12
 READ_AT_MOST_BYTES = 24 << 20
 SECONDS_AT_MOST = 20.0  # for the whole gallery; the remaining files get no picture
-LIMITS = Limits(seconds=6.0, memory_bytes=1 << 30)  # of one image
+LIMITS = Limits(seconds=6.0, memory_bytes=1 << 30)  # for decoding one image
 HEAD_BYTES = 16
 # Reasons that mean there is nothing to read.
 _NOTHING_THERE = frozenset({"empty", VANISHED, UNREADABLE, BROKEN_LINK, PATH_TOO_LONG, UNLISTED_FOLDER})

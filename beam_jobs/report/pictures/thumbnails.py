@@ -37,7 +37,7 @@ BYTES_AT_MOST = 1_900_000  # data URIs of each of the two kinds
 THUMBNAIL_SHORT_SIDE = 112  # pixels; shown at about half of it, so that dense screens stay sharp
 THUMBNAIL_LONG_SIDE = 280  # panoramas are cropped around their centre
 THUMBNAIL_QUALITY = 75
-_READ_TOGETHER = 64  # by threads; a few more may be read than are used
+_READ_TOGETHER = 64  # images read at a time by threads; a few more may be read than are used
 
 
 @dataclass(frozen=True, slots=True)

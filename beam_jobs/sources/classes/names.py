@@ -23,7 +23,7 @@ _ALIKE_SHOWN = 3
 _INVISIBLE = ("Zs", "Zl", "Zp", "Cc", "Cf")  # categories of Unicode
 _DIFFER = "differ only in case, white space or Unicode normalisation"
 _DIGITS = re.compile(r"[0-9]+$")
-_MINUS_ONE = re.compile(r"-1(\.0*)?")  # of images without a label, as Hugging Face's datasets have it
+_MINUS_ONE = re.compile(r"-1(\.0*)?")  # Hugging Face's mark of images without a label
 _WORD = re.compile(r"[a-z/]+")
 _WORDS_FOR_NO_CLASS = frozenset({
     "not sure", "unsure", "skip", "skipped", "unknown", "n/a", "na", "nan", "none", "null", "undefined",
@@ -72,7 +72,7 @@ def look_alikes(classes: Sequence[str], remedy: str) -> list[str]:
 
 
 def no_classes(classes: Sequence[str], remedy: str) -> list[str]:
-    """Warn of classes whose names sound as if they were none, such as "not sure" and "-1"."""
+    """Warn of classes that are probably no classes, such as "not sure" and "-1"."""
     found = [
         name
         for name in classes

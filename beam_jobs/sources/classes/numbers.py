@@ -20,7 +20,7 @@ ClassNumbers = Mapping[int, str]  # number as the source writes it -> name of th
 
 _NUMBERED = re.compile(r"(\d+)\s*[:,\t]\s*(.+)")
 _NUMBER = re.compile(r"[+-]?\d+(\.0+)?")
-_MOST_DIGITS = 20  # of the number of a class, with its sign
+_MOST_DIGITS = 20  # longest number of a class, with its sign
 
 
 def class_numbers(settings: ColumnsConfig, folder: SourceFolder) -> dict[int, str]:

@@ -36,7 +36,7 @@ from shardmill.infra import release
 _IDLE_SECONDS = 15.0  # an unused connection is closed
 _REDIRECTS = (301, 302, 303, 307, 308)
 _WITH_IMAGE = (200, 203)
-_SHORT_BYTES = 1 << 16  # of a page beside a status: reading it costs less than another connection
+_SHORT_BYTES = 1 << 16  # an error page up to this size is read: that costs less than another connection
 _NO_IMAGE = ("text/", "application/json", "application/xhtml+xml", "application/xml")
 
 

@@ -19,7 +19,7 @@ from shardmill.beam_jobs.sources.fetching.pacing import HostPace
 from shardmill.beam_jobs.sources.fetching.store import Answer
 from shardmill.infra.errors import ShardmillError
 
-_IN_MEMORY_BYTES = 1 << 20  # of an image that is being received; a larger one goes to a temporary file
+_IN_MEMORY_BYTES = 1 << 20  # largest image received in memory; larger ones go to a temporary file
 
 Keep = Callable[[str, BinaryIO], Awaitable[None]]
 

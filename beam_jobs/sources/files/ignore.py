@@ -25,7 +25,7 @@ class IgnorePatterns:
 
     def match(self, name: str, uri: str) -> str | None:
         """Return the first pattern that matches the entry ``name`` at ``uri``, or None."""
-        is_name = name not in (".", "..")  # of an object whose key has such a part; no hidden file
+        is_name = name not in (".", "..")  # a part of an object's key, no hidden file
         if self._names is not None and is_name and (found := self._names.match(name)):
             return self._of_names[(found.lastindex or 1) - 1]
         if self._paths is not None and (found := self._paths.match(uri)):

@@ -197,7 +197,7 @@ def _look_at(entry: os.DirEntry[str], uri: str, ignored_by: str | None) -> Found
         found = entry.stat()
     except FileNotFoundError:
         if not entry.is_symlink():
-            return None  # gone since the folder was listed: as if it never had been
+            return None  # deleted since the folder was listed: no input
         fault = SourceFault(BROKEN_LINK, "a link to something that is not there")
     except OSError as error:
         reason = PATH_TOO_LONG if error.errno == errno.ENAMETOOLONG else UNREADABLE

@@ -160,7 +160,7 @@ class ArrayRecords:
     def __init__(self, file: RowFile, image: str | None) -> None:
         self._file = ArrayRecordFile(file)
         self._image = image or recognised_image(self._file.all())
-        self._start = 0  # of those that were read last
+        self._start = 0  # first of the records that were read last
         self._records: list[tuple[bytes, str | None]] = []
 
     def read(self, file: FileRef, position: int) -> bytes:

@@ -227,7 +227,7 @@ class _Buffered:
         return b"".join(parts)
 
 
-_SLACK_BYTES = 1024  # of a record beyond its image: the other features
+_SLACK_BYTES = 1024  # most bytes of a record besides its image
 
 
 class Records:

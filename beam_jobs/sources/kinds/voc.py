@@ -30,7 +30,7 @@ from shardmill.infra.errors import NotFoundError, ObjectRefused, StorageError
 
 _READ_TOGETHER = 16  # files; of an object store most of the time is waiting
 _AT_A_TIME = 1024  # files that are in memory
-_MOST_BYTES = 16 << 20  # of a file that describes one image
+_MOST_BYTES = 16 << 20  # largest file that describes one image
 
 
 def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:

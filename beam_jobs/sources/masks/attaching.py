@@ -23,7 +23,7 @@ from shardmill.beam_jobs.schemas import (
 
 Int64 = npt.NDArray[np.int64]
 
-_FILE_COLUMNS = ("uri", "size_bytes", "mtime_ns")  # of MASK_COLUMNS, in their order
+_FILE_COLUMNS = ("uri", "size_bytes", "mtime_ns")  # the first of MASK_COLUMNS, in their order
 
 
 def attach_masks(listing: pa.Table, images: Int64, masks: Int64, settings: MasksConfig) -> pa.Table:

@@ -67,7 +67,7 @@ def previous_settings(
         return None
     try:
         before = SourceConfig.model_validate(newest.manifest.config.get("source", {}), context=STORED)
-    except ValidationError:  # of another release
+    except ValidationError:  # written by another release
         return None
     if not _has(before.model_dump(exclude_defaults=True), given):
         return None

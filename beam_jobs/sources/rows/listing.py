@@ -39,7 +39,7 @@ from shardmill.infra.format.contract import SPLITS
 from shardmill.infra.format.labels import LABELS, LabelKind
 from shardmill.infra.progress import log
 
-_DIGITS = 7  # of row numbers in URIs: in the order of URIs, the rows of a file stand in order
+_DIGITS = 7  # digits of row numbers, so that URIs sort as rows do
 _ROW_URI = re.compile(r"(.+)#([^#]+)=(\d+)", re.DOTALL)
 
 

@@ -15,7 +15,7 @@ from shardmill.beam_jobs.sources.files.folder import SourceFolder
 from shardmill.beam_jobs.sources.files.walking import FoundFile
 from shardmill.infra.errors import NotFoundError
 
-_WINDOW_BYTES = 4 << 20  # of an object: a request for each small image would take longer than the image
+_WINDOW_BYTES = 4 << 20  # read at a time from an object store: a request for each small image is slow
 
 
 class Ranges(Protocol):

@@ -79,7 +79,7 @@ def _settings(old: DatasetVersion, new: DatasetVersion) -> dict[str, tuple[str, 
     try:
         config = PrepareConfig.model_validate(new.manifest.config, context=STORED)
         return config.changes_since(old.manifest.config)
-    except (ValidationError, ShardmillError):  # of a release with other settings
+    except (ValidationError, ShardmillError):  # written by a release with other settings
         return differing_settings(old.manifest.config, new.manifest.config)
 
 

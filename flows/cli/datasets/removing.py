@@ -164,7 +164,7 @@ def _users(name: str, runs: str | None) -> dict[int, list[str]]:
     from shardmill.training.results.run_files.run_folder import list_runs
 
     folder = runs_folder(runs)
-    with shown_to_people():  # what a damaged run was trained on is unknown, and a warning says so
+    with shown_to_people():  # a warning names damaged runs
         aliases, listed = aliases_by_run(Storage.at(folder), name), list_runs(folder)
     found: dict[int, list[str]] = {}
     for run in listed:

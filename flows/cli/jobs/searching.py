@@ -15,8 +15,8 @@ from shardmill.infra.readable import shortened
 if TYPE_CHECKING:
     from shardmill.infra.settings import Setting
 
-_FEW = 12  # as many are shown with all that is known of them
-_CUT = 60  # of the description in a list of many
+_FEW = 12  # up to so many settings are shown in full
+_CUT = 60  # longest description in a list of many
 # The page of docs/ about a setting, by the beginning of its key. The longest that fits holds.
 _PAGES = {
     "prepare": {

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from shardmill.flows.server.schedules import Schedule
     from shardmill.infra.own_code import OwnCode
 
-RULE_NAME = "train-when"  # of the rule of training that a dataset has, among its schedules
+RULE_NAME = "train-when"  # name of a dataset's rule of training among its schedules
 _RULE_EVERY = "1h"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,49}\Z")
 

@@ -82,7 +82,7 @@ def whole_settings(run: RunFolder) -> dict[str, Any]:
     found = run.config()
     try:
         return TrainConfig.model_validate(found).model_dump(mode="json")
-    except (ValidationError, ShardmillError):  # of a release with other settings
+    except (ValidationError, ShardmillError):  # written by a release with other settings
         return found
 
 

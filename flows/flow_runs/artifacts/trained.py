@@ -18,7 +18,7 @@ from shardmill.training.results.metrics.figures import FIGURES
 Result = Mapping[str, Any]
 Row = dict[str, Any]
 
-_MATRIX_BYTES = 400_000  # of a picture that a page shows
+_MATRIX_BYTES = 400_000  # largest picture that a page shows
 _OF_RUN = (
     "epochs",
     "steps",

@@ -12,7 +12,7 @@ from shardmill.training.results.metrics.figures import FIGURES
 from shardmill.training.results.run_files.curve import read_curve
 from shardmill.training.results.run_files.history import read_history
 
-_POINTS = 200  # of a line; more cannot be seen
+_POINTS = 200  # most points of a line; more cannot be seen
 _GIB = 1 << 30
 
 Points = Sequence[Mapping[str, Any]]

@@ -12,7 +12,7 @@ from shardmill.training.run.files.stored import fetch_runs
 LOG = logging.getLogger("shardmill.page")
 
 _LEAST_SECONDS = 10.0  # trainings upload as often
-_PAUSE_FACTOR = 4  # of many runs, the copying takes at most a fifth of the time
+_PAUSE_FACTOR = 4  # with many runs, copying takes at most a fifth of the time
 _STOP_SECONDS = 5.0
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from shardmill.infra.codecs.jpeg.segments import EOI, SOS, scan_markers
 
 _SOS_OR_EOI = re.compile(rb"\xff[\xda\xd9]")
-_ALL_COEFFICIENTS = (1 << 64) - 1  # of a block of 8×8 pixels, a bit for each
+_ALL_COEFFICIENTS = (1 << 64) - 1  # a bit for each coefficient of a block of 8×8 pixels
 # Encoders write about ten scans. The rest of a hostile file is not read.
 _MOST_SCANS = 1000
 

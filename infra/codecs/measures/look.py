@@ -20,7 +20,7 @@ import numpy.typing as npt
 from shardmill.infra.codecs.formats import Pixels
 from shardmill.infra.codecs.measures.perceptual import THUMBNAIL_SIDE
 
-LOOK_SIDE, ROOT_UNIT = 14, 4  # as shardmill.infra.format.look says
+LOOK_SIDE, ROOT_UNIT = 14, 4  # the same as in shardmill.infra.format.look
 
 _TABLE_UNIT = 1 << 10
 _LARGEST = 127

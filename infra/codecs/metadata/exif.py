@@ -13,7 +13,7 @@ from typing import Self
 from shardmill.infra.codecs.metadata.text import clean, iso_time
 
 MAKE, MODEL, ARTIST, COPYRIGHT = 0x010F, 0x0110, 0x013B, 0x8298
-XMP, IPTC, C2PA = 700, 33_723, 0xCD41  # of TIFF files only
+XMP, IPTC, C2PA = 700, 33_723, 0xCD41  # tags of TIFF files only
 
 _EXIF_DIRECTORY, _GPS_DIRECTORY = 0x8769, 0x8825
 _TAKEN_AT, _OFFSET_OF_TAKEN = 0x9003, 0x9011

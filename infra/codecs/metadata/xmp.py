@@ -83,7 +83,7 @@ class _Packet:
         self.found: dict[str, str] = {}
         self._path: list[str] = []
         self._wanted: str | None = None  # the property whose element is open
-        self._depth = 0  # of that element
+        self._depth = 0  # depth of that element
         self._values: list[str] = []
         self._parts: list[str] = []
 

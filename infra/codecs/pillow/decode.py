@@ -234,7 +234,7 @@ def _completed(source: Source, image: Image.Image, found: str) -> Source:
     if found == "avif":
         orientation = orientation_in(image.info.get("exif") or b"")
     elif found == "heif":
-        upright = True  # by the container's own transformations, which replace EXIF's orientation
+        upright = True  # the container's own transformations replace EXIF's orientation
     return replace(
         source, height=height, width=width, color=_COLORS.get(image.mode, image.mode),
         orientation=orientation, icc=icc if isinstance(icc, bytes) else None, upright=upright,

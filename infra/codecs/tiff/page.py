@@ -228,7 +228,7 @@ def _kind_of(page: Any) -> Kind:
     subsampling = page.tags.valueof(_SUBSAMPLING) or (2, 2)  # the default of the specification
     extra = tuple(map(int, page.extrasamples))
     if page.photometric == RGB and samples == 4 and not extra:
-        extra = (UNASSOCIATED,)  # as writers mean it that leave the tag out
+        extra = (UNASSOCIATED,)  # writers that leave the tag out mean this
     return Kind(
         int(page.photometric),
         tuple(map(int, bits)) if isinstance(bits, tuple) else (int(bits),),

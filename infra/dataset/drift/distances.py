@@ -19,7 +19,7 @@ from shardmill.infra.dataset.drift.scales import Ints
 _RARE = 1e-4  # share of comparisons of samples of one population that exceed the bounds
 _CUMULATIVE = math.sqrt(math.log(2 / _RARE) / 2)
 _BOUNDED = math.sqrt(math.log(1 / _RARE) / 2)
-_NORMAL = 3.9  # of a normal variable, for one of 10,000
+_NORMAL = 3.9  # quantile of a normal variable that one of 10,000 exceeds
 
 
 @dataclass(frozen=True, slots=True)

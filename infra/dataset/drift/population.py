@@ -17,7 +17,7 @@ from shardmill.infra.format.labels import LABELS, TARGETS
 
 HASH = "perceptual_hash"
 HASH_BITS = 64
-PIXEL_GROUPS = ("colours", "looks")  # of figures of what is stored of an image
+PIXEL_GROUPS = ("colours", "looks")  # groups of figures that come from the stored image
 
 
 @dataclass

@@ -87,7 +87,7 @@ class PartFiles:
 
     def __init__(self, storage: Storage, *, are_links: bool = False) -> None:
         self._storage = storage
-        self.are_links = are_links  # as ``Format.links`` decided
+        self.are_links = are_links  # decided by ``Format.links``
         self.made: list[FileMade] = []
 
     @contextlib.contextmanager

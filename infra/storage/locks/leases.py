@@ -151,7 +151,7 @@ class _Lease:
         self._times = times
         self._renewing = threading.Lock()
         self._is_gone = False
-        self._valid_until = 0.0  # by this machine's clock
+        self._valid_until = 0.0  # time by this machine's clock
         self._entry = Holder(
             id=uuid.uuid4().hex,
             exclusive=exclusive,

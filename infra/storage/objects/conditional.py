@@ -33,7 +33,7 @@ from shardmill.infra.storage.objects.stores import (
 if TYPE_CHECKING:  # loaded when the first conditional write is made: readers do without
     from obstore.store import ObjectStore
 
-_REFUSED = re.compile(r"status code: (?:400|501)")  # of stores that know no conditions
+_REFUSED = re.compile(r"status code: (?:400|501)")  # answers of stores that know no conditions
 
 Tag = dict[str, str]  # the ETag or generation of an object, as obstore takes it
 

@@ -15,7 +15,7 @@ import pyarrow.fs as pafs
 
 from shardmill.infra.storage.objects.retries import retry
 
-_IN_MEMORY_BYTES = 8 << 20  # of an object that is being written; a larger one waits in a temporary file
+_IN_MEMORY_BYTES = 8 << 20  # largest object written from memory; larger ones go through a temporary file
 _COPY_BYTES = 4 << 20
 
 

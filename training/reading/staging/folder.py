@@ -204,7 +204,7 @@ class StagedFolder:
         if os.fstat(descriptor).st_size != num_bytes:
             path.unlink(missing_ok=True)
             return None
-        os.utime(descriptor)  # of the shards that nobody foresees, the one opened last is evicted last
+        os.utime(descriptor)  # shards that nobody needs soon are evicted in the order of this time
         return held
 
     @contextlib.contextmanager

@@ -45,7 +45,7 @@ def match_boxes(found: Boxes, wanted: Boxes, crowds: Bools) -> tuple[Bools, Bool
     for number, row in enumerate(objects):
         if row.size:
             meets = np.where(is_free & (row >= least[:, np.newaxis]), row, -1.0)
-            best = row.size - 1 - meets[:, ::-1].argmax(axis=1)  # of equal ones the last
+            best = row.size - 1 - meets[:, ::-1].argmax(axis=1)  # the last of equal ones
             hits[number] = meets[every, best] >= 0.0
             is_free[every[hits[number]], best[hits[number]]] = False
         ignored[number] = ~hits[number] & in_crowd[number]

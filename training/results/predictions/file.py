@@ -38,7 +38,7 @@ _SINGLE_LABEL = SingleLabelColumns()
 _METADATA = b"shardmill"
 _GROUP_BYTES = 1 << 23  # in memory, of a row group
 
-LEFT_OUT_FILE = "predictions-left-out.parquet"  # of the fold of the train split that a run left out
+LEFT_OUT_FILE = "predictions-left-out.parquet"  # predictions of the fold that a run left out
 
 
 def predictions_file(split: str) -> str:

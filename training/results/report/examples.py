@@ -14,7 +14,7 @@ if TYPE_CHECKING:  # who reads the file needs no more than its name
     from shardmill.training.results.predictions.label_errors import LabelError
 
 EXAMPLES_FILE = "examples.json"
-_SHOWN = 8  # of a split; a picture has about 4 kB
+_SHOWN = 8  # examples shown of a split; a picture has about 4 kB
 _SPLITS = ("test", "validation")  # the first of them that was evaluated
 
 Shown = Mapping[str, Any]

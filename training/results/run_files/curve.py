@@ -21,7 +21,7 @@ from shardmill.infra.progress import Event, subscribe
 from shardmill.infra.strict_json import dump_json
 
 CURVE_FILE = "curve.jsonl"
-_POINTS = 2000  # of the train split, or of a rank, in a whole run
+_POINTS = 2000  # most points of a curve in a whole run
 
 Point = Mapping[str, Any]
 
@@ -43,7 +43,7 @@ class _CurveWriter:
 
     def __init__(self, file: TextIO) -> None:
         self._file = file
-        self._share = 0.0  # of the run that is done
+        self._share = 0.0  # share of the run that is done (0 to 1)
         self._written: dict[str, float] = {}  # split or rank -> the share of its latest point
 
     def take(self, event: Event) -> None:

@@ -2,8 +2,8 @@
 
 ::
 
-    trackers    which systems are told; a system that fails is left alone from then on
+    trackers    the systems that get reports; one that fails gets no more
     mlflow      MLflow, by mlflow-skinny
     wandb       Weights & Biases
-    tracked     what they are told of a run, and where its identity there is kept
+    tracked     the facts of a run that they get, and the file that keeps its identity there
 """

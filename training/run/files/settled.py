@@ -72,7 +72,7 @@ class Settled:
 
 
 def settled_by(config: TrainConfig, global_batch_size: int | None = None) -> Settled:
-    """Return the values of a run that begins, with the batch size that was found for "auto"."""
+    """Return the settings of a run with the batch size that was found in place of "auto"."""
     return Settled(config.run.epochs, global_batch_size)
 
 

@@ -51,7 +51,7 @@ def within_memory(
             if number is None:
                 raise
             said = error.message
-        gc.collect()  # what the failed attempt held, now that its error is gone
+        gc.collect()  # free what the failed attempt held
         events.log(
             f"{said}; going on with run.accumulate_steps = {number} and the same global batch",
             level="warning",

@@ -35,7 +35,7 @@ class AgreedStop(StopFlag):
         self._ranks = ranks
         self._heart = heart
         self._own_wish = False  # for the next meeting
-        self._granted = False  # by the last meeting; until it is told once
+        self._granted = False  # the last meeting agreed to stop; False again once reported
         self._boundaries = 0  # since the last meeting
         self._boundaries_between = 1
         self._met_at = time.monotonic()

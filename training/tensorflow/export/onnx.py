@@ -18,7 +18,7 @@ from tensorflow.python.framework.convert_to_constants import convert_variables_t
 from shardmill.training.reading.decode import Pixels
 from shardmill.training.tensorflow.starting import quiet_start
 
-_OPSET = 17  # of 2022, which today's runtimes read
+_OPSET = 17  # published in 2022; today's runtimes read it
 _INPUT = "images"
 
 

@@ -147,7 +147,7 @@ def _num_arrays(weights: str) -> int:
     elif weights.endswith(_SUFFIX):
         file = weights
     else:
-        return 0  # of an earlier Keras, which counts itself
+        return 0  # an earlier Keras counts them itself
     counts = 0
 
     def count(name: str, item: Any) -> None:

@@ -192,7 +192,7 @@ class TorchLoader:
         order = self.order.order
         steps = {"global_batch_size": order.global_batch_size, "steps_per_epoch": order.steps_per_epoch}
         described: dict[str, Any] = json.loads(dump_json({**self._identity, **steps}))
-        return described  # as a state is that was written as JSON and read again
+        return described  # equal to a state that was written as JSON and read again
 
     def close(self) -> None:
         """Stop the workers that wait for the next iteration, which then starts new ones."""

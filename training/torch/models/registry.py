@@ -57,7 +57,7 @@ def _check_output(model: Any, spec: ModelSpec) -> None:
 
 
 def load_weights(model: Any, path: str, *, partial: bool = False) -> TakenWeights:
-    """Load the weights of a file of a state dictionary into the modules whose names and shapes fit.
+    """Load the weights of a state dictionary from a file into the modules whose names and shapes fit.
 
     A classifier of other classes keeps its random weights.
 

@@ -51,7 +51,7 @@ from shardmill.infra.storage.filesystem import Storage
 # Where the texts of labels are numbers, these keys of .json sidecars may have the names.
 NAME_KEYS = ("label_name", "class_name")
 
-_ARCHIVES_LOOKED_INTO, _MEMBERS_LOOKED_AT = 4, 32  # by an import
+_ARCHIVES_LOOKED_INTO, _MEMBERS_LOOKED_AT = 4, 32  # looked at by an import (--as-is)
 _MEMBERS_PASSED = 8 * _MEMBERS_LOOKED_AT  # in search of these
 _LISTED_TOGETHER = 8  # archives; of an object store most of the time is waiting
 

@@ -13,7 +13,7 @@ from shardmill.beam_jobs.sources.kinds.archive.opening import UnpackedStream, co
 from shardmill.beam_jobs.sources.kinds.archive.tar import tar_members
 from shardmill.beam_jobs.sources.kinds.archive.zip import read_zip_member, zip_members
 
-_HEAD_BYTES = 16 << 20  # of a compressed tar
+_HEAD_BYTES = 16 << 20  # bytes of a compressed tar that are unpacked
 _MAX_MEMBER_BYTES = 64 << 20  # larger ones are not looked at
 
 

@@ -104,7 +104,7 @@ class UnpackedStream:
     def __init__(self, archive: Container, compression: str, at_most_bytes: int) -> None:
         self._stream = _decompressing(archive, compression)
         self._at_most_bytes = at_most_bytes
-        self._start, self._data = 0, b""  # what was unpacked last
+        self._start, self._data = 0, b""  # place and bytes that were unpacked last
         self._num_unpacked_bytes = 0
         self._damage = ""
 
@@ -211,4 +211,4 @@ class _ZstdStream:
         self._stream = pa.CompressedInputStream(pa.PythonFile(raw, mode="r"), "zstd")
 
     def read1(self, size: int) -> bytes:
-        return cast(bytes, self._stream.read(min(size, _ZSTD_BYTES)))  # what a cut loses
+        return cast(bytes, self._stream.read(min(size, _ZSTD_BYTES)))  # a cut file loses at most so much

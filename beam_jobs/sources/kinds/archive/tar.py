@@ -23,7 +23,7 @@ from shardmill.beam_jobs.sources.kinds.archive.members import (
 )
 
 _BLOCK = tarfile.BLOCKSIZE
-_MAX_EXTENDED_BYTES = 1 << 20  # of a long name or a pax header
+_MAX_EXTENDED_BYTES = 1 << 20  # longest long name or pax header
 _AFTER_END_BYTES = 1 << 16  # looked at behind the end mark
 _FILES = (tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.CONTTYPE)
 _LINKS = {tarfile.LNKTYPE: "a hard link", tarfile.SYMTYPE: "a symbolic link"}
@@ -118,7 +118,7 @@ def _cut(member: Member) -> Member:
 def _extend(extension: _Extension, header: tarfile.TarInfo, ranges: Ranges, offset: int) -> None:
     """Read an extended header that belongs to the next member."""
     if header.type in (tarfile.XGLTYPE, tarfile.GNUTYPE_LONGLINK):
-        return  # of all members: no size and no name of one; of a link: it is not followed
+        return  # global headers name no member; links are not followed
     if header.size > _MAX_EXTENDED_BYTES:
         raise ArchiveDamaged(f"the extended header at byte {offset - _BLOCK:,} has {header.size:,} bytes")
     data = ranges.read_at(header.size, offset)

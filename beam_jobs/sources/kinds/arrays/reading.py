@@ -22,7 +22,7 @@ from shardmill.infra.errors import ConfigError
 from shardmill.infra.format.labels import LabelKind
 from shardmill.infra.storage.filesystem import Storage
 
-_MAX_LOST_ROWS = 1_000_000  # of a file; a single row stands for more
+_MAX_LOST_ROWS = 1_000_000  # most rows of lost images of a file; a single row stands for more
 _FLOATS_WHOLE = 2.0**63  # floats below are whole numbers of 64 bits
 _MAX_INT64 = (1 << 63) - 1
 
@@ -174,7 +174,7 @@ class ArrayImages:
         self._file = file
         self._scratch = scratch
         self._arrays = {array.name: array for array in find_arrays(file)}
-        self._ranges: dict[str, Ranges] = {}  # by what they unpack; "" is the file itself
+        self._ranges: dict[str, Ranges] = {}  # part of the file that they unpack ("": all of it) -> reader
 
     def read(self, file: FileRef, position: int) -> bytes:
         """Return the image of a row, as a PNG file.

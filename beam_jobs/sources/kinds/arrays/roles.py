@@ -27,7 +27,7 @@ from shardmill.infra.errors import ConfigError
 from shardmill.infra.format.labels import LabelKind
 
 _ROLES = ("label", "image", "split", "group")  # "image_labels" are labels
-_FORMAT_WORD = re.compile(r"idx\d|ubyte")  # of IDX files
+_FORMAT_WORD = re.compile(r"idx\d|ubyte")  # words in names of IDX files
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from shardmill.beam_jobs.tables.utf8 import without_broken_texts
 from shardmill.infra.format.labels import LabelKind
 
 _BUFFER_BYTES = 1 << 20  # read at a time from the pages of a column
-_BATCH_BYTES = 4 << 20  # of images, decoded at a time
+_BATCH_BYTES = 4 << 20  # encoded images read from Parquet at a time
 _BATCH_ROWS = 512
 _MAX_INVENTED_ROWS = 1_000_000  # a file has rarely more rows of images than bytes
 
@@ -196,7 +196,7 @@ class ParquetImages:
         self._starts = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
         self._group = -1
         self._batches: Iterator[pa.RecordBatch] = iter(())
-        self._start = 0  # of the current batch
+        self._start = 0  # first row of the current batch
         self._batch: pa.Array = pa.array([], pa.binary())
         self._broken: tuple[int, str] | None = None  # row group, and why it cannot be read further
 

@@ -173,7 +173,7 @@ def _wrong(why: str) -> ConfigError:
     return ConfigError(f"{INFO_FILE}: {why}", "let TensorFlow Datasets write it again, or correct it")
 
 
-MAX_VALUES = 4096  # of a feature of fixed length
+MAX_VALUES = 4096  # most values of a feature of fixed length
 
 _TEXTS = ("string", "str", "object", "bytes")
 _WHOLE = ("bool", "bool_", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")

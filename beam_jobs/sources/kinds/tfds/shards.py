@@ -20,7 +20,7 @@ from shardmill.infra.errors import CorruptDataError
 from shardmill.infra.format.examples import Values, parse_features
 from shardmill.infra.format.features import MISSING
 
-_MAX_LOST_ROWS = 1_000_000  # of a shard; a single row stands for more
+_MAX_LOST_ROWS = 1_000_000  # most rows of lost records of a shard; a single row stands for more
 
 Record = tuple[int, bytes, str | None]  # position, payload, why it cannot be read
 

@@ -25,7 +25,7 @@ from shardmill.infra.dataset.exports.reading import Batch
 from shardmill.infra.dataset.exports.target import PartFiles
 from shardmill.infra.errors import UsageError
 
-_LONGEST_BYTES = 255  # of a file name
+_LONGEST_BYTES = 255  # longest file name of usual file systems
 _HARMLESS = " !#$&'()+,-.=@[]^_{}~" + "".join(map(chr, range(0xA0, 0x3000)))
 
 

@@ -61,7 +61,7 @@ def open_stream(
     """
     stored, decoded = _mean_bytes(reader)
     examples = _shuffle_buffer(plan, reading, stored, decoded) if shuffled else 0
-    is_decoded = reader.image_encoding != reader.split.image_encoding  # by a cache of decoded images
+    is_decoded = reader.image_encoding != reader.split.image_encoding  # a cache holds decoded images
     held = decoded if is_decoded else stored
     budget = RamBudget(reading.ram_budget_bytes, shuffle_bytes(examples, held), cache_bytes)
     budget.check(int(plan.num_rows * (image_size * image_size * 3 if image_size else decoded)))

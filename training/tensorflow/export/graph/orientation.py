@@ -14,7 +14,7 @@ import tensorflow as tf
 
 _TAG = 274
 _EXIF = b"Exif\x00\x00"
-_SEARCHED_BYTES = 1 << 16  # of a JPEG, as in shardmill.infra.codecs; a segment is no longer than that either
+_SEARCHED_BYTES = 1 << 16  # first bytes of a JPEG that are searched, as in shardmill.infra.codecs
 _SHORTS, _LONGS = (3, 8), (4, 9)  # TIFF types: unsigned and signed
 
 

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from shardmill.training.tensorflow.tasks.boxes.cells import Cells
 
-MOST_BOXES = 100  # of an image; COCO's evaluation counts as many
+MOST_BOXES = 100  # most boxes an image, as in COCO's evaluation
 LEAST_SCORE = 0.05
 _SAME_OBJECT = 0.6  # boxes of one class that overlap by more are of the same object
 _MOST_CANDIDATES = 1000

@@ -17,7 +17,7 @@ from shardmill.beam_jobs.tables.utf8 import not_utf8
 from shardmill.infra.errors import ConfigError
 from shardmill.infra.format.features import MISSING, Dtype
 
-Kind = Literal["int64", "float", "text", "bytes"]  # as the settings name them
+Kind = Literal["int64", "float", "text", "bytes"]  # the values of the setting ``dtype``
 
 ARROW_KINDS: Final[Mapping[Kind, pa.DataType]] = {
     "int64": pa.int64(), "float": pa.float32(), "text": pa.string(), "bytes": pa.binary(),
@@ -27,7 +27,7 @@ DTYPES: Final[Mapping[Kind, Dtype]] = {
 }  # fmt: skip
 
 _WHOLE = r"^[+-]?[0-9]{1,19}$"
-_LEAST, _MOST = "9223372036854775808", "9223372036854775807"  # of 64 bits, without signs
+_LEAST, _MOST = "9223372036854775808", "9223372036854775807"  # digits of the least and the largest int64
 _NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$|^[+-]?(?i:nan|inf|infinity)$"
 _TRUTHS = {"^(?i:true)$": "1", "^(?i:false)$": "0"}
 _WORDS = {"int64": "a whole number", "float": "a number", "text": "text", "bytes": "bytes"}
@@ -120,7 +120,7 @@ def _scalars(values: pa.Array, kind: Kind) -> tuple[pa.Array, Mask]:
         if natural_kind(values.type) == "text":
             texts = pc.utf8_trim_whitespace(values.cast(pa.string()))
             texts = pc.if_else(pc.equal(texts, ""), pa.scalar(None, pa.string()), texts)
-            for pattern, number in _TRUTHS.items():  # as Python and pandas write what is 1 or 0 in Parquet
+            for pattern, number in _TRUTHS.items():  # Python and pandas write truth values so
                 texts = pc.replace_substring_regex(texts, pattern, number)
             fits = _are_int64(texts) if kind == "int64" else pc.match_substring_regex(texts, _NUMBER)
             bad = ~mask_of(pc.fill_null(fits, True))
