@@ -51,8 +51,8 @@ def test_the_head_learns_first_and_an_interrupted_run_equals_an_unbroken_one(
 ) -> None:
     """Stopped in the middle of either stage, and between them."""
     trained(version, tmp_path / "unbroken", *TWO_STAGES)
-    first, fourth, sixth, eighth, last = interrupted(version, tmp_path / "broken", 1, 4, 6, 8)
-    assert changed(first, fourth) == changed(fourth, sixth) == {"logits:kernel", "logits:bias"}
+    fourth, sixth, eighth, last = interrupted(version, tmp_path / "broken", 4, 6, 8)
+    assert changed(fourth, sixth) == {"logits:kernel", "logits:bias"}
     assert changed(sixth, eighth) >= {"stem:kernel", "stem_bn:moving_mean", "logits:kernel"}
     unbroken = last_state(tmp_path / "unbroken")
     assert unbroken.keys() == last.keys()
