@@ -24,13 +24,10 @@ from shardmill.infra.processes.process import run_main
 from shardmill.infra.readable import counted
 from shardmill.infra.storage.output_file import writes
 from shardmill.infra.strict_json import dump_json
-from shardmill.training.augment.batch_parameters import (
-    OPS,
-    BatchParameters,
-    check_pairs,
-    draw_batch_parameters,
-)
-from shardmill.training.config import AugmentSettings, TrainConfig, image_size_of
+from shardmill.training.augment.kind import Arrays
+from shardmill.training.augment.parameters import draw_batch_parameters, own_share
+from shardmill.training.augment.settings import AugmentSettings
+from shardmill.training.config import TrainConfig, image_size_of
 from shardmill.training.dataset import Dataset
 from shardmill.training.order import StepPlan
 from shardmill.training.order.from_settings import order_from_settings
@@ -130,7 +127,7 @@ def _value(value: Any) -> str:
 
 
 def _first_examples(config: TrainConfig, dataset: Dataset, reader: RecordReader) -> StepPlan:
-    check_pairs(config.augment, config.data.batch_size)
+    config.augment.check_pairs(config.data.batch_size)
     plan = order_from_settings(config.data, reader.table, dataset.classes).step(0, 0)
     num = min(_EXAMPLES, plan.num_real + plan.num_real % 2, plan.ordinals.size)
     return replace(
@@ -156,7 +153,7 @@ class _AsTrained:
         self._maker = BatchMaker(
             reader, image_size=size, augment=config.augment, threads=1, image_channels=channels
         )
-        self._augment = _batch_augment(config) if config.augment.is_batched else None
+        self._augment = _batch_augment(config) if config.augment.of_batches else None
 
     def cells(self, plan: StepPlan) -> list[Cell]:
         """Return a cell for each example."""
@@ -167,7 +164,7 @@ class _AsTrained:
             return [Cell(image.copy(), (name,)) for image, name in zip(shown, names, strict=True)]
         draws = draw_batch_parameters(self._settings, plan.seed, plan.epoch, plan.positions, self._size)
         images = _in_colour(self._augment(batch.images, draws))
-        captions = [caption(names, draws, row) for row in range(len(names))]
+        captions = [caption(self._settings, names, draws, row) for row in range(len(names))]
         return [Cell(image, caption) for image, caption in zip(images, captions, strict=True)]
 
 
@@ -182,25 +179,27 @@ def _batch_augment(config: TrainConfig) -> Any:
         starting.start()
         import tensorflow as tf
 
-        from shardmill.training.tensorflow.augment.batched import BatchAugment
-    augment = BatchAugment(mixes=config.augment.mixes)
+        from shardmill.training.tensorflow.augment_batches import BatchAugment
+    augment = BatchAugment(config.augment)
 
-    def augmented(images: Images, draws: BatchParameters) -> Images:
-        done: Images = augment(tf.constant(images), BatchParameters(*map(tf.constant, draws))).numpy()
+    def augmented(images: Images, drawn: dict[str, Arrays]) -> Images:
+        done: Images = augment(tf.constant(images), tf.nest.map_structure(tf.constant, drawn)).numpy()
         return done
 
     return augmented
 
 
-def caption(names: list[str], draws: BatchParameters, row: int) -> tuple[str, ...]:
-    """Return the labels with their shares, and the operations of RandAugment."""
-    own_share, partner = float(draws.own_share[row]), names[min(row ^ 1, len(names) - 1)]
+def caption(
+    settings: AugmentSettings, names: list[str], drawn: dict[str, Arrays], row: int
+) -> tuple[str, ...]:
+    """Return the labels of an example with their shares, and what else was done to it."""
+    shares, partner = own_share(drawn), names[min(row ^ 1, len(names) - 1)]
     caption = [names[row]]
-    if own_share < 0.995 and partner != names[row]:
-        caption = [f"{names[row]} {own_share:.0%}, {partner} {1 - own_share:.0%}"]
-    if draws.ops.shape[1]:
-        caption.append(", ".join(OPS[number] for number in draws.ops[row]))
-    return tuple(caption)
+    if shares is not None and shares[row] < 0.995 and partner != names[row]:
+        share = float(shares[row])
+        caption = [f"{names[row]} {share:.0%}, {partner} {1 - share:.0%}"]
+    done = [one.described(drawn[type(one).__name__], row) for one in settings.of_batches]
+    return (*caption, *filter(None, done))
 
 
 if __name__ == "__main__":

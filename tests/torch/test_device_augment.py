@@ -13,10 +13,11 @@ import torch
 
 from shardmill import Dataset
 from shardmill.infra.errors import ConfigError, UsageError
-from shardmill.training.augment.batch_parameters import OPS, BatchParameters, draw_batch_parameters
+from shardmill.training.augment.kinds.rand_augment import OPS
 from shardmill.training.config import AugmentSettings
 from shardmill.training.torch.data import AugmentedBatch, DeviceAugment, TorchBatch, TorchLoader
 from tests.samples.images.rand_augmented import SIZE, WARPS, images_of, operated
+from tests.samples.training.drawn import Drawn, drawn_for_batches
 
 ROOT = Path(__file__).parents[2]
 MIXING = {"mixup": 0.5, "cutmix": 1.0, "mix_probability": 0.9}
@@ -34,9 +35,9 @@ def batch_of(num: int, channels: int = 3, dtype: Any = torch.uint8) -> TorchBatc
     return TorchBatch(images, rows % 7, torch.full((num,), 1 / num), sizes, rows, rows + 100, 2, 0)
 
 
-def draws_of(settings: AugmentSettings, num: int) -> BatchParameters:
+def draws_of(settings: AugmentSettings, num: int) -> Drawn:
     """The values that numpy draws for that batch under seed 5, as for TensorFlow."""
-    return draw_batch_parameters(settings, 5, 2, np.arange(100, 100 + num), SIZE)
+    return drawn_for_batches(settings, 5, 2, np.arange(100, 100 + num), SIZE)
 
 
 def pixels_of(found: AugmentedBatch) -> np.ndarray[Any, Any]:
@@ -176,7 +177,7 @@ def test_augmentation_that_was_forgotten_is_said_once(dataset: Dataset) -> None:
     [
         ({"batch_size": 9}, ConfigError, "a device takes 9 of each batch"),
         ({"rank": 0, "num_ranks": 2, "shares": (3, 1), "batch_size": 10}, ConfigError, "a device takes 7"),
-        ({"image_size": None}, UsageError, "need images of one size"),
+        ({"image_size": None}, UsageError, "images of many sizes cannot be augmented"),
     ],
 )
 def test_what_cannot_be_mixed_says_so(

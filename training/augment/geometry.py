@@ -1,8 +1,8 @@
 """Move boxes and masks with their images: the same window, resize and flips. Pure functions, numpy only.
 
-An image is cut to a window, resized to S × S pixels and flipped (``decode_window`` in
-``shardmill.training.reading.decode``, ``augment_image``). Its annotation must follow. Both functions take the
-parameters that the image was augmented with, so nothing is drawn here::
+An image is cut to a window, resized to S × S pixels (``decode_window`` in
+``shardmill.training.reading.decode``) and augmented (``augment_image``). Its annotation must follow. Both
+functions take the parameters that the image was augmented with, so nothing is drawn here::
 
     parameters = draw_parameters(settings, seed, epoch, positions, heights, widths, image_size)
     moved = move_boxes(boxes, parameters, heights, widths)  # of a whole batch
@@ -10,10 +10,6 @@ parameters that the image was augmented with, so nothing is drawn here::
 
 Without settings, ``draw_parameters`` gives the central square, or with ``fit="stretch"`` all of the image,
 for tasks that must find objects anywhere in it.
-
-Colour jitter moves nothing. Erasing covers pixels, and the annotation stays: an object that is partly covered
-keeps its box, as in Zhong et al. 2020. RandAugment, MixUp and CutMix work on batches, where boxes and masks
-cannot follow; ``check_moves_objects`` refuses them.
 
 A window of a large JPEG that is decoded at a fraction has its edges rounded, by at most a quarter of a pixel
 of the new image; boxes and masks are not rounded with it.
@@ -26,10 +22,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from shardmill.infra.errors import ConfigError
+from shardmill.training.augment.kind import Sizes
 from shardmill.training.augment.parameters import AugmentParameters
-from shardmill.training.augment.windows import Sizes
-from shardmill.training.config.augment import AugmentSettings
 
 Boxes = npt.NDArray[np.float32]  # [..., 4]: top, left, bottom, right edge, relative to the image, 0 to 1
 Array = npt.NDArray[Any]
@@ -77,9 +71,10 @@ def move_boxes(
     area, visible = _areas(edges), _areas(cut)
     with np.errstate(invalid="ignore"):
         kept = (visible > 0.0) & (visible >= least_share * area)
-    for axis, flips in enumerate((parameters.flip_top_bottom, parameters.flip_left_right)):
-        cut[flips, ..., axis] = 1.0 - cut[flips, :, ::-1, axis]
-    moved = np.where(kept[..., np.newaxis], cut.reshape(boxes.shape), 0.0)
+    moved: npt.NDArray[np.floating] = cut.reshape(boxes.shape)
+    for augmentation, drawn in parameters.images:
+        moved = augmentation.move_boxes(moved, drawn)
+    moved = np.where(kept[..., np.newaxis], moved, 0.0)
     return MovedBoxes(moved.astype(np.float32), kept)
 
 
@@ -97,30 +92,10 @@ def move_mask(mask: Array, parameters: AugmentParameters, row: int, size: int) -
     """
     top, left, height, width = parameters.windows[row].tolist()
     rows, columns = _nearest(top, height, size), _nearest(left, width, size)
-    if parameters.flip_top_bottom[row]:
-        rows = rows[::-1]
-    if parameters.flip_left_right[row]:
-        columns = columns[::-1]
-    return mask[rows[:, np.newaxis], columns[np.newaxis, :]]
-
-
-def check_moves_objects(settings: AugmentSettings) -> None:
-    """Check that boxes and masks can follow all augmentation.
-
-    Raises:
-        ConfigError: RandAugment, MixUp or CutMix is on.
-    """
-    wanted = {
-        "augment.randaugment.num_ops": settings.randaugment.num_ops,
-        "augment.mixup": settings.mixup,
-        "augment.cutmix": settings.cutmix,
-    }
-    found = [name for name, value in wanted.items() if value]
-    if found:
-        raise ConfigError(
-            f"{' and '.join(found)} would move or mix images without their boxes and masks",
-            "set to 0; windows, flips, color_jitter and erasing work with objects",
-        )
+    moved = mask[rows[:, np.newaxis], columns[np.newaxis, :]]
+    for augmentation, drawn in parameters.images:
+        moved = augmentation.move_mask(moved, drawn, row)
+    return moved
 
 
 def _areas(edges: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

@@ -1,24 +1,24 @@
-"""Draw the parameters of augmentation for each example of a batch. Pure functions, numpy only.
+"""Draw the parameters of augmentation for the examples of a batch, and apply them. Numpy and OpenCV only.
 
 Every random number is a function of (seed, epoch, position). So a repeated record looks different, and a
-resumed run sees the same. Windows are cut where images are decoded; ``pixels.augment_image`` does the rest.
+resumed run sees the same. Windows are cut where images are decoded; ``augment_image`` does the rest.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from shardmill.infra.splitmix import U64
-from shardmill.training.augment.color import ColorParameters, color_parameters
-from shardmill.training.augment.erasing import ErasingParameters, erasing_parameters
-from shardmill.training.augment.windows import Sizes, Windows, fixed_windows, random_windows
-from shardmill.training.config import AugmentSettings
+from shardmill.training.augment.kind import Arrays, ImageAugmentation, Sizes, Windows
+from shardmill.training.augment.settings import AugmentSettings
+from shardmill.training.augment.windows import fixed_windows
+from shardmill.training.draws import Purpose, key_of
 from shardmill.training.models.spec import Fit
-from shardmill.training.order.random_numbers import key_of, uniform
-from shardmill.training.order.streams import ImageStream, Purpose
+
+Image = npt.NDArray[np.uint8]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,16 +27,11 @@ class AugmentParameters:
 
     Attributes:
         windows: int32 [B, 4]: y, x, height, width of the visible part of the stored image (pixels).
-        flip_left_right, flip_top_bottom: bool [B].
-        color: the parameters of colour jitter; None: there is none.
-        erasing: the parameters of random erasing; None: there is none.
+        images: the augmentations of single images in turn, each with what it has drawn.
     """
 
     windows: Windows
-    flip_left_right: npt.NDArray[np.bool_]
-    flip_top_bottom: npt.NDArray[np.bool_]
-    color: ColorParameters | None = None
-    erasing: ErasingParameters | None = None
+    images: tuple[tuple[ImageAugmentation[Any], Arrays], ...] = ()
 
 
 def draw_parameters(
@@ -61,44 +56,47 @@ def draw_parameters(
         image_size: height and width of the images that are made (pixels).
         fit: what is seen of an image without a random window.
     """
-    keys = keys_at(seed, epoch, positions)
     if settings is None:
-        never = np.zeros(keys.shape, np.bool_)
-        return AugmentParameters(fixed_windows(heights, widths, fit), never, never)
+        return AugmentParameters(fixed_windows(heights, widths, fit))
+    keys, window = key_of(Purpose.IMAGE, seed, epoch, positions), settings.window
     return AugmentParameters(
-        windows(heights, widths, keys, settings, fit),
-        flips(keys, settings),
-        vertical_flips(keys, settings),
-        color_parameters(keys, settings.color_jitter),
-        erasing_parameters(keys, settings.erasing, image_size),
+        fixed_windows(heights, widths, fit) if window is None else window.windows(heights, widths, keys),
+        tuple((one, one.draw(keys, image_size)) for one in settings.of_images),
     )
 
 
-def keys_at(seed: int, epoch: int, positions: npt.NDArray[np.int64]) -> U64:
-    """Return the keys from which everything is drawn for the examples at ``positions``: uint64 [B]."""
-    return key_of(Purpose.IMAGE, seed, epoch, positions)
+def augment_image(image: Image, parameters: AugmentParameters, row: int) -> Image:
+    """Augment one image with the parameters of row ``row`` of the batch.
+
+    At 224 × 224 pixels this takes, in µs of one core: a flip 8, jitter 35, erasing with black 9, with the
+    mean colour 14, with noise 22. Drawing the parameters takes 4 to 7.
+
+    Args:
+        image: uint8 [S, S, 3]; changed in place, unless it is read-only.
+        parameters: the parameters of the batch.
+        row: the row of the image in the batch.
+
+    Returns:
+        uint8 [S, S, 3]: ``image`` itself, or a copy of one that is read-only.
+    """
+    if parameters.images and not image.flags.writeable:
+        image = image.copy()
+    for augmentation, drawn in parameters.images:
+        augmentation.apply(image, drawn, row)
+    return image
 
 
-def windows(
-    heights: Sizes, widths: Sizes, keys: U64, settings: AugmentSettings, fit: Fit = "crop"
-) -> Windows:
-    """Draw the window of each training example, or return that of ``fit``."""
-    if not settings.random_resized_crop:
-        return fixed_windows(heights, widths, fit)
-    return random_windows(heights, widths, keys, settings.scale, settings.ratio)
+def draw_batch_parameters(
+    settings: AugmentSettings, seed: int, epoch: int, positions: npt.NDArray[np.int64], image_size: int
+) -> dict[str, Arrays]:
+    """Draw the parameters of the augmentations of whole batches, by the names of their classes.
+
+    Args: see ``draw_parameters``.
+    """
+    keys = key_of(Purpose.BATCH, seed, epoch, positions)
+    return {type(one).__name__: one.draw(keys, image_size) for one in settings.of_batches}
 
 
-def flips(keys: U64, settings: AugmentSettings) -> npt.NDArray[np.bool_]:
-    """Draw which examples are mirrored from left to right: bool [B]."""
-    return _every_other(keys, ImageStream.FLIP_LEFT_RIGHT, settings.horizontal_flip)
-
-
-def vertical_flips(keys: U64, settings: AugmentSettings) -> npt.NDArray[np.bool_]:
-    """Draw which examples are mirrored from top to bottom: bool [B]."""
-    return _every_other(keys, ImageStream.FLIP_TOP_BOTTOM, settings.vertical_flip)
-
-
-def _every_other(keys: U64, stream: int, wanted: bool) -> npt.NDArray[np.bool_]:
-    if not wanted:
-        return np.zeros(keys.shape, np.bool_)
-    return uniform(keys, stream) < 0.5
+def own_share(drawn: dict[str, Any]) -> Any:
+    """Return the shares of the rows' own labels, float32 [B], from ``draw_batch_parameters``; None: 1."""
+    return next((arrays["own_share"] for arrays in drawn.values() if "own_share" in arrays), None)

@@ -1,4 +1,4 @@
-"""Choose the window of each image that training sees. Pure functions, numpy only."""
+"""The windows of stored images: without augmentation, and drawn at random. Pure functions, numpy only."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import numpy as np
 import numpy.typing as npt
 
 from shardmill.infra.splitmix import U64
+from shardmill.training.augment.kind import Sizes, Windows
+from shardmill.training.draws import uniform
 from shardmill.training.models.spec import Fit
-from shardmill.training.order.random_numbers import uniform
-from shardmill.training.order.streams import ImageStream
-
-Sizes = npt.NDArray[np.integer]
-Windows = npt.NDArray[np.int32]  # [B, 4]: y, x, height, width (pixels)
 
 _TRIES = 10
+# Streams under the key of an image. Each of the first two takes ten numbers, one for each try.
+_AREA, _ASPECT_RATIO, _TOP, _LEFT = 0, 100, 200, 300
+WINDOW_STREAMS = range(_AREA, _LEFT + 1)
 
 
 def central_windows(heights: Sizes, widths: Sizes) -> Windows:
@@ -74,9 +74,9 @@ def _sizes(
     """Return (heights, widths) of the first tries that fit, and where none did: [B] each."""
     tries = np.arange(_TRIES)
     area = heights.astype(np.float64) * widths
-    wanted = area * (scale[0] + (scale[1] - scale[0]) * _draws(keys, ImageStream.AREA, tries))
+    wanted = area * (scale[0] + (scale[1] - scale[0]) * _draws(keys, _AREA, tries))
     low, high = np.log(ratio[0]), np.log(ratio[1])
-    aspect = np.exp(low + (high - low) * _draws(keys, ImageStream.ASPECT_RATIO, tries))
+    aspect = np.exp(low + (high - low) * _draws(keys, _ASPECT_RATIO, tries))
     height = np.rint(np.sqrt(wanted / aspect)).astype(np.int64)
     width = np.rint(np.sqrt(wanted * aspect)).astype(np.int64)
     fits = (height >= 1) & (width >= 1) & (height <= heights) & (width <= widths)  # [10, B]
@@ -88,8 +88,8 @@ def _placed(
     heights: Sizes, widths: Sizes, height: npt.NDArray[np.int64], width: npt.NDArray[np.int64], keys: U64
 ) -> Windows:
     """Place windows of these sizes at random: int32 [B, 4]."""
-    top = _place(uniform(keys, ImageStream.TOP), heights - height)
-    left = _place(uniform(keys, ImageStream.LEFT), widths - width)
+    top = _place(uniform(keys, _TOP), heights - height)
+    left = _place(uniform(keys, _LEFT), widths - width)
     return np.stack([top, left, height, width], axis=1).astype(np.int32)
 
 
@@ -111,3 +111,15 @@ def _nearest_ratio(
     height = np.minimum(heights, np.rint(widths / aspect)).astype(np.int64)
     width = np.minimum(widths, np.rint(heights * aspect)).astype(np.int64)
     return np.maximum(height, 1), np.maximum(width, 1)
+
+
+def check_ranges(scale: tuple[float, float], ratio: tuple[float, float]) -> None:
+    """Check the ranges of area and aspect of random windows.
+
+    Raises:
+        ValueError: one of them is no range.
+    """
+    if not 0 < scale[0] <= scale[1] <= 1:
+        raise ValueError(f"scale {scale}: must be two numbers above 0 and at most 1, smaller first")
+    if not 0 < ratio[0] <= ratio[1]:
+        raise ValueError(f"ratio {ratio}: must be two positive numbers, smaller first")

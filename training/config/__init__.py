@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 
 from shardmill.infra.own_code import OwnCode, faults_of_own_code, is_own
 from shardmill.infra.settings import Settings, validate
-from shardmill.training.config.augment import AugmentSettings
+from shardmill.training.augment.settings import AugmentSettings
 from shardmill.training.config.data import Balance, DataSettings
 from shardmill.training.config.export import ExportSettings
 from shardmill.training.config.model import ModelSettings

@@ -10,6 +10,7 @@ from shardmill.infra.errors import ConfigError
 from shardmill.infra.own_code import is_own
 from shardmill.infra.settings import Settings
 from shardmill.training.models.names import TORCHVISION, find_torchvision
+from shardmill.training.augment.settings import AugmentSettings
 
 if TYPE_CHECKING:
     from shardmill.training.config import TrainConfig
@@ -23,8 +24,7 @@ _KNOWN: Final = {
     "granularity block_records window_blocks last_batch seed",
     "reading": "ram_budget_bytes cache cache_form cache_bytes cache_overflow cache_dir staging_dir "
     "staging_bytes max_bad_records",
-    "augment": "random_resized_crop scale ratio horizontal_flip vertical_flip color_jitter erasing "
-    "randaugment mixup cutmix mix_probability",
+    "augment": " ".join(AugmentSettings.model_fields),
     "optimizer": "name options learning_rate head_learning_rate schedule warmup_fraction warmup_steps "
     "final_factor step_epochs step_factor weight_decay first_layer_factor clip_norm ema_decay "
     "label_smoothing",

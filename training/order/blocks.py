@@ -10,10 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from shardmill.training.arrays import Ints
+from shardmill.training.draws import Purpose, key_of
 from shardmill.training.order.permutation import permute
-from shardmill.training.order.random_numbers import key_of
 from shardmill.training.order.recent_values import RecentValues
-from shardmill.training.order.streams import Purpose
 
 
 @dataclass(frozen=True, slots=True)

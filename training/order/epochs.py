@@ -11,15 +11,14 @@ from shardmill.infra.arguments import at_least, checked
 from shardmill.infra.errors import ConfigError, DataError
 from shardmill.infra.readable import counted
 from shardmill.training.arrays import Ints
+from shardmill.training.draws import Purpose, key_of
 from shardmill.training.order.balance.class_draws import ClassDraws
 from shardmill.training.order.balance.class_weights import WeightRule
 from shardmill.training.order.balance.rules import Rule, natural
 from shardmill.training.order.blocks import Blocks, BlockSizes
 from shardmill.training.order.permutation import permute
-from shardmill.training.order.random_numbers import key_of
 from shardmill.training.order.recent_values import RecentValues
 from shardmill.training.order.steps import LastBatch, StepPlan
-from shardmill.training.order.streams import Purpose
 
 # Positions that are computed together: many cost little more than a few hundred.
 _SPAN = 1 << 15

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shardmill.infra.splitmix import U64
-from shardmill.training.order.random_numbers import as_u64, key_of
+from shardmill.training.draws import as_u64, key_of
 
 Positions = npt.NDArray[np.int64]
 U32 = npt.NDArray[np.uint32]

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from shardmill.training.augment import augment_image
-from shardmill.training.config.augment import AugmentSettings
+from shardmill.training.augment.parameters import augment_image
+from shardmill.training.augment.settings import AugmentSettings
 from shardmill.training.models.spec import Fit
 from shardmill.training.order import Order, StepPlan
 from shardmill.training.reading import BatchMaker, EncodedImage, ShardReader

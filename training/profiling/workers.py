@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.training.config import AugmentSettings, TrainConfig
-from shardmill.training.config.augment import RandAugmentSettings
 from shardmill.training.dataset import Dataset
 from shardmill.training.order.options import OrderOptions
 from shardmill.training.reading.example_options import IMAGE_SIZE
@@ -123,8 +122,8 @@ def _loader(version: DatasetVersion, config: TrainConfig, num_workers: int | Lit
 
 
 def _on_host(augment: AugmentSettings) -> AugmentSettings:
-    """Return the settings without RandAugment, MixUp and CutMix, which are done on the device."""
-    return augment.model_copy(update={"randaugment": RandAugmentSettings(), "mixup": 0.0, "cutmix": 0.0})
+    """Return the settings without the augmentations of whole batches, which are done on the device."""
+    return augment.without_batched()
 
 
 def _measured(loader: TorchLoader, seconds: float) -> WorkerRate:

@@ -11,7 +11,6 @@ from typing import Any, Literal, cast
 from shardmill.infra.arguments import at_least
 from shardmill.infra.errors import ConfigError, UsageError
 from shardmill.infra.settings import validate
-from shardmill.training.augment.batch_parameters import refuse_batched
 from shardmill.training.config import AugmentSettings
 from shardmill.training.config.data import DataSettings
 from shardmill.training.models.spec import Fit
@@ -122,7 +121,11 @@ class ExampleSpec:
         Raises:
             UsageError: RandAugment, MixUp or CutMix is on.
         """
-        refuse_batched(self.augment)
+        if self.augment is not None:
+            self.augment.refuse_batched(
+                "whole batches are augmented with .tf and .torch only",
+                "read with one of these, or turn it off and apply it in your own training code",
+            )
 
 
 @contextmanager
@@ -223,10 +226,9 @@ def _check_whole(given: ExampleOptions, features: Sequence[str], augment: Augmen
         raise UsageError(
             "whole images have three channels", "give an image_size, or leave out image_channels"
         )
-    if augment is not None and augment.is_batched:
-        raise UsageError(
-            "augment.randaugment, augment.mixup and augment.cutmix need images of one size",
-            "give an image_size, or turn them off",
+    if augment is not None:
+        augment.refuse_batched(
+            "whole batches of images of many sizes cannot be augmented", "give an image_size, or turn it off"
         )
     if "image_size" in features:
         raise UsageError(

@@ -13,7 +13,6 @@ from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.errors import ConfigError, UsageError
 from shardmill.infra.format.labels import WORDS, LabelKind
 from shardmill.infra.format.objects import BOXES
-from shardmill.training.augment.geometry import check_moves_objects
 from shardmill.training.models.spec import ModelOutput
 
 if TYPE_CHECKING:
@@ -133,7 +132,7 @@ def settings_for(config: TrainConfig, version: DatasetVersion) -> TrainConfig:
                 f"{version.ref} has {_WORDS[learned(version)]}, which are learned with TensorFlow only",
                 "leave run.framework out, or read them with open_dataset(...).torch in a loop of your own",
             )
-        check_moves_objects(config.augment)
+        config.augment.check_objects_follow()
         config = config.model_copy(update={"data": _seen(config.data, traits)})
     metric = config.run.best_metric
     if metric == "auto":

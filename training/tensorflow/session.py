@@ -11,7 +11,6 @@ import keras
 
 from shardmill.infra import progress as events
 from shardmill.infra.dataset.version import DatasetVersion
-from shardmill.training.augment.batch_parameters import check_pairs
 from shardmill.training.config import TrainConfig, image_size_of
 from shardmill.training.dataset import Dataset
 from shardmill.training.export.packages import check_packages
@@ -186,7 +185,7 @@ def _rows_of_replica(config: TrainConfig, strategy: Any) -> int:
     ranks, replicas = group_of(strategy), num_local_replicas(strategy)
     division = planned_division(config, ranks.num_ranks, unit_of_rows(config, replicas))
     rows = division.rows[ranks.rank] // replicas
-    check_pairs(config.augment, rows)
+    config.augment.check_pairs(rows)
     return rows
 
 

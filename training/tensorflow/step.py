@@ -16,11 +16,11 @@ from typing import Any
 import tensorflow as tf
 
 from shardmill.infra.errors import ConfigError
-from shardmill.training.augment.batch_parameters import check_pairs
+from shardmill.training.augment.parameters import own_share
 from shardmill.training.config import TrainConfig
 from shardmill.training.run.optimization.stages import HeadStage
-from shardmill.training.tensorflow.augment.batched import BatchAugment
 from shardmill.training.tensorflow.models.normalization import only_real_rows
+from shardmill.training.tensorflow.augment_batches import BatchAugment
 from shardmill.training.tensorflow.models.outputs import in_float32
 from shardmill.training.tensorflow.optimization.update import WeightUpdate
 from shardmill.training.tensorflow.parts import TrainingParts
@@ -45,13 +45,10 @@ class TrainStep:
                 there are several replicas.
         """
         self._parts = parts
-        self._mixes = config.augment.mixes
         self._pads = config.data.last_batch == "pad"
         self._num_parts = config.run.accumulate_steps
         self._part_rows = _part_rows(config, rows)
-        self._augment = None
-        if config.augment.is_batched:
-            self._augment = BatchAugment(mixes=self._mixes, deterministic=config.run.deterministic)
+        self._augment = BatchAugment(config.augment, deterministic=config.run.deterministic)
         self._optimizer = parts.optimizer if head is None else head.optimizer
         self._update = WeightUpdate(
             parts.model,
@@ -125,20 +122,19 @@ class TrainStep:
         """Return the part of these rows in the loss and in the sum of scores, and the gradients."""
         parts, task, model = self._parts, self._parts.task, self._parts.model
         images, labels = batch["images"], batch["labels"]
-        own_share = batch["parameters"].own_share if self._mixes else None
-        if self._augment is not None:
-            images = self._augment(images, batch["parameters"])
+        drawn = batch.get("parameters", {})
+        images, share = self._augment(images, drawn), own_share(drawn)
         is_real = batch["weights"] > 0
         # The gradient too, since it may compute layers again.
         with only_real_rows(is_real if self._pads else None):
             with tf.GradientTape() as tape:
                 outputs = in_float32(parts.outputs(images))
-                loss = tf.reduce_sum(task.training_losses(outputs, labels, own_share) * batch["weights"])
+                loss = tf.reduce_sum(task.training_losses(outputs, labels, share) * batch["weights"])
                 if model.losses:
                     loss += tf.add_n(model.losses) / (parts.strategy.num_replicas_in_sync * self._num_parts)
                 scaled = self._optimizer.scale_loss(loss)
             gradients = tape.gradient(scaled, model.trainable_variables)
-        scores = task.scores(outputs, labels, own_share)
+        scores = task.scores(outputs, labels, share)
         return loss, tf.reduce_sum(tf.where(is_real, scores, 0.0)), gradients
 
 
@@ -151,7 +147,7 @@ def _part_rows(config: TrainConfig, rows: int) -> int:
             f"run.accumulate_steps = {parts} does not divide the {rows} examples of a step on one device",
             f"set it to a divisor, such as {near}, or change data.global_batch_size",
         )
-    check_pairs(config.augment, rows // parts)
+    config.augment.check_pairs(rows // parts)
     return rows // parts
 
 

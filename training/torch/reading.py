@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from shardmill.infra.errors import ConfigError
-from shardmill.training.augment.batch_parameters import check_pairs
+from shardmill.training.augment.settings import AugmentSettings
 from shardmill.training.config import TrainConfig
-from shardmill.training.config.augment import AugmentSettings
 from shardmill.training.order import Order, Passes, rank_slice
 from shardmill.training.reading import BatchMaker, RecordReader
 from shardmill.training.reading.batches.iterate import NumpyBatches
@@ -160,7 +159,7 @@ def check_rows(config: TrainConfig, num_ranks: int) -> None:
                 f"data.global_batch_size = {size} has too few rows for {num_ranks} ranks{in_parts}",
                 f"set it to at least {num_ranks * parts}",
             )
-        check_pairs(config.augment, rows)
+        config.augment.check_pairs(rows)
 
 
 def _shares(config: TrainConfig, num_ranks: int) -> tuple[int, ...] | None:

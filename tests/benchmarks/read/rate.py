@@ -38,8 +38,7 @@ import simplejpeg
 
 from shardmill import Dataset, open_dataset
 from shardmill.infra.format import records as framing
-from shardmill.training import augment
-from shardmill.training.augment import augment_image, flips, keys_at
+from shardmill.training.augment.parameters import augment_image, draw_parameters
 from shardmill.training.config import AugmentSettings
 from shardmill.training.config.reading import Decoder, ReadingSettings
 from shardmill.training.order import Passes, TrainingOrder
@@ -49,6 +48,7 @@ from shardmill.training.reading.decode import decode_window
 from shardmill.training.tensorflow import starting
 from tests.benchmarks.read.tensorflow_examples import parse, random_window, train_files
 from tests.samples.datasets.published import Picture, publish
+from tests.samples.training.drawn import drawn_for_images
 
 SIZE, BATCH, THREADS = 224, 256, 2
 IN_GRAPH = 64  # images a call of TensorFlow's limit
@@ -215,9 +215,9 @@ def tensorflow_limit(dataset: Dataset) -> Way:
     table = dataset.table("train")
     ordinals = np.arange(min(len(table), 1024) // IN_GRAPH * IN_GRAPH)
     images = tf.constant([record.image for record in dataset.reader("train").read_many(ordinals)])
-    keys = keys_at(0, 0, ordinals)
-    cut = tf.constant(augment.windows(table.height[ordinals], table.width[ordinals], keys, AUGMENT))
-    flipped = tf.constant(flips(keys, AUGMENT))
+    sides = table.height[ordinals], table.width[ordinals]
+    parameters = draw_parameters(AUGMENT, 0, 0, ordinals, *sides, SIZE)
+    cut, flipped = tf.constant(parameters.windows), tf.constant(drawn_for_images(parameters).left_right)
 
     @tf.function(input_signature=[tf.TensorSpec([], tf.int32)])
     def decode(start: Any) -> Any:

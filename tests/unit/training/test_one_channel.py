@@ -10,7 +10,7 @@ from PIL import Image
 
 from shardmill import Dataset, open_dataset
 from shardmill.infra.errors import ConfigError, UsageError
-from shardmill.training.augment.batch_parameters import BatchParameters, draw_batch_parameters
+from shardmill.training.augment.parameters import draw_batch_parameters
 from shardmill.training.config import AugmentSettings
 from shardmill.training.models import ModelSpec, PixelStatistics
 from shardmill.training.models.spec import pixels_of
@@ -120,13 +120,13 @@ def test_statistics_for_one_channel(
 def test_batches_of_one_channel_are_augmented_as_grey_colour_is() -> None:
     import tensorflow as tf
 
-    from shardmill.training.tensorflow.augment.batched import BatchAugment
+    from shardmill.training.tensorflow.augment_batches import BatchAugment
 
     settings = AugmentSettings.model_validate({"randaugment": {"num_ops": 2}, "cutmix": 1.0})
     positions = np.arange(4, dtype=np.int64)
-    draws = BatchParameters(*map(tf.constant, draw_batch_parameters(settings, 0, 0, positions, 16)))
+    draws = tf.nest.map_structure(tf.constant, draw_batch_parameters(settings, 0, 0, positions, 16))
     grey = np.random.default_rng(1).integers(0, 256, (4, 16, 16, 1), dtype=np.uint8)
-    augment = BatchAugment(mixes=True)
+    augment = BatchAugment(settings)
     found = augment(tf.constant(grey), draws).numpy()
     wanted = augment(tf.constant(np.repeat(grey, 3, axis=-1)), draws).numpy()
     assert found.shape == grey.shape

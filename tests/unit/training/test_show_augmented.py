@@ -11,6 +11,7 @@ from PIL import Image
 
 from shardmill.infra.errors import ConfigError, CorruptDataError, NotFoundError, StorageError, UsageError
 from shardmill.training import show_augmented
+from shardmill.training.augment.parameters import draw_batch_parameters
 from shardmill.training.config import AugmentSettings, TrainConfig
 from shardmill.training.reading.records.split_records import EncodedImage
 from shardmill.training.reading.shard_reader import ShardReader
@@ -37,7 +38,7 @@ def test_the_cells_are_the_examples_of_the_training_pipeline(
 ) -> None:
     from shardmill import open_dataset
     from shardmill.training.order.from_settings import order_from_settings
-    from shardmill.training.tensorflow.augment.batched import BatchAugment
+    from shardmill.training.tensorflow.augment_batches import BatchAugment
     from shardmill.training.tensorflow.data.augmented_batches import WithBatchParameters
     from shardmill.training.tensorflow.data.indexed import IndexedPipeline
 
@@ -60,9 +61,7 @@ def test_the_cells_are_the_examples_of_the_training_pipeline(
     order = order_from_settings(config.data, reader.table, dataset.classes)
     pipeline = IndexedPipeline(reader, order, 24, config.augment, config.reading.decoder)
     batch = next(iter(WithBatchParameters(pipeline, config.augment).dataset(0, 1)))
-    images = batch["images"]
-    if config.augment.is_batched:
-        images = BatchAugment(mixes=True)(images, batch["parameters"])
+    images = BatchAugment(config.augment)(batch["images"], batch["parameters"])
     for row in range(6):
         assert np.array_equal(shown[0][row][1].pixels, images[row]), "the first epoch is the run's own"
         assert shown[0][row][0].caption == (
@@ -72,13 +71,11 @@ def test_the_cells_are_the_examples_of_the_training_pipeline(
 
 
 def test_captions_say_how_labels_are_mixed(root: Path) -> None:
-    from shardmill.training.augment.batch_parameters import draw_batch_parameters
-
     settings = AugmentSettings.model_validate(MIXING)
-    draws = draw_batch_parameters(settings, 0, 0, np.arange(4), 24)._replace(
-        own_share=np.array([0.25, 1.0, 0.5, 0.75], np.float32), ops=np.array([[3], [0], [8], [2]], np.int32)
-    )
-    captions = [show_augmented.caption(["a", "b", "c", "c"], draws, row) for row in range(4)]
+    draws = draw_batch_parameters(settings, 0, 0, np.arange(4), 24)
+    draws["Mixing"]["own_share"] = np.array([0.25, 1.0, 0.5, 0.75], np.float32)
+    draws["RandAugment"]["ops"] = np.array([[3], [0], [8], [2]], np.int32)
+    captions = [show_augmented.caption(settings, ["a", "b", "c", "c"], draws, row) for row in range(4)]
     assert captions == [("a 25%, b 75%", "rotate"), ("b", "identity"), ("c", "brightness"), ("c", "equalize")]
 
 

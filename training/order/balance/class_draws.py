@@ -6,11 +6,10 @@ import numpy as np
 import numpy.typing as npt
 
 from shardmill.training.arrays import Ints
+from shardmill.training.draws import Purpose, key_of
 from shardmill.training.order.balance.intervals import Intervals
 from shardmill.training.order.permutation import U32, permute, permute_by_table, round_keys_of
-from shardmill.training.order.random_numbers import key_of
 from shardmill.training.order.recent_values import RecentValues
-from shardmill.training.order.streams import Purpose
 
 # Records that are handled at a time, so that temporary arrays stay small beside the tables.
 _CHUNK = 1 << 20

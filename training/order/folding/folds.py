@@ -14,8 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shardmill.training.arrays import Ints
-from shardmill.training.order.random_numbers import key_of
-from shardmill.training.order.streams import Purpose
+from shardmill.training.draws import Purpose, key_of
 
 
 @dataclass(frozen=True, slots=True)

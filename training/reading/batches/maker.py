@@ -18,9 +18,9 @@ import numpy.typing as npt
 from shardmill.infra.arguments import at_least, checked
 from shardmill.infra.errors import CorruptDataError, UsageError
 from shardmill.infra.processes.process import num_cpus
-from shardmill.training.augment import AugmentParameters, augment_image, draw_parameters
+from shardmill.training.augment.parameters import AugmentParameters, augment_image, draw_parameters
+from shardmill.training.augment.settings import AugmentSettings
 from shardmill.training.augment.windows import whole_windows
-from shardmill.training.config.augment import AugmentSettings
 from shardmill.training.models.spec import Fit
 from shardmill.training.order import StepPlan
 from shardmill.training.reading.batches.buffers import BufferPool
@@ -224,8 +224,7 @@ class BatchMaker:
         table = self.records.table
         heights, widths = table.height[plan.ordinals], table.width[plan.ordinals]
         if self.image_size is None:
-            never = np.zeros(heights.shape, np.bool_)
-            return AugmentParameters(whole_windows(heights, widths), never, never)
+            return AugmentParameters(whole_windows(heights, widths))
         return draw_parameters(
             self.augment, plan.seed, plan.epoch, plan.positions, heights, widths, self.image_size, self.fit
         )

@@ -11,9 +11,9 @@ from shardmill.infra.codecs import ImageRejected
 from shardmill.infra.codecs.masks import decode_stored_mask
 from shardmill.infra.errors import ConfigError, CorruptDataError
 from shardmill.infra.format.masks import MaskFormat
-from shardmill.training.augment import AugmentParameters
-from shardmill.training.augment.geometry import check_moves_objects, move_mask
-from shardmill.training.config.augment import AugmentSettings
+from shardmill.training.augment.geometry import move_mask
+from shardmill.training.augment.parameters import AugmentParameters
+from shardmill.training.augment.settings import AugmentSettings
 from shardmill.training.reading.records.split_records import EncodedImage
 
 Masks = npt.NDArray[Any]  # [b, H, W], of ``batch_dtype``
@@ -31,7 +31,7 @@ def check_reads_masks(stored: MaskFormat | None, augment: AugmentSettings | None
         ConfigError: RandAugment, MixUp or CutMix is on.
     """
     if stored is not None and augment is not None:
-        check_moves_objects(augment)
+        augment.check_objects_follow()
 
 
 def check_without_cache(stored: MaskFormat | None, remedy: str) -> None:

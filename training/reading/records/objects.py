@@ -17,9 +17,9 @@ from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.format.features import MISSING
 from shardmill.infra.format.objects import BOX_NUMBERS, BOXES, CROWDS, OBJECT_LABELS
 from shardmill.training.arrays import Ints
-from shardmill.training.augment import AugmentParameters
 from shardmill.training.augment.geometry import move_boxes
-from shardmill.training.augment.windows import Sizes
+from shardmill.training.augment.kind import Sizes
+from shardmill.training.augment.parameters import AugmentParameters
 from shardmill.training.reading.records.columns import Padded
 from shardmill.training.reading.records.split_table import load_features
 

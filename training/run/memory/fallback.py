@@ -10,7 +10,6 @@ from typing import TypeVar
 
 from shardmill.infra import progress as events
 from shardmill.infra.errors import ConfigError, OutOfMemory
-from shardmill.training.augment.batch_parameters import check_pairs
 from shardmill.training.config import AugmentSettings, TrainConfig
 from shardmill.training.ranks.peers import Peers
 from shardmill.training.run.files.settled import Settled, read_settled, settle_again, settled_by
@@ -139,7 +138,7 @@ def more_parts(parts: int, rows: int, augment: AugmentSettings) -> int | None:
 
 def _fits(augment: AugmentSettings, rows: int) -> bool:
     try:
-        check_pairs(augment, rows)
+        augment.check_pairs(rows)
     except ConfigError:
         return False
     return True

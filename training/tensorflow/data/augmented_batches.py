@@ -1,4 +1,4 @@
-"""Add the parameters of ``shardmill.training.tensorflow.augment.batched`` to the batches of a pipeline."""
+"""Add the parameters of augmentations of whole batches to the batches of a pipeline."""
 
 from __future__ import annotations
 
@@ -6,23 +6,24 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import tensorflow as tf
 
 from shardmill.infra.errors import ShardmillError
 from shardmill.training.arrays import Floats
-from shardmill.training.augment.batch_parameters import BatchParameters, check_pairs, draw_batch_parameters
+from shardmill.training.augment.kind import Arrays
+from shardmill.training.augment.parameters import draw_batch_parameters, own_share
 from shardmill.training.config import AugmentSettings
 from shardmill.training.reading import RecordReader
-from shardmill.training.tensorflow.augment.batched import BatchAugment, soft_labels
+from shardmill.training.tensorflow.augment_batches import BatchAugment, soft_labels
 from shardmill.training.tensorflow.data.pipeline import Pipeline, Steps
 
 _READY_BATCHES = 2
-_KINDS = (tf.int32, tf.float32, tf.float32, tf.float32, tf.int32, tf.float32)
 
 
 @dataclass(frozen=True)
 class WithBatchParameters:
-    """The batches of a pipeline, each with its ``BatchParameters`` under the key "parameters".
+    """The batches of a pipeline, each with what ``draw_batch_parameters`` draws, under the key "parameters".
 
     The draws are those of the global batch, cut like the batches, so the result does not depend on the number
     of replicas.
@@ -77,7 +78,7 @@ class WithBatchParameters:
         """
         own = self.rows.stop - self.rows.start
         rows = own if batch_size is None else batch_size
-        check_pairs(self.settings, rows)
+        self.settings.check_pairs(rows)
         options = tf.data.Options()
         options.deterministic = True
         slices = own // rows
@@ -87,30 +88,35 @@ class WithBatchParameters:
         batches = both.map(lambda batch, of_batch: {**batch, "parameters": of_batch})
         return batches.prefetch(_READY_BATCHES).with_options(options)
 
-    def _draw(self, run_slice: Any, slices: int) -> BatchParameters:
+    def _draw(self, run_slice: Any, slices: int) -> Any:
         """Draw the parameters of one slice of a step; slices are counted over the whole run."""
+        rows, one = (self.rows.stop - self.rows.start) // slices, self._parameters(0, np.zeros(1, np.int64))
         tensors = tf.numpy_function(
-            lambda number: self._drawn(int(number), slices), [run_slice], _KINDS, stateful=False
+            lambda number: tf.nest.flatten(self._drawn(int(number), slices)),
+            [run_slice],
+            [array.dtype for array in tf.nest.flatten(one)],
+            stateful=False,
         )
-        rows, num_ops = (self.rows.stop - self.rows.start) // slices, self.settings.randaugment.num_ops
-        shapes = {"ops": [num_ops], "amounts": [num_ops], "warps": [num_ops, 8], "boxes": [4]}
-        for name, tensor in zip(BatchParameters._fields, tensors, strict=True):
-            tensor.set_shape([rows, *shapes.get(name, [])])
-        return BatchParameters(*tensors)
+        for tensor, array in zip(tensors, tf.nest.flatten(one), strict=True):
+            tensor.set_shape([rows, *array.shape[1:]])
+        return tf.nest.pack_sequence_as(one, tensors)
 
-    def _drawn(self, run_slice: int, slices: int) -> tuple[np.ndarray[Any, Any], ...]:
+    def _drawn(self, run_slice: int, slices: int) -> dict[str, Arrays]:
         run_step, number = divmod(run_slice, slices)
         epoch, step = divmod(run_step, self.order.steps_per_epoch)
         rows = (self.rows.stop - self.rows.start) // slices
         begin = step * self.order.global_batch_size + self.rows.start + number * rows
         positions = np.arange(begin, begin + rows, dtype=np.int64)
+        return self._parameters(epoch, positions)
+
+    def _parameters(self, epoch: int, positions: npt.NDArray[np.int64]) -> dict[str, Arrays]:
         assert self.image_size is not None, "whole images are not for training"
-        return tuple(draw_batch_parameters(self.settings, self.order.seed, epoch, positions, self.image_size))
+        return draw_batch_parameters(self.settings, self.order.seed, epoch, positions, self.image_size)
 
 
 def augmented_on_host(pipeline: Pipeline, settings: AugmentSettings | None, num_classes: int) -> Pipeline:
     """Augment whole batches of a pipeline on the host, if the settings ask for it."""
-    if settings is None or not settings.is_batched:
+    if settings is None or not settings.of_batches:
         return pipeline
     return AugmentedBatches(pipeline, settings, num_classes)
 
@@ -130,12 +136,12 @@ class AugmentedBatches(WithBatchParameters):
         Raises:
             ConfigError: examples are mixed in pairs, and the rows of a batch are odd in number.
         """
-        augment = BatchAugment(mixes=self.settings.mixes)
+        augment = BatchAugment(self.settings)
 
         def augmented(batch: dict[str, Any]) -> dict[str, Any]:
             draws, labels = batch.pop("parameters"), batch["labels"]
             if self.settings.mixes:
-                labels = soft_labels(labels, draws.own_share, self.num_classes)
+                labels = soft_labels(labels, own_share(draws), self.num_classes)
             return {**batch, "images": augment(batch["images"], draws), "labels": labels}
 
         batches = super().dataset(start, stop, batch_size).map(augmented)

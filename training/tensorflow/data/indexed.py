@@ -25,7 +25,7 @@ import tensorflow as tf
 
 from shardmill.infra.errors import ConfigError, ShardmillError
 from shardmill.training.arrays import Floats
-from shardmill.training.config.augment import AugmentSettings
+from shardmill.training.augment.settings import AugmentSettings
 from shardmill.training.config.reading import Decoder
 from shardmill.training.models.spec import Fit
 from shardmill.training.order import Order, StepPlan

@@ -6,8 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from shardmill.infra.errors import ConfigError
-from shardmill.training.augment.geometry import check_moves_objects
-from shardmill.training.config.augment import AugmentSettings
+from shardmill.training.augment.settings import AugmentSettings
 from shardmill.training.config.data import DataSettings
 from shardmill.training.config.reading import ReadingSettings
 from shardmill.training.order import Order
@@ -70,7 +69,7 @@ def open_training_input(
 ) -> TrainingInput:
     """Like ``open_images``; each batch also has the parameters of its augmentation on the device."""
     opened = open_images(settings, source, order, image_size, rows)
-    if settings.augment is None or not settings.augment.is_batched:
+    if settings.augment is None or not settings.augment.of_batches:
         return opened
     return replace(opened, pipeline=WithBatchParameters(opened.pipeline, settings.augment))
 
@@ -98,7 +97,7 @@ def open_images(
             "set reading.staging_dir, or reading.mode to indexed",
         )
     if settings.objects is not None and settings.augment is not None:
-        check_moves_objects(settings.augment)
+        settings.augment.check_objects_follow()
     reader, cache = open_for_order(source, order, reading)
     pipeline: Pipeline
     if choice.mode == "indexed":

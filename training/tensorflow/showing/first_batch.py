@@ -11,7 +11,7 @@ import tensorflow as tf
 from shardmill.training.config import TrainConfig
 from shardmill.training.results.tensorboard_log import TensorBoardLog
 from shardmill.training.run.showing.pictures import NUM_SHOWN, log_training_examples
-from shardmill.training.tensorflow.augment.batched import BatchAugment
+from shardmill.training.tensorflow.augment_batches import BatchAugment
 
 
 def log_first_batch(
@@ -35,12 +35,15 @@ def log_first_batch(
     rows = tf.nest.map_structure(
         lambda part: strategy.experimental_local_results(part)[0][:NUM_SHOWN], dict(batch)
     )
-    images, mixes = rows["images"], config.augment.mixes
-    if config.augment.is_batched:
-        images = BatchAugment(mixes=mixes)(images, rows["parameters"])
+    images = BatchAugment(config.augment)(rows["images"], rows.get("parameters", {}))
     labels = tf.nest.map_structure(np.asarray, rows["labels"])
     told = [words(labels, row) for row in range(len(images))]
     masks = None if num_mask_classes is None else labels
     log_training_examples(
-        log, np.asarray(images), told, mixed=mixes, masks=masks, num_classes=num_mask_classes or 0
+        log,
+        np.asarray(images),
+        told,
+        mixed=config.augment.mixes,
+        masks=masks,
+        num_classes=num_mask_classes or 0,
     )

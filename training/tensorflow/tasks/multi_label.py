@@ -13,7 +13,7 @@ from shardmill.training.export.measures import LabelsMeasure
 from shardmill.training.results.metrics.multi_label import MultiLabelTally
 from shardmill.training.results.predictions.columns import MultiLabelColumns
 from shardmill.training.tasks.task import LabelSpec
-from shardmill.training.tensorflow.augment.batched import mixed_targets
+from shardmill.training.tensorflow.augment_batches import mixed_targets
 
 _THRESHOLD = 0.5  # a class is predicted if it is more likely than not
 

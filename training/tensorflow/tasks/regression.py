@@ -14,7 +14,7 @@ from shardmill.training.results.metrics.regression import RegressionTally
 from shardmill.training.results.predictions.columns import RegressionColumns
 from shardmill.training.tasks.target_scale import target_scale
 from shardmill.training.tasks.task import LabelSpec
-from shardmill.training.tensorflow.augment.batched import mixed_targets
+from shardmill.training.tensorflow.augment_batches import mixed_targets
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from shardmill.training.export.measures import ClassMeasure
 from shardmill.training.results.metrics.single_label import SingleLabelTally
 from shardmill.training.results.predictions.columns import SingleLabelColumns
 from shardmill.training.tasks.task import LabelSpec
-from shardmill.training.tensorflow.augment.batched import dominating_labels, mixed_loss
+from shardmill.training.tensorflow.augment_batches import dominating_labels, mixed_loss
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,7 +64,8 @@ class TorchLoader:
         if options.transform is not None:
             self._transform = RecordTransform(options.transform, source.records.split, order.order.seed)
         self._on_device = DeviceAugment(source.augment, order.order.seed)
-        self._is_augmented = source.augment is None or not source.augment.is_batched
+        self._of_batches = [] if source.augment is None else [one.name for one in source.augment.of_batches]
+        self._is_augmented = not self._of_batches
         self.num_workers = options.num_workers
         self._source = source
         self._identity = {} if identity is None else dict(identity)
@@ -133,7 +134,7 @@ class TorchLoader:
             return
         self._is_augmented = True  # one warning is enough
         warnings.warn(
-            "augment.randaugment, augment.mixup and augment.cutmix are on, and had no effect in this epoch: "
+            f"{' and '.join(self._of_batches)}: on, and without effect in this epoch: "
             "pass each batch to augment_on_device of its loader",
             stacklevel=3,
         )

@@ -3,12 +3,27 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shardmill.training.augment import central_windows, flips, keys_at, random_windows
-from shardmill.training.config import AugmentSettings
+from shardmill.infra.splitmix import U64
+from shardmill.training.augment.kind import kinds
+from shardmill.training.augment.kinds.flips import Flips
+from shardmill.training.augment.settings import AugmentSettings
+from shardmill.training.augment.windows import central_windows, random_windows
+from shardmill.training.draws import Purpose, key_of
+
+
+def keys_at(seed: int, epoch: int, positions: npt.NDArray[np.int64]) -> U64:
+    """The keys of images, as runs have drawn from them since the first release."""
+    return key_of(Purpose.IMAGE, seed, epoch, positions)
+
+
+def flips(keys: U64, settings: AugmentSettings) -> npt.NDArray[np.bool_]:
+    return Flips(settings).draw(keys, 8)["left_right"]
+
 
 sides = st.lists(st.integers(1, 500), min_size=1, max_size=20)
 
@@ -67,3 +82,17 @@ def test_known_windows() -> None:
         np.array([100, 256]), np.array([200, 256]), keys_at(5, 6, np.array([7, 8])), (0.5, 1.0), (0.75, 4 / 3)
     )
     assert windows.tolist() == [[1, 7, 97, 105], [20, 57, 217, 193]]
+
+
+def test_every_augmentation_has_streams_of_its_own() -> None:
+    """Two that drew from the same stream would vary together. Their numbers never change between versions."""
+    taken = {kind.__name__: (kind.streams.start, kind.streams.stop) for kind in kinds()}
+    assert taken == {
+        "RandomResizedCrop": (0, 301),
+        "Flips": (400, 402),
+        "ColorJitter": (600, 604),
+        "Erasing": (700, 701),
+        "RandAugment": (0, 200),
+        "Mixing": (200, 205),
+    }
+    assert [purpose.value for purpose in Purpose] == [1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 17, 24, 61, 62]

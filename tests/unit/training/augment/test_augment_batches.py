@@ -9,33 +9,35 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shardmill.training.augment.batch_parameters import OPS, BatchParameters, draw_batch_parameters
-from shardmill.training.augment.beta import beta_quantiles
+from shardmill.training.augment.kinds.mixing import beta_quantiles
+from shardmill.training.augment.kinds.rand_augment import OPS
 from shardmill.training.config import AugmentSettings
 from tests.samples.images.rand_augmented import SIZE, WARPS, Batch, images_of, operated
+from tests.samples.training.drawn import Drawn, drawn_for_batches
 
 
 def settings_of(**settings: object) -> AugmentSettings:
     return AugmentSettings.model_validate(settings)
 
 
-def draws_of(num: int, magnitude: float = 7.0, seed: int = 1, **settings: object) -> BatchParameters:
+def draws_of(num: int, magnitude: float = 7.0, seed: int = 1, **settings: object) -> Drawn:
     if "num_ops" in settings:
         settings["randaugment"] = {"num_ops": settings.pop("num_ops"), "magnitude": magnitude}
-    return draw_batch_parameters(settings_of(**settings), seed, 0, np.arange(num), SIZE)
+    return drawn_for_batches(settings_of(**settings), seed, 0, np.arange(num), SIZE)
 
 
 @functools.cache
-def augment_of(mixes: bool) -> Any:
-    from shardmill.training.tensorflow.augment.batched import BatchAugment
+def augment_of(settings_json: str) -> Any:
+    from shardmill.training.tensorflow.augment_batches import BatchAugment
 
-    return BatchAugment(mixes=mixes)
+    return BatchAugment(AugmentSettings.model_validate_json(settings_json))
 
 
-def augmented(images: Batch, draws: BatchParameters, *, mixes: bool = False) -> Batch:
+def augmented(images: Batch, draws: Drawn) -> Batch:
     import tensorflow as tf
 
-    done: Batch = augment_of(mixes)(tf.constant(images), BatchParameters(*map(tf.constant, draws))).numpy()
+    augment = augment_of(draws.settings.model_dump_json())
+    done: Batch = augment(tf.constant(images), tf.nest.map_structure(tf.constant, draws.nested)).numpy()
     return done
 
 
@@ -76,10 +78,11 @@ def test_known_draws() -> None:
 
 def test_draws_depend_on_the_position_alone() -> None:
     settings = settings_of(randaugment={"num_ops": 2}, mixup=0.3, cutmix=1.0, mix_probability=0.8)
-    whole = draw_batch_parameters(settings, 3, 5, np.arange(64), SIZE)
-    part = draw_batch_parameters(settings, 3, 5, np.arange(20, 40), SIZE)
-    assert all(np.array_equal(left, right[20:40]) for left, right in zip(part, whole, strict=True))
-    other = draw_batch_parameters(settings, 3, 6, np.arange(64), SIZE)
+    whole = drawn_for_batches(settings, 3, 5, np.arange(64), SIZE)
+    part = drawn_for_batches(settings, 3, 5, np.arange(20, 40), SIZE)
+    for name, arrays in part.nested.items():
+        assert all(np.array_equal(arrays[key], whole.nested[name][key][20:40]) for key in arrays)
+    other = drawn_for_batches(settings, 3, 6, np.arange(64), SIZE)
     assert not np.array_equal(other.blend, whole.blend)
 
 
@@ -139,7 +142,7 @@ def test_mixed_images_are_their_formula() -> None:
     num = 64
     draws = draws_of(num, mixup=0.5, cutmix=1.0, mix_probability=0.9)
     images = images_of(num).astype(np.float64)
-    found = augmented(images.astype(np.uint8), draws, mixes=True)
+    found = augmented(images.astype(np.uint8), draws)
     for row in range(num):
         top, left, height, width = draws.boxes[row]
         share, partner = float(draws.blend[row]), images[row ^ 1]
@@ -154,19 +157,19 @@ def test_mixed_images_are_their_formula() -> None:
 def test_any_number_of_ranks_makes_the_same() -> None:
     settings = settings_of(randaugment={"num_ops": 2, "magnitude": 6}, mixup=0.4, cutmix=1.0)
     images, positions = images_of(24), np.arange(48, 72)
-    whole = augmented(images, draw_batch_parameters(settings, 1, 2, positions, SIZE), mixes=True)
+    whole = augmented(images, drawn_for_batches(settings, 1, 2, positions, SIZE))
     for cuts in ((0, 12, 24), (0, 8, 16, 24)):
         parts = []
         for start, stop in itertools.pairwise(cuts):
-            draws = draw_batch_parameters(settings, 1, 2, positions[start:stop], SIZE)
-            parts.append(augmented(images[start:stop], draws, mixes=True))
+            draws = drawn_for_batches(settings, 1, 2, positions[start:stop], SIZE)
+            parts.append(augmented(images[start:stop], draws))
         assert np.array_equal(np.concatenate(parts), whole)
 
 
 def test_a_sorted_histogram_is_a_histogram() -> None:
     import tensorflow as tf
 
-    from shardmill.training.tensorflow.augment import rand_augment
+    from shardmill.training.augment.kinds import rand_augment
 
     images = images_of(5)
     images[2] = 255
@@ -180,7 +183,7 @@ def test_a_sorted_histogram_is_a_histogram() -> None:
 def test_labels_are_mixed_in_the_shares_of_the_images() -> None:
     import tensorflow as tf
 
-    from shardmill.training.tensorflow.augment.batched import dominating_labels, mixed_loss, soft_labels
+    from shardmill.training.tensorflow.augment_batches import dominating_labels, mixed_loss, soft_labels
 
     draws = draws_of(200, mixup=0.4, cutmix=1.0)
     rng = np.random.default_rng(0)

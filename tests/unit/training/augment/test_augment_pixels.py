@@ -12,10 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image, ImageEnhance
 
-from shardmill.training.augment import AugmentParameters, augment_image, draw_parameters
-from shardmill.training.augment.color import LUMA, hue_matrices, saturation_matrices
-from shardmill.training.augment.erasing import noise
+from shardmill.training.augment.kinds.color_jitter import LUMA, hue_matrices, saturation_matrices
+from shardmill.training.augment.kinds.erasing import noise
+from shardmill.training.augment.parameters import AugmentParameters, augment_image, draw_parameters
 from shardmill.training.config import AugmentSettings
+from tests.samples.training.drawn import drawn_for_images
 
 SIZE = 24
 
@@ -34,7 +35,10 @@ def test_flips_are_numpys() -> None:
     draws = draws_of(horizontal_flip=True, vertical_flip=True)
     kinds = set()
     for row in range(40):
-        left_right, top_bottom = bool(draws.flip_left_right[row]), bool(draws.flip_top_bottom[row])
+        left_right, top_bottom = (
+            bool(drawn_for_images(draws).left_right[row]),
+            bool(drawn_for_images(draws).top_bottom[row]),
+        )
         wanted = random_image()[:: -1 if top_bottom else 1, :: -1 if left_right else 1]
         assert np.array_equal(augment_image(random_image(), draws, row), wanted)
         kinds.add((left_right, top_bottom))
@@ -43,7 +47,7 @@ def test_flips_are_numpys() -> None:
 
 def test_an_image_is_changed_in_its_own_memory_unless_it_is_read_only() -> None:
     draws = draws_of(vertical_flip=True, color_jitter={"hue": 0.2})
-    row = int(np.argmax(draws.flip_top_bottom))
+    row = int(np.argmax(drawn_for_images(draws).top_bottom))
     batch = np.stack([random_image(), random_image(1)])
     assert np.shares_memory(augment_image(batch[1], draws, row), batch)
     assert np.array_equal(batch[0], random_image())
@@ -67,11 +71,10 @@ JITTERS = (
 @pytest.mark.parametrize("jitter", JITTERS, ids=lambda jitter: "+".join(jitter))
 def test_jitter_is_its_formula(jitter: dict[str, float]) -> None:
     draws = draws_of(color_jitter=jitter)
-    assert draws.color is not None
     for row in range(25):
         pixels = random_image(row).astype(np.float64)
         mean = (pixels @ LUMA).mean()
-        exact = pixels @ draws.color.matrices[row].T + draws.color.lifts[row] * mean
+        exact = pixels @ drawn_for_images(draws).matrices[row].T + drawn_for_images(draws).lifts[row] * mean
         found = augment_image(random_image(row), draws, row)
         assert np.abs(found - np.clip(exact, 0, 255)).max() <= 0.8
 
@@ -102,9 +105,8 @@ def test_the_four_steps_commute(factors: tuple[float, float, float], turn: float
 def test_factors_mean_what_they_mean_in_pillow(kind: str) -> None:
     setting = {"Brightness": "brightness", "Contrast": "contrast", "Color": "saturation"}[kind]
     draws = draws_of(color_jitter={setting: 0.6})
-    assert draws.color is not None
     for row in range(10):
-        matrix = draws.color.matrices[row]
+        matrix = drawn_for_images(draws).matrices[row]
         factor = {
             "Brightness": matrix[0, 0],
             "Contrast": matrix[0, 0],
@@ -130,8 +132,7 @@ def test_hue_turns_red_to_yellow_and_keeps_grey_and_luma() -> None:
 
 def test_factors_are_uniform_in_their_range() -> None:
     draws = draws_of(4_000, color_jitter={"brightness": 0.4})
-    assert draws.color is not None
-    factors = draws.color.matrices[:, 0, 0]
+    factors = drawn_for_images(draws).matrices[:, 0, 0]
     assert factors.min() == pytest.approx(0.6, abs=0.01)
     assert factors.max() == pytest.approx(1.4, abs=0.01)
     assert factors.mean() == pytest.approx(1.0, abs=0.01)
@@ -140,8 +141,7 @@ def test_factors_are_uniform_in_their_range() -> None:
 
 def test_erasing_covers_the_share_asked_for() -> None:
     draws = draws_of(4_000, erasing={"probability": 0.25, "scale": [0.1, 0.3], "ratio": [0.5, 2.0]})
-    assert draws.erasing is not None
-    top, left, height, width = draws.erasing.boxes.T
+    top, left, height, width = drawn_for_images(draws).boxes.T
     hit = height > 0
     assert hit.mean() == pytest.approx(0.25, abs=0.02)
     assert (width[~hit] == 0).all()
@@ -155,18 +155,16 @@ def test_erasing_covers_the_share_asked_for() -> None:
 
 def test_where_no_box_fits_nothing_is_erased() -> None:
     draws = draws_of(50, erasing={"probability": 1.0, "scale": [0.99, 1.0], "ratio": [9.0, 9.0]})
-    assert draws.erasing is not None
-    assert not draws.erasing.boxes[:, 2:].any()
+    assert not drawn_for_images(draws).boxes[:, 2:].any()
     assert np.array_equal(augment_image(random_image(), draws, 0), random_image())
 
 
 @pytest.mark.parametrize("fill", ["mean", "black", "noise"])
 def test_erased_pixels_are_the_fill_and_all_others_stay(fill: str) -> None:
     draws = draws_of(erasing={"probability": 1.0, "fill": fill})
-    assert draws.erasing is not None
     seen = []
     for row in range(20):
-        top, left, height, width = draws.erasing.boxes[row]
+        top, left, height, width = drawn_for_images(draws).boxes[row]
         box = (slice(top, top + height), slice(left, left + width))
         image, found = random_image(row), augment_image(random_image(row), draws, row)
         outside = np.ones(image.shape, bool)
@@ -193,15 +191,15 @@ def test_known_draws() -> None:
         color_jitter={"brightness": 0.4, "contrast": 0.4, "saturation": 0.4, "hue": 0.1},
         erasing={"probability": 1.0, "fill": "noise"},
     )
-    assert draws.color is not None
-    assert draws.erasing is not None
-    assert draws.flip_top_bottom.tolist() == [True, False]
-    assert draws.color.lifts.tolist() == pytest.approx([0.19093513397231623, -0.28627468629775915])
-    assert draws.color.matrices[0, 0].tolist() == pytest.approx(
+    assert drawn_for_images(draws).top_bottom.tolist() == [True, False]
+    assert drawn_for_images(draws).lifts.tolist() == pytest.approx(
+        [0.19093513397231623, -0.28627468629775915]
+    )
+    assert drawn_for_images(draws).matrices[0, 0].tolist() == pytest.approx(
         [0.664991032324911, 0.20761213593458963, -0.1753769679113428]
     )
-    assert draws.erasing.boxes.tolist() == [[0, 1, 3, 5], [13, 10, 7, 14]]
-    assert noise(draws.erasing.keys[:1], 1, 2).tolist() == [[[229, 7, 119], [13, 86, 21]]]
+    assert drawn_for_images(draws).boxes.tolist() == [[0, 1, 3, 5], [13, 10, 7, 14]]
+    assert noise(drawn_for_images(draws).noise[:1], 1, 2).tolist() == [[[229, 7, 119], [13, 86, 21]]]
 
 
 def test_draws_depend_on_the_position_alone() -> None:

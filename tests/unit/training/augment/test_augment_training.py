@@ -12,7 +12,7 @@ import pytest
 
 from shardmill import Dataset, open_dataset
 from shardmill.infra.errors import ConfigError, UsageError
-from shardmill.training.augment.batch_parameters import draw_batch_parameters
+from shardmill.training.augment.parameters import draw_batch_parameters, own_share
 from shardmill.training.config import AugmentSettings, TrainConfig
 from tests.samples.datasets.published import coloured, publish
 
@@ -39,15 +39,14 @@ def pipeline_of(dataset: Dataset, settings: AugmentSettings = SETTINGS, seed: in
     return WithBatchParameters(IndexedPipeline(reader, order, 16, settings), settings)
 
 
-def joined(batches: list[dict[str, Any]], field: str) -> np.ndarray:
-    return np.concatenate([getattr(batch["parameters"], field) for batch in batches])
+def joined(batches: list[dict[str, Any]], kind: str, field: str) -> np.ndarray:
+    return np.concatenate([batch["parameters"][kind][field] for batch in batches])
 
 
 @pytest.mark.parametrize("settings", [SETTINGS, CUTMIX], ids=["all", "cutmix alone"])
 def test_draws_travel_with_their_rows_however_batches_are_cut(
     dataset: Dataset, settings: AugmentSettings
 ) -> None:
-    """CutMix alone has parameters without elements: cutting them in TensorFlow ended the process once."""
     pipeline = pipeline_of(dataset, settings)
     steps = pipeline.order.steps_per_epoch
     whole = list(pipeline.dataset(0, 2 * steps).as_numpy_iterator())
@@ -56,16 +55,19 @@ def test_draws_travel_with_their_rows_however_batches_are_cut(
         plan = pipeline.order.step(*divmod(number, steps))
         assert np.array_equal(batch["ordinals"], plan.ordinals)
         wanted = draw_batch_parameters(settings, 3, plan.epoch, plan.positions, 16)
-        assert all(np.array_equal(*pair) for pair in zip(batch["parameters"], wanted, strict=True))
+        assert batch["parameters"].keys() == wanted.keys()
+        for kind, arrays in wanted.items():
+            assert all(np.array_equal(batch["parameters"][kind][name], arrays[name]) for name in arrays)
     cut = list(pipeline.dataset(0, 2 * steps, batch_size=2).as_numpy_iterator())
     resumed = list(pipeline.dataset(5, 2 * steps).as_numpy_iterator())
-    for field in whole[0]["parameters"]._fields:
-        assert np.array_equal(joined(cut, field), joined(whole, field))
-        assert np.array_equal(joined(resumed, field), joined(whole[5:], field))
+    for kind, arrays in whole[0]["parameters"].items():
+        for field in arrays:
+            assert np.array_equal(joined(cut, kind, field), joined(whole, kind, field))
+            assert np.array_equal(joined(resumed, kind, field), joined(whole[5:], kind, field))
 
 
 def test_a_row_without_a_neighbour_is_refused(dataset: Dataset) -> None:
-    with pytest.raises(ConfigError, match="a device takes 1 of each batch") as caught:
+    with pytest.raises(ConfigError, match="device takes 1 of each batch") as caught:
         pipeline_of(dataset).dataset(0, 4, batch_size=1)
     assert "even number of rows" in str(caught.value.remedy)
     alone = AugmentSettings.model_validate({"randaugment": {"num_ops": 1}})
@@ -76,7 +78,7 @@ def test_the_loss_of_a_step_is_against_both_labels(dataset: Dataset) -> None:
     """Against Keras' own cross-entropy of soft, smoothed labels, over the images as they were mixed."""
     import keras
 
-    from shardmill.training.tensorflow.augment.batched import BatchAugment, soft_labels
+    from shardmill.training.tensorflow.augment_batches import BatchAugment, soft_labels
     from shardmill.training.tensorflow.parts import build_parts
     from shardmill.training.tensorflow.ranks.strategy import make_strategy
     from shardmill.training.tensorflow.step import TrainStep
@@ -93,8 +95,8 @@ def test_the_loss_of_a_step_is_against_both_labels(dataset: Dataset) -> None:
     step, model = TrainStep(config, parts, 8), parts.model
     for batch in pipeline_of(dataset).dataset(2, 4):  # the last one of an epoch is padded
         draws, labels, weights = batch["parameters"], batch["labels"], batch["weights"].numpy()
-        logits = model(BatchAugment(mixes=True)(batch["images"], draws))
-        soft = soft_labels(labels, draws.own_share, 3)
+        logits = model(BatchAugment(config.augment)(batch["images"], draws))
+        soft = soft_labels(labels, own_share(draws), 3)
         losses = keras.losses.categorical_crossentropy(soft, logits, from_logits=True, label_smoothing=0.1)
         num_real = int((weights > 0).sum())
         step(batch, num_real)
@@ -106,16 +108,16 @@ def test_the_loss_of_a_step_is_against_both_labels(dataset: Dataset) -> None:
 
 
 def test_a_plain_dataset_has_mixed_images_and_soft_labels(dataset: Dataset) -> None:
-    from shardmill.training.tensorflow.augment.batched import BatchAugment, soft_labels
+    from shardmill.training.tensorflow.augment_batches import BatchAugment, soft_labels
 
     mixing = AugmentSettings.model_validate({"mixup": 0.4, "cutmix": 1.0})
     options: Any = {"batch_size": 8, "image_size": 16, "seed": 3, "last_batch": "partial"}
     batches = list(dataset.tf("train", augment=mixing, **options))
     assert [images.shape[0] for images, _ in batches] == [8, 8, 8, 6]
-    augment = BatchAugment(mixes=True)
+    augment = BatchAugment(mixing)
     for number, batch in enumerate(pipeline_of(dataset, mixing).dataset(0, 4)):
         images, labels = batches[number]
-        wanted = soft_labels(batch["labels"], batch["parameters"].own_share, 3).numpy()
+        wanted = soft_labels(batch["labels"], own_share(batch["parameters"]), 3).numpy()
         assert np.array_equal(images, augment(batch["images"], batch["parameters"])[: len(images)])
         assert np.allclose(labels, wanted[: len(labels)])
         assert np.allclose(labels.numpy().sum(axis=1), 1.0)
@@ -128,7 +130,10 @@ def test_without_mixing_labels_stay_numbers(dataset: Dataset) -> None:
 
 
 def test_readers_without_tensorflow_refuse_what_they_cannot_do(dataset: Dataset) -> None:
-    with pytest.raises(UsageError, match="only available with"):
+    with pytest.raises(
+        UsageError,
+        match=r"with \.tf and \.torch only \(augment\.randaugment and augment\.mixup and augment\.cutmix\)",
+    ):
         dataset.batches("train", batch_size=8, augment=SETTINGS)
     assert list(dataset.batches("train", batch_size=8, augment=SETTINGS, training=False))
 
@@ -151,5 +156,5 @@ def test_the_documented_settings_are_settings() -> None:
     page = Path(__file__).parents[4] / "docs" / "augmentation.md"
     (block,) = re.findall(r"```toml\n(.*?)```", page.read_text(encoding="utf-8"), flags=re.DOTALL)
     settings = TrainConfig.model_validate(tomllib.loads(block)["train"]).augment
-    assert settings.is_batched
+    assert settings.of_batches
     assert settings.color_jitter.is_on

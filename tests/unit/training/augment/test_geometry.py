@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shardmill.infra.errors import ConfigError
-from shardmill.training.augment import AugmentParameters, augment_image, draw_parameters
-from shardmill.training.augment.geometry import check_moves_objects, move_boxes, move_mask
+from shardmill.training.augment.geometry import move_boxes, move_mask
+from shardmill.training.augment.kinds.flips import Flips
+from shardmill.training.augment.parameters import AugmentParameters, augment_image, draw_parameters
 from shardmill.training.config import AugmentSettings
 from shardmill.training.reading.decode import decode_window
 
@@ -23,7 +24,8 @@ PADDING = [np.nan] * 4
 def one(
     window: tuple[int, int, int, int], left_right: bool = False, top_bottom: bool = False
 ) -> AugmentParameters:
-    return AugmentParameters(np.array([window], np.int32), np.array([left_right]), np.array([top_bottom]))
+    flips = {"left_right": np.array([left_right]), "top_bottom": np.array([top_bottom])}
+    return AugmentParameters(np.array([window], np.int32), ((Flips(AugmentSettings()), flips),))
 
 
 def moved(boxes: list[list[float]], parameters: AugmentParameters, height: int, width: int) -> Any:
@@ -143,7 +145,7 @@ def test_stretched_images_move_no_box() -> None:
 
 
 def test_what_would_leave_objects_behind_is_refused() -> None:
-    check_moves_objects(AugmentSettings(vertical_flip=True, erasing={"probability": 1.0}))
+    AugmentSettings(vertical_flip=True, erasing={"probability": 1.0}).check_objects_follow()
     for settings in ({"mixup": 0.2}, {"cutmix": 1.0}, {"randaugment": {"num_ops": 2}}):
         with pytest.raises(ConfigError, match=f"augment.{next(iter(settings))}"):
-            check_moves_objects(AugmentSettings.model_validate(settings))
+            AugmentSettings.model_validate(settings).check_objects_follow()

@@ -19,7 +19,7 @@ from PIL import Image, PngImagePlugin
 
 from shardmill.infra.codecs import decode
 from shardmill.infra.preparation import Preparation
-from shardmill.training.augment import central_windows
+from shardmill.training.augment.windows import central_windows
 from shardmill.training.export.model_input import ModelInput
 
 # Pillow warns of the broken EXIF in some cases; what it then takes is what counts.

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from shardmill.training.draws import key_of, uniform
 from shardmill.training.order.permutation import permute
-from shardmill.training.order.random_numbers import key_of, uniform
 
 
 @given(st.integers(1, 600), st.integers(0, 2**64 - 1))

@@ -13,7 +13,8 @@ from shardmill import Dataset, open_dataset
 from shardmill.infra.codecs import ImageRejected
 from shardmill.infra.codecs.masks import decode_stored_mask
 from shardmill.infra.errors import ConfigError, CorruptDataError
-from shardmill.training.config.augment import AugmentSettings, RandAugmentSettings
+from shardmill.training.augment.kinds.rand_augment import RandAugmentSettings
+from shardmill.training.augment.settings import AugmentSettings
 from tests.samples.images.masks import COLORS, IGNORED, config, make_masked
 from tests.samples.preparing.prepared import run
 

@@ -122,5 +122,5 @@ def test_too_much_memory_is_refused_before_the_first_batch(root: Path) -> None:
 def test_augmentation_of_whole_batches_is_refused(dataset: Dataset) -> None:
     augment = AugmentSettings(mixup=0.2)
     for read in (dataset.batches, dataset.tf):
-        with pytest.raises(UsageError, match="need images of one size"):
+        with pytest.raises(UsageError, match="images of many sizes cannot be augmented"):
             read("train", batch_size=2, image_size=None, augment=augment)

@@ -12,7 +12,7 @@ from shardmill.training.config import TrainConfig
 tf = pytest.importorskip("tensorflow")
 keras = pytest.importorskip("keras")
 
-from shardmill.training.augment.batch_parameters import draw_batch_parameters  # noqa: E402
+from shardmill.training.augment.parameters import draw_batch_parameters  # noqa: E402
 from shardmill.training.tasks.task import Task, evaluated  # noqa: E402
 from shardmill.training.tensorflow.parts import TrainingParts  # noqa: E402
 from shardmill.training.tensorflow.ranks.strategy import make_strategy  # noqa: E402
@@ -108,7 +108,7 @@ def coloured_batch(labels: np.ndarray, images: np.ndarray, config: TrainConfig) 
         "images": tf.constant(images),
         "labels": tf.constant(labels),
         "weights": tf.constant(weights),
-        "parameters": type(draws)(*map(tf.constant, draws)),
+        "parameters": tf.nest.map_structure(tf.constant, draws),
     }
 
 

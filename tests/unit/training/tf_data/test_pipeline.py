@@ -12,7 +12,7 @@ import pytest
 from shardmill import Dataset, open_dataset
 from shardmill.infra.codecs import decode
 from shardmill.infra.errors import ConfigError, CorruptDataError, NotFoundError, UsageError
-from shardmill.training.augment import flips, keys_at, windows
+from shardmill.training.augment.parameters import draw_parameters
 from shardmill.training.config import AugmentSettings
 from shardmill.training.config.data import DataSettings
 from shardmill.training.config.reading import Decoder, Mode, ReadingSettings
@@ -21,6 +21,7 @@ from shardmill.training.reading import ShardReader
 from shardmill.training.reading.options import ReadingOptions
 from shardmill.training.reading.records.split_records import EncodedImage
 from tests.samples.datasets.published import Picture, coloured, publish
+from tests.samples.training.drawn import drawn_for_images
 
 COUNTS = {"train": {"a": 17, "b": 9}, "test": {"a": 5, "b": 3}}
 
@@ -80,16 +81,17 @@ def test_pixels_are_those_of_the_window(dataset: Dataset, decoder: Decoder) -> N
     pipeline = pipeline_of(dataset, augment=settings, decoder=decoder)
     batch = next(pipeline.dataset(0, 1).as_numpy_iterator())
     plan = pipeline.order.step(0, 0)
-    keys = keys_at(3, 0, plan.positions)
     table = pipeline.reader.table
-    cut = windows(table.height[plan.ordinals], table.width[plan.ordinals], keys, settings)
+    sides = table.height[plan.ordinals], table.width[plan.ordinals]
+    drawn = draw_parameters(settings, 3, 0, plan.positions, *sides, 24)
+    cut, flipped = drawn.windows, drawn_for_images(drawn).left_right
     for row, record in enumerate(pipeline.reader.read_many(plan.ordinals)):
         top, left, height, width = cut[row]
         pixels = decode(record.image).pixels[top : top + height, left : left + width]
         if max(height, width) > 1.5 * 24:  # what shrinks more than a little is averaged
             pixels = cv2.resize(pixels, (min(width, 24), min(height, 24)), interpolation=cv2.INTER_AREA)
         wanted = cv2.resize(pixels, (24, 24), interpolation=cv2.INTER_LINEAR).astype(int)
-        if flips(keys, settings)[row]:
+        if flipped[row]:
             wanted = wanted[:, ::-1]
         assert np.abs(batch["images"][row] - wanted).mean() < 1.5
 

@@ -1,22 +1,22 @@
 """Decode the images of steps by TensorFlow: fetch their records, then decode one example at a time.
 
-steps ─► fetch (parallel: plan the step, pread, inflate, check, parse; draw windows and flips)
-      ─► one example at a time ─► decode a window, resize, flip (parallel) ─► batch ─► vary
+steps ─► fetch (parallel: plan the step, pread, inflate, check, parse; draw windows)
+      ─► one example at a time ─► decode a window, resize (parallel) ─► batch ─► augment
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from shardmill.training.augment import augment_image
-from shardmill.training.config.augment import AugmentSettings
+from shardmill.training.augment.parameters import augment_image
+from shardmill.training.augment.settings import AugmentSettings
 from shardmill.training.order import StepPlan
 from shardmill.training.reading import BatchMaker, RecordReader
 from shardmill.training.tensorflow.data.decoding.columns import Column, LabelColumns, call
@@ -26,11 +26,10 @@ _FETCHED = {
     "images": Column(tf.string, ()),
     "shapes": Column(tf.int32, (3,)),
     "windows": Column(tf.int32, (4,)),
-    "flips": Column(tf.bool, ()),
     "weights": Column(tf.float32, ()),
     "ordinals": Column(tf.int64, ()),
 }
-# Batches varied at the same time.
+# Batches augmented at the same time.
 _BATCHES_AT_A_TIME = 2
 
 
@@ -64,11 +63,11 @@ class TensorFlowDecoding:
         dataset = dataset.map(self._fetch, num_parallel_calls=tf.data.AUTOTUNE).unbatch()
         dataset = dataset.map(self._example, num_parallel_calls=tf.data.AUTOTUNE)
         dataset = dataset.batch(rows, drop_remainder=True)
-        if self.augment is None or not self.augment.needs_more_than_flips:
+        if self.augment is None or not self.augment.of_images:
             return dataset
         numbers = tf.data.Dataset.range(start * slices, stop * slices)
 
-        def varied(batch: dict[str, Any], run_slice: Any) -> dict[str, Any]:
+        def augmented(batch: dict[str, Any], run_slice: Any) -> dict[str, Any]:
             images = tf.numpy_function(
                 lambda made, number: self._augment_rows(made, int(number), slices),
                 [batch["images"], run_slice],
@@ -78,7 +77,7 @@ class TensorFlowDecoding:
             return batch | {"images": tf.ensure_shape(images, batch["images"].shape)}
 
         pairs = tf.data.Dataset.zip((dataset, numbers))
-        return pairs.map(varied, num_parallel_calls=_BATCHES_AT_A_TIME)
+        return pairs.map(augmented, num_parallel_calls=_BATCHES_AT_A_TIME)
 
     def _fetch(self, run_step: Any) -> dict[str, Any]:
         """Fetch the encoded images of one step and the parameters of their augmentation."""
@@ -97,7 +96,6 @@ class TensorFlowDecoding:
             "images": np.array([record.image for record in records], dtype=object),
             "shapes": np.array([record.shape for record in records], dtype=np.int32),
             "windows": parameters.windows,
-            "flips": parameters.flip_left_right,
             "weights": plan.weights,
             "ordinals": plan.ordinals,
             **self.labels.arrays(labels, objects),
@@ -111,18 +109,16 @@ class TensorFlowDecoding:
             self.image_size,
             self.reader.image_encoding,
         )
-        image = tf.cond(fetched["flips"], lambda: tf.reverse(image, [1]), lambda: image)
         kept = {name: fetched[name] for name in ("labels", "weights", "ordinals")}
         return {"images": image, **kept}
 
     def _augment_rows(
         self, images: npt.NDArray[np.uint8], run_slice: int, slices: int
     ) -> npt.NDArray[np.uint8]:
-        """Augment a batch, except for windows and flips from left to right, which TensorFlow has done."""
+        """Augment a batch, whose windows TensorFlow has cut."""
         run_step, number = divmod(run_slice, slices)
         parameters = self.maker.parameters(self.plan(run_step).of_rank(number, slices))
-        rest = replace(parameters, flip_left_right=np.zeros_like(parameters.flip_left_right))
         images = images.copy()  # TensorFlow owns the array that it passes in
         for row, image in enumerate(images):
-            augment_image(image, rest, row)
+            augment_image(image, parameters, row)
         return images

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shardmill.infra.errors import ShardmillError
-from shardmill.training.config.augment import AugmentSettings
+from shardmill.training.augment.settings import AugmentSettings
 from shardmill.training.config.reading import ReadingSettings
 from shardmill.training.order import LastBatch
 from shardmill.training.reading import RecordReader

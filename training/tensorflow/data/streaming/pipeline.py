@@ -3,8 +3,8 @@
 ::
 
     shards ─► shard by worker ─► shuffle ─► interleave (parallel: read, check, parse) ─► shuffle buffer
-           ─► skip to the step ─► rows of a step (parallel: draw windows and flips)
-           ─► one example at a time ─► decode a window, resize, flip (parallel) ─► batch ─► vary ─► prefetch
+           ─► skip to the step ─► rows of a step (parallel: draw windows)
+           ─► one example at a time ─► decode a window, resize (parallel) ─► batch ─► augment ─► prefetch
 
 For object stores without staging, and for disks that are slow at random reads: each shard is read in order.
 Its limits: the order is shuffled only as far as the buffer reaches, depends on the number of workers and on
@@ -26,11 +26,10 @@ import tensorflow as tf
 
 from shardmill.infra.errors import CorruptDataError, ShardmillError
 from shardmill.training.arrays import Floats
-from shardmill.training.augment import AugmentParameters, augment_image, draw_parameters
-from shardmill.training.config.augment import AugmentSettings
+from shardmill.training.augment.parameters import AugmentParameters, augment_image, draw_parameters
+from shardmill.training.augment.settings import AugmentSettings
+from shardmill.training.draws import Purpose, key_of
 from shardmill.training.models.spec import Fit
-from shardmill.training.order.random_numbers import key_of
-from shardmill.training.order.streams import Purpose
 from shardmill.training.reading import RecordReader
 from shardmill.training.reading.budget import RamBudget
 from shardmill.training.reading.streaming_plan import StreamPlan
@@ -52,7 +51,7 @@ class StreamingPipeline:
         order: the shards and the steps of an epoch.
         image_size: height and width of the images (pixels); None: whole images, padded to the largest of
             each batch.
-        augment: how training examples are augmented; None for evaluation. Whole images are only flipped.
+        augment: how training examples are augmented; None for evaluation. Whole images are not.
         shuffle_buffer: the examples in the shuffle buffer; 0: no shuffling at all.
         parallel_shards: the number of shards that are read alternately.
         budget: the memory budget; None: that of ``tf.data``.
@@ -106,7 +105,7 @@ class StreamingPipeline:
         examples = examples.map(self._example, num_parallel_calls=tf.data.AUTOTUNE)
         rows = self.order.num_rows if batch_size is None else batch_size
         batches = self._batched(examples, rows)
-        if self._augments_batches:
+        if self.augment is not None and self.augment.of_images and self.image_size is not None:
             batches = batches.map(self._augmented, num_parallel_calls=tf.data.AUTOTUNE)
         kept = ("images", "labels", "weights", "ordinals", *(() if self.image_size else ("shapes",)))
         batches = batches.map(lambda batch: {name: batch[name] for name in kept})
@@ -188,7 +187,6 @@ class StreamingPipeline:
         columns = {
             "shapes": (tf.int32, [3]),
             "windows": (tf.int32, [4]),
-            "flips": (tf.bool, []),
             "labels": (tf.int32, []),
             "weights": (tf.float32, []),
             "positions": (tf.int64, []),
@@ -215,7 +213,7 @@ class StreamingPipeline:
         if self.class_weights is not None:
             weighed = self.class_weights[labels] * (weights > 0)
             weights = (weighed / weighed.sum()).astype(np.float32)
-        return shapes, parameters.windows, parameters.flip_left_right, labels, weights, positions
+        return shapes, parameters.windows, labels, weights, positions
 
     def _parameters(
         self, epoch: int, positions: npt.NDArray[np.int64], ordinals: npt.NDArray[np.int64]
@@ -233,8 +231,6 @@ class StreamingPipeline:
             image = tf.ensure_shape(decode_image(stored, shape, encoding), [None, None, 3])
         else:
             image = decode_window(stored, shape, planned["windows"], self.image_size, encoding)
-        if not self._augments_batches:
-            image = tf.cond(planned["flips"], lambda: tf.reverse(image, [1]), lambda: image)
         kept = ("labels", "weights", "ordinals", "positions", "epochs")
         return {"images": image, "shapes": shape[:2]} | {name: planned[name] for name in kept}
 
@@ -242,13 +238,6 @@ class StreamingPipeline:
         if self.image_size is None:
             return examples.padded_batch(rows, drop_remainder=True)
         return examples.batch(rows, drop_remainder=True)
-
-    @property
-    def _augments_batches(self) -> bool:
-        """Whether numpy augments batches, because TensorFlow only cuts windows and flips here."""
-        if self.augment is None or self.image_size is None:
-            return False
-        return self.augment.needs_more_than_flips
 
     def _augmented(self, batch: dict[str, Any]) -> dict[str, Any]:
         given = [batch[name] for name in ("images", "epochs", "positions", "ordinals")]

@@ -1,9 +1,7 @@
-"""RandAugment, MixUp and CutMix of whole batches, on the device where their images lie.
+"""Augmentations of whole batches (RandAugment, MixUp, CutMix), on the device where their images lie.
 
-The parameters are a function of (seed, epoch, position), the same as for TensorFlow
-(``shardmill.training.augment.batch_parameters``). So the result does not depend on the numbers of ranks and
-workers. The classes ``MixUp`` and ``CutMix`` of torchvision draw numbers of their own, and are therefore not
-used.
+The parameters are a function of (seed, epoch, position), the same as for TensorFlow. So the result does not
+depend on the numbers of ranks and workers.
 """
 
 from __future__ import annotations
@@ -14,8 +12,8 @@ from typing import Any, NamedTuple
 
 import torch
 
-from shardmill.infra.errors import EnvironmentFault, UsageError
-from shardmill.training.augment.batch_parameters import BatchParameters, check_pairs, draw_batch_parameters
+from shardmill.infra.errors import UsageError
+from shardmill.training.augment.parameters import draw_batch_parameters, own_share
 from shardmill.training.config import AugmentSettings
 from shardmill.training.order import rank_slice
 from shardmill.training.torch.data.batch import TorchBatch
@@ -102,17 +100,17 @@ class DeviceAugment:
         """
         images, labels = batch.images, batch.labels.to(batch.images.device)
         settings = self.settings
-        if settings is None or not settings.is_batched:
+        if settings is None or not settings.of_batches:
             return AugmentedBatch(images, labels, labels, torch.ones(len(labels), device=images.device))
         _check(settings, images)
         positions = batch.positions.cpu().numpy()
-        draws = draw_batch_parameters(settings, self.seed, batch.epoch, positions, images.shape[-1])
-        if settings.randaugment.num_ops:
-            images = _rand_augmented(images, draws)
-        own_shares = torch.from_numpy(draws.own_share).to(images.device)
-        if not settings.mixes:
-            return AugmentedBatch(images, labels, labels, own_shares)
-        return AugmentedBatch(_mixed(images, draws), labels, _partners(labels), own_shares)
+        drawn = draw_batch_parameters(settings, self.seed, batch.epoch, positions, images.shape[-1])
+        for one in settings.of_batches:
+            images = one.torch(images, drawn[type(one).__name__])
+        shares = own_share(drawn)
+        if shares is None:
+            return AugmentedBatch(images, labels, labels, torch.ones(len(labels), device=images.device))
+        return AugmentedBatch(images, labels, _partners(labels), torch.from_numpy(shares).to(images.device))
 
 
 def check_ranks(settings: AugmentSettings | None, order: RankOrder) -> None:
@@ -125,52 +123,16 @@ def check_ranks(settings: AugmentSettings | None, order: RankOrder) -> None:
         return
     for rank in range(order.num_ranks):
         rows = rank_slice(order.order.global_batch_size, rank, order.num_ranks, order.shares)
-        check_pairs(settings, rows.stop - rows.start)
+        settings.check_pairs(rows.stop - rows.start)
 
 
 def _check(settings: AugmentSettings, images: Any) -> None:
     rows, _, height, width = images.shape
-    check_pairs(settings, rows)
+    settings.check_pairs(rows)
     if height != width:
         raise UsageError(
             f"images of {height} × {width} pixels cannot be augmented in batches", "give a single image_size"
         )
-    if settings.randaugment.num_ops and images.dtype != torch.uint8:
-        raise UsageError(
-            f"RandAugment needs images of uint8, and got {images.dtype}",
-            "convert and normalise images after augment_on_device",
-        )
-
-
-def _rand_augmented(images: Any, draws: BatchParameters) -> Any:
-    try:
-        from shardmill.training.torch.data.transforms.rand_augment import rand_augment
-    except ModuleNotFoundError as error:
-        if error.name != "torchvision":
-            raise
-        raise EnvironmentFault(
-            "augment.randaugment needs torchvision, which is not installed", "pip install 'shardmill[torch]'"
-        ) from error
-    return rand_augment(images, draws)
-
-
-def _mixed(images: Any, draws: BatchParameters) -> Any:
-    """Blend whole images with their partners (MixUp), and replace boxes by theirs (CutMix)."""
-    place = torch.arange(images.shape[-1], device=images.device)
-    boxes = torch.from_numpy(draws.boxes).to(images.device)
-    top, left, height, width = boxes[:, :, None].unbind(1)
-    in_rows = (place >= top) & (place < top + height)
-    in_columns = (place >= left) & (place < left + width)
-    in_box = (in_rows[:, :, None] & in_columns[:, None, :])[:, None]
-    blend = torch.from_numpy(draws.blend).to(images.device)[:, None, None, None]
-    own = blend.masked_fill(in_box, 0.0)  # shares of the row's own image, [b, 1, S, S]
-    first, second = images[0::2].float(), images[1::2].float()
-    mixed = torch.empty_like(images)
-    difference = second.sub_(first)
-    for row, share in ((0, 1.0 - own[0::2]), (1, own[1::2])):  # shares of the second image of each pair
-        values = torch.addcmul(first, difference, share)
-        mixed[row::2] = values if images.is_floating_point() else values.round_()
-    return mixed
 
 
 def _partners(rows: Any) -> Any:

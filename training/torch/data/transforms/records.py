@@ -13,8 +13,7 @@ import torch
 
 from shardmill.infra.errors import UsageError
 from shardmill.infra.format.labels import class_name
-from shardmill.training.order.random_numbers import key_of
-from shardmill.training.order.streams import Purpose
+from shardmill.training.draws import Purpose, key_of
 from shardmill.training.reading.records.split_records import SplitRecords
 from shardmill.training.torch.data.batch import Example, TorchBatch
 

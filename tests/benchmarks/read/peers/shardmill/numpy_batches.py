@@ -13,7 +13,7 @@ import numpy as np
 import simplejpeg
 
 from shardmill import open_dataset
-from shardmill.training.augment import draw_parameters
+from shardmill.training.augment.parameters import draw_parameters
 from shardmill.training.config import AugmentSettings
 from shardmill.training.reading.decode import decode_window
 from tests.benchmarks.inputs.photographs import photographs

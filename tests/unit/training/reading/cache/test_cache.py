@@ -113,7 +113,7 @@ def test_decoded_images_are_pixels(version: DatasetVersion, tmp_path: Path, plac
 def test_pipelines_give_the_same_elements_in_every_cache_mode(
     version: DatasetVersion, tmp_path: Path, mode: str, decoder: Any
 ) -> None:
-    from shardmill.training.config.augment import AugmentSettings
+    from shardmill.training.augment.settings import AugmentSettings
     from shardmill.training.order import TrainingOrder
     from shardmill.training.tensorflow.data.indexed import IndexedPipeline
     from shardmill.training.tensorflow.data.streaming.opening import open_stream, stream_plan

@@ -13,7 +13,8 @@ from shardmill import Dataset
 from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.errors import ConfigError, ShardmillError
 from shardmill.infra.format.records import CONTAINERS, Container
-from shardmill.training.config.augment import AugmentSettings, ColorJitterSettings
+from shardmill.training.augment.kinds.color_jitter import ColorJitterSettings
+from shardmill.training.augment.settings import AugmentSettings
 from shardmill.training.config.reading import ReadingSettings
 from tests.samples.datasets.elsewhere import elsewhere
 from tests.samples.datasets.published import coloured, publish

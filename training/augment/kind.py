@@ -1,0 +1,180 @@
+"""What an augmentation is: its settings, what it draws for each example, and how it is applied.
+
+An augmentation is one file of ``shardmill.training.augment.kinds``. Its class says of itself at which stage
+it works, whether boxes and masks can follow it, and which random streams it takes; everything else derives
+from that. A new file is found by itself: its fields appear in the settings [train.augment], and every
+pipeline applies it, or refuses it by name.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from functools import cache
+from typing import Any, ClassVar, Generic, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from shardmill.infra.settings import Settings
+from shardmill.infra.splitmix import U64
+
+F = TypeVar("F", bound=Settings)
+Sizes = npt.NDArray[np.integer]
+Windows = npt.NDArray[np.int32]  # [B, 4]: y, x, height, width of the visible part of a stored image (pixels)
+Boxes = npt.NDArray[np.floating]  # [..., 4]: top, left, bottom, right edge, relative to the image, 0 to 1
+Array = npt.NDArray[Any]
+Arrays = dict[str, Array]  # the parameters of a batch by name: [B, ...] each
+
+
+class Library:
+    """A library that is imported when it is first used, so that settings load without it."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, attribute: str) -> Any:
+        return getattr(importlib.import_module(self._name), attribute)
+
+
+cv2, tf, torch = Library("cv2"), Library("tensorflow"), Library("torch")
+
+
+class Augmentation(ABC, Generic[F]):
+    """One way in which a training example may differ from its stored image.
+
+    Attributes:
+        Fields: its fields of [train.augment].
+        turn: augmentations of a stage are applied, and their fields listed, in rising order of this number.
+        streams: the random streams that it draws from, under the key of an example (of its stage).
+        settings: the values of its fields.
+    """
+
+    Fields: ClassVar[type[Settings]]
+    turn: ClassVar[int]
+    streams: ClassVar[range]
+
+    def __init__(self, settings: F) -> None:
+        self.settings = settings
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """The setting that turned it on, for errors: ``augment.mixup``."""
+
+    @property
+    @abstractmethod
+    def is_on(self) -> bool:
+        """Whether the settings turn it on."""
+
+
+class WindowAugmentation(Augmentation[F]):
+    """Chooses the window of each stored image that is decoded. The first one that is on counts."""
+
+    @abstractmethod
+    def windows(self, heights: Sizes, widths: Sizes, keys: U64) -> Windows:
+        """Draw the windows of stored images of these heights and widths [B] (pixels): int32 [B, 4]."""
+
+
+class ImageAugmentation(Augmentation[F]):
+    """Changes each image alone, after its window was cut and resized to S × S pixels, in numpy or OpenCV.
+
+    One that moves pixels overrides ``move_boxes`` and ``move_mask``; one that boxes and masks cannot follow
+    sets ``objects_follow``.
+    """
+
+    objects_follow: ClassVar[bool] = True
+
+    @abstractmethod
+    def draw(self, keys: U64, image_size: int) -> Arrays:
+        """Draw the parameters of the examples with these keys [B]; S = ``image_size``."""
+
+    @abstractmethod
+    def apply(self, image: npt.NDArray[np.uint8], drawn: Arrays, row: int) -> None:
+        """Change an image, uint8 [S, S, 3], in place, with the parameters of row ``row`` of the batch."""
+
+    def move_boxes(self, boxes: Boxes, drawn: Arrays) -> Boxes:
+        """Return the boxes [B, M, 4] of a batch, moved with their images."""
+        return boxes
+
+    def move_mask(self, mask: Array, drawn: Arrays, row: int) -> Array:
+        """Return the mask [S, S] of row ``row`` of the batch, moved with its image."""
+        return mask
+
+
+class BatchAugmentation(Augmentation[F]):
+    """Changes whole batches on the device that trains. Batches as numpy arrays cannot have it.
+
+    The parameters are drawn on the host, like all others, and travel with the batch. So the device needs no
+    random numbers, and every device gives the same result.
+
+    Attributes:
+        mixes: rows 2k and 2k + 1 of a batch are mixed with each other, images and labels. The parameters have
+            ``own_share``, float32 [B]: the share of the row's own label; its partner's label has the rest.
+    """
+
+    mixes: ClassVar[bool] = False
+
+    @abstractmethod
+    def draw(self, keys: U64, image_size: int) -> Arrays:
+        """Draw the parameters of the examples with these keys [B]; only int32 and float32."""
+
+    @abstractmethod
+    def tensorflow(self, *, deterministic: bool) -> Any:
+        """Return a function (images uint8 [b, S, S, C], parameters as tensors) -> images, for graphs.
+
+        ``deterministic``: operations that are not deterministic must not be used.
+        """
+
+    @abstractmethod
+    def torch(self, images: Any, drawn: Arrays) -> Any:
+        """Return augmented images [b, C, S, S], uint8 or floating as given, on their device.
+
+        Raises:
+            UsageError: it cannot augment images of this type.
+            EnvironmentFault: a library that it needs is not installed.
+        """
+
+    def described(self, drawn: Arrays, row: int) -> str:
+        """Return what was done to an example, for captions; empty if nothing needs to be said."""
+        return ""
+
+
+@cache
+def kinds() -> tuple[type[Augmentation[Any]], ...]:
+    """Return all augmentations, in the order of their stages and turns.
+
+    Raises:
+        ValueError: two of them draw from the same stream under the same key.
+    """
+    package = importlib.import_module("shardmill.training.augment.kinds")
+    found = []
+    for info in pkgutil.iter_modules(package.__path__):
+        module = importlib.import_module(f"{package.__name__}.{info.name}")
+        found += [
+            value
+            for value in vars(module).values()
+            if isinstance(value, type)
+            and issubclass(value, Augmentation)
+            and value.__module__ == module.__name__
+        ]
+    stages = (WindowAugmentation, ImageAugmentation, BatchAugmentation)
+    by_stage = [sorted((kind for kind in found if issubclass(kind, stage)), key=_turn) for stage in stages]
+    _check_streams([*by_stage[0], *by_stage[1]])  # these share the key of an image
+    _check_streams(by_stage[2])
+    return tuple(kind for stage in by_stage for kind in stage)
+
+
+def _turn(kind: type[Augmentation[Any]]) -> int:
+    return kind.turn
+
+
+def _check_streams(found: Sequence[type[Augmentation[Any]]]) -> None:
+    taken: dict[int, str] = {}
+    for kind in found:
+        for stream in kind.streams:
+            if stream in taken:
+                raise ValueError(f"{kind.__name__} and {taken[stream]} draw from the stream {stream}")
+            taken[stream] = kind.__name__

@@ -1,0 +1,69 @@
+"""Mirror every other image from left to right, or from top to bottom."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field
+
+from shardmill.infra.settings import AlsoCalled, Settings
+from shardmill.infra.splitmix import U64
+from shardmill.training.augment.kind import Array, Arrays, Boxes, ImageAugmentation, cv2
+from shardmill.training.draws import uniform
+
+_LEFT_RIGHT, _TOP_BOTTOM = 400, 401  # streams
+_OPENCV = {(True, False): 1, (False, True): 0, (True, True): -1}
+
+
+class _Fields(Settings):
+    horizontal_flip: Annotated[bool, AlsoCalled("flip", "hflip", "mirror")] = Field(
+        default=True,
+        description="Mirror every other image; not where left and right differ",
+    )
+    vertical_flip: bool = Field(
+        default=False,
+        description="Turn every other image over, for views from above or through a microscope",
+    )
+
+
+class Flips(ImageAugmentation[_Fields]):
+    """Mirrors images. Draws ``left_right`` and ``top_bottom``, bool [B]."""
+
+    Fields = _Fields
+    turn = 20
+    streams = range(_LEFT_RIGHT, _TOP_BOTTOM + 1)
+    name = "augment.horizontal_flip and augment.vertical_flip"
+
+    @property
+    def is_on(self) -> bool:
+        """Whether images are mirrored along any axis."""
+        return self.settings.horizontal_flip or self.settings.vertical_flip
+
+    def draw(self, keys: U64, image_size: int) -> Arrays:
+        """Draw which images are mirrored."""
+        wanted = self.settings.horizontal_flip, self.settings.vertical_flip
+        left_right, top_bottom = (
+            uniform(keys, stream) < 0.5 if on else np.zeros(keys.shape, np.bool_)
+            for stream, on in zip((_LEFT_RIGHT, _TOP_BOTTOM), wanted, strict=True)
+        )
+        return {"left_right": left_right, "top_bottom": top_bottom}
+
+    def apply(self, image: npt.NDArray[np.uint8], drawn: Arrays, row: int) -> None:
+        """Mirror an image in place."""
+        axes = _OPENCV.get((bool(drawn["left_right"][row]), bool(drawn["top_bottom"][row])))
+        if axes is not None:
+            cv2.flip(image, axes, dst=image)
+
+    def move_boxes(self, boxes: Boxes, drawn: Arrays) -> Boxes:
+        """Mirror the boxes [B, M, 4] of mirrored images."""
+        corners = boxes.copy().reshape(*boxes.shape[:-1], 2, 2)
+        for axis, flips in enumerate((drawn["top_bottom"], drawn["left_right"])):
+            corners[flips, ..., axis] = 1.0 - corners[flips, :, ::-1, axis]
+        return corners.reshape(boxes.shape)
+
+    def move_mask(self, mask: Array, drawn: Arrays, row: int) -> Array:
+        """Mirror the mask of a mirrored image."""
+        mask = mask[::-1] if drawn["top_bottom"][row] else mask
+        return mask[:, ::-1] if drawn["left_right"][row] else mask

@@ -1,1 +1,0 @@
-"""Augmentations of whole batches as TensorFlow operations."""
