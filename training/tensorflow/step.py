@@ -19,8 +19,8 @@ from shardmill.infra.errors import ConfigError
 from shardmill.training.augment.parameters import own_share
 from shardmill.training.config import TrainConfig
 from shardmill.training.run.optimization.stages import HeadStage
-from shardmill.training.tensorflow.models.normalization import only_real_rows
 from shardmill.training.tensorflow.augment_batches import BatchAugment
+from shardmill.training.tensorflow.models.normalization import only_real_rows
 from shardmill.training.tensorflow.models.outputs import in_float32
 from shardmill.training.tensorflow.optimization.update import WeightUpdate
 from shardmill.training.tensorflow.parts import TrainingParts
