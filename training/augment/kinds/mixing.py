@@ -37,8 +37,8 @@ class _Fields(Settings):
         default=0.0,
         ge=0,
         le=10,
-        description="Alpha of CutMix: a box of an example, and of its label, is its neighbour's; 0: off, 1 is "
-        "usual",
+        description="Alpha of CutMix: a box of an example, and of its label, is its neighbour's; 0: off, 1 "
+        "is usual",
     )
     mix_probability: float = Field(
         default=1.0, ge=0, le=1, description="share of the examples that mixup and cutmix take hold of"
