@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -59,9 +60,11 @@ def test_the_cells_are_the_examples_of_the_training_pipeline(
     dataset = open_dataset("set", root=root)
     reader = dataset.reader("train")
     order = order_from_settings(config.data, reader.table, dataset.classes)
-    pipeline = IndexedPipeline(reader, order, 24, config.augment, config.reading.decoder)
-    batch = next(iter(WithBatchParameters(pipeline, config.augment).dataset(0, 1)))
-    images = BatchAugment(config.augment)(batch["images"], batch["parameters"])
+    pipeline: Any = IndexedPipeline(reader, order, 24, config.augment, config.reading.decoder)
+    if config.augment.of_batches:
+        pipeline = WithBatchParameters(pipeline, config.augment)
+    batch = next(iter(pipeline.dataset(0, 1)))
+    images = BatchAugment(config.augment)(batch["images"], batch.get("parameters", {}))
     for row in range(6):
         assert np.array_equal(shown[0][row][1].pixels, images[row]), "the first epoch is the run's own"
         assert shown[0][row][0].caption == (
