@@ -10,6 +10,7 @@ from pydantic_core import PydanticSerializationError
 
 from shardmill.beam_jobs.config import PrepareConfig
 from shardmill.infra.errors import UsageError
+from shardmill.infra.processes.job_command import config_arguments
 from shardmill.infra.processes.python_module import python_module
 from shardmill.infra.settings import Settings
 from shardmill.infra.storage.names import check_dataset_name, is_text, uri_of
@@ -62,4 +63,4 @@ class JobRequest(Settings):
 def prepare_command(source: str, dataset: str, root: str, config: PrepareConfig) -> list[str]:
     """The command that prepares a source as a version of a dataset."""
     given = [source, "--dataset", dataset, "--root", root]
-    return [*PREPARE, *given, "--config-json", config.model_dump_json()]
+    return [*PREPARE, *given, *config_arguments(config.model_dump_json())]

@@ -24,6 +24,7 @@ from shardmill.flows.parameters import DatasetName, OptionalFolder, root_or_defa
 from shardmill.flows.scheduling.attempts import attempted
 from shardmill.infra.dataset.views.references import parse_reference
 from shardmill.infra.errors import Cancelled
+from shardmill.infra.processes.job_command import config_arguments
 from shardmill.infra.processes.python_module import python_module
 from shardmill.infra.readable import counted, readable_bytes
 
@@ -65,7 +66,7 @@ def maintain(
 @job_task("maintain-dataset")
 def maintain_dataset(dataset: str, root: str, config: MaintainConfig, protected: list[int]) -> dict[str, Any]:
     """Run the maintenance in a process of its own and return its result."""
-    command = [*MAINTAIN, "--dataset", dataset, "--root", root, "--config-json", config.model_dump_json()]
+    command = [*MAINTAIN, "--dataset", dataset, "--root", root, *config_arguments(config.model_dump_json())]
     for version in protected:
         command += ["--protect", str(version)]
     log = get_run_logger()

@@ -26,7 +26,7 @@ from shardmill.infra.digests import digest_of
 from shardmill.infra.errors import DataError, UsageError
 from shardmill.infra.format.labels import check_has_classes
 from shardmill.infra.processes.children import run_child
-from shardmill.infra.processes.job_command import JobParser, deliver, settings_of
+from shardmill.infra.processes.job_command import JobParser, config_arguments, deliver, settings_of
 from shardmill.infra.processes.process import run_main
 from shardmill.infra.processes.python_module import python_module
 from shardmill.infra.readable import counted
@@ -144,7 +144,7 @@ def _train(
             events.emit(event)
 
     command = [*_TRAIN, version.ref, "--root", str(root), "--runs", str(runs)]
-    return run_child([*command, "--config-json", config.model_dump_json()], on_event=relay).reported()
+    return run_child([*command, *config_arguments(config.model_dump_json())], on_event=relay).reported()
 
 
 def _collected(version: DatasetVersion, folds: list[dict[str, Any]], runs: Path, name: str) -> dict[str, Any]:

@@ -40,7 +40,9 @@ def _parser() -> JobParser:
         metavar="KEY=VALUE",
         help="a rule of the comparison, such as minimum_gain=0.01; repeatable",
     )
-    parser.add_argument("--config-json", metavar="JSON", help="rules as JSON; they win over --set")
+    parser.add_argument(
+        "--config-json", action="append", metavar="JSON", help="rules as JSON; they win over --set"
+    )
     parser.add_argument("--json", action="store_true", help="print the result as JSON, as the last line")
     parser.set_defaults(config=None)
     return parser

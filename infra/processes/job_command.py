@@ -17,6 +17,7 @@ if TYPE_CHECKING:  # a command line is read, and a child started, before setting
     from shardmill.infra.settings import Settings
 
 S = TypeVar("S", bound="Settings")
+_PART = 30_000  # characters; Linux takes arguments of 128 KiB
 
 
 class JobParser(argparse.ArgumentParser):
@@ -52,8 +53,19 @@ class JobParser(argparse.ArgumentParser):
             metavar="KEY=VALUE",
             help="one setting; repeatable",
         )
-        self.add_argument("--config-json", metavar="JSON", help="settings as JSON; they win over all others")
+        self.add_argument(
+            "--config-json",
+            action="append",
+            metavar="JSON",
+            help="settings as JSON, also in several parts; they win over all others",
+        )
         self.add_argument("--json", action="store_true", help="print the result as JSON, as the last line")
+
+
+def config_arguments(settings: str) -> list[str]:
+    """Return the arguments that give settings, as JSON, to a command: in parts, since each has a limit."""
+    first, *others = [settings[at : at + _PART] for at in range(0, len(settings), _PART)]
+    return ["--config-json", first, *(f"--config-json={part}" for part in others)]
 
 
 def settings_of(
@@ -74,7 +86,7 @@ def settings_of(
     from shardmill.infra.settings import load_settings
 
     try:
-        values = json.loads(arguments.config_json) if arguments.config_json else {}
+        values = json.loads("".join(arguments.config_json)) if arguments.config_json else {}
     except ValueError as error:
         raise ConfigError(f"--config-json is not JSON: {error}") from error
     if not isinstance(values, dict):

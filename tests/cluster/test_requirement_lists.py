@@ -29,6 +29,8 @@ class Environment:
                   "--constraint", str(REPOSITORY / "constraints.txt"),
                   "--requirement", str(_LISTS / f"{name}.txt"))  # fmt: skip
         self.says("-m", "pip", "check")
+        (site,) = folder.glob("lib/python*/site-packages")
+        (site / "checkout.pth").write_text(f"{REPOSITORY}\n")
 
     def says(self, *arguments: str) -> str:
         """Run a command with its Python; return the output."""
@@ -37,13 +39,13 @@ class Environment:
         return done.stdout
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """Run a command of its Python in the checkout, with nothing of this environment."""
+        """Run a command of its Python, with nothing of this environment."""
         hidden = ("PYTHON", "VIRTUAL_ENV", "PREFECT", "SHARDMILL")
         env = {name: value for name, value in os.environ.items() if not name.startswith(hidden)}
         command = [str(self._python), *arguments]
         return subprocess.run(
             command,
-            cwd=REPOSITORY,
+            cwd=self._python.parents[2],
             env=env,
             capture_output=True,
             text=True,

@@ -8,6 +8,7 @@ from shardmill.flows.cli import output
 from shardmill.flows.cli.jobs.settings import train_settings
 from shardmill.flows.parameters import root_or_default
 from shardmill.infra.processes.children import result_of
+from shardmill.infra.processes.job_command import config_arguments
 from shardmill.infra.processes.python_module import python_module
 from shardmill.infra.readable import counted
 
@@ -34,7 +35,7 @@ def write(
     """
     settings = train_settings(config, overrides)
     command = [*COMMAND, ref, "--root", root_or_default(root), "--out", str(out)]
-    result = result_of([*command, "--config-json", settings.model_dump_json()])
+    result = result_of([*command, *config_arguments(settings.model_dump_json())])
     if json_output:
         output.print_json(result)
         return

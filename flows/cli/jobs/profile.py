@@ -45,10 +45,11 @@ def profile(
     from shardmill.flows.flow_runs.jobs.job_commands import PROFILE
     from shardmill.flows.parameters import root_or_default
     from shardmill.infra.processes.children import result_of
+    from shardmill.infra.processes.job_command import config_arguments
 
     settings = train_settings(config, overrides or [])
     command = [*PROFILE, dataset, "--root", root_or_default(root), "--seconds", str(seconds)]
-    command += ["--config-json", settings.model_dump_json(), *(["--model"] if model else [])]
+    command += [*config_arguments(settings.model_dump_json()), *(["--model"] if model else [])]
     command += ["--torch"] if torch else []
     command += ["--picture", str(out.absolute())] if out is not None else []
     result = result_of(command)

@@ -43,6 +43,7 @@ def label_errors(
     from shardmill.flows.parameters import root_or_default
     from shardmill.infra.dataset.catalog import Catalog
     from shardmill.infra.processes.children import result_of
+    from shardmill.infra.processes.job_command import config_arguments
     from shardmill.training.config import with_devices
     from shardmill.training.label_errors import summary
 
@@ -50,14 +51,8 @@ def label_errors(
     folder = root_or_default(root)
     ref = Catalog(folder).open_view(dataset).ref
     command = python_module("shardmill.training.label_errors", ref, "--folds", str(folds))
-    command += [
-        "--root",
-        folder,
-        "--runs",
-        runs_location(runs),
-        "--config-json",
-        settings.model_dump_json(),
-    ]
+    command += ["--root", folder, "--runs", runs_location(runs)]
+    command += config_arguments(settings.model_dump_json())
     result = result_of(command)
     if json_output:
         output.print_json(result)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from shardmill.infra.processes.job_command import config_arguments
 from shardmill.infra.processes.python_module import python_module
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ PROMOTE: tuple[str, ...] = tuple(python_module("shardmill.training.promote"))
 def train_command(dataset: str, root: str, runs: str, config: TrainConfig) -> list[str]:
     """The command that trains on a dataset (``NAME[@VERSION][?QUERY]``)."""
     given = [dataset, "--root", root, "--runs", runs]
-    return [*TRAIN, *given, "--config-json", config.model_dump_json()]
+    return [*TRAIN, *given, *config_arguments(config.model_dump_json())]
 
 
 def evaluate_command(run: str, split: str, dataset: str | None, root: str, runs: str) -> list[str]:
@@ -35,7 +36,7 @@ def promote_command(
 ) -> list[str]:
     """The command that decides about an alias and a run, by hand if there is a reason."""
     given = [run, "--alias", alias, "--root", root, "--runs", runs]
-    given += ["--config-json", rules.model_dump_json()]
+    given += config_arguments(rules.model_dump_json())
     return [*PROMOTE, *given, *(["--reason", reason] if reason is not None else [])]
 
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from shardmill.infra.errors import Cancelled, DataError, EnvironmentFault, Preempted, UsageError
+from shardmill.infra.processes.job_command import config_arguments
 from shardmill.infra.processes.python_module import python_module
 from shardmill.training.ranks.supervision.slots import RankCount
 
@@ -85,7 +86,8 @@ class OuterJob:
         return (
             *python_module("shardmill.training.train", self.dataset, python=python),
             *("--root", root or self.root, "--runs", runs or self.runs),
-            *("--config-json", self.config_json, "--json"),
+            *config_arguments(self.config_json),
+            "--json",
         )
 
 

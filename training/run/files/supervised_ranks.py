@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.processes.job_command import config_arguments
 from shardmill.infra.processes.python_module import python_module
 from shardmill.training.config import TrainConfig
 from shardmill.training.ranks.launchers import registry
@@ -79,7 +80,7 @@ def rank_command(config: TrainConfig, version: DatasetVersion, root: str | Path,
     return [
         *python_module("shardmill.training.train_rank", version.ref),
         *("--root", str(root), "--run-dir", str(run_dir)),
-        *("--config-json", of_a_rank(config).model_dump_json()),
+        *config_arguments(of_a_rank(config).model_dump_json()),
     ]
 
 

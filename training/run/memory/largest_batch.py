@@ -14,6 +14,7 @@ from shardmill.infra import progress as events
 from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.errors import OutOfMemory
 from shardmill.infra.processes.children import run_child
+from shardmill.infra.processes.job_command import config_arguments
 from shardmill.infra.processes.python_module import python_module
 from shardmill.infra.progress import Event
 from shardmill.infra.readable import readable_bytes
@@ -73,7 +74,7 @@ def find_largest_batch(
 
     events.log("looking for the largest data.global_batch_size that fits into memory")
     argv = python_module(_COMMANDS[config.run.framework], version.ref)
-    argv += ["--root", str(root), "--config-json", tried.config.model_dump_json()]
+    argv += ["--root", str(root), *config_arguments(tried.config.model_dump_json())]
     argv += ["--ranks", str(tried.num_ranks)]
     outcome = run_child(argv, on_event=on_event, env=tried.environment)
     if outcome.error is not None or not found:

@@ -38,6 +38,14 @@ def test_arrays_become_a_dataset_and_nothing_else_is_left(tmp_path: Path) -> Non
     assert prepare_arrays(images, labels, **options)["unchanged"]
 
 
+def test_more_classes_are_named_than_an_argument_of_a_command_holds(tmp_path: Path) -> None:
+    names = [f"--Plantae Tracheophyta Magnoliopsida Übung {number:05d}" for number in range(10_000)]
+    outcome = prepare_arrays(
+        PIXELS, LABELS + 9_998, dataset="small", root=tmp_path, class_names=names, settings=LOSSLESS
+    )
+    assert outcome["classes"] == names[-2:]
+
+
 @pytest.mark.parametrize(
     ("arrays", "error", "message"),
     [
