@@ -32,6 +32,7 @@ from shardmill.infra.codecs.pillow.run_length_bmp import is_run_length_bmp, load
 from shardmill.infra.codecs.pillow.samples import AnyPixels, samples_of
 from shardmill.infra.codecs.pillow.undetected_damage import check_after_loading, check_before_loading
 from shardmill.infra.codecs.structure.boxes import ends_within_a_box
+from shardmill.infra.codecs.structure.color_codes import ColorCodes, codes_in_boxes
 from shardmill.infra.codecs.structure.exif import orientation_in
 from shardmill.infra.codecs.structure.png_chunks import PngFile, read_png
 from shardmill.infra.codecs.structure.webp_chunks import read_webp
@@ -62,6 +63,7 @@ class Source:
         color: SourceFacts.color; "" if only the library can tell.
         orientation: from EXIF, 1 to 8.
         icc: the ICC profile, or None.
+        codes: the colours that it states by code points, or None.
         bits: bits of a sample.
         png: header and chunks of a PNG, or None for another format.
         upright: the library turns the picture itself.
@@ -74,6 +76,7 @@ class Source:
     color: str = ""
     orientation: int = 1
     icc: bytes | None = None
+    codes: ColorCodes | None = None
     bits: int = 8
     png: PngFile | None = None
     upright: bool = False
@@ -120,6 +123,8 @@ def decode_with_pillow(
     check_pixels(source.height, source.width, max_pixels)
 
     def flat(image: Image.Image, source: Source) -> _Rendered:
+        if source.codes is not None:
+            source.codes.check(has_profile=source.icc is not None and source.png is None)
         flat = flatten(image, source.icc, source.bits, source.png, background)
         return _Rendered(flat.pixels(channels), flat.icc_profile, flat.had_alpha)
 
@@ -163,7 +168,7 @@ def _read_source(data: bytes, found: str) -> Source:
     if found == "png":
         png = read_png(data)
         return Source(
-            png.picture, png.height, png.width, png.source_color, png.orientation, png.icc,
+            png.picture, png.height, png.width, png.source_color, png.orientation, png.icc, png.codes,
             bits=png.bit_depth, png=png,
         )  # fmt: skip
     if found == "webp":
@@ -173,7 +178,7 @@ def _read_source(data: bytes, found: str) -> Source:
             short=not webp.whole,
         )  # fmt: skip
     if found in ("avif", "heif"):
-        return Source(data, short=ends_within_a_box(data))
+        return Source(data, codes=codes_in_boxes(data), short=ends_within_a_box(data))
     return Source(data)
 
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from shardmill.infra.codecs.color import MAX_ICC_BYTES
 from shardmill.infra.codecs.formats import ImageRejected
+from shardmill.infra.codecs.structure.color_codes import ColorCodes, codes_in_chunk
 from shardmill.infra.codecs.structure.exif import orientation_in
 
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
@@ -24,6 +25,7 @@ _NOT_BEHIND = {
     b"PLTE": {b"IDAT"},
     b"tRNS": {b"IDAT"},
     b"iCCP": {b"PLTE", b"IDAT"},
+    b"cICP": {b"PLTE", b"IDAT"},
     b"sBIT": {b"PLTE", b"IDAT"},
 }
 _ONLY_ONCE = frozenset({b"PLTE", b"tRNS"})
@@ -47,6 +49,7 @@ class PngFile:
         significant_bits: the largest number in sBIT for a channel; ``bit_depth`` if there is no sBIT.
         orientation: from EXIF, 1 to 8.
         icc: the ICC profile, or None.
+        codes: the colours that cICP states, which wins over the profile, or None.
         ended: every chunk could be followed, up to the last.
         picture: a file of only the picture's own chunks.
     """
@@ -59,6 +62,7 @@ class PngFile:
     significant_bits: int
     orientation: int
     icc: bytes | None
+    codes: ColorCodes | None
     ended: bool
     picture: bytes
 
@@ -95,6 +99,7 @@ def read_png(data: bytes) -> PngFile:
         significant if 1 <= significant <= bit_depth else bit_depth,
         orientation_in(others.get(b"eXIf", b"")),
         _profile_in(others.get(b"iCCP", b"")),
+        codes_in_chunk(others.get(b"cICP", b"")),
         ended,
         picture,
     )
