@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import TracebackType
 
+_REMEDY = "give your file another name, or take its folder off PYTHONPATH"
 _OF_LIBRARIES = ("site-packages", "dist-packages", "lib-dynload")
 
 
@@ -32,19 +33,24 @@ def _end(kind: type[BaseException], error: BaseException, trace: TracebackType |
         return
     file, hidden = found
     message = f"{file} hides {hidden}, and something failed there: {kind.__name__}: {error}"
-    remedy = "give your file another name, or take its folder off PYTHONPATH"
     try:
         from shardmill.infra.errors import ConfigError
         from shardmill.infra.processes.process import follow_parent, print_error
         from shardmill.infra.progress import failure
 
         follow_parent()
-        failure(ConfigError(message, remedy))
-        print_error(ConfigError(message, remedy))
+        failure(ConfigError(message, _REMEDY))
+        print_error(ConfigError(message, _REMEDY))
     except Exception:  # noqa: BLE001  a module is hidden that these need
-        print(f"error: {message}\nremedy: {remedy}", file=sys.stderr)
+        print(f"error: {message}\nremedy: {_REMEDY}", file=sys.stderr)
     sys.stderr.flush()
     os._exit(2)
+
+
+def hiding_error(error: Exception) -> ImportError | None:
+    """Return an error that names a file of the user that hides a module; None if there is no such file."""
+    found = hiding_file(error)
+    return None if found is None else ImportError(f"{found[0]} hides {found[1]}: {error} ({_REMEDY})")
 
 
 def hiding_file(error: BaseException) -> tuple[str, str] | None:

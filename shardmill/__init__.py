@@ -107,7 +107,13 @@ if not TYPE_CHECKING:  # with it, type checkers would take any name for one of o
     def __getattr__(name: str) -> Any:
         if name not in __all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        module = import_module(_HOMES.get(name, "shardmill.infra.errors"))
+        try:
+            module = import_module(_HOMES.get(name, "shardmill.infra.errors"))
+        except Exception as error:
+            hiding = import_module("shardmill.infra.hiding").hiding_error(error)
+            if hiding is None:
+                raise
+            raise hiding from error
         found = module.release() if name == "__version__" else getattr(module, name)
         globals()[name] = found
         return found

@@ -76,3 +76,13 @@ def test_files_of_the_working_folder_hide_nothing_from_a_child(tmp_path: Path) -
     child = run_child(PREPARE, cwd=tmp_path)
     with pytest.raises(Exception, match="photos"):
         child.raise_for_status()
+
+
+def test_a_program_of_the_user_is_told_what_its_neighbour_hides(tmp_path: Path) -> None:
+    (tmp_path / "random.py").write_text("x = 1\n")
+    (tmp_path / "train.py").write_text("from shardmill import open_dataset\n")
+    done = subprocess.run(
+        [sys.executable, tmp_path / "train.py"],
+        env={"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert f"ImportError: {tmp_path / 'random.py'} hides random of Python: " in done.stderr
