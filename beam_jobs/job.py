@@ -83,7 +83,7 @@ from shardmill.infra.processes.memory import free_memory_bytes
 from shardmill.infra.processes.turns import Turn
 from shardmill.infra.progress import job as announce
 from shardmill.infra.progress import log, progress, stage
-from shardmill.infra.progress.stage_times import StageTimes
+from shardmill.infra.progress.whole_job import StageTimes
 from shardmill.infra.readable import counted
 from shardmill.infra.storage.filesystem import Storage
 

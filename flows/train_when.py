@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from pydantic import Field
 
 from shardmill.infra.dataset.catalog import Catalog
-from shardmill.infra.dataset.drift.limits import DriftLimits
+from shardmill.infra.dataset.drift.figures import DriftLimits
 from shardmill.infra.dataset.drift.measuring import measure
 from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.errors import NotFoundError, UsageError

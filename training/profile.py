@@ -21,7 +21,7 @@ from shardmill.infra.dataset.views.references import reference_of
 from shardmill.infra.errors import UsageError
 from shardmill.infra.processes.job_command import JobParser, deliver, settings_of
 from shardmill.infra.processes.process import exit_at_once, num_cpus, own_peak_rss_bytes, run_main
-from shardmill.infra.storage.output_file import writes
+from shardmill.infra.storage.local import writes
 from shardmill.training.config import TrainConfig, image_size_of
 from shardmill.training.dataset import Dataset
 from shardmill.training.order import TrainingOrder, order_from_settings

@@ -22,7 +22,7 @@ from shardmill.infra.format.labels import class_name
 from shardmill.infra.processes.job_command import JobParser, deliver, settings_of
 from shardmill.infra.processes.process import run_main
 from shardmill.infra.readable import counted
-from shardmill.infra.storage.output_file import writes
+from shardmill.infra.storage.local import writes
 from shardmill.infra.strict_json import dump_json
 from shardmill.training.augment.kind import Arrays
 from shardmill.training.augment.parameters import draw_batch_parameters, own_share

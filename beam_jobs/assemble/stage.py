@@ -23,7 +23,7 @@ from shardmill.beam_jobs.tables.features import PREFIX
 from shardmill.beam_jobs.tables.ids import digest_bytes, record_ids
 from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.format.contract import SPLITS, Shard
-from shardmill.infra.format.masks import MASK_BYTES
+from shardmill.infra.format.known_features import MASK_BYTES
 from shardmill.infra.format.records import Container
 from shardmill.infra.progress import log
 from shardmill.infra.storage.filesystem import Storage

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, field_validator
 
 from shardmill.beam_jobs.config.columns import Names
-from shardmill.infra.format.metadata import METADATA_NAMES, MetadataName
+from shardmill.infra.format.known_features import METADATA_NAMES, MetadataName
 from shardmill.infra.preparation import Preparation
 from shardmill.infra.settings import Settings
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from shardmill.infra.format.masks import MAX_CLASSES
+from shardmill.infra.format.known_features import MAX_CLASSES
 from shardmill.infra.settings import Settings, WholeText
 
 _COLOR = "^#[0-9a-fA-F]{6}$"

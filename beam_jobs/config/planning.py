@@ -8,7 +8,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from shardmill.infra.dataset.drift.limits import DriftLimits
+from shardmill.infra.dataset.drift.figures import DriftLimits
 from shardmill.infra.format.records import Container
 from shardmill.infra.settings import AlsoCalled, Settings
 

@@ -26,7 +26,7 @@ from shardmill.beam_jobs.tables.cutting import part_lengths
 from shardmill.beam_jobs.tables.features import PREFIX, features_of, with_features
 from shardmill.infra.digests import digest_of
 from shardmill.infra.errors import CorruptDataError, NotFoundError
-from shardmill.infra.format.masks import MASK_BYTES
+from shardmill.infra.format.known_features import MASK_BYTES
 from shardmill.infra.storage.filesystem import Storage
 
 BLOCKS_FOLDER = "blocks"

@@ -14,8 +14,7 @@ from shardmill.beam_jobs.images.masks import StoredMask
 from shardmill.beam_jobs.images.metadata import values_of
 from shardmill.beam_jobs.schemas import FACTS_SCHEMA, Status
 from shardmill.infra.codecs import Pixels
-from shardmill.infra.codecs.measures.look import looks
-from shardmill.infra.codecs.measures.perceptual import perceptual_hashes
+from shardmill.infra.codecs.measures import looks, perceptual_hashes
 from shardmill.infra.codecs.prepare import StoredImage
 from shardmill.infra.readable import shortened
 

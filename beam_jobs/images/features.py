@@ -14,7 +14,7 @@ from shardmill.beam_jobs.images.metadata import metadata_features
 from shardmill.beam_jobs.schemas import FACTS_SCHEMA, Status
 from shardmill.beam_jobs.tables.features import PREFIX, features_of, with_features
 from shardmill.infra.format.features import Feature
-from shardmill.infra.format.masks import READ_MASK_FEATURES
+from shardmill.infra.format.known_features import READ_MASK_FEATURES
 
 
 def features_found(config: PrepareConfig) -> list[Feature]:

@@ -31,8 +31,8 @@ from shardmill.infra.codecs.masks import (
 )
 from shardmill.infra.codecs.orientation import apply_orientation
 from shardmill.infra.codecs.resize import geometry
+from shardmill.infra.format.known_features import MASK_FEATURES, MASK_URI, mask_format
 from shardmill.infra.format.labels import LABELS
-from shardmill.infra.format.masks import MASK_FEATURES, MASK_URI, mask_format
 
 Size = tuple[int, int]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from shardmill.beam_jobs.config import FilterConfig, ImageConfig
 from shardmill.infra.codecs.metadata.reading import NOTHING, Metadata, read_metadata
 from shardmill.infra.format.features import Feature, Scalar
-from shardmill.infra.format.metadata import METADATA_FEATURES
+from shardmill.infra.format.known_features import METADATA_FEATURES
 
 
 def metadata_features(image: ImageConfig) -> list[Feature]:

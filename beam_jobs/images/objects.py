@@ -22,8 +22,7 @@ from shardmill.infra.codecs.boxes import (
     upright_sizes,
 )
 from shardmill.infra.codecs.resize import geometry
-from shardmill.infra.format.labels import LABELS
-from shardmill.infra.format.objects import (
+from shardmill.infra.format.known_features import (
     ANNOTATED_SIZE,
     BOX_NUMBERS,
     BOXES,
@@ -31,6 +30,7 @@ from shardmill.infra.format.objects import (
     LEFT_OUT,
     OBJECT_LABELS,
 )
+from shardmill.infra.format.labels import LABELS
 
 Int64 = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -43,7 +43,7 @@ class PlacedObjects:
     """A listing whose boxes are those of the stored images.
 
     Attributes:
-        listing: LISTING_SCHEMA and columns of features (shardmill.infra.format.objects), names in place of
+        listing: LISTING_SCHEMA and columns of features (infra.format.known_features), names in place of
             numbers.
         facts: PLACED_FACTS_SCHEMA; images of another size than the annotated ones are quarantined.
         num_cut_off: objects that the stored images do not show.

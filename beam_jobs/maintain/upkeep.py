@@ -17,8 +17,12 @@ from shardmill.beam_jobs.config.maintain import MaintainConfig
 from shardmill.beam_jobs.maintain.compaction import compact, is_compact
 from shardmill.beam_jobs.spool.claims import clear_interrupted, interrupted_runs
 from shardmill.infra.dataset.catalog import Catalog
-from shardmill.infra.dataset.maintenance.garbage import Garbage, collect_garbage, find_garbage
-from shardmill.infra.dataset.maintenance.retention import outdated_versions
+from shardmill.infra.dataset.maintenance.garbage import (
+    Garbage,
+    collect_garbage,
+    find_garbage,
+    outdated_versions,
+)
 from shardmill.infra.errors import ShardmillError
 from shardmill.infra.processes.job_command import JobParser, settings_of
 from shardmill.infra.processes.process import run_main

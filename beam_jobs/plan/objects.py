@@ -9,8 +9,8 @@ import pyarrow.compute as pc
 
 from shardmill.beam_jobs.tables.features import PREFIX
 from shardmill.beam_jobs.tables.long_columns import one_chunk
+from shardmill.infra.format.known_features import OBJECT_FEATURES, OBJECT_LABELS
 from shardmill.infra.format.labels import NO_CLASS
-from shardmill.infra.format.objects import OBJECT_FEATURES, OBJECT_LABELS
 
 
 def number_objects(listing: pa.Table, classes: Sequence[str]) -> pa.Table:

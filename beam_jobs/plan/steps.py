@@ -49,8 +49,8 @@ from shardmill.beam_jobs.tables.ids import UInt64, digest_bytes
 from shardmill.beam_jobs.tables.long_columns import in_one_chunk, one_chunk
 from shardmill.beam_jobs.tables.text_columns import code_texts
 from shardmill.beam_jobs.tables.vectors import Vectors
+from shardmill.infra.format.known_features import MASK_BYTES, MASK_SHA256
 from shardmill.infra.format.labels import LabelKind
-from shardmill.infra.format.masks import MASK_BYTES, MASK_SHA256
 
 
 @dataclass(frozen=True)

@@ -24,8 +24,8 @@ from shardmill.infra.format.contract import (
     format_version_of,
     summarise_splits,
 )
+from shardmill.infra.format.known_features import mask_format
 from shardmill.infra.format.layout import data_dir, is_inputs_file
-from shardmill.infra.format.masks import mask_format
 from shardmill.infra.progress import log, progress, stage
 
 INPUTS_FILE = "inputs.parquet"

@@ -38,7 +38,7 @@ from shardmill.beam_jobs.report.findings import find
 from shardmill.beam_jobs.report.pictures.gallery import Exhibit
 from shardmill.beam_jobs.report.pictures.thumbnails import Pictures, Thumbnail
 from shardmill.beam_jobs.report.reasons import explain
-from shardmill.infra.codecs.mask_colors import legend
+from shardmill.infra.codecs.masks import legend
 from shardmill.infra.dataset.drift.figures import Drift
 from shardmill.infra.errors import ConfigError
 from shardmill.infra.format.contract import OUTCOMES, Accounting, Manifest

@@ -37,7 +37,7 @@ from shardmill.beam_jobs.tables.long_columns import one_chunk, places_in, take_r
 from shardmill.beam_jobs.tables.lookup import find_ids
 from shardmill.infra.format.contract import FILTERED, QUARANTINED
 from shardmill.infra.format.features import Feature
-from shardmill.infra.format.masks import MASK_SHA256, MASK_URI
+from shardmill.infra.format.known_features import MASK_SHA256, MASK_URI
 from shardmill.infra.storage.filesystem import Storage
 
 

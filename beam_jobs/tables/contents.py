@@ -11,7 +11,7 @@ import hashlib
 import pyarrow as pa
 
 from shardmill.beam_jobs.tables.features import PREFIX
-from shardmill.infra.format.masks import MASK_SHA256
+from shardmill.infra.format.known_features import MASK_SHA256
 
 _COLUMN = PREFIX + MASK_SHA256
 

@@ -23,7 +23,7 @@ from uuid import UUID
 from shardmill.flows import home
 from shardmill.flows.flow_runs.api_requests import in_progress
 from shardmill.flows.flow_runs.own_runs import own_runs
-from shardmill.infra.storage.locks.process_identity import kernel
+from shardmill.infra.storage.locks.locking import kernel
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient

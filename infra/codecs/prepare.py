@@ -10,8 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import cast
 
 import cv2
+import numpy as np
 
 from shardmill.infra.codecs import ImageRejected, Pixels, SourceFacts, decode
 from shardmill.infra.codecs.color import conversion_to_srgb
@@ -21,14 +23,50 @@ from shardmill.infra.codecs.jpeg.header import JpegHeader, check_header, read_he
 from shardmill.infra.codecs.jpeg.libturbojpeg import library
 from shardmill.infra.codecs.jpeg.planes import cuts_exactly, fit, turn_upright, turns_exactly
 from shardmill.infra.codecs.jpeg.turbojpeg import decode_planes, encode_planes, read_planar_header
-from shardmill.infra.codecs.measures.look import without_border
-from shardmill.infra.codecs.measures.moments import Statistics, halve, pixel_statistics, plane_statistics
-from shardmill.infra.codecs.measures.perceptual import thumbnail
+from shardmill.infra.codecs.measures import (
+    Statistics,
+    halve,
+    pixel_statistics,
+    plane_statistics,
+    thumbnail,
+    without_border,
+)
 from shardmill.infra.codecs.metadata.reading import NOTHING, Metadata
 from shardmill.infra.codecs.metadata.removal import without_metadata
-from shardmill.infra.codecs.pixels import fit_pixels, luma
-from shardmill.infra.codecs.resize import Geometry, geometry
-from shardmill.infra.preparation import Preparation
+from shardmill.infra.codecs.resize import Geometry, geometry, resize
+from shardmill.infra.preparation import Preparation, Resample
+
+
+def fit_pixels(pixels: Pixels, to: Geometry, resample: Resample, background: tuple[int, int, int]) -> Pixels:
+    """Cut and scale a picture, and lay it on its canvas.
+
+    Args:
+        pixels: uint8 [H, W, 1 or 3], upright.
+        to: window, scale and place on the canvas.
+        resample: the filter.
+        background: red, green and blue of the canvas around the picture.
+
+    Returns:
+        uint8 [h, w, C].
+    """
+    top, left, height, width = to.window
+    scaled = resize(pixels[top : top + height, left : left + width], to.scaled, resample)
+    if to.canvas == to.scaled:
+        return scaled
+    colour = np.array([[background]], np.uint8)
+    whole = np.empty((*to.canvas, pixels.shape[2]), np.uint8)
+    whole[:] = colour if pixels.shape[2] == 3 else luma(colour)[:, :, np.newaxis]
+    top, left = to.offset
+    whole[top : top + to.scaled[0], left : left + to.scaled[1]] = scaled
+    return whole
+
+
+def luma(pixels: Pixels) -> Pixels:
+    """Return the luma (ITU-R BT.601), uint8 [H, W], of pixels, uint8 [H, W, 1 or 3]."""
+    if pixels.shape[2] == 1:
+        return pixels[:, :, 0]
+    return cast(Pixels, cv2.cvtColor(pixels, cv2.COLOR_RGB2GRAY))
+
 
 # Libraries raise these on hostile bytes, besides their own errors. They are the fault of the image.
 LIBRARY_FAULTS = (ValueError, ArithmeticError, LookupError, TypeError, RuntimeError, cv2.error)
@@ -49,7 +87,7 @@ class StoredImage:
         source: facts about the source file.
         statistics: mean and standard deviation of each stored channel, before encoding.
         thumbnails: of the whole upright image, and if it has a border of what is inside, for
-            shardmill.infra.codecs.measures.perceptual and shardmill.infra.codecs.measures.look.
+            shardmill.infra.codecs.measures and shardmill.infra.codecs.measures.
         metadata: what the file says of itself, if it was asked for.
     """
 

@@ -22,8 +22,8 @@ from pydantic import (
 
 from shardmill.infra.errors import AccountingError
 from shardmill.infra.format.features import Feature
+from shardmill.infra.format.known_features import MASK, MASK_MEANING, MaskFormat
 from shardmill.infra.format.labels import LABELS, NO_CLASS, TARGETS, LabelKind, target_names
-from shardmill.infra.format.masks import MASK, MASK_MEANING, MaskFormat
 from shardmill.infra.format.records import Container
 from shardmill.infra.settings import Settings
 from shardmill.infra.storage.locations import public_values
@@ -32,6 +32,12 @@ from shardmill.infra.storage.locations import public_values
 FORMAT_VERSION: Final = 2
 FORMAT_VERSION_WITHOUT_CLASS: Final = 3
 FORMAT_VERSIONS: Final = (FORMAT_VERSION, FORMAT_VERSION_WITHOUT_CLASS)
+
+# The column ``look``: one or two views of an image, the whole and what is inside its border if it has one. A
+# view is int8 [14 rows of vertical frequencies, 14 horizontal ones] (shardmill.infra.codecs.measures).
+LOOK_SIDE: Final = 14
+LOOK_BYTES: Final = LOOK_SIDE**2  # length of a look of one view
+ROOT_UNIT: Final = 4  # a value is so many times the root of a coefficient (grey levels)
 
 SPLITS = ("train", "validation", "test")
 

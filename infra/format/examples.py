@@ -19,8 +19,8 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message, message_fa
 from shardmill.infra.errors import CorruptDataError
 from shardmill.infra.format.contract import FEATURES
 from shardmill.infra.format.features import Dtype, Features, FeatureValues
+from shardmill.infra.format.known_features import MASK
 from shardmill.infra.format.labels import NO_CLASS
-from shardmill.infra.format.masks import MASK
 
 _FIELD = descriptor_pb2.FieldDescriptorProto
 _BROKEN = (message.DecodeError, KeyError, IndexError, UnicodeDecodeError)
@@ -41,7 +41,7 @@ class ImageRecord:
         label: index into the manifest's classes; -1 if the record has no single class.
         label_name: name of the class; empty if it has none.
         height, width, channels: of the stored image (pixels).
-        mask: the encoded mask (``shardmill.infra.format.masks``); None if the record has none.
+        mask: the encoded mask (``shardmill.infra.format.known_features``); None if the record has none.
     """
 
     id: str

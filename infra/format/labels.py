@@ -4,8 +4,8 @@
 class       one class a record: the features ``label`` and ``label_name``
 multi       any number of classes a record: the feature ``labels``, indexes into the classes
 targets     numbers: the feature ``targets``, float32 of fixed length
-mask        the class of each pixel: ``shardmill.infra.format.masks``; ``labels`` has the classes that it
-shows none        nothing; further features may hold text or whatever else
+mask        the class of each pixel (``known_features``); ``labels`` has the classes that it shows
+none        nothing; further features may hold text or whatever else
 ==========  =====================================================================================
 """
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from shardmill.infra.format.contract import FEATURES, Manifest
 from shardmill.infra.format.features import Feature
-from shardmill.infra.format.masks import MASK
+from shardmill.infra.format.known_features import MASK
 
 _TYPES = {"int64": "tf.int64", "float32": "tf.float32", "bytes": "tf.string"}
 _MISSING = {"int64": "-(2**63)", "float32": 'float("nan")', "bytes": 'b""'}

@@ -14,5 +14,5 @@ images/s (median -2 %) and -2 to 9 % of CPU time (median 3 %). With 16 threads a
 The C code is built when the project is installed, if there is a C compiler (``pyproject.toml``). ``make
 test-native`` builds it once more with the address and undefined-behaviour sanitizers and compares it with its
 references on random input. The environment variable ``SHARDMILL_NATIVE`` chooses another build
-(``shardmill.infra.native.library``).
+(``shardmill.infra.native.area``).
 """

@@ -8,7 +8,9 @@ cancelled, it stops the child's whole tree before it goes on unwinding.
 
 from __future__ import annotations
 
+import collections
 import contextlib
+import json
 import os
 import signal
 import subprocess
@@ -20,11 +22,78 @@ from pathlib import Path
 from typing import IO, Any
 
 from shardmill.infra.errors import GO_ON, Cancelled, ChildDied, from_event
-from shardmill.infra.processes.child_output import ChildOutput
-from shardmill.infra.processes.exit_status import describe_status
-from shardmill.infra.processes.process import DEFECT, LIFELINE_FD, REPORT_DEFECT
-from shardmill.infra.processes.trees import SAMPLE_SECONDS, MemorySampler, kill_tree, wait_for_end
+from shardmill.infra.processes.process import DEFECT, LIFELINE_FD, REPORT_DEFECT, describe_status
+from shardmill.infra.processes.trees import (
+    GRACE_SECONDS,
+    SAMPLE_SECONDS,
+    MemorySampler,
+    kill_tree,
+    wait_for_end,
+)
 from shardmill.infra.progress import EVENTS_FD, Listener, TerminalProgress
+
+_LAST_LINES = 40
+
+
+class ChildOutput:
+    """Two threads that read a child's events and lines, keep its result and error, and pass them on."""
+
+    def __init__(
+        self,
+        process: subprocess.Popen[bytes],
+        events: IO[bytes],
+        on_event: Listener | None,
+        on_line: Callable[[str], None] | None,
+        log_path: str | Path | None,
+    ) -> None:
+        self.result: dict[str, Any] | None = None
+        self.error: dict[str, Any] | None = None
+        self._lines: collections.deque[str] = collections.deque(maxlen=_LAST_LINES)
+        self._on_event, self._on_line, self._log_path = on_event, on_line, log_path
+        assert process.stdout is not None
+        self._threads = [
+            threading.Thread(target=self._read_events, args=(events,), daemon=True),
+            threading.Thread(target=self._read_lines, args=(process.stdout,), daemon=True),
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    @property
+    def tail(self) -> list[str]:
+        """The last lines."""
+        return list(self._lines)
+
+    def finish(self) -> None:
+        """Wait for the last output of the child, but not for ever: a stray grandchild may hold the pipes."""
+        for thread in self._threads:
+            thread.join(timeout=GRACE_SECONDS)
+
+    def _read_events(self, stream: IO[bytes]) -> None:
+        with stream:
+            for line in stream:
+                try:
+                    event = json.loads(line)
+                except ValueError:
+                    continue  # the last line of a child that was killed while it wrote
+                if event.get("event") == "result":
+                    self.result = event["result"]
+                elif event.get("event") == "error":
+                    self.error = event
+                if self._on_event is not None:
+                    self._on_event(event)
+
+    def _read_lines(self, stream: IO[bytes]) -> None:
+        with contextlib.ExitStack() as files:
+            files.enter_context(stream)
+            log = files.enter_context(Path(self._log_path).open("a")) if self._log_path else None
+            for raw in stream:
+                line = raw.decode("utf-8", "replace").rstrip("\n")
+                self._lines.append(line)
+                if log is not None:
+                    log.write(line + "\n")
+                    log.flush()
+                if self._on_line is not None:
+                    self._on_line(line)
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,18 @@ from shardmill.infra.errors import GO_ON, Cancelled, ChildDied, ShardmillError
 from shardmill.infra.processes.terminal import READER_GONE, ReaderGone, guard_standard_streams, output_flushed
 from shardmill.infra.progress import adopt_parent, failure
 
+_NAMES = {number.value: number.name for number in signal.Signals}
+
+
+def describe_status(status: int) -> str:
+    """Return the signal that ended a process, or its status: "SIGSEGV", "signal 40" or "status 1".
+
+    Args:
+        status: the exit status; negative: the signal. Most real-time signals have no name in Python.
+    """
+    return _NAMES.get(-status, f"signal {-status}") if status < 0 else f"status {status}"
+
+
 LIFELINE_FD = "SHARDMILL_LIFELINE_FD"
 _PR_SET_PDEATHSIG = 1  # prctl(2)
 REPORT_DEFECT = "this is a defect of Shardmill; please report it with the log"

@@ -1,6 +1,6 @@
 """Validated configuration: models, TOML files, ``--set key=value``, and what help says of each key."""
 
-from shardmill.infra.settings.keys import Setting, nested, settings_of
+from shardmill.infra.settings.keys import Setting, near_settings, nested, settings_of
 from shardmill.infra.settings.loading import load_settings, split_overrides, validate
 from shardmill.infra.settings.model import (
     SECTIONS,
@@ -11,7 +11,6 @@ from shardmill.infra.settings.model import (
     WholeText,
     with_new_names,
 )
-from shardmill.infra.settings.suggesting import near_settings
 
 __all__ = [
     "SECTIONS",

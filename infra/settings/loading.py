@@ -18,9 +18,8 @@ from pydantic import BaseModel, ValidationError
 from shardmill.infra.errors import ConfigError
 from shardmill.infra.near_names import near_names
 from shardmill.infra.progress import log
-from shardmill.infra.settings.keys import Setting, is_known, settings_of
+from shardmill.infra.settings.keys import Setting, is_known, near_settings, remedy_for, settings_of
 from shardmill.infra.settings.model import SECTIONS, Settings, new_path, with_new_names
-from shardmill.infra.settings.suggesting import near_settings, remedy_for
 
 _SHOWN = 4
 _NEAR_VALUE = 0.54  # likeness from which one of the known values is suggested

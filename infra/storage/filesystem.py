@@ -20,7 +20,6 @@ import pyarrow.fs as pafs
 
 from shardmill.infra.arguments import checked
 from shardmill.infra.errors import NotFoundError, ObjectRefused, PublishConflict
-from shardmill.infra.storage.failures import not_read, other_files_named, reading, writing
 from shardmill.infra.storage.local import (
     TEMPORARY_PREFIX,
     create_file,
@@ -35,7 +34,7 @@ from shardmill.infra.storage.locks.locking import HeldLocks, Lock, kernel_lock
 from shardmill.infra.storage.objects.azure import list_objects
 from shardmill.infra.storage.objects.conditional import Bucket, ConditionalObjects, HolderObject
 from shardmill.infra.storage.objects.files import ObjectReader, object_writer, upload
-from shardmill.infra.storage.objects.retries import retry
+from shardmill.infra.storage.objects.retries import not_read, other_files_named, reading, retry, writing
 from shardmill.infra.storage.opening import open_filesystem
 
 T = TypeVar("T")

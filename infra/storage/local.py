@@ -1,4 +1,4 @@
-"""Write files of this machine so that they appear whole or not at all."""
+"""Write files of this machine so that they appear whole or not at all, also those that a person names."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
+
+from shardmill.infra.errors import StorageError
 
 # No listing of a ``Storage`` shows names that begin so; a crash may leave some behind.
 TEMPORARY_PREFIX = ".partial-"
@@ -78,3 +80,17 @@ def _sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+@contextlib.contextmanager
+def writes(path: Path) -> Iterator[None]:
+    """Raise a failure of the block to write ``path`` as an error that names the file.
+
+    Raises:
+        StorageError: the file cannot be written.
+    """
+    try:
+        yield
+    except OSError as error:
+        remedy = "name a file in a folder that is there and that you may write to"
+        raise StorageError(f"cannot write {path}: {error.strerror or error}", remedy) from error

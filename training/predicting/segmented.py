@@ -13,9 +13,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from shardmill.infra.codecs import Pixels, encode_jpeg
-from shardmill.infra.codecs.mask_colors import lay_over
-from shardmill.infra.codecs.masks import Numbers, encode_mask
-from shardmill.infra.format.masks import mask_format
+from shardmill.infra.codecs.masks import Numbers, encode_mask, lay_over
+from shardmill.infra.format.known_features import mask_format
 from shardmill.infra.storage.filesystem import Storage
 from shardmill.infra.storage.names import uri_of
 from shardmill.training.predicting.inputs import Input

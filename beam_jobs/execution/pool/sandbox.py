@@ -13,8 +13,7 @@ from shardmill.beam_jobs.execution.pool.limits import Watch, is_out_of_memory, l
 from shardmill.beam_jobs.execution.pool.starting import ForkedProcess, pipe
 from shardmill.beam_jobs.execution.pool.worker import detach_process
 from shardmill.beam_jobs.execution.task import Limits
-from shardmill.infra.processes.exit_status import describe_status
-from shardmill.infra.processes.process import own_peak_rss_bytes
+from shardmill.infra.processes.process import describe_status, own_peak_rss_bytes
 
 _LOOK_SECONDS = 0.1
 

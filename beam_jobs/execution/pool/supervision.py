@@ -17,7 +17,7 @@ from shardmill.beam_jobs.execution.pool.worker import Answer, serve
 from shardmill.beam_jobs.execution.task import Limits, Task
 from shardmill.beam_jobs.schemas import FileRef
 from shardmill.infra.errors import ChildDied, EnvironmentFault
-from shardmill.infra.processes.exit_status import describe_status
+from shardmill.infra.processes.process import describe_status
 from shardmill.infra.progress import log
 
 MAX_FAILURES = 3  # failures of one item without a file to blame

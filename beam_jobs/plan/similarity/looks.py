@@ -1,4 +1,4 @@
-"""Looks of images (``shardmill.infra.codecs.measures.look``): turned, cut, hashed and compared.
+"""Looks of images (``shardmill.infra.codecs.measures``): turned, cut, hashed and compared.
 
 A *view* is one look of an image. An image with a border of one shade has two: with the border and without.
 
@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shardmill.beam_jobs.tables.ids import UInt64
-from shardmill.infra.format.look import LOOK_SIDE, ROOT_UNIT
+from shardmill.infra.format.contract import LOOK_SIDE, ROOT_UNIT
 
 HASH_SIDE = 8  # a hash has the signs of the lowest 8×8 coefficients
 _COMPARED_SIDE = 12  # the highest coefficients of a window would need some that a look does not have

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from shardmill.infra.format.contract import Manifest
-from shardmill.infra.format.objects import CROWDS, LEFT_OUT
+from shardmill.infra.format.known_features import CROWDS, LEFT_OUT
 
 EXAMPLES = 12
 

@@ -19,8 +19,7 @@ from markupsafe import Markup
 from shardmill.beam_jobs.report.figures.survey import CANDIDATES_PER_CLASS, Candidate, Survey
 from shardmill.infra.codecs import ImageRejected, Pixels, decode, encode_jpeg, resize_short_side
 from shardmill.infra.codecs.jpeg.decode import decode_jpeg_small
-from shardmill.infra.codecs.mask_colors import lay_over
-from shardmill.infra.codecs.masks import decode_stored_mask
+from shardmill.infra.codecs.masks import decode_stored_mask, lay_over
 from shardmill.infra.errors import CorruptDataError, NotFoundError
 from shardmill.infra.format.contract import Manifest
 from shardmill.infra.format.examples import ImageRecord, parse_example

@@ -41,8 +41,7 @@ from shardmill.beam_jobs.tables.lists import lists_of
 from shardmill.infra.codecs.boxes import clip_boxes, have_area
 from shardmill.infra.errors import NotFoundError
 from shardmill.infra.format.features import Feature
-from shardmill.infra.format.labels import LABELS
-from shardmill.infra.format.objects import (
+from shardmill.infra.format.known_features import (
     ANNOTATED_SIZE,
     BOXES,
     CROWDS,
@@ -50,6 +49,7 @@ from shardmill.infra.format.objects import (
     LISTED_OBJECT_FEATURES,
     OBJECT_LABELS,
 )
+from shardmill.infra.format.labels import LABELS
 from shardmill.infra.progress import log
 from shardmill.infra.readable import counted
 from shardmill.infra.storage.names import stem_of

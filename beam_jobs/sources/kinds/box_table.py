@@ -42,7 +42,7 @@ from shardmill.beam_jobs.sources.kinds.table.tables import Table, find_files_nam
 from shardmill.beam_jobs.sources.listing import Listing
 from shardmill.beam_jobs.sources.recognition.glance import Glance, Recognised
 from shardmill.infra.errors import ConfigError
-from shardmill.infra.format.objects import BOX_NUMBERS
+from shardmill.infra.format.known_features import BOX_NUMBERS
 from shardmill.infra.readable import counted
 
 _MOST_RELATIVE = 2.0  # edges of relative boxes that reach over their image are not beyond

@@ -13,8 +13,7 @@ from shardmill.infra.readable import readable_bytes
 if TYPE_CHECKING:
     from shardmill.infra.dataset.catalog import Catalog
     from shardmill.infra.dataset.compare import Change, Changes, VersionDiff
-    from shardmill.infra.dataset.drift.figures import Drift
-    from shardmill.infra.dataset.drift.limits import DriftLimits
+    from shardmill.infra.dataset.drift.figures import Drift, DriftLimits
     from shardmill.infra.dataset.version import DatasetVersion
 
 _SHOWN = {
@@ -100,7 +99,7 @@ def _limits(version: DatasetVersion) -> DriftLimits:
     """The limits of the version's configuration; the usual ones if it has none that this release knows."""
     from pydantic import ValidationError
 
-    from shardmill.infra.dataset.drift.limits import DriftLimits
+    from shardmill.infra.dataset.drift.figures import DriftLimits
 
     kept = version.manifest.config.get("drift", {})
     try:

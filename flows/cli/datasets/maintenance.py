@@ -48,7 +48,7 @@ def rollback(
       shardmill rollback photos@2
     """
     from shardmill.flows.cli import output
-    from shardmill.infra.dataset.maintenance.rollback import rollback as bring_back
+    from shardmill.infra.dataset.publishing import rollback as bring_back
 
     restored = bring_back(catalog_at(root, key), dataset)
     if json_output:

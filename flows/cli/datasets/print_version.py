@@ -8,8 +8,8 @@ from typing import Any
 from shardmill.flows.cli.output import cell, counted, print_table, say
 from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.format.features import Feature
+from shardmill.infra.format.known_features import BOXES
 from shardmill.infra.format.labels import WORDS
-from shardmill.infra.format.objects import BOXES
 from shardmill.infra.readable import readable_bytes
 
 _MAX_CLASSES = 40

@@ -43,7 +43,7 @@ def report(
     """
     from shardmill.flows.cli import output
     from shardmill.infra.storage.filesystem import Storage
-    from shardmill.infra.storage.output_file import writes
+    from shardmill.infra.storage.local import writes
 
     run = run_named(subject, runs, root)
     if run is None:

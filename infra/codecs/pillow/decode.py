@@ -20,17 +20,16 @@ from shardmill.infra.codecs.formats import (
     too_many_pixels,
 )
 from shardmill.infra.codecs.orientation import apply_orientation
-from shardmill.infra.codecs.pillow.heif import open_heif
-from shardmill.infra.codecs.pillow.library_state import no_warnings, truncation_tolerated
-from shardmill.infra.codecs.pillow.raster import flatten
-from shardmill.infra.codecs.pillow.rejections import (
+from shardmill.infra.codecs.pillow.library_state import no_warnings, open_heif, truncation_tolerated
+from shardmill.infra.codecs.pillow.raster import AnyPixels, flatten, samples_of
+from shardmill.infra.codecs.pillow.run_length_bmp import is_run_length_bmp, load_run_length_bmp
+from shardmill.infra.codecs.pillow.undetected_damage import (
+    check_after_loading,
+    check_before_loading,
     ends_early,
     rejected_by_library,
     unidentified,
 )
-from shardmill.infra.codecs.pillow.run_length_bmp import is_run_length_bmp, load_run_length_bmp
-from shardmill.infra.codecs.pillow.samples import AnyPixels, samples_of
-from shardmill.infra.codecs.pillow.undetected_damage import check_after_loading, check_before_loading
 from shardmill.infra.codecs.structure.boxes import ends_within_a_box
 from shardmill.infra.codecs.structure.color_codes import ColorCodes, codes_in_boxes
 from shardmill.infra.codecs.structure.exif import orientation_in

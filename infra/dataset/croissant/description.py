@@ -21,9 +21,9 @@ from shardmill.infra.dataset.croissant.terms import PROPERTIES, Terms, terms_of
 from shardmill.infra.errors import EnvironmentFault, NotFoundError
 from shardmill.infra.format.contract import INDEX_SCHEMA, Manifest
 from shardmill.infra.format.features import Feature
+from shardmill.infra.format.known_features import MASK
 from shardmill.infra.format.labels import LABELS
 from shardmill.infra.format.layout import croissant_file
-from shardmill.infra.format.masks import MASK
 from shardmill.infra.progress import log
 from shardmill.infra.storage.filesystem import Storage
 from shardmill.infra.storage.names import uri_of

@@ -12,18 +12,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from shardmill.infra.dataset.compare import differing_inputs, same_place
-from shardmill.infra.dataset.drift.describing import leading_class, typical
-from shardmill.infra.dataset.drift.distances import (
+from shardmill.infra.dataset.drift.figures import Drift, DriftFigure, DriftLimits, Group, Scope
+from shardmill.infra.dataset.drift.population import (
+    PIXEL_GROUPS,
     Distance,
+    Population,
+    columns_of,
+    leading_class,
     of_bits,
     of_classes,
     of_numbers,
     of_rates,
     spread,
+    typical,
 )
-from shardmill.infra.dataset.drift.figures import Drift, DriftFigure, Scope
-from shardmill.infra.dataset.drift.limits import DriftLimits, Group
-from shardmill.infra.dataset.drift.population import PIXEL_GROUPS, Population, columns_of
 from shardmill.infra.dataset.drift.scales import TRAITS, target_trait
 from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.format.contract import DUPLICATE, FILTERED, QUARANTINED, RECORD, Accounting, Shard

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from shardmill.infra.dataset.drift.limits import Group
+from shardmill.infra.dataset.drift.figures import Group
 from shardmill.infra.html.formatting import pixels, ratio
 from shardmill.infra.readable import readable_bytes
 

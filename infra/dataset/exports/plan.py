@@ -9,8 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.types as types
 
-from shardmill.infra.dataset.version import DatasetVersion
-from shardmill.infra.dataset.views.scanning import index_schema
+from shardmill.infra.dataset.version import DatasetVersion, index_schema
 from shardmill.infra.digests import digest_of
 from shardmill.infra.format.contract import Shard, class_counts_of
 from shardmill.infra.format.labels import LABELS

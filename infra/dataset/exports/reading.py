@@ -1,19 +1,30 @@
-"""Read the records of a shard, checked, in batches with their rows of the index. Memory stays flat."""
+"""Read the checked records of a shard in batches, with their rows of the index in words of other libraries.
+
+Memory stays flat. Class names become text, values JSON, encodings file suffixes.
+"""
 
 from __future__ import annotations
 
+import base64
+import io
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from shardmill.infra.codecs.encode import encode
 from shardmill.infra.dataset.exports.plan import Part, Plan
 from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.errors import CorruptDataError
 from shardmill.infra.format.examples import ImageRecord, parse_example
 from shardmill.infra.format.labels import NO_CLASS
 from shardmill.infra.format.records import iter_records, unpack_record
+from shardmill.infra.storage.names import uri_of
+from shardmill.infra.strict_json import dump_json
 
 _BATCH_ROWS, _BATCH_BYTES = 1000, 16 << 20
 
@@ -111,3 +122,63 @@ def _payloads(version: DatasetVersion, part: Part, places: list[tuple[int, int]]
             f"{path} does not hold the records that its index names",
             f"run `shardmill verify {version.name}@{version.version}`",
         )
+
+
+_SUFFIXES = {"jpeg": "jpg", "png": "png", "webp": "webp"}
+
+
+def class_names(plan: Plan) -> list[str]:
+    """Class names as text; bytes that are not UTF-8 are escapes, as in URIs."""
+    return [uri_of(name) for name in plan.version.manifest.classes]
+
+
+def label_names(plan: Plan, batch: Batch) -> pa.Array:
+    """The class name of each record of a batch; null where a record has no label."""
+    labels = batch.index["label"].combine_chunks()
+    return pa.array(class_names(plan), pa.string()).take(labels)
+
+
+def image_suffix(plan: Plan, raw: str) -> str:
+    """File suffix of the images, without a dot; ``raw`` is that of raw pixels."""
+    return _SUFFIXES.get(plan.version.manifest.image_encoding, raw)
+
+
+def as_npy(record: ImageRecord) -> bytes:
+    """A raw image as a file of numpy: uint8 [H, W, C]."""
+    sink = io.BytesIO()
+    np.save(sink, _pixels(record), allow_pickle=False)
+    return sink.getvalue()
+
+
+def as_picture(plan: Plan, record: ImageRecord) -> bytes:
+    """The stored image as a file that any program opens: raw pixels become a PNG."""
+    if plan.version.manifest.image_encoding != "raw":
+        return record.image
+    return encode(_pixels(record), "png", 100)
+
+
+def json_rows(plan: Plan, batch: Batch) -> Iterator[dict[str, Any]]:
+    """The rows of a batch with their class names, JSON-able."""
+    names = label_names(plan, batch).to_pylist()
+    for row, name in zip(batch.index.to_pylist(), names, strict=True):
+        yield {"label_name": name} | {key: json_value(value) for key, value in row.items()}
+
+
+def json_value(value: Any) -> Any:
+    """A value as JSON can hold it: bytes as base64, NaN and infinities as null, times as ISO 8601."""
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode("ascii")
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, list):
+        return [json_value(each) for each in value]
+    return value.isoformat() if hasattr(value, "isoformat") else value
+
+
+def json_line(value: dict[str, Any]) -> bytes:
+    """Canonical JSON in UTF-8 with a line feed."""
+    return (dump_json(value, sort_keys=True, ensure_ascii=False) + "\n").encode()
+
+
+def _pixels(record: ImageRecord) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    return np.frombuffer(record.image, np.uint8).reshape(record.shape)

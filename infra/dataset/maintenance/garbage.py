@@ -1,4 +1,4 @@
-"""Remove versions that are no longer wanted, and files that no manifest names.
+"""Choose the versions that are not kept, and remove them and the files that no manifest names.
 
 Files that a kept manifest names, and files from which an interrupted run can continue, stay. The manifests of
 dropped versions are removed first. If the collection is killed after that, the files that no manifest names
@@ -7,9 +7,9 @@ any more are removed by the next collection.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from shardmill.infra.dataset.catalog import Catalog
 from shardmill.infra.dataset.lock import lock_for_removing
@@ -17,6 +17,33 @@ from shardmill.infra.dataset.maintenance.removed import delete_for_good, files_o
 from shardmill.infra.errors import NotFoundError, UsageError
 from shardmill.infra.format.layout import croissant_file, data_dir, manifest_file, signature_file
 from shardmill.infra.storage.filesystem import FileEntry, Storage
+
+
+def outdated_versions(
+    created: Mapping[int, datetime],
+    *,
+    keep_last: int | None,
+    keep_days: float | None,
+    protected: Collection[int],
+    now: datetime,
+) -> list[int]:
+    """The versions that no rule keeps, in ascending order.
+
+    Args:
+        created: when each version was published.
+        keep_last: keeps so many of the newest; None is no rule.
+        keep_days: keeps those that are not older; None is no rule.
+        protected: versions that are kept anyway. The newest is kept too.
+        now: the time from which ages count.
+    """
+    if keep_last is None and keep_days is None:
+        return []
+    versions = sorted(created)
+    kept = {*protected, *versions[-max(keep_last or 1, 1) :]}
+    if keep_days is not None:
+        kept |= {number for number in versions if now - created[number] <= timedelta(days=keep_days)}
+    return [number for number in versions if number not in kept]
+
 
 _DATA, _SPOOLS, _MANIFESTS = "data", "spool", "manifests"
 

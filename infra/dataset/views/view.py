@@ -1,7 +1,18 @@
-"""A view: the records of a version for which a query is true."""
+"""A view: the records of a version for which a query is true, and the syntax of queries.
+
+A query is a small part of Python's expressions, parsed and never executed::
+
+    or, and, not          conditions
+    == != < <= > >=       comparisons, also chained: 100 < width < 800
+    in, not in            a list of values, a part of a text, a member of a list column
+    is None, is not None  missing values
+    + - * /               numbers
+    lower(x) len(x) startswith(x, "a") endswith(x, "z") matches(x, "regular expression") column("any name")
+"""
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,8 +20,70 @@ from typing import Any
 import pyarrow as pa
 
 from shardmill.infra.dataset.views.conditions import condition
-from shardmill.infra.dataset.views.syntax import canonical_text, parse_query
 from shardmill.infra.dataset.views.values import Columns, TableColumns
+from shardmill.infra.errors import UsageError
+from shardmill.infra.near_names import near_miss
+
+MOST_CHARACTERS = 10_000
+
+FUNCTIONS = ("column", "endswith", "len", "lower", "matches", "startswith")
+
+_OPERATORS = (
+    *(ast.And, ast.Or, ast.Not, ast.USub, ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt, ast.GtE),
+    *(ast.In, ast.NotIn, ast.Is, ast.IsNot, ast.Add, ast.Sub, ast.Mult, ast.Div),
+)
+_NODES = (ast.BoolOp, ast.UnaryOp, ast.BinOp, ast.Compare, ast.Name, ast.Tuple, ast.List, ast.Load)
+_DOCUMENTED = "docs/query-and-views.md lists what a query can say"
+
+
+def parse_query(query: str) -> ast.expr:
+    """Parse a query.
+
+    Raises:
+        UsageError: it is no expression, or has a part that queries do not know.
+    """
+    if len(query) > MOST_CHARACTERS:
+        raise UsageError(
+            f"the query has {len(query):,} characters; at most {MOST_CHARACTERS:,} are allowed",
+            "split it into several views",
+        )
+    try:
+        tree = ast.parse(query, mode="eval").body
+        for node in ast.walk(tree):
+            _check(node)
+    except SyntaxError as error:
+        hint = (
+            "compare with ==" if "=" in query and "==" not in query else "quote texts, as in label == 'hat'"
+        )
+        raise UsageError(f"the query {query!r} cannot be read: {error.msg}", hint) from error
+    except (RecursionError, MemoryError, ValueError) as error:
+        raise UsageError(f"the query {query[:80]!r} cannot be read: {error}", _DOCUMENTED) from error
+    return tree
+
+
+def canonical_text(tree: ast.expr) -> str:
+    """Return the query as text: the same for queries that differ only in blanks, quotes and parentheses."""
+    return ast.unparse(tree)
+
+
+def _check(node: ast.AST) -> None:
+    if isinstance(node, (*_OPERATORS, *_NODES)):
+        return
+    if isinstance(node, ast.Constant) and isinstance(node.value, str | int | float | None):
+        return
+    if isinstance(node, ast.Call):
+        _check_call(node)
+        return
+    text = ast.unparse(node) if isinstance(node, ast.expr) else type(node).__name__
+    raise UsageError(f"a query cannot contain {text!r}", _DOCUMENTED)
+
+
+def _check_call(node: ast.Call) -> None:
+    name = node.func.id if isinstance(node.func, ast.Name) else ast.unparse(node.func)
+    if name not in FUNCTIONS:
+        raise UsageError(f"queries have no function {name!r}", near_miss(name, list(FUNCTIONS)))
+    if node.keywords:
+        raise UsageError(f"{ast.unparse(node)!r} names an argument", "give the arguments in order")
 
 
 @dataclass(frozen=True, slots=True)

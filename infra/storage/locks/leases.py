@@ -28,8 +28,7 @@ from typing import Any
 
 from shardmill.infra.errors import GO_ON, EnvironmentFault, LockedError, StorageError
 from shardmill.infra.storage.locks.holder_lists import HolderList, ListChanged, Written
-from shardmill.infra.storage.locks.locking import Lock
-from shardmill.infra.storage.locks.process_identity import has_ended, machine, started_at
+from shardmill.infra.storage.locks.locking import Lock, has_ended, machine, started_at
 from shardmill.infra.strict_json import dump_json
 
 _MAX_UPDATES = 100  # attempts to change the list against others who change it too

@@ -1,12 +1,23 @@
-"""Repeat an operation of an object store after temporary failures, with random, growing, bounded pauses."""
+"""Repeat operations of a store after temporary failures, and raise the others as ``StorageError``.
+
+Pauses are random, growing and bounded. An error names the file and a remedy.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import os
 import random
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TypeVar
+
+import pyarrow as pa
+
+from shardmill.infra.errors import GO_ON, NotFoundError, ObjectRefused, StorageError
+from shardmill.infra.storage.locations import without_secrets
+from shardmill.infra.storage.names import uri_of
 
 T = TypeVar("T")
 
@@ -59,3 +70,87 @@ def retry(operation: Callable[[], T]) -> T:
         longest_pause = min(2 * longest_pause, _LONGEST_PAUSE_SECONDS)
         time.sleep(random.uniform(0, longest_pause))
     return operation()
+
+
+@contextlib.contextmanager
+def reading(file: str, location: str, *, is_local: bool) -> Iterator[None]:
+    """Turn errors of reading a file into errors of ours.
+
+    Args:
+        file: for people.
+        location: place of its storage; credentials in it are left out of messages.
+        is_local: whether it is on this machine.
+
+    Raises:
+        NotFoundError: there is no such file. ObjectRefused: its store does not give it. StorageError: it
+            cannot be read.
+    """
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise NotFoundError(f"no such file: {file}") from error
+    except _FAULTS as error:
+        if not is_local and _is_refusal(error):
+            code = _CODE.search(str(error))
+            said = f" ({next(filter(None, code.groups()))})" if code else ""
+            raise ObjectRefused(f"cannot read {file}: the store refuses it{said}", _CONNECT) from error
+        raise not_read(file, location, error, is_local=is_local) from error
+
+
+def not_read(file: str, location: str, error: Exception, *, is_local: bool) -> StorageError:
+    """Return an error of reading a file as one of ours; the arguments are those of ``reading``."""
+    return _failure(f"cannot read {file}", location, error, _READABLE if is_local else _CONNECT)
+
+
+@contextlib.contextmanager
+def writing(file: str, location: str, *, is_local: bool) -> Iterator[None]:
+    """Turn errors of writing a file into errors of ours, except ``FileExistsError``; see ``reading``."""
+    try:
+        yield
+    except FileExistsError:
+        raise
+    except _FAULTS as error:
+        raise _failure(
+            f"cannot write {file}", location, error, _MAKE_ROOM if is_local else _CONNECT
+        ) from error
+
+
+@contextlib.contextmanager
+def other_files_named() -> Iterator[None]:
+    """Turn errors of other files in a block that writes a stream into errors that name those files.
+
+    Errors of the stream itself name no file and pass unchanged.
+    """
+    try:
+        yield
+    except OSError as error:
+        if not isinstance(error.filename, str | bytes):
+            raise
+        name = uri_of(os.fsdecode(error.filename))
+        raise StorageError(f"{name}: {error.strerror or error}", "check this file or folder") from error
+
+
+# Arrow's client of Azure reports missing credentials as no OSError.
+_FAULTS = (OSError, pa.ArrowException)
+# The part of a client's message that says what the store answered; the rest differs from request to request.
+_CODE = re.compile(
+    r"ExceptionName: ([\w.]+)|Azure Error: \[(\w+)\]|::Status\(([A-Z_]+)"
+    r"|AWS Error (?:UNKNOWN \()?(HTTP status \d+|[A-Z_]+)"
+)
+# Arrow's client of S3, where a page that says why is longer than the object that was asked for.
+_PAGE_IN_PLACE_OF_OBJECT = "Failed to flush response stream"
+_CONNECT = f"check the network, the credentials and the store, then {GO_ON}"
+_READABLE = "check the disk, and that it is a file that this user may read"
+_MAKE_ROOM = f"check free space and permissions, then {GO_ON}"
+
+
+def _is_refusal(error: Exception) -> bool:
+    """Tell whether a store gave an answer, and would give the same again."""
+    if isinstance(error, OSError):
+        return not is_retryable(error) or _PAGE_IN_PLACE_OF_OBJECT in str(error)
+    return isinstance(error, pa.ArrowInvalid)  # Arrow refuses the object's name
+
+
+def _failure(what: str, location: str, error: Exception, remedy: str | None) -> StorageError:
+    text = without_secrets(getattr(error, "strerror", None) or str(error), location)
+    return StorageError(f"{what}: {text}", remedy)

@@ -35,7 +35,7 @@ from shardmill.beam_jobs.config import FilterConfig, GroupsConfig, ImageConfig
 from shardmill.beam_jobs.images.convert import convert
 from shardmill.beam_jobs.plan.similarity.near_duplicates import NearDuplicates, find_near_duplicates
 from shardmill.infra.codecs import ImageRejected
-from shardmill.infra.codecs.measures.look import looks
+from shardmill.infra.codecs.measures import looks
 
 Picture = Image.Image
 Change = Callable[[Picture], Picture]

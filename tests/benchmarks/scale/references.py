@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from shardmill.beam_jobs.schemas import DECODE, FACTS_SCHEMA, IGNORED, LISTING_SCHEMA, Status
-from shardmill.infra.format.look import LOOK_BYTES, LOOK_SIDE, ROOT_UNIT
+from shardmill.infra.format.contract import LOOK_BYTES, LOOK_SIDE, ROOT_UNIT
 from shardmill.infra.splitmix import splitmix64
 
 Int64 = npt.NDArray[np.int64]

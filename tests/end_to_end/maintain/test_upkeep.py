@@ -14,7 +14,7 @@ from shardmill.infra.dataset.catalog import Catalog
 from shardmill.infra.dataset.lock import lock_for_adding, lock_for_removing
 from shardmill.infra.dataset.maintenance import garbage as garbage_module
 from shardmill.infra.dataset.maintenance.garbage import collect_garbage, find_garbage
-from shardmill.infra.dataset.maintenance.rollback import rollback
+from shardmill.infra.dataset.publishing import rollback
 from shardmill.infra.errors import ConfigError, CorruptDataError, LockedError, NotFoundError, UsageError
 from tests.samples.datasets.contents import records
 from tests.samples.images.photos import jpeg, make_photos, write

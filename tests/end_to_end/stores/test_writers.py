@@ -13,7 +13,7 @@ import pytest
 from shardmill.infra.dataset.catalog import Catalog
 from shardmill.infra.dataset.lock import lock_for_adding, lock_for_removing
 from shardmill.infra.dataset.maintenance.garbage import collect_garbage
-from shardmill.infra.dataset.maintenance.rollback import rollback
+from shardmill.infra.dataset.publishing import rollback
 from shardmill.infra.dataset.verify import verify
 from shardmill.infra.errors import LockedError
 from tests.samples.images.photos import jpeg, make_photos, write

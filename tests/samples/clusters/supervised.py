@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from shardmill.infra.errors import EnvironmentFault
-from shardmill.infra.processes.exit_status import describe_status
-from shardmill.infra.processes.process import die_at_once_with_parent
+from shardmill.infra.processes.process import describe_status, die_at_once_with_parent
 from shardmill.infra.processes.trees import kill_tree, wait_for_end
 
 LOOK_SECONDS = 0.2

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from shardmill.infra.dataset.catalog import Catalog
-from shardmill.infra.dataset.maintenance.rollback import rollback
+from shardmill.infra.dataset.publishing import rollback
 from shardmill.infra.dataset.verify import verify
 from tests.samples.images.photos import jpeg, make_photos, write
 from tests.samples.stores.stored_life import prepare

@@ -18,7 +18,7 @@ from shardmill.beam_jobs.maintain.compaction import compact
 from shardmill.beam_jobs.request import JobRequest
 from shardmill.infra.dataset.catalog import Catalog
 from shardmill.infra.dataset.maintenance.garbage import collect_garbage
-from shardmill.infra.dataset.maintenance.rollback import rollback
+from shardmill.infra.dataset.publishing import rollback
 from shardmill.infra.dataset.verify import verify
 from shardmill.infra.errors import LockedError, StorageError
 from shardmill.infra.storage.filesystem import Storage

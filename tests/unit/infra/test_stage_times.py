@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shardmill.infra.progress.stage_times import StageTimes
+from shardmill.infra.progress.whole_job import StageTimes
 
 
 def test_a_stage_that_is_entered_again_adds_up_and_a_failed_one_does_not_count() -> None:

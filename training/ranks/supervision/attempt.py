@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from types import TracebackType
 
 from shardmill.infra.errors import Cancelled, Diverged, DivergedElsewhere, RankLost, UsageError
-from shardmill.infra.processes.exit_status import describe_status
+from shardmill.infra.processes.process import describe_status
 from shardmill.infra.progress import Event
 from shardmill.training.ranks.heartbeat import Work
 from shardmill.training.ranks.supervision.hosts import OnEvent, RunningRank

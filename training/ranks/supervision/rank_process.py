@@ -15,8 +15,7 @@ from typing import Any
 import psutil
 
 from shardmill.infra.errors import ShardmillError, from_event
-from shardmill.infra.processes.child_output import ChildOutput
-from shardmill.infra.processes.children import started
+from shardmill.infra.processes.children import ChildOutput, started
 from shardmill.infra.progress import Event
 from shardmill.training.ranks import heartbeat
 from shardmill.training.ranks.heartbeat import Beat

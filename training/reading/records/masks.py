@@ -1,4 +1,4 @@
-"""The masks of a batch of images (``shardmill.infra.format.masks``), moved as the images are augmented."""
+"""The masks of a batch of images (``infra.format.known_features``), moved as the images are augmented."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy.typing as npt
 from shardmill.infra.codecs import ImageRejected
 from shardmill.infra.codecs.masks import decode_stored_mask
 from shardmill.infra.errors import ConfigError, CorruptDataError
-from shardmill.infra.format.masks import MaskFormat
+from shardmill.infra.format.known_features import MaskFormat
 from shardmill.training.augment.geometry import move_mask
 from shardmill.training.augment.parameters import AugmentParameters
 from shardmill.training.augment.settings import AugmentSettings

@@ -1,4 +1,4 @@
-"""The objects of the records of a split (``shardmill.infra.format.objects``), moved as their images are.
+"""The objects of the records of a split (``infra.format.known_features``), moved as their images are.
 
 They come from the indexes: no record is read for them. All batches of a split have room for as many objects
 as its fullest image has, so that their shape never changes.
@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.format.features import MISSING
-from shardmill.infra.format.objects import BOX_NUMBERS, BOXES, CROWDS, OBJECT_LABELS
+from shardmill.infra.format.known_features import BOX_NUMBERS, BOXES, CROWDS, OBJECT_LABELS
 from shardmill.training.arrays import Ints
 from shardmill.training.augment.geometry import move_boxes
 from shardmill.training.augment.kind import Sizes

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shardmill.infra.codecs import Pixels
-from shardmill.infra.codecs.mask_colors import lay_over
+from shardmill.infra.codecs.masks import lay_over
 
 Boxes = Sequence[Sequence[float]]
 

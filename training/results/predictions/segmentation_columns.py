@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from shardmill.infra.codecs.masks import decode_stored_mask, encode_mask
-from shardmill.infra.format.masks import MAX_CLASSES, mask_format
+from shardmill.infra.format.known_features import MAX_CLASSES, mask_format
 from shardmill.training.results.metrics.segmentation import SegmentationTally
 from shardmill.training.results.metrics.tally import Rows
 

@@ -12,7 +12,7 @@ import numpy as np
 from jinja2 import Environment, Template
 from markupsafe import Markup, escape
 
-from shardmill.infra.codecs.mask_colors import legend
+from shardmill.infra.codecs.masks import legend
 from shardmill.infra.html.formatting import setting_rows, settings_in_use
 from shardmill.infra.html.page import environment, style_hash, style_sheet
 from shardmill.training.results.metrics.figures import FIGURES

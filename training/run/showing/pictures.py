@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shardmill.infra.codecs import resize_short_side
-from shardmill.infra.codecs.mask_colors import lay_over
+from shardmill.infra.codecs.masks import lay_over
 from shardmill.training.arrays import Ints
 from shardmill.training.reading import RecordReader
 from shardmill.training.reading.decode import Pixels

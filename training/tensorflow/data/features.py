@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from shardmill.infra.format.features import MISSING, Feature
-from shardmill.infra.format.objects import BOXES, CROWDS, OBJECT_LABELS
+from shardmill.infra.format.known_features import BOXES, CROWDS, OBJECT_LABELS
 from shardmill.training.arrays import Ints
 from shardmill.training.reading.records.columns import FeatureColumns, Padded
 from shardmill.training.reading.records.objects import NO_OBJECT

@@ -15,7 +15,7 @@ from typing import Any
 import tensorflow as tf
 
 from shardmill.infra.dataset.version import DatasetVersion
-from shardmill.infra.format.objects import BOX_NUMBERS, BOXES, CROWDS, OBJECT_LABELS
+from shardmill.infra.format.known_features import BOX_NUMBERS, BOXES, CROWDS, OBJECT_LABELS
 from shardmill.training.config import TrainConfig, image_size_of
 from shardmill.training.reading.records.objects import Objects
 from shardmill.training.results.metrics.detection import DetectionTally

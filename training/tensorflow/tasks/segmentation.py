@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.errors import UsageError
-from shardmill.infra.format.masks import MASK
+from shardmill.infra.format.known_features import MASK
 from shardmill.training.config import TrainConfig, image_size_of
 from shardmill.training.export.measures import MaskMeasure
 from shardmill.training.results.metrics.segmentation import SegmentationTally

@@ -26,8 +26,7 @@ from shardmill.beam_jobs.tables.long_columns import one_chunk
 from shardmill.infra.codecs.boxes import clip_boxes, have_area
 from shardmill.infra.errors import ConfigError
 from shardmill.infra.format.features import Feature
-from shardmill.infra.format.labels import LABELS
-from shardmill.infra.format.objects import (
+from shardmill.infra.format.known_features import (
     ANNOTATED_SIZE,
     BOX_NUMBERS,
     BOXES,
@@ -35,7 +34,8 @@ from shardmill.infra.format.objects import (
     LEFT_OUT,
     LISTED_OBJECT_FEATURES,
 )
-from shardmill.infra.format.objects import OBJECT_LABELS as NAMES
+from shardmill.infra.format.known_features import OBJECT_LABELS as NAMES
+from shardmill.infra.format.labels import LABELS
 from shardmill.infra.readable import counted
 
 Int64 = npt.NDArray[np.int64]

@@ -18,10 +18,9 @@ from urllib.parse import quote
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from shardmill.infra.dataset.exports.columns import as_picture, image_suffix, label_names
 from shardmill.infra.dataset.exports.formats import PlainFormat
 from shardmill.infra.dataset.exports.plan import Part, Plan
-from shardmill.infra.dataset.exports.reading import Batch
+from shardmill.infra.dataset.exports.reading import Batch, as_picture, image_suffix, label_names
 from shardmill.infra.dataset.exports.target import PartFiles
 from shardmill.infra.errors import UsageError
 

@@ -13,11 +13,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.types as types
 
-from shardmill.infra.dataset.exports.columns import as_picture, class_names, image_suffix
 from shardmill.infra.dataset.exports.formats import PlainFormat
 from shardmill.infra.dataset.exports.formats.parquet import picture_columns, table_schema, write_tables
 from shardmill.infra.dataset.exports.plan import Part, Plan
-from shardmill.infra.dataset.exports.reading import Batch
+from shardmill.infra.dataset.exports.reading import Batch, as_picture, class_names, image_suffix
 from shardmill.infra.dataset.exports.target import FileMade, PartFiles
 from shardmill.infra.format.labels import LABELS
 from shardmill.infra.strict_json import dump_json

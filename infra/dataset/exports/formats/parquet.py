@@ -11,10 +11,9 @@ from collections.abc import Callable, Iterator
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from shardmill.infra.dataset.exports.columns import class_names, label_names
 from shardmill.infra.dataset.exports.formats import PlainFormat
 from shardmill.infra.dataset.exports.plan import Part, Plan
-from shardmill.infra.dataset.exports.reading import Batch
+from shardmill.infra.dataset.exports.reading import Batch, class_names, label_names
 from shardmill.infra.dataset.exports.target import PartFiles
 from shardmill.infra.strict_json import dump_json
 

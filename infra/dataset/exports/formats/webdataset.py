@@ -17,10 +17,9 @@ import tarfile
 from collections.abc import Iterator
 from typing import BinaryIO, cast
 
-from shardmill.infra.dataset.exports.columns import as_npy, image_suffix, json_line, json_rows
 from shardmill.infra.dataset.exports.formats import PlainFormat
 from shardmill.infra.dataset.exports.plan import Part, Plan
-from shardmill.infra.dataset.exports.reading import Batch
+from shardmill.infra.dataset.exports.reading import Batch, as_npy, image_suffix, json_line, json_rows
 from shardmill.infra.dataset.exports.target import PartFiles
 
 

@@ -31,7 +31,7 @@ from shardmill.infra.dataset.exports.export import export
 from shardmill.infra.dataset.verify import verify
 from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.errors import UsageError
-from shardmill.infra.format.masks import MASK_BYTES, MASK_PIXELS, MASK_SHA256, MASK_URI
+from shardmill.infra.format.known_features import MASK_BYTES, MASK_PIXELS, MASK_SHA256, MASK_URI
 from shardmill.infra.format.parser import parser_code
 from tests.samples.datasets.contents import indexed_records
 from tests.samples.images.masks import (

@@ -24,7 +24,7 @@ from shardmill.infra.dataset.compare import diff
 from shardmill.infra.dataset.verify import verify
 from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.format.examples import parse_whole_example
-from shardmill.infra.format.masks import MASK_URI
+from shardmill.infra.format.known_features import MASK_URI
 from shardmill.infra.format.records import iter_records
 from tests.samples.images.masks import CLASSES, config, encoded, make_masked, painted
 from tests.samples.preparing.prepared import rows, run

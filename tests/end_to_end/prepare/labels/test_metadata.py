@@ -19,7 +19,7 @@ from shardmill.infra.dataset.catalog import Catalog
 from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.errors import ConfigError
 from shardmill.infra.format.examples import parse_whole_example
-from shardmill.infra.format.metadata import METADATA_NAMES
+from shardmill.infra.format.known_features import METADATA_NAMES
 from shardmill.infra.format.records import iter_records
 from tests.samples.images import described
 from tests.samples.images.described import NEWSCODES, image_file, manifest, store, xmp

@@ -21,7 +21,7 @@ from shardmill.infra.dataset.compare import diff
 from shardmill.infra.dataset.verify import verify
 from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.format.features import are_same, feature_values
-from shardmill.infra.format.objects import BOXES
+from shardmill.infra.format.known_features import BOXES
 from tests.samples.datasets.contents import indexed_records
 from tests.samples.images.photos import picture
 from tests.samples.preparing.prepared import rows, run

@@ -28,9 +28,8 @@ from shardmill.beam_jobs.plan.similarity.looks import (
 from shardmill.beam_jobs.plan.similarity.near_duplicates import NearDuplicates, find_near_duplicates
 from shardmill.beam_jobs.plan.similarity.search import candidates, choices
 from shardmill.infra.codecs import Pixels
-from shardmill.infra.codecs.measures.look import looks, without_border
-from shardmill.infra.codecs.measures.perceptual import thumbnail
-from shardmill.infra.codecs.pixels import luma
+from shardmill.infra.codecs.measures import looks, thumbnail, without_border
+from shardmill.infra.codecs.prepare import luma
 from tests.samples.images.photos import picture
 
 HASH = st.integers(0, 2**64 - 1)

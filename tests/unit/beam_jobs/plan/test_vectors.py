@@ -13,7 +13,7 @@ from shardmill.beam_jobs.plan.similarity.combined import RecordsToCompare, find_
 from shardmill.beam_jobs.plan.similarity.components import Components
 from shardmill.beam_jobs.plan.similarity.vectors import MAX_VECTORS, find_alike
 from shardmill.beam_jobs.tables.vectors import MAX_DIMENSIONS, Float32, Int64, Vectors, dots, rounded
-from shardmill.infra.codecs.measures.look import looks
+from shardmill.infra.codecs.measures import looks
 from shardmill.infra.errors import ConfigError
 from tests.samples.images.photos import picture
 

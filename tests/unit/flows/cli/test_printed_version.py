@@ -8,7 +8,7 @@ import pytest
 
 from shardmill.flows.cli.datasets.print_version import print_version
 from shardmill.infra.dataset.version import DatasetVersion
-from shardmill.infra.format.objects import OBJECT_FEATURES
+from shardmill.infra.format.known_features import OBJECT_FEATURES
 from tests.samples.datasets.published import coloured, publish
 
 

@@ -18,7 +18,7 @@ from shardmill.infra.codecs.boxes import (
     upright_sizes,
 )
 from shardmill.infra.codecs.orientation import apply_orientation
-from shardmill.infra.codecs.pixels import fit_pixels
+from shardmill.infra.codecs.prepare import fit_pixels
 from shardmill.infra.codecs.resize import geometry
 
 SIDES = st.integers(2, 60)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shardmill.infra.codecs.pixels import fit_pixels
+from shardmill.infra.codecs.prepare import fit_pixels
 from shardmill.infra.codecs.resize import Geometry, geometry, resize
 from shardmill.infra.preparation import Sizing
 from tests.samples.images import references

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from shardmill.infra.dataset.maintenance.retention import outdated_versions
+from shardmill.infra.dataset.maintenance.garbage import outdated_versions
 
 NOW = datetime(2026, 5, 31, tzinfo=UTC)
 # Version 1 is 50 days old, version 5 is 10 days old.

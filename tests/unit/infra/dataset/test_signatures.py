@@ -15,7 +15,7 @@ from shardmill.flows.server.backup.catalog_files import back_up_dataset, check_d
 from shardmill.infra.dataset.catalog import Catalog
 from shardmill.infra.dataset.lock import lock_for_removing
 from shardmill.infra.dataset.maintenance.garbage import collect_garbage
-from shardmill.infra.dataset.maintenance.rollback import rollback
+from shardmill.infra.dataset.publishing import rollback
 from shardmill.infra.dataset.reports import record_report, with_report
 from shardmill.infra.dataset.signatures import check_signature, sign_version, signed_versions
 from shardmill.infra.dataset.version import DatasetVersion

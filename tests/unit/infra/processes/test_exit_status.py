@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from shardmill.infra.processes.exit_status import describe_status
+from shardmill.infra.processes.process import describe_status
 
 
 @pytest.mark.parametrize(

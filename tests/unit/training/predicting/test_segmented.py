@@ -13,8 +13,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from shardmill.infra.codecs.mask_colors import class_colors, lay_over
-from shardmill.infra.codecs.masks import decode_stored_mask
+from shardmill.infra.codecs.masks import class_colors, decode_stored_mask, lay_over
 from shardmill.infra.preparation import Preparation
 from shardmill.training.export.model_input import ModelInput
 from shardmill.training.predicting.inputs import read_input

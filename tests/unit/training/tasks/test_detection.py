@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.errors import ConfigError
-from shardmill.infra.format.objects import OBJECT_FEATURES
+from shardmill.infra.format.known_features import OBJECT_FEATURES
 from shardmill.infra.settings import validate
 from shardmill.training.config import TrainConfig
 from shardmill.training.reading.records.objects import Objects

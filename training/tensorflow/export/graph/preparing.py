@@ -124,7 +124,7 @@ def _centre(rest: Any) -> Any:
 
 
 def _fitted(pixels: Any, to: _GraphGeometry, how: Preparation) -> Any:
-    """Cut and scale a picture, and lay it on its canvas, as ``shardmill.infra.codecs.pixels`` does."""
+    """Cut and scale a picture, and lay it on its canvas, as ``shardmill.infra.codecs.prepare`` does."""
     cut = _cut(pixels, to.start, to.start + to.sides)
     scaled = (_averaged if how.resample == "area" else _lanczos)(cut, to.scaled)
     behind = tf.constant([[how.color_behind]], tf.uint8)

@@ -23,9 +23,9 @@ from shardmill.infra.codecs.jpeg.turbojpeg import (
     encode_planes,
     read_planar_header,
 )
-from shardmill.infra.codecs.measures.moments import halve, pixel_statistics, plane_statistics
+from shardmill.infra.codecs.measures import halve, pixel_statistics, plane_statistics
 from shardmill.infra.codecs.orientation import apply_orientation
-from shardmill.infra.codecs.pixels import fit_pixels
+from shardmill.infra.codecs.prepare import fit_pixels
 from shardmill.infra.codecs.resize import geometry, resize
 from shardmill.infra.preparation import Sizing
 from tests.samples.images import references

@@ -11,8 +11,7 @@ from PIL import Image
 
 from shardmill.infra import codecs
 from shardmill.infra.codecs import ImageRejected
-from shardmill.infra.codecs.structure.png_chunks import read_png
-from shardmill.infra.codecs.structure.png_rows import rows_bytes
+from shardmill.infra.codecs.structure.png_chunks import read_png, rows_bytes
 from tests.samples.images.forms import gradient, gradient_image, png_chunk, saved
 from tests.samples.images.jpegs import noise
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shardmill.infra.dataset.drift.distances import of_bits, of_classes, of_numbers, of_rates, spread
+from shardmill.infra.dataset.drift.population import of_bits, of_classes, of_numbers, of_rates, spread
 from shardmill.infra.dataset.drift.scales import Linear, Logarithmic
 
 COUNTS = st.lists(st.integers(0, 50), min_size=4, max_size=4).filter(any).map(np.array)

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shardmill.infra.dataset.drift.figures import Drift
-from shardmill.infra.dataset.drift.limits import DriftLimits
+from shardmill.infra.dataset.drift.figures import Drift, DriftLimits
 from shardmill.infra.dataset.drift.measuring import measure
 from tests.samples.datasets.indexes import Image, indexed_version
 

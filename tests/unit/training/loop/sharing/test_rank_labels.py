@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from shardmill import Dataset
-from shardmill.infra.format.masks import MaskFormat
+from shardmill.infra.format.known_features import MaskFormat
 from shardmill.training.run.sharing.balance_record import RankLabels
 from tests.samples.datasets.published import coloured, publish, publish_patterned
 

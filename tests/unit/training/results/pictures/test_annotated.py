@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from shardmill.infra.codecs.mask_colors import class_colors
+from shardmill.infra.codecs.masks import class_colors
 from shardmill.training.results.pictures.annotated import AnnotatedBoxes, AnnotatedMask
 
 BLACK = np.zeros((20, 40, 3), np.uint8)

@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 
 from shardmill.infra.codecs import Pixels
-from shardmill.infra.codecs.measures import look as look_module
-from shardmill.infra.codecs.measures.look import looks, without_border
-from shardmill.infra.codecs.measures.perceptual import thumbnail
-from shardmill.infra.codecs.pixels import luma
-from shardmill.infra.format.look import LOOK_BYTES, LOOK_SIDE, ROOT_UNIT
+from shardmill.infra.codecs import measures as look_module
+from shardmill.infra.codecs.measures import looks, thumbnail, without_border
+from shardmill.infra.codecs.prepare import luma
+from shardmill.infra.format.contract import LOOK_BYTES, LOOK_SIDE, ROOT_UNIT
 from tests.samples.images.photos import picture
 
 

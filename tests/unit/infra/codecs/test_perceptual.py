@@ -7,8 +7,8 @@ import pytest
 from PIL import Image
 
 from shardmill.infra.codecs import Pixels
-from shardmill.infra.codecs.measures.perceptual import perceptual_hashes, thumbnail
-from shardmill.infra.codecs.pixels import luma
+from shardmill.infra.codecs.measures import perceptual_hashes, thumbnail
+from shardmill.infra.codecs.prepare import luma
 from tests.samples.images.photos import picture
 
 

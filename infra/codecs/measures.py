@@ -1,0 +1,270 @@
+"""Measure a decoded image: mean and deviation of each channel, its perceptual hash, and its look.
+
+**Moments.** All sums are sums of integers, so they are exact on every machine, in whatever order they are
+added. OpenCV's ``norm`` returns sums of squares, and of squared differences, in about 2 µs a plane. Some of
+its builds square a root for that, so the result is rounded to the nearest integer.
+
+**Perceptual hash**: 64 bits that survive scaling, another compression and slight retouching. This is the DCT
+hash of Zauner, "Implementation and Benchmarking of Perceptual Image Hash Functions" (2010), section 3.2.1, as
+in the pHash library. Luma is averaged to 32×32 and goes through a two-dimensional cosine transform. Each
+coefficient with frequencies 1 to 8 both ways gives a bit: whether it is above their median.
+
+The table of the transform is rounded to integers, so a hash is the same on every machine, in whatever order
+the sums are added. The thumbnails of a block are transformed together.
+
+**Look**: the coarse structure from which copies are recognised. It holds the lowest 14×14 coefficients of the
+two-dimensional cosine transform of a thumbnail (luma, 32×32). From them one gets the coefficients of a
+mirrored or turned image by signs and transposition, and nearly those of a cut image by a linear map. So one
+look serves to find all of these copies (``shardmill.beam_jobs.plan.similarity``).
+
+A coefficient c (grey levels, of the transform with orthonormal rows) is stored as the nearest integer to
+±4·√|c|, from -127 to 127, in a byte. The mean is stored as 0: how bright an image is does not matter.
+Thumbnails and the table of the transform are integers, and a square root is exact to the last bit, so a look
+is the same on every machine.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import cast
+
+import cv2
+import numpy as np
+import numpy.typing as npt
+
+from shardmill.infra.codecs.formats import Pixels
+from shardmill.infra.codecs.jpeg.turbojpeg import Planes
+from shardmill.infra.codecs.resize import resize
+
+Statistics = tuple[tuple[float, ...], tuple[float, ...]]
+
+# JFIF 1.02: R = Y + 1.402 Cr', G = Y - 0.344 Cb' - 0.714 Cr', B = Y + 1.772 Cb'.
+_CB = (0.0, -0.344136, 1.772)
+_CR = (1.402, -0.714136, 0.0)
+
+
+def pixel_statistics(pixels: Pixels) -> Statistics:
+    """Return mean and standard deviation of each channel of pixels, uint8 [H, W, C]."""
+    mean, deviation = cv2.meanStdDev(pixels)
+    return tuple(mean[:, 0].tolist()), tuple(deviation[:, 0].tolist())
+
+
+def plane_statistics(planes: Planes, halved: Pixels) -> Statistics:
+    """Return mean and standard deviation of red, green and blue, or of grey, without converting to pixels.
+
+    The variance of a sum is the sum of the variances and twice the covariance. Chroma has the size of its
+    planes, and its covariance with luma is taken at that size. Values are not clipped to 0 to 255.
+
+    Args:
+        planes: grey, or with chroma samples of 2×2 pixels.
+        halved: luma averaged over 2×2 pixels (``halve``).
+    """
+    mean = _sum(planes.y) / planes.y.size
+    variance = _variance(_squares(planes.y), planes.y.size, mean)
+    if planes.cb is None or planes.cr is None:
+        return (mean,), (math.sqrt(variance),)
+    height, width = halved.shape
+    # Halving leaves out the last row or column of an odd side, so chroma leaves it out too.
+    parts = halved, planes.cb[:height, :width], planes.cr[:height, :width]
+    size, squares = halved.size, [_squares(part) for part in parts]
+    part_means = [_sum(part) / size for part in parts]
+    _, mean_cb, mean_cr = part_means
+    var_cb, var_cr = (_variance(squares[at], size, part_means[at]) for at in (1, 2))
+
+    def covariance(one: int, other: int) -> float:
+        # x·y is half of x² + y² - (x - y)².
+        products = (squares[one] + squares[other] - _differences(parts[one], parts[other])) // 2
+        return products / size - part_means[one] * part_means[other]
+
+    with_cb, with_cr, between = covariance(0, 1), covariance(0, 2), covariance(1, 2)
+    means, deviations = [], []
+    for a, b in zip(_CB, _CR, strict=True):
+        means.append(mean + a * (mean_cb - 128) + b * (mean_cr - 128))
+        spread = variance + a * a * var_cb + b * b * var_cr
+        spread += 2 * (a * with_cb + b * with_cr + a * b * between)
+        deviations.append(math.sqrt(max(0.0, spread)))
+    return tuple(means), tuple(deviations)
+
+
+def halve(plane: Pixels) -> Pixels:
+    """Average a plane (uint8 [H, W]) over 2×2 pixels, without the last row or column of an odd side."""
+    height, width = plane.shape
+    if height < 2 or width < 2:
+        return resize(plane, (max(1, height // 2), max(1, width // 2)))
+    even = plane[: height & ~1, : width & ~1]
+    # OpenCV's kernel for exactly half the size is vectorised, and ten times as fast as any other.
+    return cast(Pixels, cv2.resize(even, (width // 2, height // 2), interpolation=cv2.INTER_AREA))
+
+
+def _sum(plane: Pixels) -> int:
+    return round(cv2.sumElems(plane)[0])
+
+
+def _squares(plane: Pixels) -> int:
+    return round(cv2.norm(plane, cv2.NORM_L2SQR))
+
+
+def _differences(one: Pixels, other: Pixels) -> int:
+    return round(cv2.norm(one, other, cv2.NORM_L2SQR))
+
+
+def _variance(squares: int, size: int, mean: float) -> float:
+    return max(0.0, squares / size - mean * mean)
+
+
+THUMBNAIL_SIDE = 32
+
+_FREQUENCIES = np.arange(1, 9)
+_TABLE_UNIT = 1 << 10
+# Halving is cheap, averaging by other ratios is not. So luma is halved down to this side (pixels) first.
+_HALVED_TO = 128
+# Grey levels, of the transform with orthonormal rows. If half of the coefficients are below this, rounding to
+# grey levels decides the bits. Such a blank picture has no hash, so it does not resemble other blank ones.
+_LEAST_MEDIAN = 0.5
+
+
+def _hash_table() -> npt.NDArray[np.float64]:
+    """Return the one-dimensional transform times ``_TABLE_UNIT``, float64 [8, 32]."""
+    places = (2 * np.arange(THUMBNAIL_SIDE) + 1) * np.pi / (2 * THUMBNAIL_SIDE)
+    rows = np.sqrt(2 / THUMBNAIL_SIDE) * np.cos(_FREQUENCIES[:, np.newaxis] * places)
+    return np.asarray(np.rint(rows * _TABLE_UNIT))
+
+
+_HASH_TABLE = _hash_table()
+
+
+def thumbnail(luma: Pixels, halved: Pixels | None = None) -> Pixels:
+    """Shrink luma to the thumbnail that is hashed.
+
+    Args:
+        luma: uint8 [H, W], upright.
+        halved: ``halve(luma)`` if the caller has it.
+
+    Returns:
+        uint8 [32, 32].
+    """
+    for _ in range(halvings(*luma.shape)):
+        luma, halved = halve(luma) if halved is None else halved, None
+    return resize(luma, (THUMBNAIL_SIDE, THUMBNAIL_SIDE))
+
+
+def halvings(height: int, width: int) -> int:
+    """Return how often luma of this size (pixels) is halved before it is averaged to the thumbnail."""
+    count = 0
+    while min(height, width) >= _HALVED_TO:
+        height, width, count = height // 2, width // 2, count + 1
+    return count
+
+
+def perceptual_hashes(thumbnails: npt.NDArray[np.uint8]) -> list[int | None]:
+    """Return the hash of each thumbnail, None for blank ones.
+
+    Args:
+        thumbnails: uint8 [N, 32, 32].
+    """
+    if not len(thumbnails):
+        return []
+    values = thumbnails.astype(np.float64)
+    # No matrix product: numpy and OpenCV would call OpenBLAS, whose threads stay awake for a while after each
+    # call and take a tenth of the processor's time. Sums stay below 2**53, so they are exact.
+    along_rows = np.einsum("nyx,ux->nyu", values, _HASH_TABLE)
+    coefficients = np.einsum("nyu,vy->nvu", along_rows, _HASH_TABLE).reshape(-1, len(_FREQUENCIES) ** 2)
+    bits = coefficients > np.median(coefficients, axis=1, keepdims=True)
+    hashes = np.packbits(bits, axis=1).view(">u8")[:, 0].tolist()
+    blank = np.median(np.abs(coefficients), axis=1) < _LEAST_MEDIAN * _TABLE_UNIT**2
+    return [None if empty else value for value, empty in zip(hashes, blank.tolist(), strict=True)]
+
+
+LOOK_SIDE, ROOT_UNIT = 14, 4  # the same as in shardmill.infra.format.contract
+
+_LARGEST = 127
+# An image needs so many coefficients of its own. A blank one, or a smooth run of shades, has fewer, and would
+# resemble every other one of its kind.
+_LEAST_SPREAD = 12
+# Grey levels: deviation of the outermost line of a border, and mean distance of the others from that shade.
+_SHADE_DEVIATION = 4
+_SHADE_TOLERANCE = 6
+
+Float64 = npt.NDArray[np.float64]
+
+
+def _look_table() -> Float64:
+    """Return the one-dimensional transform times ``_TABLE_UNIT``: float64 [14, 32]."""
+    places = (2 * np.arange(THUMBNAIL_SIDE) + 1) * np.pi / (2 * THUMBNAIL_SIDE)
+    rows = np.sqrt(2 / THUMBNAIL_SIDE) * np.cos(np.arange(LOOK_SIDE)[:, np.newaxis] * places)
+    rows[0] /= np.sqrt(2)
+    return np.asarray(np.rint(rows * _TABLE_UNIT))
+
+
+_LOOK_TABLE = _look_table()
+
+
+def looks(thumbnails: npt.NDArray[np.uint8]) -> list[bytes | None]:
+    """Return the look of each thumbnail; None for images without enough structure to tell them apart.
+
+    Args:
+        thumbnails: uint8 [N, 32, 32].
+
+    Returns:
+        N times 196 bytes: int8 [14 rows of vertical frequencies, 14 horizontal frequencies].
+    """
+    if not len(thumbnails):
+        return []
+    values = thumbnails.astype(np.float64)
+    # See perceptual_hashes for why this is no matrix product.
+    along_rows = np.einsum("nyx,ux->nyu", values, _LOOK_TABLE)
+    coefficients = np.einsum("nyu,vy->nvu", along_rows, _LOOK_TABLE) / _TABLE_UNIT**2
+    coefficients[:, 0, 0] = 0
+    roots = np.minimum(np.rint(ROOT_UNIT * np.sqrt(np.abs(coefficients))), _LARGEST)
+    stored = (np.sign(coefficients) * roots).astype(np.int8)
+    told = spread(stored) >= _LEAST_SPREAD
+    return [one.tobytes() if tells else None for one, tells in zip(stored, told.tolist(), strict=True)]
+
+
+def spread(stored: npt.NDArray[np.int8]) -> Float64:
+    """Return over how many coefficients the structure of each image is spread: float64 [N], 0 to 195.
+
+    It is (Σa)² ÷ Σa² of a = |c|: the number of coefficients if they are equally large (the participation
+    ratio). Coefficients below half a grey level are left out, since rounding decides about them.
+
+    Args:
+        stored: int8 [N, 14, 14].
+    """
+    sizes = np.square(stored.reshape(len(stored), -1).astype(np.float64)) / ROOT_UNIT**2
+    sizes[sizes < 0.5] = 0
+    squares = np.square(sizes).sum(axis=1)
+    return np.asarray(np.square(sizes.sum(axis=1)) / np.where(squares == 0, 1, squares))
+
+
+def without_border(luma: Pixels) -> Pixels | None:
+    """Cut off a border of one shade; None if there is none, or hardly anything else.
+
+    A line belongs to the border if its pixels lie near the shade of the outermost line on the average. At
+    most a quarter is cut off at each side.
+
+    Args:
+        luma: uint8 [H, W], upright.
+
+    Returns:
+        A view of what is inside the border.
+    """
+    height, width = luma.shape
+    top = _border_lines(luma[: height // 4])
+    bottom = _border_lines(luma[::-1][: height // 4])
+    inside = luma[top : height - bottom]
+    left = _border_lines(inside.T[: width // 4])
+    right = _border_lines(inside.T[::-1][: width // 4])
+    if not (top or bottom or left or right):
+        return None
+    return inside[:, left : width - right]
+
+
+def _border_lines(lines: Pixels) -> int:
+    """Count the lines from the first one on that have its shade."""
+    if not len(lines):
+        return 0
+    mean, deviation = cv2.meanStdDev(lines[:1])
+    if deviation[0, 0] > _SHADE_DEVIATION:
+        return 0
+    apart = np.abs(lines.astype(np.int16) - round(mean[0, 0])).sum(axis=1) > _SHADE_TOLERANCE * lines.shape[1]
+    return int(np.argmax(apart)) if apart.any() else 0

@@ -1,1 +1,0 @@
-"""Measure a decoded image: channel statistics and the perceptual hash."""

@@ -1,0 +1,135 @@
+"""The features that have a meaning of their own: objects, masks, and what image files say of themselves.
+
+**Objects**: boxes and their classes.
+
+Features of the same record have their values in the same order, one object after the other.
+
+====================  =========  =====================================================================
+objects/bbox          float32    four numbers an object: top, left, bottom, right edge, relative to the
+                                 stored image, 0 to 1 (ymin, xmin, ymax, xmax of TensorFlow Datasets)
+objects/label         int64      number of its class
+objects/is_crowd      int64      1 if the box is around a group of objects (COCO), or difficult (VOC)
+objects/num_left_out  int64      scalar: objects of the annotation that are not in the record
+====================  =========  =====================================================================
+
+The feature ``labels`` (``shardmill.infra.format.labels``) has each class of the objects once.
+
+**Segmentation masks**:
+
+=====================  ======  =========================================================================
+mask/encoded           bytes   PNG, grey, of the size of the stored image: number of the class of each
+                               pixel, and ``MaskFormat.ignore`` where there is none; in no index
+mask/pixels            int64   number of pixels of each class in ``labels``, in the same order
+mask/stored_bytes      int64   scalar: length of mask/encoded
+mask/source_sha256     bytes   scalar: SHA-256 of the source of the mask, 64 hexadecimal digits
+mask/source_uri        bytes   scalar: the source of the mask, relative to the source of the images
+=====================  ======  =========================================================================
+
+The feature ``labels`` (``shardmill.infra.format.labels``) has each class of the stored mask once, rising.
+
+**What image files say of themselves**; ``image.metadata`` of prepare chooses among them:
+
+====================  =====  ============================================================================
+captured_at           text   when the picture was taken, ISO 8601: the time of the camera's clock, and
+                             behind it its distance from UTC if the file tells it
+camera_make           text
+camera_model          text
+gps_present           int64  1 if the file tells a position, else 0; the position itself is not stored
+c2pa_present          int64  1 if the file has Content Credentials (C2PA), else 0; not verified
+digital_source_type   text   term of IPTC's NewsCodes, such as trainedAlgorithmicMedia
+licence               text   address or terms of the licence
+rights                text   copyright notice
+attribution           text   credit line
+creator               text   who made it
+====================  =====  ============================================================================
+
+A record lacks the features that its file does not tell.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal, get_args
+
+from pydantic import ConfigDict
+
+from shardmill.infra.format.features import Feature
+from shardmill.infra.format.labels import LABELS
+from shardmill.infra.settings import Settings
+
+BOXES: Final = "objects/bbox"
+OBJECT_LABELS: Final = "objects/label"
+CROWDS: Final = "objects/is_crowd"
+LEFT_OUT: Final = "objects/num_left_out"
+# Height and width of the image that the boxes of the source are of; only in a listing.
+ANNOTATED_SIZE: Final = "objects/annotated_size"
+
+BOX_NUMBERS: Final = 4
+
+OBJECT_FEATURES: Final = (
+    Feature(name=BOXES, dtype="float32", shape="variable"),
+    Feature(name=OBJECT_LABELS, dtype="int64", shape="variable"),
+    Feature(name=CROWDS, dtype="int64", shape="variable"),
+    Feature(name=LEFT_OUT, dtype="int64"),
+)
+# The same as a source lists them: boxes in pixels of the annotated image, and names of classes.
+LISTED_OBJECT_FEATURES: Final = (
+    Feature(name=BOXES, dtype="float32", shape="variable"),
+    Feature(name=OBJECT_LABELS, dtype="bytes", shape="variable", is_text=True),
+    Feature(name=CROWDS, dtype="int64", shape="variable"),
+    Feature(name=LEFT_OUT, dtype="int64"),
+    Feature(name=ANNOTATED_SIZE, dtype="int64", shape="fixed", length=2),
+)
+
+MASK: Final = "mask/encoded"
+MASK_PIXELS: Final = "mask/pixels"
+MASK_BYTES: Final = "mask/stored_bytes"
+MASK_SHA256: Final = "mask/source_sha256"
+MASK_URI: Final = "mask/source_uri"
+
+MASK_MEANING: Final = "bytes: grey PNG of the image's size, the number of the class of each pixel"
+MAX_CLASSES: Final = 65_535
+
+# Found by reading the mask of an image.
+READ_MASK_FEATURES: Final = (
+    Feature(name=LABELS, dtype="int64", shape="variable"),
+    Feature(name=MASK_PIXELS, dtype="int64", shape="variable"),
+    Feature(name=MASK_BYTES, dtype="int64"),
+    Feature(name=MASK_SHA256, dtype="bytes", is_text=True),
+)
+MASK_FEATURES: Final = (*READ_MASK_FEATURES, Feature(name=MASK_URI, dtype="bytes", is_text=True))
+
+
+class MaskFormat(Settings):
+    """The stored form of the masks of a version.
+
+    Attributes:
+        dtype: type of the pixels.
+        ignore: number of pixels that belong to no class, or lie around a padded image.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    dtype: Literal["uint8", "uint16"] = "uint8"
+    ignore: Literal[255, 65_535] = 255
+
+
+def mask_format(num_classes: int) -> MaskFormat:
+    """Return the stored form of masks with so many classes."""
+    if num_classes <= MaskFormat().ignore:
+        return MaskFormat()
+    return MaskFormat(dtype="uint16", ignore=65_535)
+
+
+MetadataName = Literal[
+    "captured_at", "camera_make", "camera_model", "gps_present", "c2pa_present", "digital_source_type",
+    "licence", "rights", "attribution", "creator",
+]  # fmt: skip
+METADATA_NAMES: Final[tuple[MetadataName, ...]] = get_args(MetadataName)
+_ARE_TRUTHS = ("gps_present", "c2pa_present")
+
+METADATA_FEATURES: Final[dict[MetadataName, Feature]] = {
+    name: Feature(name=name, dtype="int64")
+    if name in _ARE_TRUTHS
+    else Feature(name=name, dtype="bytes", is_text=True)
+    for name in METADATA_NAMES
+}
