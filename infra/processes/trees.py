@@ -93,7 +93,7 @@ class MemorySampler:
     def sample(self) -> int:
         """The tree's resident memory now (bytes), all of each process; 0 if it is gone."""
         pids = _pids_of_tree(self._pid)
-        resident = sum(map(_resident_bytes, pids))
+        resident = sum(map(resident_bytes, pids))
         # The system takes milliseconds to divide shared memory: asked only if resident memory has grown, and
         # now and then, since memory that a forked process writes to becomes its own without growing.
         self._taken += 1
@@ -139,7 +139,8 @@ def _pids_of_tree(pid: int) -> list[int]:
     return found
 
 
-def _resident_bytes(pid: int) -> int:
+def resident_bytes(pid: int) -> int:
+    """Return the resident memory of a process (bytes); 0 if it is gone."""
     try:
         return int(psutil.Process(pid).memory_info().rss)
     except psutil.Error:
@@ -150,5 +151,5 @@ def _proportional_bytes(pid: int) -> int:
     try:
         rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
     except OSError:
-        return _resident_bytes(pid)
+        return resident_bytes(pid)
     return next((int(line.split()[1]) << 10 for line in rollup.splitlines() if line.startswith("Pss:")), 0)

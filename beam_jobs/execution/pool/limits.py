@@ -11,10 +11,9 @@ import time
 from pathlib import Path
 from typing import Literal
 
-import psutil
-
 from shardmill.beam_jobs.execution.task import Limits
 from shardmill.beam_jobs.schemas import FileRef
+from shardmill.infra.processes.trees import resident_bytes
 
 # Resident memory of a process before it decodes its first image, at most (bytes).
 OWN_BYTES = 512 << 20
@@ -91,7 +90,7 @@ class Watch:
             waited = _seconds_without_processor(self._pid) - self._waited_before
             if elapsed - waited > self._limits.seconds:
                 return "time"
-        if _resident_bytes(self._pid) > OWN_BYTES + self._limits.memory_bytes:
+        if resident_bytes(self._pid) > OWN_BYTES + self._limits.memory_bytes:
             return "memory"
         return None
 
@@ -102,10 +101,3 @@ def _seconds_without_processor(pid: int) -> float:
         return int(Path(f"/proc/{pid}/schedstat").read_text().split()[1]) / 1e9
     except (OSError, IndexError, ValueError):
         return 0.0
-
-
-def _resident_bytes(pid: int) -> int:
-    try:
-        return int(psutil.Process(pid).memory_info().rss)
-    except psutil.Error:
-        return 0
