@@ -9,7 +9,7 @@ from prefect.client.schemas.objects import State
 from prefect.states import Completed
 from pydantic import Field
 
-from shardmill.flows.flow_runs.artifacts.keys import Keys
+from shardmill.flows.flow_runs.artifacts.page import Keys
 from shardmill.flows.flow_runs.artifacts.verdicts import evaluated_in_words, publish_evaluated
 from shardmill.flows.flow_runs.jobs import children
 from shardmill.flows.flow_runs.jobs.job_commands import evaluate_command

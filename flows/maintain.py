@@ -9,8 +9,7 @@ from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State
 
 from shardmill.beam_jobs.config.maintain import MaintainConfig
-from shardmill.flows.flow_runs.artifacts.keys import Keys
-from shardmill.flows.flow_runs.artifacts.page import RunPage
+from shardmill.flows.flow_runs.artifacts.page import Keys, RunPage
 from shardmill.flows.flow_runs.jobs import children
 from shardmill.flows.flow_runs.run_states import (
     cancelled_state,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from prefect import flow
@@ -12,16 +13,17 @@ from shardmill.beam_jobs.config import PrepareConfig
 from shardmill.flows import prepare as preparing
 from shardmill.flows import promote as promotion_flow
 from shardmill.flows import train as training_flow
-from shardmill.flows.flow_runs.artifacts.keys import Keys
-from shardmill.flows.flow_runs.artifacts.page import RunPage
-from shardmill.flows.flow_runs.artifacts.pipeline import show_pipeline
+from shardmill.flows.flow_runs.artifacts import prepared, trained
+from shardmill.flows.flow_runs.artifacts.page import Keys, RunPage
 from shardmill.flows.flow_runs.run_states import (
     cancelled_state,
     completed_state,
     failures_shown,
     shardmill_run,
 )
+from shardmill.flows.flow_runs.showing import markdown
 from shardmill.flows.flow_runs.showing.headline import headline
+from shardmill.flows.flow_runs.showing.markdown import escaped, link
 from shardmill.flows.parameters import (
     AliasWord,
     DatasetName,
@@ -95,3 +97,26 @@ def pipeline(  # noqa: PLR0913  the fields of the form
     message = f"Trained on {ref}: {headline(trained)}"
     is_unchanged = bool(prepared.get("unchanged") and trained.get("unchanged"))
     return completed_state(message, {"prepare": prepared, "train": trained}, is_unchanged=is_unchanged)
+
+
+Result = Mapping[str, Any]
+
+
+def show_pipeline(page: RunPage, keys: Keys, of_prepare: Result, of_train: Result | None) -> None:
+    """Show the results that a pipeline has so far.
+
+    Args:
+        page: address of the page of the pipeline's run.
+        keys: keys of the artifacts of the run.
+        of_prepare: the result of the prepare job.
+        of_train: the result of the training; None if it goes on, or if there is none.
+    """
+    lines = [headline(of_prepare), *([] if of_train is None else [headline(of_train)])]
+    parts = []
+    runs = zip(("prepare", "train"), page.sub_runs(), strict=False)
+    parts.append("Runs: " + ", ".join(link(job, markdown.flow_run(run_id)) for job, run_id in runs))
+    if of_train is not None:
+        parts += trained.summary(of_train)
+        parts += [matrix for split, matrix in trained.confusion_pictures(of_train) if split == "test"]
+    parts += [*prepared.summary(of_prepare, ()), prepared.balance_picture(of_prepare)]
+    page.markdown(keys.key("pipeline"), "\n\n".join(parts), f"**{escaped('; '.join(lines))}**")

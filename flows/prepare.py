@@ -10,8 +10,7 @@ from prefect.client.schemas.objects import State
 
 from shardmill.beam_jobs.config import PrepareConfig
 from shardmill.beam_jobs.request import prepare_command
-from shardmill.flows.flow_runs.artifacts.keys import Keys
-from shardmill.flows.flow_runs.artifacts.page import RunPage
+from shardmill.flows.flow_runs.artifacts.page import Keys, RunPage
 from shardmill.flows.flow_runs.artifacts.prepared import shard_rows, show_prepared
 from shardmill.flows.flow_runs.events import emit_published
 from shardmill.flows.flow_runs.jobs import children

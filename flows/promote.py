@@ -8,7 +8,7 @@ from prefect import flow, get_run_logger
 from prefect.client.schemas.objects import State
 from pydantic import Field
 
-from shardmill.flows.flow_runs.artifacts.keys import Keys
+from shardmill.flows.flow_runs.artifacts.page import Keys
 from shardmill.flows.flow_runs.artifacts.verdicts import decision_in_words, publish_verdict
 from shardmill.flows.flow_runs.events import emit_decided
 from shardmill.flows.flow_runs.jobs import children

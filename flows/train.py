@@ -12,8 +12,7 @@ from prefect.client.schemas.objects import State
 from prefect.exceptions import CancelledRun
 
 from shardmill.flows import promote as promotion_flow
-from shardmill.flows.flow_runs.artifacts.keys import Keys
-from shardmill.flows.flow_runs.artifacts.page import RunPage
+from shardmill.flows.flow_runs.artifacts.page import Keys, RunPage
 from shardmill.flows.flow_runs.artifacts.trained import show_trained
 from shardmill.flows.flow_runs.jobs import children
 from shardmill.flows.flow_runs.jobs.job_commands import train_command

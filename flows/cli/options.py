@@ -7,8 +7,56 @@ from typing import Annotated
 
 import typer
 
-from shardmill.flows.cli import completion
 from shardmill.infra.errors import UsageError
+
+_NEWEST = 20  # versions that are offered
+
+
+def datasets(incomplete: str) -> list[str]:
+    """The names of the datasets in the default folder that begin so."""
+    return [name for name in _catalog_names() if name.startswith(incomplete)]
+
+
+def references(incomplete: str) -> list[str]:
+    """Names of datasets; after ``@`` the newest versions of one."""
+    name, at, number = incomplete.partition("@")
+    if not at:
+        return datasets(incomplete)
+    from shardmill.infra.dataset.catalog import Catalog
+    from shardmill.infra.errors import ShardmillError
+    from shardmill.infra.storage.locations import default_root
+
+    try:
+        versions = Catalog(default_root()).versions(name)
+    except ShardmillError:  # a completion has no place for an error
+        return []
+    return [
+        f"{name}@{version}" for version in versions[: -_NEWEST - 1 : -1] if str(version).startswith(number)
+    ]
+
+
+def settings(incomplete: str) -> list[str]:
+    """The keys of the settings of prepare and train with this beginning, up to the ``=``."""
+    from shardmill.flows.cli.jobs.settings import models_of_runs
+    from shardmill.infra.settings import settings_of
+
+    found = set()
+    for section, model in models_of_runs().items():
+        for setting in settings_of(model):
+            found |= {f"{setting.key}=", f"{section}.{setting.key}="}
+    return sorted(key for key in found if key.startswith(incomplete))
+
+
+def _catalog_names() -> list[str]:
+    from shardmill.infra.dataset.catalog import Catalog
+    from shardmill.infra.errors import ShardmillError
+    from shardmill.infra.storage.locations import default_root
+
+    try:
+        return Catalog(default_root()).datasets()
+    except ShardmillError:
+        return []
+
 
 Root = Annotated[
     str | None,
@@ -40,7 +88,7 @@ Overrides = Annotated[
         "--set",
         metavar="KEY=VALUE",
         help="One setting, as KEY=VALUE; may be repeated. shardmill settings lists and searches them",
-        autocompletion=completion.settings,
+        autocompletion=settings,
     ),
 ]
 Devices = Annotated[
@@ -84,14 +132,14 @@ Json = Annotated[
 ]
 Dataset = Annotated[
     str,
-    typer.Option("--dataset", metavar="NAME", help="Name of the dataset", autocompletion=completion.datasets),
+    typer.Option("--dataset", metavar="NAME", help="Name of the dataset", autocompletion=datasets),
 ]
 Ref = Annotated[
     str,
     typer.Argument(
         metavar="NAME[@VERSION]",
         help="A dataset; its newest version by default",
-        autocompletion=completion.references,
+        autocompletion=references,
     ),
 ]
 SignedRef = Annotated[
@@ -99,7 +147,7 @@ SignedRef = Annotated[
     typer.Argument(
         metavar="NAME[@VERSION]",
         help="A dataset; its newest version by default",
-        autocompletion=completion.references,
+        autocompletion=references,
         show_default=False,
     ),
 ]
@@ -116,7 +164,7 @@ ViewRef = Annotated[
     typer.Argument(
         metavar="NAME[@VERSION][?QUERY]",
         help="A dataset, its newest version by default; with a query, only the records that fulfil it",
-        autocompletion=completion.references,
+        autocompletion=references,
     ),
 ]
 Subject = Annotated[
@@ -124,7 +172,7 @@ Subject = Annotated[
     typer.Argument(
         metavar="NAME[@VERSION]|RUN",
         help="A dataset, its newest version by default; or a training run",
-        autocompletion=completion.references,
+        autocompletion=references,
     ),
 ]
 ShownSubject = Annotated[
@@ -133,7 +181,7 @@ ShownSubject = Annotated[
         metavar="NAME[@VERSION][?QUERY]|RUN",
         help="A dataset, its newest version by default; with a query, only the records that fulfil it; or a "
         "training run: its name, its folder, or an alias such as photos@production",
-        autocompletion=completion.references,
+        autocompletion=references,
     ),
 ]
 Runner = Annotated[

@@ -16,21 +16,19 @@ from shardmill.flows.cli.datasets import catalog, maintenance, removing
 from shardmill.flows.cli.datasets.diff import diff
 from shardmill.flows.cli.datasets.export import export
 from shardmill.flows.cli.datasets.report import report
-from shardmill.flows.cli.datasets.sign import sign
-from shardmill.flows.cli.datasets.verify import verify
+from shardmill.flows.cli.datasets.verify import sign, verify
 from shardmill.flows.cli.help import Command, Group
 from shardmill.flows.cli.jobs import commands as jobs
 from shardmill.flows.cli.jobs.profile import profile
 from shardmill.flows.cli.jobs.searching import settings
-from shardmill.flows.cli.own_server.deploy import deploy
-from shardmill.flows.cli.own_server.server import server
 from shardmill.flows.cli.server import backup, schedule, service
+from shardmill.flows.cli.server.backup import reap
 from shardmill.flows.cli.server.notify import notify
+from shardmill.flows.cli.server.own_server import deploy, server
 from shardmill.flows.cli.server.page import page
-from shardmill.flows.cli.server.reap import reap
 from shardmill.flows.cli.server.status import status
 from shardmill.flows.cli.training_runs import comparing, looking, promoting, using
-from shardmill.flows.cli.training_runs.label_errors import label_errors
+from shardmill.flows.cli.training_runs.using import label_errors
 
 _PREPARE, _DATASETS, _MODELS, _KEEP, _PLATFORM = (
     "Prepare and train",

@@ -21,8 +21,7 @@ from typing import IO, TYPE_CHECKING, Any
 from uuid import UUID
 
 from shardmill.flows import home
-from shardmill.flows.flow_runs.api_requests import in_progress
-from shardmill.flows.flow_runs.own_runs import own_runs
+from shardmill.flows.flow_runs.api_requests import in_progress, own_runs
 from shardmill.infra.storage.locks.locking import kernel
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from uuid import UUID, uuid4
 from typing_extensions import TypedDict
 
 from shardmill.flows import home
-from shardmill.flows.flow_runs.own_runs import OWN_TAG
+from shardmill.flows.flow_runs.api_requests import OWN_TAG
 from shardmill.infra.errors import Cancelled, CorruptDataError, ShardmillError
 from shardmill.infra.json_files import decode_json, open_shape, write_json
 from shardmill.infra.progress import Event, subscribe

@@ -17,13 +17,11 @@ from prefect.states import Completed as CompletedState
 from prefect.states import Failed
 from pydantic import BaseModel
 
-from shardmill.flows.flow_runs.artifacts.command import command_of
-from shardmill.flows.flow_runs.artifacts.failed import show_failed, state_message
-from shardmill.flows.flow_runs.artifacts.keys import Keys
-from shardmill.flows.flow_runs.artifacts.page import RunPage
+from shardmill.flows.flow_runs.api_requests import tag_as_own
+from shardmill.flows.flow_runs.artifacts.failed import command_of, show_failed, state_message
+from shardmill.flows.flow_runs.artifacts.page import Keys, RunPage
 from shardmill.flows.flow_runs.jobs.running import PAUSES_SECONDS, may_help
 from shardmill.flows.flow_runs.jobs.worker_process import working_in
-from shardmill.flows.flow_runs.own_runs import tag_as_own
 from shardmill.flows.flow_runs.run_records import UNCHANGED
 from shardmill.infra.errors import Cancelled, ShardmillError
 

@@ -1,10 +1,11 @@
-"""The web application of the page: its addresses, its wrappers, its errors."""
+"""The web application of the page, its addresses, wrappers and errors; ``serve_page`` serves it."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator
 
+import uvicorn
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
@@ -15,12 +16,11 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from shardmill.flows.page import metrics
-from shardmill.flows.page.access import PasswordOnly, StrictHeaders
+from shardmill.flows.page.access import PasswordOnly, SameOriginOnly, StrictHeaders
 from shardmill.flows.page.options import PageOptions
-from shardmill.flows.page.pages import aliases, compare, datasets, lineage, overview, runs
+from shardmill.flows.page.pages import compare, datasets, lineage, overview, runs
 from shardmill.flows.page.platform import Platform
 from shardmill.flows.page.rendering import render, static_files
-from shardmill.flows.page.same_origin import SameOriginOnly
 from shardmill.flows.page.tensorboard import pass_on
 from shardmill.infra.errors import ConfigError, NotFoundError, ShardmillError, UsageError
 
@@ -72,7 +72,7 @@ def _routes() -> list[BaseRoute]:
         Route("/runs/{name}/files/{file}", runs.file),
         Route("/compare", compare.show),
         Route("/lineage", lineage.show),
-        Route("/aliases", aliases.show),
+        Route("/aliases", lineage.show_aliases),
         Route("/tensorboard", pass_on),
         # TensorBoard's pages ask for many series at once by POST; they change nothing.
         Route("/tensorboard/{path:path}", pass_on, methods=["GET", "HEAD", "POST"]),
@@ -112,4 +112,22 @@ async def _failed(request: Request, error: Exception) -> Response:
 async def _error_page(request: Request, status: int, message: str, remedy: str | None) -> Response:
     return await run_in_threadpool(
         render, request, "error.html.j2", status=status, title="Not shown", message=message, remedy=remedy
+    )
+
+
+_SHUTDOWN_SECONDS = 3
+
+
+def serve_page(options: PageOptions, host: str, port: int) -> None:
+    """Serve the page on ``host:port`` until a signal ends this process."""
+    uvicorn.run(
+        create_app(options),
+        host=host,
+        port=port,
+        log_level="warning",
+        lifespan="on",
+        server_header=False,
+        # There is no proxy in front of it, so forwarding headers are not trusted.
+        proxy_headers=False,
+        timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
     )

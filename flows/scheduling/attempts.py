@@ -17,8 +17,7 @@ from prefect.states import Completed, Failed
 from shardmill.flows.flow_runs.jobs.worker_process import begin_workers_run
 from shardmill.flows.flow_runs.run_states import with_form_of
 from shardmill.flows.scheduling import failures
-from shardmill.flows.scheduling.coalescing import skipping_superfluous
-from shardmill.flows.scheduling.kinds import is_automatic, kind_of
+from shardmill.flows.scheduling.coalescing import is_automatic, kind_of, skipping_superfluous
 from shardmill.flows.scheduling.source_state import files_of, mark_of
 from shardmill.infra.errors import LockedError
 

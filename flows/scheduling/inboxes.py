@@ -16,11 +16,9 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from shardmill.flows.flow_runs.api_requests import all_pages, set_variable
-from shardmill.flows.scheduling.arrivals import Arrivals, Batching
-from shardmill.flows.scheduling.coalescing import SKIPPED
+from shardmill.flows.scheduling.coalescing import AUTOMATIC_TAG, SKIPPED
 from shardmill.flows.scheduling.failures import POSTPONED, pause_after
-from shardmill.flows.scheduling.kinds import AUTOMATIC_TAG
-from shardmill.flows.scheduling.source_state import files_of
+from shardmill.flows.scheduling.source_state import Arrivals, Batching, files_of
 from shardmill.infra.digests import digest_of
 from shardmill.infra.readable import counted
 from shardmill.infra.storage.locations import public_location

@@ -13,7 +13,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from shardmill.flows.flow_runs.own_runs import renew_entrypoints
+from shardmill.flows.flow_runs.api_requests import renew_entrypoints
 from shardmill.flows.server.services import Service
 from shardmill.infra.errors import EnvironmentFault
 

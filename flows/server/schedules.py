@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from shardmill.flows.scheduling.daylight_saving import by_elapsed_time
-from shardmill.flows.server.automations.schedule_parameters import (
+from shardmill.flows.server.automations import (
     NO_PARAMETERS,
     StoredSchedule,
     give_back,

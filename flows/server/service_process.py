@@ -75,14 +75,12 @@ def serve(host: str, port: int, *, api_only: bool = False) -> None:
     import uvicorn
     from prefect.server.api.server import create_app
 
-    from shardmill.flows.page.same_origin import SameOriginOnly
-    from shardmill.flows.server.answers.again_while_locked import AgainWhileLocked
-    from shardmill.flows.server.answers.form_errors import FormErrors
-    from shardmill.flows.server.without_second_ui import WithoutSecondUi
+    from shardmill.flows.page.access import SameOriginOnly
+    from shardmill.flows.server.answers import AgainWhileLocked, FormErrors, WithoutSecondUi
 
     prefect = create_app(final=True, webserver_only=api_only)
     if api_only:
-        from shardmill.flows.server.production.redis_away import try_again_without_redis
+        from shardmill.flows.server.answers import try_again_without_redis
 
         try_again_without_redis(prefect)
     app = WithoutSecondUi(FormErrors(AgainWhileLocked(prefect)))
@@ -108,8 +106,8 @@ def run_server_services() -> None:
 
 def show_page(host: str, port: int) -> None:
     """Serve the page of the platform, whose settings are in the environment, on ``host:port``."""
+    from shardmill.flows.page.app import serve_page
     from shardmill.flows.page.options import options_of_environment
-    from shardmill.flows.page.serving import serve_page
 
     serve_page(options_of_environment(), host, port)
 
@@ -122,7 +120,7 @@ def show_curves(port: int) -> None:
     """
     from tensorboard import default, program
 
-    from shardmill.flows.page.same_origin import own_hosts_only
+    from shardmill.flows.page.access import own_hosts_only
     from shardmill.training.run.files.stored import local_folder
 
     def on_own_hosts(app: Any, flags: Any) -> Any:

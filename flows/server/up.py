@@ -18,7 +18,7 @@ from shardmill.flows.home import server_url
 from shardmill.flows.page.options import TENSORBOARD_URL
 from shardmill.flows.problems import set_problems
 from shardmill.flows.server import deployments, services
-from shardmill.flows.server.addresses import check_place
+from shardmill.flows.server.api import check_place
 from shardmill.flows.server.database import DATABASE_SETTING, check_database
 from shardmill.flows.server.kept_service import KeptService, Say
 from shardmill.flows.server.running_up import RunningUp, clear_running_up, up_lock, write_running_up
@@ -110,7 +110,7 @@ class Platform:
             # The worker looks for runs often, so that they start soon. Prefect's default of 10 is for a
             # server that many workers ask.
             "PREFECT_WORKER_QUERY_SECONDS": "3",
-            # Runs link to the page (shardmill.flows.flow_runs.showing.addresses).
+            # Runs link to the page (shardmill.flows.flow_runs.showing.markdown).
             "SHARDMILL_PAGE_URL": server_url(options.host, options.page_port),
             **(services.password_settings(options.auth) if options.auth else {}),
             **({DATABASE_SETTING: options.database} if options.database else {}),

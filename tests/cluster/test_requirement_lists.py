@@ -106,4 +106,4 @@ def test_servers_have_redis_and_neither_library(tmp_path: Path) -> None:
                               "--redis", "redis://127.0.0.1:1/0")  # fmt: skip
     assert refused.returncode == 4
     assert "--database postgresql+asyncpg://127.0.0.1:1/p cannot be used" in refused.stderr
-    environment.says("-c", "import prefect_redis.lease_storage, shardmill.flows.server.production.placing")
+    environment.says("-c", "import prefect_redis.lease_storage, shardmill.flows.server.production")

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from shardmill.flows.cli import options
-from shardmill.flows.cli.datasets.open_catalog import catalog_at, warn_of_unfinished_purge
-from shardmill.flows.cli.training_runs.folder import run_named
+from shardmill.flows.cli.folders import catalog_at, run_named, warn_of_unfinished_purge
 from shardmill.infra.errors import UsageError
 from shardmill.infra.readable import readable_bytes
 
@@ -129,13 +128,12 @@ def show(
             "add --augmented --out FILE.png, or leave them out",
         )
     if croissant:
-        from shardmill.flows.cli.datasets.print_croissant import print_croissant
+        from shardmill.flows.cli.datasets.print_version import print_croissant
 
         print_croissant(opened)
         return
     from shardmill.flows.cli import output
-    from shardmill.flows.cli.datasets.print_version import print_version
-    from shardmill.flows.cli.datasets.print_view import describe, print_view
+    from shardmill.flows.cli.datasets.print_version import describe, print_version, print_view
 
     if opened.view is not None:
         described = describe(opened)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from shardmill.flows.cli import options
-from shardmill.flows.cli.datasets.open_catalog import catalog_at
+from shardmill.flows.cli.folders import catalog_at
 from shardmill.infra.readable import readable_bytes
 
 Destination = Annotated[

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from shardmill.flows.cli import options
-from shardmill.flows.cli.datasets.open_catalog import catalog_at
+from shardmill.flows.cli.folders import catalog_at
 from shardmill.infra.processes.python_module import python_module
 from shardmill.infra.readable import readable_bytes
 
@@ -163,7 +163,7 @@ def purge(
     from shardmill.beam_jobs.maintain.purge import find_to_purge
     from shardmill.beam_jobs.maintain.purge import purge as remove
     from shardmill.flows.cli import output
-    from shardmill.flows.cli.training_runs.folder import runs_folder, runs_location
+    from shardmill.flows.cli.folders import runs_folder, runs_location
     from shardmill.infra.dataset.signatures import signed_versions
     from shardmill.infra.progress import shown_to_people
     from shardmill.training.promotion.purged import affected_runs, mark_runs

@@ -1,4 +1,4 @@
-"""Print the manifest of a version for people, as lines and tables on standard output."""
+"""Print the manifest of a version, or a view, for people, and a version as MLCommons Croissant."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from shardmill.flows.cli.output import cell, counted, print_table, say
+from shardmill.infra.dataset.croissant import croissant_json, terms_of
 from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.errors import UsageError
 from shardmill.infra.format.features import Feature
 from shardmill.infra.format.known_features import BOXES
 from shardmill.infra.format.labels import WORDS
@@ -105,3 +107,53 @@ def _quarantine(reasons: Mapping[str, int]) -> None:
     if reasons:
         rows = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
         print_table("Quarantined", ["reason", "inputs"], [list(row) for row in rows])
+
+
+def describe(opened: DatasetVersion) -> dict[str, Any]:
+    """Count the records of a view; JSON-able."""
+    splits = {}
+    for name, whole in opened.manifest.splits.items():
+        counts = opened.count_classes(name)
+        splits[name] = {
+            "num_examples": opened.num_examples(name),
+            "of_examples": whole.num_examples,
+            "class_counts": counts,
+        }
+    return {
+        "dataset": opened.name,
+        "version": opened.version,
+        **opened.describe_view(),
+        "reference": opened.ref,
+        "num_examples": sum(split["num_examples"] for split in splits.values()),
+        "splits": splits,
+        "location": opened.storage.uri,
+    }
+
+
+def print_view(opened: DatasetVersion, described: dict[str, Any]) -> None:
+    """Print what ``describe`` found."""
+    assert opened.view is not None
+    whole = sum(split["of_examples"] for split in described["splits"].values())
+    say(
+        f"{opened.name}@{opened.version} where {opened.view.query}",
+        f"a view of {counted(described['num_examples'], 'record')} of {whole:,}  in {opened.storage.uri}",
+    )
+    rows = [
+        [name, split["num_examples"], split["of_examples"]] for name, split in described["splits"].items()
+    ]
+    print_table("Splits", ["split", "examples", "of the version"], rows)
+    print_classes(
+        opened.manifest.classes, {name: split["class_counts"] for name, split in described["splits"].items()}
+    )
+
+
+def print_croissant(opened: DatasetVersion) -> None:
+    """Print the JSON-LD on standard output.
+
+    Raises:
+        UsageError: it is a view.
+    """
+    if opened.view is not None:
+        whole = f"{opened.name}@{opened.version}"
+        raise UsageError(f"{opened.ref} is a view, and only versions are described", f"show {whole}")
+    print(croissant_json(opened.manifest, terms_of(opened.storage, opened.manifest)).decode("ascii"), end="")

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from shardmill.flows.cli import completion, options
+from shardmill.flows.cli import options
 from shardmill.flows.cli.datasets.maintenance import Name
-from shardmill.flows.cli.datasets.open_catalog import catalog_at
+from shardmill.flows.cli.folders import catalog_at
 from shardmill.infra.errors import NotFoundError, UsageError
 from shardmill.infra.readable import readable_bytes
 
@@ -20,7 +20,7 @@ Refs = Annotated[
     typer.Argument(
         metavar="NAME[@VERSION]...",
         help="Versions of one dataset; without a version, the whole dataset",
-        autocompletion=completion.references,
+        autocompletion=options.references,
     ),
 ]
 KeepDays = Annotated[
@@ -157,7 +157,7 @@ def _one_dataset(refs: list[str]) -> tuple[str, list[int] | None]:
 
 def _users(name: str, runs: str | None) -> dict[int, list[str]]:
     """Number of a version -> the runs that were trained on it, with the aliases that they have."""
-    from shardmill.flows.cli.training_runs.folder import runs_folder
+    from shardmill.flows.cli.folders import runs_folder
     from shardmill.infra.progress import shown_to_people
     from shardmill.infra.storage.filesystem import Storage
     from shardmill.training.aliases.history import aliases_by_run

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from shardmill.flows.cli import options
-from shardmill.flows.cli.datasets.open_catalog import catalog_at
-from shardmill.flows.cli.training_runs.folder import run_named
+from shardmill.flows.cli.folders import catalog_at, run_named
 
 if TYPE_CHECKING:
     from shardmill.infra.dataset.catalog import Catalog

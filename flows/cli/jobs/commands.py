@@ -75,8 +75,7 @@ def prepare(
     if dry_run:
         _dry_run(request, json_output)
         return
-    from shardmill.flows.cli.jobs.calls import prepare_call
-    from shardmill.flows.cli.jobs.flow_runs import run_flow
+    from shardmill.flows.cli.jobs.flow_runs import prepare_call, run_flow
 
     call = prepare_call(request.source, dataset, request.root, request.config)
     _show(run_flow(call), json_output, _print_prepared)
@@ -120,8 +119,7 @@ def train(
     if is_rendering(settings.ranks.launcher):
         _write_job(ref, folder, runs_or_default(runs), settings, json_output)
         return
-    from shardmill.flows.cli.jobs.calls import train_call
-    from shardmill.flows.cli.jobs.flow_runs import run_flow
+    from shardmill.flows.cli.jobs.flow_runs import run_flow, train_call
 
     result = run_flow(train_call(ref, folder, runs_or_default(runs), settings))
     _show(result, json_output, _print_trained)
@@ -164,8 +162,7 @@ def run(
     if dry_run:
         _dry_run(request, json_output)
         return
-    from shardmill.flows.cli.jobs.calls import pipeline_call
-    from shardmill.flows.cli.jobs.flow_runs import run_flow
+    from shardmill.flows.cli.jobs.flow_runs import pipeline_call, run_flow
 
     call = pipeline_call(
         request.source, dataset, request.root, runs_or_default(runs), request.config, for_train

@@ -55,7 +55,7 @@ def notify(
     """
     from shardmill.flows.cli import output
     from shardmill.flows.server.alarm import destinations
-    from shardmill.flows.server.alarm.sending import check_url
+    from shardmill.flows.server.alarm.destinations import check_url
     from shardmill.flows.server.api import prefect_api, standing_api
 
     if (test or remove is not None) and on:
@@ -112,7 +112,7 @@ def _say(values: dict[str, Any], json_output: bool, *lines: str) -> None:
 
 
 def _row(one: Destination) -> dict[str, Any]:
-    from shardmill.flows.server.alarm.sending import kind_of
+    from shardmill.flows.server.alarm.destinations import kind_of
 
     return {"name": one.name, "kind": kind_of(one.url), "on": sorted(one.on)}
 
@@ -123,7 +123,7 @@ def _test(told: list[Destination], json_output: bool) -> None:
     Raises:
         NotFoundError: there is nobody. EnvironmentFault: somebody did not take it.
     """
-    from shardmill.flows.server.alarm.sending import Message, NotSent, check_url, send
+    from shardmill.flows.server.alarm.destinations import Message, NotSent, check_url, send
 
     if not told:
         raise NotFoundError("nobody is told anything", "shardmill notify URL")

@@ -34,13 +34,12 @@ def page(
       shardmill platform page --root /data/datasets --runs /data/runs --port 8080
     """
     from shardmill.flows.cli import output
-    from shardmill.flows.cli.training_runs.folder import runs_location
+    from shardmill.flows.cli.folders import runs_location
     from shardmill.flows.home import server_url
+    from shardmill.flows.page.app import serve_page
     from shardmill.flows.page.options import PageOptions
-    from shardmill.flows.page.serving import serve_page
     from shardmill.flows.parameters import root_or_default
-    from shardmill.flows.server.addresses import check_place
-    from shardmill.flows.server.api import standing_api
+    from shardmill.flows.server.api import check_place, standing_api
     from shardmill.infra.errors import EnvironmentFault
 
     port = port or free_port()

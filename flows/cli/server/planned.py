@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from shardmill.flows.scheduling.inboxes import Inbox
-    from shardmill.flows.server.automations.training_rules import TrainingRule
+    from shardmill.flows.server.automations import TrainingRule
     from shardmill.flows.server.schedules import Schedule
     from shardmill.infra.own_code import OwnCode
 
@@ -114,7 +114,7 @@ class Wish:
 def planned_rule(wish: Wish) -> TrainingRule:
     """The rule of training that the options describe."""
     from shardmill.flows.cli.jobs.settings import train_settings
-    from shardmill.flows.server.automations.training_rules import TrainingRule
+    from shardmill.flows.server.automations import TrainingRule
     from shardmill.flows.train_when import TrainWhen, parse_train_when
     from shardmill.infra.storage.names import check_dataset_name
     from shardmill.training.config import own_code
@@ -144,8 +144,8 @@ def planned_schedule(wish: Wish) -> Schedule:
 
 def planned_inbox(wish: Wish) -> Inbox:
     """The inbox that the options describe."""
-    from shardmill.flows.scheduling.arrivals import Batching
     from shardmill.flows.scheduling.inboxes import Inbox
+    from shardmill.flows.scheduling.source_state import Batching
 
     usual = Batching()
     settle = usual.settle_seconds if wish.settle is None else _seconds("--settle", wish.settle)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from shardmill.flows.scheduling.inboxes import Inbox
-    from shardmill.flows.server.automations.training_rules import TrainingRule
+    from shardmill.flows.server.automations import TrainingRule
     from shardmill.flows.server.schedules import Schedule
 
 Name = Annotated[
@@ -209,7 +209,7 @@ def _all() -> tuple[Sequence[Schedule | Inbox], Sequence[TrainingRule]]:
     from shardmill.flows.server.api import prefect_api
 
     with prefect_api():
-        from shardmill.flows.server.automations.training_rules import training_rules
+        from shardmill.flows.server.automations import training_rules
         from shardmill.flows.server.schedules import all_schedules
 
         return all_schedules(), training_rules()
@@ -221,8 +221,8 @@ def _change(done: str, dataset: str, name: str | None, json_output: bool) -> Non
 
     _need_server()
     with prefect_api():
+        from shardmill.flows.server import automations as rules
         from shardmill.flows.server import schedules
-        from shardmill.flows.server.automations import training_rules as rules
 
         if done == "Removed":
             number = schedules.remove_schedules(dataset, name)
@@ -245,8 +245,8 @@ def _set(wish: Wish) -> Any:
     from shardmill.flows.server.api import prefect_api
 
     with prefect_api():
+        from shardmill.flows.server import automations as rules
         from shardmill.flows.server import schedules
-        from shardmill.flows.server.automations import training_rules as rules
 
         if wish.inbox:
             watched = planned_inbox(wish)

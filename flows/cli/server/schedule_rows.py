@@ -11,7 +11,7 @@ from shardmill.infra.storage.locations import public_location, public_values
 
 if TYPE_CHECKING:
     from shardmill.flows.scheduling.inboxes import Inbox
-    from shardmill.flows.server.automations.training_rules import TrainingRule
+    from shardmill.flows.server.automations import TrainingRule
     from shardmill.flows.server.schedules import Schedule
 
 

@@ -43,7 +43,7 @@ def compare(
       shardmill compare photos-v1-3f2a photos-v2-77cd --dataset photos@2
     """
     from shardmill.flows.cli import output
-    from shardmill.flows.cli.training_runs.folder import runs_folder
+    from shardmill.flows.cli.folders import runs_folder
     from shardmill.flows.parameters import root_or_default
     from shardmill.infra.dataset.catalog import Catalog
     from shardmill.infra.html.formatting import differing_settings

@@ -48,7 +48,7 @@ def runs(runs: options.Runs = None, json_output: options.Json = False) -> None:
       shardmill runs --runs /data/runs --json
     """
     from shardmill.flows.cli import output
-    from shardmill.flows.cli.training_runs.folder import runs_folder, runs_location
+    from shardmill.flows.cli.folders import runs_folder, runs_location
     from shardmill.infra.progress import shown_to_people
     from shardmill.infra.storage.locations import public_location
     from shardmill.training.results.run_files.run_folder import list_runs

@@ -50,7 +50,7 @@ def promote(
       shardmill model promote photos-v2-77cd --alias staging --reason "asked for by the shop"
     """
     from shardmill.flows.cli import output
-    from shardmill.flows.cli.training_runs.folder import runs_location
+    from shardmill.flows.cli.folders import runs_location
     from shardmill.flows.flow_runs.jobs.job_commands import promote_command
     from shardmill.flows.parameters import root_or_default
     from shardmill.infra.processes.children import result_of
@@ -96,7 +96,7 @@ def rollback(
       shardmill model rollback photos@production --reason "wrong on night pictures"
     """
     from shardmill.flows.cli import output
-    from shardmill.flows.cli.training_runs.folder import runs_location
+    from shardmill.flows.cli.folders import runs_location
     from shardmill.training.aliases.names import AliasName, parse_alias
     from shardmill.training.promote import result_of, summary
     from shardmill.training.promotion.deciding import roll_back
@@ -120,7 +120,7 @@ def aliases(name: AliasOf = None, runs: options.Runs = None, json_output: option
       shardmill model aliases photos@production --json
     """
     from shardmill.flows.cli import output
-    from shardmill.flows.cli.training_runs.folder import runs_folder
+    from shardmill.flows.cli.folders import runs_folder
     from shardmill.infra.progress import shown_to_people
 
     folder = runs_folder(runs)

@@ -1,17 +1,50 @@
-"""Create the artifacts of a flow run, and update them in place."""
+"""Create the artifacts of a flow run, and update them in place. Those of one key are a series in Prefect."""
 
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+from pydantic import BaseModel
+
 from shardmill.flows.flow_runs.showing.markdown import table_rows
+from shardmill.infra.digests import digest_of
 from shardmill.infra.strict_json import dump_json
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient
+
+_DIGEST_LENGTH = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """The keys of a run: ``<dataset>-<settings>-<subject>``.
+
+    Runs of one dataset with the same settings share a series, and no others. ``<settings>`` is a digest of
+    the settings that differ from the defaults; without any it is left out.
+
+    Attributes:
+        series: all before the subject.
+    """
+
+    series: str
+
+    @classmethod
+    def of(cls, dataset: str, *settings: BaseModel) -> Keys:
+        """Return the keys of runs on a dataset with these settings."""
+        changed = [one.model_dump(mode="json", exclude_defaults=True) for one in settings]
+        digest = digest_of(changed, length=_DIGEST_LENGTH) if any(changed) else ""
+        return cls(f"{dataset}-{digest}")
+
+    def key(self, subject: str) -> str:
+        """Return the key of a subject: lower-case letters, digits and dashes, as Prefect wants them."""
+        return re.sub(r"[^a-z0-9]+", "-", f"{self.series}-{subject}".lower()).strip("-")
+
 
 _log = logging.getLogger(__name__)
 

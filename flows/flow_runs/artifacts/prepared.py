@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from shardmill.flows.flow_runs.artifacts.examples import lost_text
-from shardmill.flows.flow_runs.artifacts.keys import Keys
-from shardmill.flows.flow_runs.artifacts.page import RunPage
-from shardmill.flows.flow_runs.showing import addresses, charts
+from shardmill.flows.flow_runs.artifacts.page import Keys, RunPage
+from shardmill.flows.flow_runs.showing import charts, markdown
 from shardmill.flows.flow_runs.showing.headline import headline
 from shardmill.flows.flow_runs.showing.markdown import escaped, picture, svg_uri, table
 from shardmill.infra.dataset.views.references import reference_of
@@ -45,11 +44,11 @@ def summary(result: Result, shards: Sequence[Row]) -> list[str]:
     parts = [f"## {escaped(ref)}", escaped(headline(result))]
     links = []
     if result.get("report"):
-        report = addresses.dataset_report(name, version)
-        links.append(addresses.line("Report", report, result["report"], f"shardmill report {ref} --open"))
+        report = markdown.dataset_report(name, version)
+        links.append(markdown.line("Report", report, result["report"], f"shardmill report {ref} --open"))
     if result.get("manifest"):
-        manifest = addresses.dataset_page(name, version)
-        links.append(addresses.line("Version", manifest, result["manifest"], f"shardmill show {ref}"))
+        manifest = markdown.dataset_page(name, version)
+        links.append(markdown.line("Version", manifest, result["manifest"], f"shardmill show {ref}"))
     parts.append("\n".join(links))
     parts.append(table(accounting_rows(result)))
     if shards:

@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from shardmill.flows.flow_runs.artifacts.examples import hardest_text, read_examples
-from shardmill.flows.flow_runs.artifacts.keys import Keys
-from shardmill.flows.flow_runs.artifacts.page import RunPage
-from shardmill.flows.flow_runs.showing import addresses, training_curve
+from shardmill.flows.flow_runs.artifacts.page import Keys, RunPage
+from shardmill.flows.flow_runs.showing import markdown, training_curve
 from shardmill.flows.flow_runs.showing.headline import headline
 from shardmill.flows.flow_runs.showing.markdown import code, escaped, picture, svg_uri, table
 from shardmill.infra.dataset.views.references import reference_of
@@ -54,13 +53,13 @@ def summary(result: Result) -> list[str]:
     run = Path(run_dir).name
     parts = [f"## {escaped(str(result['model']))} on {escaped(ref)}", escaped(headline(result))]
     links = [
-        addresses.line(
-            "Report", addresses.run_report(run), result.get("report", run_dir), f"shardmill report {run}"
+        markdown.line(
+            "Report", markdown.run_report(run), result.get("report", run_dir), f"shardmill report {run}"
         ),
-        addresses.line(
-            "TensorBoard", addresses.tensorboard(), f"{run_dir}/logs", f"tensorboard --logdir {run_dir}"
+        markdown.line(
+            "TensorBoard", markdown.tensorboard(), f"{run_dir}/logs", f"tensorboard --logdir {run_dir}"
         ),
-        addresses.line("Run", addresses.run_page(run), run_dir, f"ls {run_dir}"),
+        markdown.line("Run", markdown.run_page(run), run_dir, f"ls {run_dir}"),
     ]
     if result.get("export_dir"):
         links.append(f"- Exported model: {code(str(result['export_dir']))}")

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from shardmill.flows.flow_runs.artifacts.keys import Keys
-from shardmill.flows.flow_runs.artifacts.page import RunPage
+from shardmill.flows.flow_runs.artifacts.page import Keys, RunPage
 from shardmill.flows.flow_runs.artifacts.trained import Row, figure_rows
 from shardmill.flows.flow_runs.showing import charts
 from shardmill.flows.flow_runs.showing.markdown import escaped, picture, svg_uri, table

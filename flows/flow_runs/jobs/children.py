@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from shardmill.flows.flow_runs.artifacts.failed import JobEnd
-from shardmill.flows.flow_runs.artifacts.keys import Keys
-from shardmill.flows.flow_runs.artifacts.page import RunPage
+from shardmill.flows.flow_runs.artifacts.page import Keys, RunPage
 from shardmill.flows.flow_runs.jobs.running import run_job
 from shardmill.flows.flow_runs.jobs.worker_process import begin_workers_run, is_started_by_worker
 from shardmill.flows.flow_runs.showing.headline import headline

@@ -9,8 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from shardmill.flows.flow_runs.artifacts.keys import Keys
-from shardmill.flows.flow_runs.artifacts.page import RunPage
+from shardmill.flows.flow_runs.artifacts.page import Keys, RunPage
 from shardmill.flows.flow_runs.showing import training_curve
 from shardmill.flows.flow_runs.showing.markdown import escaped, picture, svg_uri, table
 from shardmill.infra.errors import ShardmillError

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from markupsafe import Markup
 
-from shardmill.flows.page.reading.curves import Curves, Point
+from shardmill.flows.page.reading.runs import Curves, Point
 from shardmill.training.results.metrics.figures import FIGURES
 from shardmill.training.results.report.curves import curves_svg
 

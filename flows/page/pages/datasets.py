@@ -9,9 +9,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from shardmill.flows.page.files import dataset_report
-from shardmill.flows.page.paging import list_page
 from shardmill.flows.page.platform import Platform
-from shardmill.flows.page.rendering import render
+from shardmill.flows.page.rendering import list_page, render
 from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.errors import NotFoundError
 from shardmill.infra.format.contract import Manifest

@@ -1,4 +1,4 @@
-"""The lineage of a dataset: source, versions, runs, models and aliases."""
+"""The lineage of a dataset, from its source to models, and the aliases of models with their history."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from starlette.requests import Request
 from starlette.responses import Response
 
-from shardmill.flows.page.paging import list_page
 from shardmill.flows.page.platform import Platform
+from shardmill.flows.page.reading.aliases import alias_rows
 from shardmill.flows.page.reading.datasets import VersionRow
 from shardmill.flows.page.reading.runs import RunRow
-from shardmill.flows.page.rendering import render
+from shardmill.flows.page.rendering import list_page, render
 from shardmill.training.aliases.history import aliases_by_run
 
 _VERSIONS = 20
@@ -55,3 +55,13 @@ def _by_version(platform: Platform) -> Mapping[str, Sequence[RunRow]]:
     for row in platform.runs.rows():
         found.setdefault(row.dataset.partition("?")[0], []).append(row)
     return found
+
+
+_DECISIONS = 20
+
+
+def show_aliases(request: Request) -> Response:
+    """Return the page."""
+    platform: Platform = request.app.state.platform
+    page = list_page(request, alias_rows(platform.runs.storage), 20)
+    return render(request, "aliases.html.j2", title="Aliases", page=page, most=_DECISIONS)

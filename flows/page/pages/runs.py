@@ -13,10 +13,9 @@ from starlette.responses import Response
 from shardmill.flows.page.files import RUN_REPORT, pictures_of, run_file
 from shardmill.flows.page.options import path_of
 from shardmill.flows.page.pages.charts import latest, legend, run_charts
-from shardmill.flows.page.paging import list_page
 from shardmill.flows.page.platform import Platform
 from shardmill.flows.page.reading.runs import BROKEN, TRAINING, RunRow
-from shardmill.flows.page.rendering import render
+from shardmill.flows.page.rendering import list_page, render
 from shardmill.infra.dataset.views.references import parse_reference
 from shardmill.infra.errors import ShardmillError
 from shardmill.infra.html.formatting import setting_rows

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from shardmill.flows.page.reading.curves import Curves, read_curves
-from shardmill.flows.page.reading.locked_files import held_locks
+from shardmill.flows.flow_runs.showing.training_curve import points_of
 from shardmill.flows.page.reading.remembered import ForSeconds, Remembered
-from shardmill.flows.page.reading.runs_copy import RunsCopy
+from shardmill.flows.page.reading.runs_copy import RunsCopy, held_locks
 from shardmill.infra.errors import NotFoundError, ShardmillError
 from shardmill.infra.storage.filesystem import Storage
 from shardmill.infra.storage.names import is_text
@@ -19,6 +19,38 @@ from shardmill.training.results.metrics.figures import FIGURES
 from shardmill.training.results.run_files.curve import CURVE_FILE
 from shardmill.training.results.run_files.run_folder import RunFolder, is_run, read_run
 from shardmill.training.run.files.stored import is_in_store, local_folder
+
+# What a point tells besides figures.
+_NO_FIGURES = frozenset({"time", "step", "epoch", "rank"})
+
+
+class Point(NamedTuple):
+    """A point of a curve: the step of the run, and the value."""
+
+    step: int
+    value: float
+
+
+# Series, ``train``, ``validation`` or ``rank 0``, -> figure -> its points by step.
+Curves = Mapping[str, Mapping[str, list[Point]]]
+
+
+def read_curves(run_dir: Path) -> Curves:
+    """Return the curves of a run.
+
+    Raises:
+        CorruptDataError: the figures of its epochs are damaged.
+    """
+    found: dict[str, dict[str, list[Point]]] = {}
+    for point in points_of(run_dir):
+        series = f"rank {point['rank']}" if "rank" in point else str(point.get("split", "train"))
+        for name, value in point.items():
+            is_figure = isinstance(value, int | float) and not isinstance(value, bool)
+            if is_figure and name not in _NO_FIGURES and math.isfinite(value):
+                points = found.setdefault(series, {}).setdefault(name, [])
+                points.append(Point(int(point["step"]), float(value)))
+    return found
+
 
 TRAINING, FINISHED, UNFINISHED, BROKEN = "training", "finished", "unfinished", "broken"
 

@@ -31,9 +31,9 @@ from shardmill.flows.server.alarm.destinations import (
     RECOVERED,
     UNCHANGED,
     Destination,
+    Message,
 )
 from shardmill.flows.server.alarm.kept_file import KeptFile
-from shardmill.flows.server.alarm.sending import Message
 from shardmill.infra.digests import digest_of
 
 if TYPE_CHECKING:

@@ -21,8 +21,7 @@ from pathlib import Path
 
 from shardmill.flows import home
 from shardmill.flows.problems import Problem, close_problem, open_problem, open_problems
-from shardmill.flows.server.alarm.destinations import Destination
-from shardmill.flows.server.alarm.sending import Message, NotSent, send
+from shardmill.flows.server.alarm.destinations import Destination, Message, NotSent, send
 from shardmill.infra.digests import digest_of
 from shardmill.infra.errors import CorruptDataError
 from shardmill.infra.json_files import decode_json, write_json

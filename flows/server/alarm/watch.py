@@ -18,14 +18,17 @@ from typing import TYPE_CHECKING
 from shardmill.flows.problems import Problem, close_problem, open_problem, set_problems
 from shardmill.flows.scheduling.inboxes import read_inboxes, watch_inboxes
 from shardmill.flows.server import services
-from shardmill.flows.server.alarm.destinations import Destination, read_destinations, take_over_automations
+from shardmill.flows.server.alarm.destinations import (
+    Destination,
+    Message,
+    read_destinations,
+    take_over_automations,
+)
 from shardmill.flows.server.alarm.history import History, emit_problems
 from shardmill.flows.server.alarm.outbox import Sender
-from shardmill.flows.server.alarm.schedule_problems import late_runs, problem_of
-from shardmill.flows.server.alarm.sending import Message
 from shardmill.flows.server.alarm.sources import Sources
-from shardmill.flows.server.alarm.told_problems import ToldProblems
-from shardmill.flows.server.automations.schedule_parameters import heal_schedules
+from shardmill.flows.server.alarm.told_problems import ToldProblems, late_runs, problem_of
+from shardmill.flows.server.automations import heal_schedules
 from shardmill.flows.server.running_up import up_process
 
 if TYPE_CHECKING:

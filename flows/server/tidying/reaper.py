@@ -4,7 +4,7 @@ A run is lost if its process no longer holds the lock of the run (shardmill.flow
 kernel releases it. Heartbeats of runs play no part, so a slow or restarted server makes no run look dead.
 
 1. A run whose process is gone becomes Crashed, or Cancelled if somebody had asked for that; so does a run
-   whose machine is gone (shardmill.flows.server.tidying.gone_machines).
+   whose machine is gone (shardmill.flows.server.tidying.stale_runs).
 2. A run inside a run that has ended ends with it.
 3. The tasks of runs that crashed, failed or were cancelled end with them.
 4. Automatic runs that wait beside another one that does the same are skipped, and concurrency slots of
@@ -12,7 +12,7 @@ kernel releases it. Heartbeats of runs play no part, so a slow or restarted serv
 5. A run of a schedule or an inbox that crashed is started again, once; it continues the work.
 6. Runs without a server become flow runs (shardmill.flows.flow_runs.run_records).
 
-Runs and deployments of others on the same server are left alone (shardmill.flows.flow_runs.own_runs).
+Runs and deployments of others on the same server are left alone (shardmill.flows.flow_runs.api_requests).
 """
 
 from __future__ import annotations
@@ -22,12 +22,10 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from shardmill.flows.flow_runs import lost_runs, run_records
-from shardmill.flows.flow_runs.own_runs import own_deployments, own_runs
-from shardmill.flows.scheduling.coalescing import skip_repeated
-from shardmill.flows.scheduling.kinds import AUTOMATIC_TAG, is_automatic
-from shardmill.flows.server.tidying.gone_machines import GoneMachines
+from shardmill.flows.flow_runs.api_requests import own_deployments, own_runs
+from shardmill.flows.scheduling.coalescing import AUTOMATIC_TAG, is_automatic, skip_repeated
 from shardmill.flows.server.tidying.slots import Slots
-from shardmill.flows.server.tidying.stale_runs import end_vanished_runs
+from shardmill.flows.server.tidying.stale_runs import GoneMachines, end_vanished_runs
 from shardmill.infra.readable import counted
 
 if TYPE_CHECKING:

@@ -26,8 +26,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from shardmill.flows.flow_runs.api_requests import all_pages, in_progress
-from shardmill.flows.flow_runs.own_runs import own_deployments
+from shardmill.flows.flow_runs.api_requests import all_pages, in_progress, own_deployments
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient

@@ -15,7 +15,7 @@ from shardmill.flows.maintain import maintain
 from shardmill.flows.pipeline import pipeline
 from shardmill.flows.prepare import prepare
 from shardmill.flows.promote import promote
-from shardmill.flows.server.answers.form_errors import wrong_parameters
+from shardmill.flows.server.answers import wrong_parameters
 from shardmill.flows.train import train
 from shardmill.flows.train_torch import train_torch
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from shardmill.flows.cli import completion
+from shardmill.flows.cli import options as completion
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from shardmill.flows.flow_runs.artifacts.failed import JobEnd
-from shardmill.flows.flow_runs.artifacts.keys import Keys
+from shardmill.flows.flow_runs.artifacts.page import Keys
 from shardmill.flows.flow_runs.jobs import children
 from shardmill.infra import progress
 from shardmill.infra.errors import ChildDied, FailureBudgetExceeded
@@ -78,7 +78,7 @@ def test_a_job_ends_with_the_process_that_runs_it(tmp_path: Path, how: signal.Si
     marker = tmp_path / "pids"
     flow = (
         "import logging, sys; from shardmill.flows.flow_runs.jobs import children\n"
-        "from shardmill.flows.flow_runs.artifacts.keys import Keys\n"
+        "from shardmill.flows.flow_runs.artifacts.page import Keys\n"
         "children.run_child_job(sys.argv[1:], job='fake', keys=Keys('fake'), log=logging.getLogger())\n"
     )
     environment = {**os.environ, "FAKE_JOB_MARKER": str(marker)}

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from shardmill.flows.flow_runs.artifacts.keys import Keys
+from shardmill.flows.flow_runs.artifacts.page import Keys
 from shardmill.flows.flow_runs.showing import live
 from shardmill.infra.errors import DataError
 from shardmill.training.results.run_files.curve import CURVE_FILE

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from starlette.datastructures import Headers
 
-from shardmill.flows.page.same_origin import is_own
+from shardmill.flows.page.access import is_own
 
 
 @pytest.mark.parametrize(

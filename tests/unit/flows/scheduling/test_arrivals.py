@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shardmill.flows.scheduling.arrivals import Arrivals, Batching
+from shardmill.flows.scheduling.source_state import Arrivals, Batching
 from shardmill.infra.storage.filesystem import FileEntry
 
 BATCHING = Batching(settle_seconds=10, files=3, within_seconds=60)

@@ -15,8 +15,14 @@ from prefect.exceptions import ObjectNotFound
 
 from shardmill.beam_jobs.config import PrepareConfig
 from shardmill.flows.prepare import prepare
-from shardmill.flows.scheduling.coalescing import SKIPPED, Waiting, skip_repeated, superfluous
-from shardmill.flows.scheduling.kinds import is_automatic, kind_of
+from shardmill.flows.scheduling.coalescing import (
+    SKIPPED,
+    Waiting,
+    is_automatic,
+    kind_of,
+    skip_repeated,
+    superfluous,
+)
 
 BEGAN = datetime(2026, 5, 1, tzinfo=UTC)
 

@@ -9,8 +9,8 @@ import httpx
 import pytest
 from starlette.types import Receive, Scope, Send
 
-from shardmill.flows.page.same_origin import own_hosts_only
-from shardmill.flows.server.answers.again_while_locked import AgainWhileLocked
+from shardmill.flows.page.access import own_hosts_only
+from shardmill.flows.server.answers import AgainWhileLocked
 from shardmill.flows.server.services import rotate
 
 

@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from shardmill.flows.server.without_second_ui import WithoutSecondUi
+from shardmill.flows.server.answers import WithoutSecondUi
 from tests.samples.pages.served import get
 
 

@@ -9,9 +9,8 @@ import pytest
 from shardmill.flows import home
 from shardmill.flows.problems import open_problems
 from shardmill.flows.server.alarm import outbox
-from shardmill.flows.server.alarm.destinations import Destination
+from shardmill.flows.server.alarm.destinations import Destination, Message, NotSent
 from shardmill.flows.server.alarm.outbox import Sender
-from shardmill.flows.server.alarm.sending import Message, NotSent
 from tests.samples.waiting import eventually
 
 HOOK = Destination("http://127.0.0.1/hook", frozenset({"failed"}))

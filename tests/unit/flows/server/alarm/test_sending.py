@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from shardmill.flows.server.alarm.destinations import check_occasions
-from shardmill.flows.server.alarm.sending import Message, NotSent, check_url, kind_of, send
+from shardmill.flows.server.alarm.destinations import (
+    Message,
+    NotSent,
+    check_occasions,
+    check_url,
+    kind_of,
+    send,
+)
 from shardmill.infra.errors import UsageError
 
 # A plugin of Apprise imports it.

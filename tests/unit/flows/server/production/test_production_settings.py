@@ -9,9 +9,14 @@ import pytest
 
 from shardmill.flows.cli import app
 from shardmill.flows.server.deployments import prefect_file
-from shardmill.flows.server.production.placing import placed
-from shardmill.flows.server.production.redis_check import check_redis, warnings_about
-from shardmill.flows.server.production.settings import Backends, migration_environment, server_environment
+from shardmill.flows.server.production import (
+    Backends,
+    check_redis,
+    migration_environment,
+    placed,
+    server_environment,
+    warnings_about,
+)
 from shardmill.infra.errors import UsageError
 
 _BACKENDS = Backends("postgresql+asyncpg://prefect:secret@db/prefect", "redis://redis:6379/0")

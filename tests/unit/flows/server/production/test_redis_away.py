@@ -7,7 +7,7 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from redis.exceptions import ConnectionError as RedisIsAway
 
-from shardmill.flows.server.production.redis_away import try_again_without_redis
+from shardmill.flows.server.answers import try_again_without_redis
 
 
 @pytest.mark.parametrize(("error", "status"), [(RedisIsAway("refused"), 503), (ValueError("a defect"), 500)])

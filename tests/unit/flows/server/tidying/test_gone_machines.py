@@ -15,7 +15,7 @@ from prefect.client.orchestration import SyncPrefectClient
 from prefect.client.schemas.objects import FlowRun, Worker, WorkerStatus
 from prefect.states import Running
 
-from shardmill.flows.server.tidying.gone_machines import GoneMachines
+from shardmill.flows.server.tidying.stale_runs import GoneMachines
 
 ID = UUID(int=1)
 WORKER = "ProcessWorker-other-machine"

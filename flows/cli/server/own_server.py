@@ -1,4 +1,4 @@
-"""server: run one process of a Prefect server that has several."""
+"""deploy and server: register deployments at a Prefect server of one's own, and run one of its processes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,82 @@ from shardmill.flows.cli.server.service import Auth, Host
 from shardmill.infra.errors import UsageError
 
 if TYPE_CHECKING:
-    from shardmill.flows.server.production.settings import Backends
+    from shardmill.flows.server.production import Backends
+
+
+class PoolKind(StrEnum):
+    """A type of work pool."""
+
+    PROCESS = "process"
+    DOCKER = "docker"
+    KUBERNETES = "kubernetes"
+
+
+Pool = Annotated[str, typer.Option("--pool", metavar="NAME", help="Work pool of the deployments")]
+Place = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--place", metavar="POOL=NAMES", help="Another work pool for some deployments; may be repeated"
+    ),
+]
+Kind = Annotated[
+    PoolKind,
+    typer.Option(
+        "--type", metavar="process|docker|kubernetes", help="Type of the work pools that do not exist yet"
+    ),
+]
+
+
+def deploy(
+    pool: Pool = "shardmill",
+    place: Place = None,
+    kind: Kind = PoolKind.PROCESS,
+    json_output: options.Json = False,
+) -> None:
+    """Register the deployments at the server of PREFECT_API_URL.
+
+    Work pools that do not exist are created.
+
+    `shardmill up` does so by itself, for its own server.
+
+    Examples:
+      shardmill platform deploy
+      shardmill platform deploy --pool cpu --place gpu=train,train-torch,evaluate,promote,pipeline
+      shardmill platform deploy --type kubernetes --pool cpu --place gpu=train,train-torch
+    """
+    from shardmill.flows.cli import output
+    from shardmill.flows.server import production
+    from shardmill.flows.server.api import prefect_api
+
+    others = _parsed(place or [])
+    described = production.placed(pool, others)
+    with prefect_api():
+        created = production.deploy(described, kind.value)
+    if json_output:
+        places = {each["name"]: each["work_pool"]["name"] for each in described["deployments"]}
+        output.print_json({"created": created, "deployments": places})
+        return
+    for name in created:
+        output.say(f"Created work pool {name} ({kind.value})")
+    for deployment in described["deployments"]:
+        output.say(f"  {deployment['name']} on {deployment['work_pool']['name']}")
+    output.say("Start a worker for each pool: prefect worker start --pool NAME")
+
+
+def _parsed(places: list[str]) -> dict[str, str]:
+    """Return name of deployment -> work pool, of the words of --place."""
+    found: dict[str, str] = {}
+    for word in places:
+        pool, _, names = word.partition("=")
+        if not pool or not names:
+            raise UsageError(
+                f"--place {word}: not a pool and its deployments", "for example --place gpu=train"
+            )
+        for name in names.split(","):
+            if found.setdefault(name.strip(), pool) != pool:
+                raise UsageError(f"--place puts {name.strip()} on {found[name.strip()]} and on {pool}")
+    return found
+
 
 _DEFAULT_PORT = 4200
 
@@ -94,20 +169,19 @@ def server(
     """
     from shardmill.flows.cli import output
     from shardmill.flows.home import server_url
-    from shardmill.flows.server import service_process
-    from shardmill.flows.server.production import preparing
+    from shardmill.flows.server import production, service_process
 
     if part is Part.MIGRATE:
-        preparing.migrate(_given(database, "--database"))
+        production.migrate(_given(database, "--database"))
         _say({"database": "ready"}, "The database is ready", json_output)
         return
     backends = _backends(database, redis)
     if part is Part.API:
-        from shardmill.flows.server.addresses import check_place
+        from shardmill.flows.server.api import check_place
 
         check_place(host, port, auth or None, "--port")
     ui_url = (url or server_url(host, port)).rstrip("/")
-    for warning in preparing.prepare(backends, ui_url, auth or None):
+    for warning in production.prepare(backends, ui_url, auth or None):
         output.note(f"warning: {warning}")
     with contextlib.suppress(KeyboardInterrupt):
         if part is Part.API:
@@ -129,7 +203,7 @@ def _say(found: dict[str, str], words: str, json_output: bool) -> None:
 
 
 def _backends(database: str, redis: str) -> Backends:
-    from shardmill.flows.server.production.settings import Backends
+    from shardmill.flows.server.production import Backends
 
     return Backends(_given(database, "--database"), _given(redis, "--redis"))
 

@@ -1,1 +1,0 @@
-"""Wrappers of Prefect's server (ASGI) that change what it answers to people."""

@@ -1,1 +1,0 @@
-"""Runs that begin by themselves: the parameters of schedules, and trainings on new versions."""
