@@ -98,8 +98,8 @@ def _teller(
             tellers[0].tell(state, lineage.outputs, error)
         except Exception as fault:  # noqa: BLE001  a client may raise anything; the job goes on
             is_lost = True
-            said = (str(fault).splitlines() or [type(fault).__name__])[0][:300]
-            log(f"OpenLineage at {_shown_url()} is not told about {job}: {said}", level="warning")
+            message = (str(fault).splitlines() or [type(fault).__name__])[0][:300]
+            log(f"OpenLineage at {_shown_url()} is not told about {job}: {message}", level="warning")
 
     return tell
 
@@ -122,8 +122,8 @@ class _Teller:
 
         facets: dict[str, Any] = {}
         if error is not None:
-            said = str(error) or type(error).__name__
-            facets["errorMessage"] = error_message_run.ErrorMessageRunFacet(said, "python")
+            message = str(error) or type(error).__name__
+            facets["errorMessage"] = error_message_run.ErrorMessageRunFacet(message, "python")
         written = []
         for each in outputs:
             counts = output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet(each.num_examples)

@@ -276,11 +276,11 @@ def faults_of_own_code(
             raise
         log("".join(traceback.format_exception(error)).rstrip(), level="error")
         place, package = found
-        said = (str(error).strip().splitlines() or [""])[0]
+        message = (str(error).strip().splitlines() or [""])[0]
         earlier = _package(error.name or "") if isinstance(error, ImportError) else ""
         moved = f"; {earlier} of Shardmill is shardmill.{earlier} now" if earlier in _EARLIER else ""
         raise ConfigError(
-            f"{place}, failed: {type(error).__name__}: {said}",
+            f"{place}, failed: {type(error).__name__}: {message}",
             f"mend it: it belongs to your own {packages[package]} ({page}){moved}",
         ) from error
 
@@ -290,11 +290,11 @@ def _place_of(error: BaseException, packages: Mapping[str, str]) -> tuple[str, s
 
     None: our code raised it, or the machine is at fault.
     """
-    said = str(error)
+    message = str(error)
     if isinstance(error, SyntaxError) and error.filename:
         package = _package_of(error.filename, packages)
         return None if package is None else (f"{error.filename}, line {error.lineno}", package)
-    if isinstance(error, RuntimeError) and _OF_THE_MACHINE.search(said):
+    if isinstance(error, RuntimeError) and _OF_THE_MACHINE.search(message):
         return None
     for frame, line in reversed(list(traceback.walk_tb(error.__traceback__))):
         package = _package(str(frame.f_globals.get("__name__", "")))
@@ -303,7 +303,7 @@ def _place_of(error: BaseException, packages: Mapping[str, str]) -> tuple[str, s
         if package in _OURS and frame.f_globals["__name__"] != __name__:
             break
     if type(error).__name__ in _OF_A_GRAPH:
-        for file, number in reversed(_PLACE.findall(said)):
+        for file, number in reversed(_PLACE.findall(message)):
             package_of_file = _package_of(file, packages)
             if package_of_file is not None:
                 return f"{file}, line {number}", package_of_file

@@ -235,9 +235,9 @@ def former(columns: ColumnsConfig, group: str) -> dict[str, Any]:
 
 def former_features(columns: ColumnsConfig) -> list[str] | dict[str, Any] | None:
     """Return the further features as ``tfds.features`` named them: their columns, if their names follow."""
-    asked = columns.features
-    if asked is None:
+    features = columns.features
+    if features is None:
         return None
-    keys = {name: one.column or name for name, one in asked.items()}
+    keys = {name: one.column or name for name, one in features.items()}
     follow = all(name == feature_name(key) for name, key in keys.items())
     return list(keys.values()) if follow else keys

@@ -221,8 +221,8 @@ class SourceConfig(Settings):
             )
         boxes = self.objects.table
         of_objects = {*boxes.box_columns, columns.label or "label", boxes.crowd_column}
-        for name, asked in further:
-            if (column := asked.column or name) in of_objects:
+        for name, features in further:
+            if (column := features.column or name) in of_objects:
                 raise ValueError(
                     f"features: the column {column!r} tells of objects, which records have under objects/: "
                     "name columns that tell of the image"

@@ -104,8 +104,8 @@ def dataflow_faults() -> Iterator[None]:
         fault = recover_fault(error)
         if fault is not None:
             raise fault from error
-        said = " ".join(str(error).split())[:_SAID_CHARACTERS]
+        reason = " ".join(str(error).split())[:_SAID_CHARACTERS]
         raise EnvironmentFault(
-            f"Dataflow did not do the job: {said or type(error).__name__}",
+            f"Dataflow did not do the job: {reason or type(error).__name__}",
             f"see the job and the logs of its workers in Google Cloud's console, then {GO_ON}",
         ) from error

@@ -34,8 +34,8 @@ def job_server_faults() -> Iterator[None]:
         raise EnvironmentFault(message, f"see its logs and those of the workers, then {GO_ON}") from error
 
 
-def _words(said: str | None) -> str:
-    return " ".join((said or "").split())[:_SAID_CHARACTERS]
+def _words(text: str | None) -> str:
+    return " ".join((text or "").split())[:_SAID_CHARACTERS]
 
 
 @contextlib.contextmanager

@@ -145,8 +145,8 @@ def _annotated_sizes(listing: pa.Table, read: Int64) -> Int64:
     """Return height and width of the annotated images: int64 [read, 2], 0 where they are unknown."""
     lists = listing[PREFIX + ANNOTATED_SIZE].take(pa.array(read)).combine_chunks()
     sizes = np.zeros((len(read), 2), np.int64)
-    told = np.flatnonzero(np.asarray(lists.is_valid().to_numpy(zero_copy_only=False)))
-    sizes[told] = values_of(lists).to_numpy().reshape(-1, 2)
+    with_objects = np.flatnonzero(np.asarray(lists.is_valid().to_numpy(zero_copy_only=False)))
+    sizes[with_objects] = values_of(lists).to_numpy().reshape(-1, 2)
     return sizes
 
 

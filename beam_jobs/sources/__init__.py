@@ -158,9 +158,9 @@ def _naming_their_setting(named: Mapping[str, str], table: pa.Table) -> pa.Table
         uris = [uri for uri, by in named.items() if by == setting]
         is_one = pc.is_in(table["uri"], pa.array(uris, pa.string()))
         is_one = pc.and_kleene(is_one, pc.equal(table["reason"], IGNORED))
-        said = pc.if_else(pc.fill_null(is_one, False), f"{setting} names it", table["message"])
+        messages = pc.if_else(pc.fill_null(is_one, False), f"{setting} names it", table["message"])
         at = table.schema.get_field_index("message")
-        table = table.set_column(at, table.schema.field(at), said)
+        table = table.set_column(at, table.schema.field(at), messages)
     return table
 
 
@@ -198,11 +198,11 @@ def _check_names(listing: Listing, config: PrepareConfig) -> None:
     Raises:
         ConfigError: it does.
     """
-    asked = config.image.metadata
-    clashing = {feature.name for feature in features_of(listing.table)} & set(asked)
+    wanted = config.image.metadata
+    clashing = {feature.name for feature in features_of(listing.table)} & set(wanted)
     if clashing:
         name = min(clashing)
-        others = ",".join(each for each in asked if each not in clashing)
+        others = ",".join(each for each in wanted if each not in clashing)
         raise ConfigError(
             f"the source and image.metadata both give a feature {name!r}",
             f"leave it out of image.metadata: --set image.metadata={others or '[]'}; or give the other one "

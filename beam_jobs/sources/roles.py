@@ -153,9 +153,9 @@ def roles_of(
     if needs_label(settings, kind):
         label = settings.label or (first.label if first else recognised_label(offer, kind))
         if label is None:
-            told = [name for column in offer.columns if (name := column.name) and not column.holds_images]
+            names = [name for column in offer.columns if (name := column.name) and not column.holds_images]
             raise ConfigError(
-                f"which {offer.noun} of {offer.where} holds the label cannot be told; it has {_shown(told)}",
+                f"which {offer.noun} of {offer.where} holds the label cannot be told; it has {_shown(names)}",
                 "name it with --set source.columns.label=NAME",
             )
     others = asked_columns(settings, kind)

@@ -122,9 +122,9 @@ class Catalog:
             UsageError: the query is wrong.
             NotFoundError, FormatVersionError, CorruptDataError: as ``open``.
         """
-        asked = parse_reference(ref)
-        whole = self.open(str(Reference(asked.name, asked.version)))
-        return whole if asked.query is None else whole.query(asked.query)
+        wanted = parse_reference(ref)
+        whole = self.open(str(Reference(wanted.name, wanted.version)))
+        return whole if wanted.query is None else whole.query(wanted.query)
 
     def open(self, ref: str) -> DatasetVersion:
         """Open the version ``name@3``, or with ``name`` or ``name@latest`` the newest.

@@ -128,8 +128,8 @@ def _described(
     at = tuple(pa.array([place], pa.int64()) for place in places)
     was, now = _values(before, after, shards, (at[0], at[1]), feature)
     uri, record_id = (_column(after, shards[1], name).take(at[1])[0].as_py() for name in ("source_uri", "id"))
-    said = {"before": _in_words(was[0].as_py()), "after": _in_words(now[0].as_py())}
-    return {"uri": uri, "record_id": record_id, "feature": feature.name, **said}
+    values = {"before": _in_words(was[0].as_py()), "after": _in_words(now[0].as_py())}
+    return {"uri": uri, "record_id": record_id, "feature": feature.name, **values}
 
 
 def _in_words(value: Any) -> str | None:

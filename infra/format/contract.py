@@ -308,11 +308,11 @@ class Manifest(Stored):
     @property
     def empty_splits(self) -> list[str]:
         """The splits that the settings ask for and that have no example."""
-        asked = self.config.get("splits", {})
+        wanted = self.config.get("splits", {})
         return [
             name
             for name in SPLITS
-            if asked.get(name) and (name not in self.splits or not self.splits[name].num_examples)
+            if wanted.get(name) and (name not in self.splits or not self.splits[name].num_examples)
         ]
 
     @model_serializer(mode="wrap")

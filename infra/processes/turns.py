@@ -76,19 +76,19 @@ def _opened(path: str) -> IO[str]:
 
 def _wait(file: IO[str], end: float | None) -> str | None:
     """Wait for the lock of a file, at most until ``end``; return the job that holds it then, None if free."""
-    said, other = None, None
+    holder, other = None, None
     while not _locked(file):
         other = _content(file)
         if end is not None and time.monotonic() > end:
             break
-        if other != said:
+        if other != holder:
             log(f"waiting until {other} has ended; a command with --now does not wait")
             waiting(other)
-            said = other
+            holder = other
         time.sleep(_POLL_SECONDS)
     else:
         other = None
-    if said is not None:
+    if holder is not None:
         waiting("")
     return other
 

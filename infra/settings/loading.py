@@ -140,10 +140,12 @@ def _only_section(override: str, key: str, models: Mapping[str, type[BaseModel]]
         if (found := near_settings(key, model))
     ]
     best = max((likeness for _, likeness in near), default=0.0)
-    told = " or ".join(repr(name) for name, likeness in near if likeness > best - _CLOSE)
+    nearest = " or ".join(repr(name) for name, likeness in near if likeness > best - _CLOSE)
     raise ConfigError(
         f"--set {override}: no setting is called {key!r}",
-        f"did you mean {told}?" if told else f"search them: shardmill settings {key.rpartition('.')[2]}",
+        f"did you mean {nearest}?"
+        if nearest
+        else f"search them: shardmill settings {key.rpartition('.')[2]}",
     )
 
 

@@ -97,16 +97,16 @@ def read_box_table(table: Table, settings: SourceConfig) -> BoxTable:
             feature.
     """
     columns, boxes = settings.columns, settings.objects.table
-    asked = [(_BOX, name) for name in boxes.box_columns]
-    asked += [(_LABEL, columns.label or "label")]
-    asked += [(_CROWD, boxes.crowd_column)] if boxes.crowd_column is not None else []
-    asked += [(_SIZE, name) for name in boxes.size_columns]
+    roles = [(_BOX, name) for name in boxes.box_columns]
+    roles += [(_LABEL, columns.label or "label")]
+    roles += [(_CROWD, boxes.crowd_column)] if boxes.crowd_column is not None else []
+    roles += [(_SIZE, name) for name in boxes.size_columns]
     wanted = wanted_columns(columns, columns.further, "none")
-    wanted |= {f"{role}{name}": name for role, name in asked}
-    rows, kind, told = read_rows(table, settings.table, wanted)
+    wanted |= {f"{role}{name}": name for role, name in roles}
+    rows, kind, how_read = read_rows(table, settings.table, wanted)
     features = typed_features(table.name, rows, columns.further, kind)
     rows = with_faults(rows.drop_columns([PREFIX + name for name in columns.further]), features)
-    log_rows(table, rows, told)
+    log_rows(table, rows, how_read)
     return BoxTable(rows, kind, settings, features)
 
 
@@ -124,8 +124,8 @@ def read_names_of_images(table: Table, settings: SourceConfig) -> list[tuple[int
     if table.path.lower().endswith(".txt"):
         names: Sequence[str | None] = [line.strip() for line in _text(table).splitlines()]
     else:
-        rows, _, told = read_rows(table, settings.table, {"path": settings.columns.image or "path"})
-        log_rows(table, rows, told)
+        rows, _, how_read = read_rows(table, settings.table, {"path": settings.columns.image or "path"})
+        log_rows(table, rows, how_read)
         names = rows["path"].to_pylist()
     return [(number, name) for number, name in enumerate(names, 1) if name]
 

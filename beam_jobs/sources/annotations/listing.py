@@ -211,10 +211,10 @@ def _understood(found: Annotations, source: SourceConfig) -> tuple[pa.Table, Cou
 
 def _without_bad_paths(rows: pa.Table, images: Sequence[AnnotatedImage]) -> pa.Table:
     """Give a reason to the images that cannot be looked up."""
-    said = pa.chunked_array([pa.array([image.fault for image in images], pa.string())])
+    faults = pa.chunked_array([pa.array([image.fault for image in images], pa.string())])
     reasons = pa.array([None if image.fault is None else image.reason for image in images], pa.string())
     for reason in pc.unique(reasons.drop_null()).to_pylist():
-        rows = reject(rows, pc.equal(reasons, reason), reason, said)
+        rows = reject(rows, pc.equal(reasons, reason), reason, faults)
     rows = reject(rows, pc.is_null(rows["path"]), BAD_PATH, "it names no file")
     outside = pc.or_(
         pc.match_substring_regex(rows["path"], r"://|(^|/)\.\.(/|$)"), pc.match_substring(rows["path"], "\0")

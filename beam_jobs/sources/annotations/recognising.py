@@ -10,7 +10,7 @@ from typing import Any
 from shardmill.beam_jobs.config import BoxTableConfig
 from shardmill.beam_jobs.sources.classes.names import quoted
 from shardmill.beam_jobs.sources.kinds.table.recognising import TABLE_ENDINGS, columns_of, list_columns_of
-from shardmill.beam_jobs.sources.recognition.glance import Glance, Recognised, said
+from shardmill.beam_jobs.sources.recognition.glance import Glance, Recognised, cli_for
 from shardmill.beam_jobs.sources.roles import LABEL_NAMES, PATH_NAMES, split_of_name
 from shardmill.infra.errors import UsageError
 
@@ -52,7 +52,7 @@ def recognise_coco(glance: Glance) -> Recognised | None:
     if len(found) > 1:
         splits = [_split_of(uri) for uri in found]
         if None in splits or len(set(splits)) < len(splits):
-            readings = [said("coco", {"objects": {"annotations": [part]}}) for part in parts[:_READINGS]]
+            readings = [cli_for("coco", {"objects": {"annotations": [part]}}) for part in parts[:_READINGS]]
             return Recognised(why, image_folders={str(part["images"]) for part in parts}, readings=readings)
         parts = [{**part, "split": split} for part, split in zip(parts, splits, strict=True)]
         why += ", and their names give the splits"
@@ -79,7 +79,7 @@ def recognise_voc(glance: Glance) -> Recognised | None:
         splits = [_split_of(folder) for folder in parts]
         if None in splits or len(set(splits)) < len(splits):
             some = list(parts.values())[:_READINGS]
-            readings = [said("voc", {"objects": {"annotations": [part]}}) for part in some]
+            readings = [cli_for("voc", {"objects": {"annotations": [part]}}) for part in some]
             why += f", and so do files in {quoted(list(parts)[1:])}"
             return Recognised(why, image_folders=folders, readings=readings)
         for part, split in zip(parts.values(), splits, strict=True):

@@ -46,14 +46,14 @@ def fault_of_status(status: int, wait_seconds: float | None) -> FetchFault:
         status: HTTP status of the response.
         wait_seconds: its Retry-After, or None.
     """
-    told = f"the server answers with status {status}"
+    message = f"the server answers with status {status}"
     if status in _GONE:
-        return FetchFault(NOT_FOUND, told)
+        return FetchFault(NOT_FOUND, message)
     if status in _DENIED:
-        return FetchFault(ACCESS_DENIED, told)
+        return FetchFault(ACCESS_DENIED, message)
     is_repeated = status in _REPEATED or (500 <= status < 600 and status not in _NEVER)
     reason = TOO_MANY_REQUESTS if status == 429 else SERVER_ERROR
-    return FetchFault(reason, told, is_repeated=is_repeated, wait_seconds=wait_seconds)
+    return FetchFault(reason, message, is_repeated=is_repeated, wait_seconds=wait_seconds)
 
 
 def unreachable(message: str = "its host cannot be reached, or does not answer") -> FetchFault:

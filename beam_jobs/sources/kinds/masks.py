@@ -118,8 +118,8 @@ def recognise(glance: Glance, settings: SourceConfig) -> Recognised | None:
             is_asked = bool(settings.masks.classes)
             why = f"{folders['images']} and {folders['masks']} hold files of the same names"
             if folders["masks"] == _OF_VOC:
-                more, said = _of_voc(glance)
-                found, why = found | more, why + said
+                more, note = _of_voc(glance)
+                found, why = found | more, why + note
             return Recognised(
                 why, {"masks": found}, is_certain=is_asked, is_complete=is_asked, image_folders=places
             )
@@ -135,5 +135,5 @@ def _of_voc(glance: Glance) -> tuple[dict[str, Any], str]:
     if not lists:
         return {"unmasked": "leave_out"}, "; images without a mask are left out"
     place = lists[0].rpartition("/")[0]
-    said = f"; images without a mask are left out, and the lists in {place} give the splits"
-    return {"unmasked": "leave_out", "image_sets": place}, said
+    note = f"; images without a mask are left out, and the lists in {place} give the splits"
+    return {"unmasked": "leave_out", "image_sets": place}, note

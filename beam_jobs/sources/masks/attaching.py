@@ -45,8 +45,8 @@ def attach_masks(listing: pa.Table, images: Int64, masks: Int64, settings: Masks
     is_usable = _are_usable(listing, masks) & (masks != images)
     unusable = pa.array(masks[~is_usable])
     faults = pc.coalesce(listing["message"].take(unusable), pa.scalar("it is the image itself"))
-    said = pc.binary_join_element_wise("its mask ", listing["uri"].take(unusable), ": ", faults, "")
-    listing = with_reason(listing, images[~is_usable], MISSING_MASK, said)
+    messages = pc.binary_join_element_wise("its mask ", listing["uri"].take(unusable), ": ", faults, "")
+    listing = with_reason(listing, images[~is_usable], MISSING_MASK, messages)
     images, masks = images[is_usable], masks[is_usable]
     of_mask, first = np.unique(masks, return_index=True)
     is_no_image = ~np.isin(of_mask, images)
@@ -86,12 +86,12 @@ def with_reason(
     places[rows] = number
     here = pa.array(places >= 0)
     status = Status.FILTERED if reason in FILTER_REASONS else Status.QUARANTINED
-    said = {
+    outcomes = {
         "status": pa.scalar(int(status), pa.int8()),
         "reason": pa.scalar(reason),
         "message": messages.take(pa.array(places, mask=places < 0)),
     }
-    for name, value in said.items():
+    for name, value in outcomes.items():
         at = listing.schema.get_field_index(name)
         listing = listing.set_column(at, listing.schema.field(at), pc.if_else(here, value, listing[name]))
     return listing

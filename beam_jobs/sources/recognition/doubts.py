@@ -10,7 +10,7 @@ from shardmill.beam_jobs.config import SourceConfig
 from shardmill.beam_jobs.sources.classes.names import NO_CLASSES, plain_name, quoted
 from shardmill.beam_jobs.sources.files.walking import SPLIT_OF_FOLDER
 from shardmill.beam_jobs.sources.kinds.table.recognising import TABLE_ENDINGS
-from shardmill.beam_jobs.sources.recognition.glance import Glance, Recognised, said
+from shardmill.beam_jobs.sources.recognition.glance import Glance, Recognised, cli_for
 
 _YOLO = re.compile(rb"\s*[0-9]+([ \t]+[0-9.eE+-]+){4,}\s*(\n|\Z)")  # a class, and a box or corners
 _YOLO_FILES = 8  # that are looked into
@@ -40,20 +40,20 @@ def with_doubts(
     yolo = _first_of_yolo(glance)
     if not strange and yolo is None:
         return by_folders
-    asked = strange or names
-    would_be = f"{'folder' if len(asked) == 1 else 'folders'} {quoted(asked)} would be classes"
-    why = f"its {would_be}" if asked else "it has no folders of classes"
+    doubtful = strange or names
+    would_be = f"{'folder' if len(doubtful) == 1 else 'folders'} {quoted(doubtful)} would be classes"
+    why = f"its {would_be}" if doubtful else "it has no folders of classes"
     if yolo is not None:
         why += f", and {yolo} holds boxes as YOLO writes them"
     layout = {"layout": "splits" if depth else "classes"}
-    readings = [f"{said('image_folder', layout)} if so"] if asked else []
+    readings = [f"{cli_for('image_folder', layout)} if so"] if doubtful else []
     for name in strange if not depth else ():
         place, below = _classes_below(name, glance)
         if below:
             readings.append(
                 f"give {glance.folder.uri}/{place} as the source if {quoted(below)} are the classes"
             )
-    readings.append(f"{said('image_folder', {'labels': 'none'})} if the images have no labels")
+    readings.append(f"{cli_for('image_folder', {'labels': 'none'})} if the images have no labels")
     readings += _of_others(glance, strange, kinds)
     if yolo is not None:
         readings.append(
@@ -94,14 +94,14 @@ def _of_others(glance: Glance, strange: list[str], known: Collection[str]) -> li
     for uri in glance.ending_in(*TABLE_ENDINGS)[: _SHOWN if "table" not in known else 0]:
         columns = {"image": "COLUMN", "label": "COLUMN"}
         readings.append(
-            f"{said('table', {'table': {'file': uri}, 'columns': columns})} if {uri} names the images"
+            f"{cli_for('table', {'table': {'file': uri}, 'columns': columns})} if {uri} names the images"
         )
     for kind, ending in (("voc", ".xml"), ("coco", ".json")):
         folders = sorted({uri.rpartition("/")[0] for uri in glance.ending_in(ending)})
         if folders and kind not in known:
             place = f"{folders[0]}/*{ending}".lstrip("/")
             settings = {"file": place, "images": "FOLDER"}
-            readings.append(f"{said(kind, {'objects': {'annotations': [settings]}})} if {place} has boxes")
+            readings.append(f"{cli_for(kind, {'objects': {'annotations': [settings]}})} if {place} has boxes")
     kinds: dict[str, set[str]] = {}
     for uri in glance.images:
         folder, _, name = uri.rpartition("/")
@@ -114,7 +114,7 @@ def _of_others(glance: Glance, strange: list[str], known: Collection[str]) -> li
         images = next((other for other in kinds if other not in masks and kinds[other] & kinds[name]), None)
         if images is not None:
             named = {"images": images, "masks": name, "classes": ["NAME"]}
-            readings.append(f"{said('masks', {'masks': named})} if {name} holds masks")
+            readings.append(f"{cli_for('masks', {'masks': named})} if {name} holds masks")
     return readings
 
 

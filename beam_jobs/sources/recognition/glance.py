@@ -84,8 +84,8 @@ class Glance:
         return ", ".join(f"{count:,} {ending}" for ending, count in endings.most_common(6)) or "nothing"
 
 
-def said(kind: str, settings: Mapping[str, Any]) -> str:
-    """Return a kind and settings of the source as one says them on the command line."""
+def cli_for(kind: str, settings: Mapping[str, Any]) -> str:
+    """Return the command-line options for a kind and settings of the source."""
 
     def options(path: str, value: Any) -> Iterator[str]:
         if isinstance(value, Mapping):

@@ -40,8 +40,8 @@ def import_request(source: str, dataset: str, root: str, load: Load) -> JobReque
         UsageError: the source is not recognised, or its kind cannot be taken over.
         ConfigError: a setting is wrong, or the dataset is not as its format says.
     """
-    asked = JobRequest(source=source, dataset=dataset, root=root, config=load({"source": {"kind": AUTO}}))
-    found = settled(asked)
+    request = JobRequest(source=source, dataset=dataset, root=root, config=load({"source": {"kind": AUTO}}))
+    found = settled(request)
     module = kind_module(found.config)
     first = getattr(module, "first_images", None)
     if first is None:

@@ -22,7 +22,7 @@ from shardmill.beam_jobs.sources.classes.names import NO_CLASSES, plain_name
 from shardmill.beam_jobs.sources.files.chosen_files import is_pattern
 from shardmill.beam_jobs.sources.files.folder import SourceFolder
 from shardmill.beam_jobs.sources.recognition.doubts import with_doubts
-from shardmill.beam_jobs.sources.recognition.glance import Glance, Recognised, glance_at, said
+from shardmill.beam_jobs.sources.recognition.glance import Glance, Recognised, cli_for, glance_at
 from shardmill.beam_jobs.sources.recognition.kind_modules import built_in_kinds
 from shardmill.beam_jobs.sources.recognition.previous import previous_settings
 from shardmill.infra.errors import NotFoundError, UsageError
@@ -56,8 +56,8 @@ def settled(request: JobRequest) -> JobRequest:
     if source.kind == AUTO:
         folder, given = SourceFolder(location, only=source.files), source
         look = partial(_recognised, folder, given, list(files_of_settings(folder, request.config)))
-        asked = given.model_dump(exclude_defaults=True, exclude={"kind"})
-        previous = previous_settings(request.root, request.dataset, folder.uri, asked)
+        given_settings = given.model_dump(exclude_defaults=True, exclude={"kind"})
+        previous = previous_settings(request.root, request.dataset, folder.uri, given_settings)
         source = look() if previous is None else previous.keep(look)
     if source is request.config.source and location == request.source:
         return request
@@ -96,11 +96,11 @@ def recognise(glance: Glance, settings: SourceConfig) -> dict[str, Recognised]:
             look = cast(Callable[[Glance, SourceConfig], Recognised | None], fits)
             if (seen := look(glance, settings)) is not None:
                 found[kind] = seen
-    asked = settings.columns.model_dump(exclude_defaults=True).keys()
+    given_columns = settings.columns.model_dump(exclude_defaults=True).keys()
     found = {
         kind: seen  # the others refuse such settings
         for kind, seen in found.items()
-        if columns_taken(kind) >= asked and (settings.table == TableConfig() or kind in _OF_TABLES)
+        if columns_taken(kind) >= given_columns and (settings.table == TableConfig() or kind in _OF_TABLES)
     }
     found = {kind: seen for kind, seen in found.items() if seen.is_certain} or found
     if any(_describes_all(seen, glance) for seen in found.values() if seen.is_certain or not seen.readings):
@@ -132,7 +132,7 @@ def _recognised(folder: SourceFolder, settings: SourceConfig, left_out: list[str
     readings = [
         reading
         for kind, recognised in found.items()
-        for reading in recognised.readings or [said(kind, recognised.settings)]
+        for reading in recognised.readings or [cli_for(kind, recognised.settings)]
     ]
     if len(found) > 1 or any(recognised.readings for recognised in found.values()):
         seen = "; ".join(f"{kind} ({recognised.why})" for kind, recognised in found.items())

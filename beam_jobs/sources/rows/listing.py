@@ -231,16 +231,16 @@ def _listed(rows: pa.Table) -> pa.Table:
 def _files(contents: Contents) -> pa.Table:
     """The files themselves: a row file that was read, one that is broken, and all that are no row files."""
     table = pa.Table.from_batches([rows_of_files(contents.files, MEMBER_LISTING_SCHEMA)])
-    said: dict[str, tuple[Status, str, str]] = {
+    outcomes: dict[str, tuple[Status, str, str]] = {
         rows.file.uri: (Status.FILTERED, ROW_FILE, "it holds the images") for rows in contents.rows
     }
-    said |= {uri: (Status.FILTERED, ROW_FILE, what) for uri, what in contents.others.items()}
-    said |= {uri: (Status.QUARANTINED, BROKEN_CONTAINER, why) for uri, why in contents.broken.items()}
+    outcomes |= {uri: (Status.FILTERED, ROW_FILE, what) for uri, what in contents.others.items()}
+    outcomes |= {uri: (Status.QUARANTINED, BROKEN_CONTAINER, why) for uri, why in contents.broken.items()}
     other = (Status.FILTERED, OTHER_FILE, "it is no file of the kind that source.kind names")
     columns = table.to_pydict()
     for at, uri in enumerate(columns["uri"]):
         if columns["status"][at] == Status.TO_READ:
-            found = said.get(uri, other)
+            found = outcomes.get(uri, other)
             columns["status"][at], columns["reason"][at], columns["message"][at] = found
     return pa.Table.from_pydict(columns, MEMBER_LISTING_SCHEMA)
 
@@ -260,8 +260,8 @@ def _warnings(rows: pa.Table, classes: list[str]) -> list[str]:
 
 def _unused(settings: ColumnsConfig, contents: Contents, typed: Sequence[TypedRows]) -> list[str]:
     """Warn of names in ``drop_labels`` and ``merge_labels`` that no row has."""
-    asked = {"drop_labels": settings.drop_labels, "merge_labels": tuple(settings.merge_labels)}
-    if not any(asked.values()):
+    edits = {"drop_labels": settings.drop_labels, "merge_labels": tuple(settings.merge_labels)}
+    if not any(edits.values()):
         return []
     found: Counter[str | None] = Counter()
     for rows in contents.rows:
@@ -273,7 +273,7 @@ def _unused(settings: ColumnsConfig, contents: Contents, typed: Sequence[TypedRo
     found.update(settings.class_names)
     return [
         f"source.columns.{key} names {name!r}, which is the label of no row"
-        for key, names in asked.items()
+        for key, names in edits.items()
         for name in names
         if name not in found and not settings.classes_file
     ]

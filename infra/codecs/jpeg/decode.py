@@ -132,19 +132,19 @@ def _pixels(data: bytes, header: JpegHeader, colorspace: str, allow_truncated: b
     Returns:
         The pixels, and whether they were salvaged from a truncated file.
     """
-    said = _ENDS_EARLY
+    problem = _ENDS_EARLY
     for candidate in _candidates(data, header) if header.complete else ():
         try:
             return _decoded(candidate, header, colorspace), False
         except ValueError as error:
-            said = str(error)
-        whole = _without_stray_bytes(candidate, said, header, colorspace)
+            problem = str(error)
+        whole = _without_stray_bytes(candidate, problem, header, colorspace)
         if whole is not None:
             return whole, False
-    if any(kind in said for kind in _UNSUPPORTED):
-        raise ImageRejected("unsupported", f"a kind of JPEG that is not read: {said}")
-    if _ENDS_EARLY not in said.lower():
-        raise ImageRejected("corrupt", f"not a sound JPEG: {said}")
+    if any(kind in problem for kind in _UNSUPPORTED):
+        raise ImageRejected("unsupported", f"a kind of JPEG that is not read: {problem}")
+    if _ENDS_EARLY not in problem.lower():
+        raise ImageRejected("corrupt", f"not a sound JPEG: {problem}")
     if not allow_truncated:
         missing = "last rows" if header.complete else "last scans, so its details or colours,"
         raise ImageRejected("truncated", f"the JPEG ends early: its {missing} are missing")
@@ -170,12 +170,12 @@ def _candidates(data: bytes, header: JpegHeader) -> Iterator[bytes]:
             yield cut
 
 
-def _without_stray_bytes(data: bytes, said: str, header: JpegHeader, colorspace: str) -> Pixels | None:
+def _without_stray_bytes(data: bytes, problem: str, header: JpegHeader, colorspace: str) -> Pixels | None:
     """Decode a picture without the bytes behind a scan that the decoder did not use.
 
     Args:
         data: the file.
-        said: the warning of the decoder.
+        problem: warning of the decoder.
         header: facts of the file's header.
         colorspace: colour space of the pixels.
 
@@ -183,7 +183,7 @@ def _without_stray_bytes(data: bytes, said: str, header: JpegHeader, colorspace:
         None if the decoder warns of anything else.
     """
     tries = _MOST_STRAY
-    while (stray := _STRAY.search(said)) is not None:
+    while (stray := _STRAY.search(problem)) is not None:
         for shorter in without_stray_bytes(data, int(stray[1]), int(stray[2], 16)):
             tries -= 1
             try:
@@ -192,8 +192,8 @@ def _without_stray_bytes(data: bytes, said: str, header: JpegHeader, colorspace:
                 shorter_said = str(error)
             if tries == 0:
                 return None
-            if shorter_said != said and _STRAY.search(shorter_said):
-                data, said = shorter, shorter_said
+            if shorter_said != problem and _STRAY.search(shorter_said):
+                data, problem = shorter, shorter_said
                 break
         else:
             return None

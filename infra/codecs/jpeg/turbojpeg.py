@@ -157,11 +157,11 @@ def decode_pixels(data: bytes, size: tuple[int, int], colorspace: str, strict: b
     if library().tjDecompress2(
         mine.decompressor, data, len(data), pixels.ctypes.data, width, width * channels, height, number, flags
     ):
-        said = library().tjGetErrorStr2(mine.decompressor).decode(errors="replace")
+        message = library().tjGetErrorStr2(mine.decompressor).decode(errors="replace")
         is_warning = library().tjGetErrorCode(mine.decompressor) == _WARNING
         mine.forget_failure()
         if strict or not is_warning:
-            raise ValueError(said)
+            raise ValueError(message)
     return pixels
 
 

@@ -106,11 +106,11 @@ class View:
             split: the split of the shard.
             classes: class names.
         """
-        asked = table
+        selected = table
         for field in self.fields:
             if field.name not in table.column_names:
-                asked = asked.append_column(field, pa.nulls(table.num_rows, field.type))
-        mask = condition(parse_query(self.query), TableColumns(asked, split, classes))
+                selected = selected.append_column(field, pa.nulls(table.num_rows, field.type))
+        mask = condition(parse_query(self.query), TableColumns(selected, split, classes))
         found: pa.Table = table.filter(mask)
         return found
 

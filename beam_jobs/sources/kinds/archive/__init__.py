@@ -66,10 +66,10 @@ def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
     """
     ignore = IgnorePatterns(config.filter.ignore)
     walk = folder.walk(ignore, splits_on_top=False)
-    asked = asked_values(config.source.columns, config.source.label_kind)
+    wanted = asked_values(config.source.columns, config.source.label_kind)
 
     def listed_of(file: FoundFile) -> ListedArchive:
-        return list_archive(folder, file, ignore, config.source, asked)
+        return list_archive(folder, file, ignore, config.source, wanted)
 
     with ThreadPoolExecutor(_LISTED_TOGETHER, "archives") as threads:
         listed = list(threads.map(listed_of, walk))
@@ -94,7 +94,7 @@ def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
     # Each batch has a dictionary of its own.
     table = pa.Table.from_batches(batches, MEMBER_LISTING_SCHEMA).unify_dictionaries()
     table = sorted_by(table, "uri")
-    if asked:
+    if wanted:
         if layout.kind != "webdataset":
             raise ConfigError(
                 f"labels or features of images in archives come from sidecars, and there are "

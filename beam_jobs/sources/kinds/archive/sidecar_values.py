@@ -139,11 +139,11 @@ def _dtype(name: str, asked: str, column: JsonColumn) -> str:
 
 
 def _faults(columns: Mapping[str, JsonColumn], contradictions: Mapping[int, str], count: int) -> pa.Array:
-    said = dict(contradictions)
+    messages = dict(contradictions)
     for key, column in columns.items():
         for row, fault in column.faults.items():
-            said.setdefault(row, f"its {key} {fault}")
-    return pa.array([said.get(row) for row in range(count)], pa.string())
+            messages.setdefault(row, f"its {key} {fault}")
+    return pa.array([messages.get(row) for row in range(count)], pa.string())
 
 
 def _texts(columns: Mapping[str, JsonColumn], key: str | None, count: int) -> pa.Array:

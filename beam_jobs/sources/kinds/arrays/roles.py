@@ -94,8 +94,8 @@ def pair_arrays(
 def _labelled(
     there: dict[str, FoundArray], arrays: Sequence[FoundArray], settings: ColumnsConfig, kind: LabelKind
 ) -> LabelledImages:
-    images, asked = there["image"], asked_columns(settings, kind)
-    if missing := [name for name in asked if name not in there]:
+    images, wanted = there["image"], asked_columns(settings, kind)
+    if missing := [name for name in wanted if name not in there]:
         raise ConfigError(
             f"there is no array {missing[0]!r} for the images {where(images)}; there are "
             + ", ".join(array.in_words for array in arrays),
@@ -112,7 +112,7 @@ def _labelled(
     check_images(images)
     for role, array in there.items():
         if role != "image":
-            may_be_wide = role in asked or (role == "label" and kind in ("multi", "targets"))
+            may_be_wide = role in wanted or (role == "label" and kind in ("multi", "targets"))
             _check_rows(images, array, role, may_be_wide)
     return LabelledImages(
         images,
@@ -120,7 +120,7 @@ def _labelled(
         there.get("split"),
         there.get("group"),
         None,
-        {name: there[name] for name in asked},
+        {name: there[name] for name in wanted},
     )
 
 

@@ -64,8 +64,8 @@ def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
                 image_of(offer, settings.mask)
             names = {} if roles.label is None else class_names_of(described(schema).get(roles.label))
             if not found:
-                told = f", with {len(names)} class names in its metadata" if names else ""
-                log(f"{file.uri} was read as Parquet: {roles.in_words('column', told)}")
+                note = f", with {len(names)} class names in its metadata" if names else ""
+                log(f"{file.uri} was read as Parquet: {roles.in_words('column', note)}")
             found.append(roles)
             check_num_rows(parquet, stream.size_bytes)
             return list_rows(file, parquet, roles, names, kind)

@@ -118,8 +118,8 @@ def listed_files(walk: Iterable[FoundFile], tables: list[str]) -> pa.Table:
     is_table = pc.is_in(files["uri"], pa.array(tables, pa.string()))
     if not pc.any(is_table).as_py():
         return files
-    said = {"status": Status.FILTERED, "reason": SOURCE_TABLE, "message": "it names the images"}
-    for name, value in said.items():
+    row = {"status": Status.FILTERED, "reason": SOURCE_TABLE, "message": "it names the images"}
+    for name, value in row.items():
         kind = files.schema.field(name).type
         column = pc.if_else(is_table, pa.scalar(value, kind), files[name])
         files = files.set_column(files.schema.get_field_index(name), files.schema.field(name), column)

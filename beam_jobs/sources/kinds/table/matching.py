@@ -113,14 +113,14 @@ _FORMS = (
 
 def _near(paths: Texts, missing: pa.Array, files: pa.Table) -> pa.Array:
     """Return what to add to the message of each missing path: a file that differs in case; else empty."""
-    said = np.full(len(paths), "", object)
+    messages = np.full(len(paths), "", object)
     at = np.flatnonzero(mask_of(missing))
     if len(at):
         known = pc.utf8_lower(_composed(files["uri"]))
         near = _positions(pc.utf8_lower(_composed(paths.take(pa.array(at)))), known)
         for row, file in zip(at[near >= 0].tolist(), near[near >= 0].tolist(), strict=True):
-            said[row] = f"; there is {files['uri'][file].as_py()}"
-    return pa.array(said, pa.string())
+            messages[row] = f"; there is {files['uri'][file].as_py()}"
+    return pa.array(messages, pa.string())
 
 
 def check_found(rows: pa.Table, found: FoundFiles, files: pa.Table, first_path: str | None) -> None:

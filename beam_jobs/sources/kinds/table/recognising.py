@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from shardmill.beam_jobs.config import SourceConfig
 from shardmill.beam_jobs.sources.classes.names import quoted
 from shardmill.beam_jobs.sources.files.walking import SourceFault
-from shardmill.beam_jobs.sources.recognition.glance import IMAGE_ENDINGS, Glance, Recognised, said
+from shardmill.beam_jobs.sources.recognition.glance import IMAGE_ENDINGS, Glance, Recognised, cli_for
 from shardmill.beam_jobs.sources.roles import ADDRESS_NAMES, LABEL_NAMES, PATH_NAMES
 
 TABLE_ENDINGS = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet", ".pq")
@@ -59,7 +59,7 @@ def recognise_table(glance: Glance, settings: SourceConfig, *, of_addresses: boo
     return Recognised(
         f"{quoted(list(found))} each name images",
         image_folders={folder for one in found.values() for folder in one.image_folders},
-        readings=[said(kind, one.settings) for one in list(found.values())[:_READINGS]],
+        readings=[cli_for(kind, one.settings) for one in list(found.values())[:_READINGS]],
     )
 
 
@@ -89,8 +89,8 @@ def _of_metadata(tables: list[str], glance: Glance, settings: SourceConfig) -> R
     table, image = {"file": pattern}, {"image": path}
     others = quoted([name for name in columns_of(glance, tables[0], floats=True) if name != path])
     readings = [
-        f"{said('table', {'table': table, 'columns': image | {'label': 'COLUMN'}})} (it has {others})",
-        f"{said('table', {'labels': 'none', 'table': table, 'columns': image})} if the images have no labels",
+        f"{cli_for('table', {'table': table, 'columns': image | {'label': 'COLUMN'}})} (it has {others})",
+        f"{cli_for('table', {'labels': 'none', 'table': table, 'columns': image})} if there are no labels",
     ]
     return Recognised(why, is_certain=True, image_folders=folders, readings=readings)
 

@@ -94,18 +94,18 @@ class Settled:
     def _files(self, wanted: frozenset[str] | None) -> pa.Table:
         """The files, with what their rows say: LISTING_SCHEMA and columns of features."""
         is_named = self.representative >= 0
-        said = self.rows.take(pa.array(self.representative, mask=~is_named))
-        reasons, messages = said["reason"], said["message"]
+        rows = self.rows.take(pa.array(self.representative, mask=~is_named))
+        reasons, messages = rows["reason"], rows["message"]
         reasons = pc.if_else(pa.array(is_named), reasons, pa.scalar(NOT_IN_TABLE))
         messages = pc.if_else(pa.array(is_named), messages, pa.scalar("no row of the table names it"))
         if wanted is not None:
-            keeps = pc.is_in(said["label"], pa.array(sorted(wanted), pa.string()))
+            keeps = pc.is_in(rows["label"], pa.array(sorted(wanted), pa.string()))
             other = pc.and_(pc.is_null(reasons), pc.invert(keeps))
             reasons = pc.if_else(other, pa.scalar(OTHER_CLASS), reasons)
             text = pa.scalar("filter.classes does not name its class")
             messages = pc.if_else(other, text, messages)
         columns = {name: self.files[name] for name in ("uri", "size_bytes", "mtime_ns")}
-        columns |= {name: said[name] for name in self._said}
+        columns |= {name: rows[name] for name in self._said}
         # What the walk found comes first: such a file is not read, whatever a row says of it.
         columns["reason"] = pc.coalesce(self.files["reason"], reasons)
         is_settled = pc.is_valid(self.files["reason"])
@@ -124,8 +124,8 @@ def settle(files: pa.Table, rows: pa.Table, named: Int64) -> Settled:
     representative, later = _representatives(rows, named, files.num_rows)
     first = representative[named[later]]
     differs = _differs(rows, later, first)
-    said = _what_they_say(rows)
-    quoted = pc.binary_join_element_wise(rows["who"], " (", said, ")", "")
+    values = _what_they_say(rows)
+    quoted = pc.binary_join_element_wise(rows["who"], " (", values, ")", "")
 
     def of(column: pa.ChunkedArray, numbers: Int64) -> pa.ChunkedArray:
         return column.take(pa.array(numbers))
@@ -133,10 +133,10 @@ def settle(files: pa.Table, rows: pa.Table, named: Int64) -> Settled:
     repeated, original = later[~differs], first[~differs]
     contradicting, contradicted = later[differs], first[differs]
     rows = reject_some(rows, repeated, REPEATED_ROW, "it says the same as ", of(quoted, original))
-    words = ("it says ", of(said, contradicting), " and contradicts ", of(quoted, contradicted))
+    words = ("it says ", of(values, contradicting), " and contradicts ", of(quoted, contradicted))
     rows = reject_some(rows, contradicting, CONTRADICTION, *words)
     contradicted, at = np.unique(contradicted, return_index=True)  # the first row that contradicts each
-    words = ("it says ", of(said, contradicted), ", contradicted by ", of(quoted, contradicting[at]))
+    words = ("it says ", of(values, contradicted), ", contradicted by ", of(quoted, contradicting[at]))
     rows = reject_some(rows, contradicted, CONTRADICTION, *words)
     return Settled(files, rows, representative)
 
@@ -173,8 +173,8 @@ def _what_they_say(rows: pa.Table) -> pa.ChunkedArray:
     """Return what each row says, for people: string [rows]."""
     parts = [pc.fill_null(_labels(rows), "nothing")]
     for name in ("split", "group"):
-        said = pc.binary_join_element_wise(f", {name} ", rows[name], "")
-        parts.append(pc.fill_null(said, ""))
+        values = pc.binary_join_element_wise(f", {name} ", rows[name], "")
+        parts.append(pc.fill_null(values, ""))
     return pc.binary_join_element_wise(*parts, "")
 
 

@@ -147,17 +147,17 @@ def read_tables(tables: list[Table], settings: SourceConfig) -> pa.Table:
     """
     columns, kind = settings.columns, settings.label_kind
     label = columns.label or "label"
-    asked = columns.further | label_columns(columns, kind, columns.mask or label)
+    wanted = columns.further | label_columns(columns, kind, columns.mask or label)
     parts, typed = [], []
     for number, table in enumerate(tables):
-        rows, form, told = read_rows(table, settings.table, wanted_columns(columns, asked, kind))
-        typed.append(typed_features(table.name, rows, asked, form))
+        rows, form, how_read = read_rows(table, settings.table, wanted_columns(columns, wanted, kind))
+        typed.append(typed_features(table.name, rows, wanted, form))
         rows = with_faults(rows, typed[-1])
-        log_rows(table, rows, told)
+        log_rows(table, rows, how_read)
         rows = rows.select([name for name in ROWS_SCHEMA.names if name != "table"])
         parts.append(rows.add_column(0, "table", pa.array([number] * rows.num_rows, pa.int32())))
     rows = pa.concat_tables(parts)
-    of_features = joined_features(typed, asked)
+    of_features = joined_features(typed, wanted)
     for field in of_features.schema:
         rows = rows.append_column(field, of_features[field.name])
     rows = with_labels(rows, columns, kind, label).combine_chunks()

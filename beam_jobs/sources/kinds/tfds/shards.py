@@ -62,11 +62,11 @@ def read_shard(
     lost = shard.num_records - num_found
     if lost > 0:
         why = damage or f"the file ends with record {num_found:,}"
-        said = f"dataset_info.json counts {shard.num_records:,} records, and {lost:,} are lost: {why}"
+        message = f"dataset_info.json counts {shard.num_records:,} records, and {lost:,} are lost: {why}"
         if lost > _MAX_LOST_ROWS:
-            return found.rows(file, said)
+            return found.rows(file, message)
         for _ in range(lost):
-            found.add(0, b"", said)
+            found.add(0, b"", message)
         damage = None
     return found.rows(file, damage, more=max(0, -lost))
 

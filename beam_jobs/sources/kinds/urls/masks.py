@@ -40,9 +40,9 @@ def with_addresses_of_masks(
     found, faults = _addresses(texts.to_pylist(), prefix)
     uris = pa.array([None if one is None else one.uri for one in found], pa.string())
     at = pc.index_in(named, texts, skip_nulls=True)
-    said = pa.array(faults, pa.string()).take(at).combine_chunks()
-    bad = np.flatnonzero(pc.is_valid(said).to_numpy(zero_copy_only=False))
-    listed = with_reason(listed, bad, MISSING_MASK, said.take(pa.array(bad)))
+    messages = pa.array(faults, pa.string()).take(at).combine_chunks()
+    bad = np.flatnonzero(pc.is_valid(messages).to_numpy(zero_copy_only=False))
+    listed = with_reason(listed, bad, MISSING_MASK, messages.take(pa.array(bad)))
     without = np.flatnonzero(pc.and_(is_read, pc.is_null(named)).to_numpy())
     reason = UNMASKED if settings.unmasked == "leave_out" else NO_MASK
     listed = with_reason(listed, without, reason, "it has no mask")

@@ -127,9 +127,9 @@ def joined_features(
         ConfigError: a feature is text in one table and numbers in another, or a list in one only.
     """
     columns, fields = [], []
-    for name, asked in columns_asked.items():
+    for name, wanted in columns_asked.items():
         typed = [part[name] for part in parts]
-        feature = _joined_feature(name, asked, typed)
+        feature = _joined_feature(name, wanted, typed)
         field = feature.arrow_field(PREFIX)
         # A column without a value may have been read as lists or not.
         values = [
@@ -143,13 +143,13 @@ def joined_features(
 
 def with_faults(rows: pa.Table, typed: Mapping[str, TypedColumn]) -> pa.Table:
     """Say of the rows whose feature cannot be used why (column ``fault``), unless they are broken anyway."""
-    said: dict[int, str] = {}
+    messages: dict[int, str] = {}
     for name, column in typed.items():
         for row, fault in column.faults.items():
-            said.setdefault(row, f"its {name.rpartition(':')[2]} {fault}")
-    if not said:
+            messages.setdefault(row, f"its {name.rpartition(':')[2]} {fault}")
+    if not messages:
         return rows
-    words = [said.get(row) for row in range(rows.num_rows)]
+    words = [messages.get(row) for row in range(rows.num_rows)]
     at = rows.schema.get_field_index("fault")
     faults = pc.coalesce(rows["fault"], pa.array(words, pa.string()))
     return rows.set_column(at, rows.schema.field(at), faults)

@@ -35,10 +35,10 @@ def label_columns(settings: ColumnsConfig, kind: LabelKind, label_column: str) -
             column with the path of the mask.
     """
     if kind == "targets":
-        asked = {
+        wanted = {
             f"{TARGETS}:{name}": FeatureColumn(column=name, dtype="float") for name in settings.target_columns
         }
-        return dict(asked)
+        return dict(wanted)
     if kind == "mask":
         return {MASK_PATH: FeatureColumn(column=label_column, dtype="text")}
     if kind != "multi":
