@@ -28,10 +28,10 @@ from shardmill.beam_jobs.assemble.stage import (
     assemble_shards,
     lay_out,
 )
-from shardmill.beam_jobs.encode.known_digests import DigestList
+from shardmill.beam_jobs.encode.facts import DigestList
 from shardmill.beam_jobs.encode.stage import EncodedFiles, encode_files
 from shardmill.beam_jobs.execution.runners import check_runner, load_beam
-from shardmill.beam_jobs.images.into_listing import complete_listing
+from shardmill.beam_jobs.images.objects import complete_listing
 from shardmill.beam_jobs.plan import AnyPlan, Plan, plan_version
 from shardmill.beam_jobs.plan_by_ranges import (
     begun_ranges,
@@ -65,12 +65,11 @@ from shardmill.beam_jobs.reuse.previous import PreviousVersion
 from shardmill.beam_jobs.schemas import Status
 from shardmill.beam_jobs.sources import fetches, list_inputs, make_readable, open_reader, open_source
 from shardmill.beam_jobs.sources.embeddings import EmbeddingFiles
+from shardmill.beam_jobs.sources.kind_modules import Workplace
 from shardmill.beam_jobs.sources.listing import Listing, read_listing, write_listing
 from shardmill.beam_jobs.sources.recognition.recognising import settled
-from shardmill.beam_jobs.sources.workplace import Workplace
-from shardmill.beam_jobs.spool.builds import check_builds, note_builds
-from shardmill.beam_jobs.spool.claims import RunClaim, damaged_shards
-from shardmill.beam_jobs.tables.text_columns import code_texts
+from shardmill.beam_jobs.spool.claims import RunClaim, check_builds, damaged_shards, note_builds
+from shardmill.beam_jobs.tables.texts import code_texts
 from shardmill.infra.dataset.catalog import Catalog
 from shardmill.infra.dataset.drift.figures import Drift
 from shardmill.infra.dataset.maintenance.purged import purged_contents
@@ -317,7 +316,7 @@ class _Job:
             tell_lost(plan.input_rows.batches(), open_reader(self.source, self.config, spool))
         where = f"{spool.uri}/{INPUTS_FILE}"
         if is_refused(counts, self.config.failure_budget):
-            from shardmill.beam_jobs.report.refused import write_refused  # with the templates of the report
+            from shardmill.beam_jobs.report.lost import write_refused  # with the templates of the report
 
             reader = open_reader(self.source, self.config, spool)
             batches = plan.input_rows.batches

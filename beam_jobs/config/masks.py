@@ -1,4 +1,4 @@
-"""TO BE DESCRIBED."""
+"""Segmentation masks: the classes of their pixels, and where their files lie."""
 
 from __future__ import annotations
 

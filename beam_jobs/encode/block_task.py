@@ -15,7 +15,7 @@ from functools import partial
 
 import pyarrow as pa
 
-from shardmill.beam_jobs.config import PrepareConfig
+from shardmill.beam_jobs.config import FilterConfig, ImageConfig, PrepareConfig
 from shardmill.beam_jobs.encode.blocks import (
     REFERENCES_FILE,
     block_digest,
@@ -23,8 +23,7 @@ from shardmill.beam_jobs.encode.blocks import (
     spool_file,
     write_facts,
 )
-from shardmill.beam_jobs.encode.facts import FactsOfBlock, stable_message
-from shardmill.beam_jobs.encode.known_digests import NOTHING_KNOWN, KnownContents
+from shardmill.beam_jobs.encode.facts import NOTHING_KNOWN, FactsOfBlock, KnownContents, stable_message
 from shardmill.beam_jobs.execution.pool.limits import MemoryRanOut, is_out_of_memory
 from shardmill.beam_jobs.execution.pool.notes import being_processed, counting_files
 from shardmill.beam_jobs.execution.task import Limits, Task
@@ -36,24 +35,28 @@ from shardmill.beam_jobs.execution.verdicts import (
     keep_verdict,
     known_verdicts,
 )
-from shardmill.beam_jobs.images.convert import ImageFiltered, convert
+from shardmill.beam_jobs.images.features import needed_metadata
 from shardmill.beam_jobs.images.masks import MaskConverter, StoredMask
 from shardmill.beam_jobs.schemas import (
+    AI_MADE,
+    ASPECT,
     DECODE,
     FILTER,
     FILTER_REASONS,
     PURGED,
     READ,
+    TOO_SMALL,
     UNPROCESSABLE,
     FileRef,
     Status,
     file_refs,
 )
 from shardmill.beam_jobs.sources.files.walking import SourceFault
-from shardmill.beam_jobs.sources.reading import Reader
-from shardmill.beam_jobs.tables.contents import content_of
+from shardmill.beam_jobs.sources.kind_modules import Reader
+from shardmill.beam_jobs.tables.ids import content_of
 from shardmill.infra.codecs import ImageRejected
-from shardmill.infra.codecs.prepare import LIBRARY_FAULTS, StoredImage
+from shardmill.infra.codecs.metadata.reading import NOTHING, Metadata
+from shardmill.infra.codecs.prepare import LIBRARY_FAULTS, StoredImage, prepare_image
 from shardmill.infra.errors import UnusableInput
 from shardmill.infra.progress import log
 from shardmill.infra.storage.filesystem import Storage
@@ -154,7 +157,7 @@ class _SourceBytes:
 
     @property
     def content(self) -> bytes:
-        """The content: see shardmill.beam_jobs.tables.contents."""
+        """The content: see shardmill.beam_jobs.tables.ids."""
         return content_of(self.sha256, self.mask_sha256)
 
 
@@ -244,3 +247,51 @@ def _noted(file: FileRef) -> Iterator[None]:
         if is_out_of_memory(error):
             raise MemoryRanOut(file) from error
         raise
+
+
+class ImageFiltered(UnusableInput):
+    """A filter of the configuration excludes this image.
+
+    Attributes:
+        reason: "too_small", "aspect" or "ai_made".
+        message: the size and the limit, or what the file declares.
+    """
+
+
+def convert(data: bytes, image: ImageConfig, rules: FilterConfig) -> StoredImage:
+    """Convert source bytes to their stored form.
+
+    Raises:
+        shardmill.infra.codecs.ImageRejected: the bytes are not a complete image.
+        ImageFiltered: a filter excludes the image, by its metadata, size or aspect.
+    """
+    metadata = needed_metadata(data, image, rules)
+    check_origin(metadata, rules)
+    stored = prepare_image(data, image, partial(check_size, rules=rules))
+    return stored if metadata is NOTHING else replace(stored, metadata=metadata)
+
+
+def check_origin(metadata: Metadata, rules: FilterConfig) -> None:
+    """Check what a file declares of its origin against the filters.
+
+    Raises:
+        ImageFiltered: it declares that a generative model made it, and such images are left out.
+    """
+    if rules.ai_made == "drop" and metadata.is_ai_made:
+        raise ImageFiltered(AI_MADE, f"it declares the digital source type {metadata.digital_source_type}")
+
+
+def check_size(height: int, width: int, rules: FilterConfig) -> None:
+    """Check the size of an upright image (pixels) against the filters.
+
+    Raises:
+        ImageFiltered: the image is smaller or longer than they allow.
+    """
+    if width < rules.min_width or height < rules.min_height:
+        raise ImageFiltered(
+            TOO_SMALL, f"{width}×{height} pixels, the least is {rules.min_width}×{rules.min_height}"
+        )
+    if rules.max_aspect is not None and max(height, width) > rules.max_aspect * min(height, width):
+        raise ImageFiltered(
+            ASPECT, f"{width}×{height} pixels: longer than {rules.max_aspect:g} times the shorter side"
+        )

@@ -15,15 +15,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from shardmill.beam_jobs.encode.known_digests import DigestList, KnownContents
+from shardmill.beam_jobs.encode.facts import DigestList, KnownContents
 from shardmill.beam_jobs.execution.verdicts import NO_VERDICTS, Verdicts, holds_old_verdicts
-from shardmill.beam_jobs.schemas import FACTS_SCHEMA, PASSING_REASONS, Status, reference_schema
-from shardmill.beam_jobs.tables.contents import contents_of
+from shardmill.beam_jobs.schemas import (
+    FACTS_SCHEMA,
+    PASSING_REASONS,
+    PLACED_FACTS_SCHEMA,
+    Status,
+    reference_schema,
+)
 from shardmill.beam_jobs.tables.cutting import part_lengths
 from shardmill.beam_jobs.tables.features import PREFIX, features_of, with_features
+from shardmill.beam_jobs.tables.ids import contents_of
 from shardmill.infra.digests import digest_of
 from shardmill.infra.errors import CorruptDataError, NotFoundError
 from shardmill.infra.format.known_features import MASK_BYTES
@@ -175,3 +183,22 @@ def finished_blocks(spool: Storage) -> set[str]:
     """Digests of the blocks that are complete."""
     names = (entry.path.rpartition("/")[2] for entry in spool.list_files(BLOCKS_FOLDER, recursive=False))
     return {name.removesuffix(".arrow") for name in names if name.endswith(".arrow")}
+
+
+def place_facts(facts: pa.Table, blocks: npt.NDArray[np.int32]) -> pa.Table:
+    """Add the block and shard of each stored image to the facts of files.
+
+    Args:
+        facts: FACTS_SCHEMA and columns of features.
+        blocks: int32 [rows], number of the block of each.
+
+    Returns:
+        PLACED_FACTS_SCHEMA and columns of features. The shards of STORED_BEFORE are still null: see
+        ``fill_in_stored_before``.
+    """
+    status = facts["status"].to_numpy()
+    columns = {name: facts[name] for name in facts.column_names}
+    columns["block"] = pa.array(blocks, mask=status != Status.STORED)
+    columns["shard"] = pa.nulls(facts.num_rows, pa.int32())
+    schema = with_features(PLACED_FACTS_SCHEMA, features_of(facts))
+    return pa.table(columns).select(schema.names).cast(schema)

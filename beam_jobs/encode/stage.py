@@ -15,18 +15,18 @@ from shardmill.beam_jobs.encode.blocks import (
     Block,
     cut_blocks,
     finished_blocks,
+    place_facts,
     read_facts,
     reuse_blocks,
     write_references,
 )
-from shardmill.beam_jobs.encode.placing import place_facts
 from shardmill.beam_jobs.execution.pool import files_in_progress
 from shardmill.beam_jobs.execution.progress import report_progress
 from shardmill.beam_jobs.execution.runners import run_task
 from shardmill.beam_jobs.execution.verdicts import known_verdicts
 from shardmill.beam_jobs.images.features import facts_schema
-from shardmill.beam_jobs.sources.reading import Reader
-from shardmill.beam_jobs.tables.text_columns import share_empty_texts
+from shardmill.beam_jobs.sources.kind_modules import Reader
+from shardmill.beam_jobs.tables.texts import share_empty_texts
 from shardmill.infra.native.area import is_compiled
 from shardmill.infra.progress import log
 from shardmill.infra.storage.filesystem import Storage

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from shardmill.beam_jobs.config import RunnerConfig
 from shardmill.beam_jobs.schemas import HUNG, OUT_OF_MEMORY, VERDICT_REASONS, VerdictReason
-from shardmill.beam_jobs.tables.contents import contents_of
+from shardmill.beam_jobs.tables.ids import contents_of
 from shardmill.infra.storage.filesystem import Storage
 from shardmill.infra.strict_json import dump_json
 
@@ -33,7 +33,7 @@ class Verdict:
     """Verdict on one file content: how decoding it alone failed.
 
     Attributes:
-        sha256: of the content (shardmill.beam_jobs.tables.contents), 64 hexadecimal digits.
+        sha256: of the content (shardmill.beam_jobs.tables.ids), 64 hexadecimal digits.
         reason: one of ``VERDICT_REASONS``.
         image_seconds, image_memory_bytes: the limits that were in force.
     """

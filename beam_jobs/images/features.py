@@ -9,12 +9,12 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from shardmill.beam_jobs.config import PrepareConfig
-from shardmill.beam_jobs.images.metadata import metadata_features
+from shardmill.beam_jobs.config import FilterConfig, ImageConfig, PrepareConfig
 from shardmill.beam_jobs.schemas import FACTS_SCHEMA, Status
 from shardmill.beam_jobs.tables.features import PREFIX, features_of, with_features
-from shardmill.infra.format.features import Feature
-from shardmill.infra.format.known_features import READ_MASK_FEATURES
+from shardmill.infra.codecs.metadata.reading import NOTHING, Metadata, read_metadata
+from shardmill.infra.format.features import Feature, Scalar
+from shardmill.infra.format.known_features import METADATA_FEATURES, READ_MASK_FEATURES
 
 
 def features_found(config: PrepareConfig) -> list[Feature]:
@@ -44,3 +44,19 @@ def move_to_listing(listing: pa.Table, facts: pa.Table) -> tuple[pa.Table, pa.Ta
         column = facts[PREFIX + feature.name].take(places)
         listing = listing.append_column(feature.arrow_field(PREFIX), column)
     return listing, facts.drop_columns([PREFIX + feature.name for feature in features])
+
+
+def metadata_features(image: ImageConfig) -> list[Feature]:
+    """Return the features that the metadata of the images become."""
+    return [METADATA_FEATURES[name] for name in image.metadata]
+
+
+def needed_metadata(data: bytes, image: ImageConfig, rules: FilterConfig) -> Metadata:
+    """Read the metadata of a file if the configuration asks for any."""
+    return read_metadata(data) if image.metadata or rules.ai_made == "drop" else NOTHING
+
+
+def values_of(metadata: Metadata, image: ImageConfig) -> tuple[Scalar | str | None, ...]:
+    """Return the values of the columns that ``metadata_features`` names."""
+    found = (getattr(metadata, name) for name in image.metadata)
+    return tuple(int(value) if isinstance(value, bool) else value for value in found)

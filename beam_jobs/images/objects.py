@@ -9,10 +9,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from shardmill.beam_jobs.config import ImageConfig
-from shardmill.beam_jobs.schemas import OTHER_SIZE, PLAN, Status
+from shardmill.beam_jobs.config import ImageConfig, PrepareConfig
+from shardmill.beam_jobs.images.features import move_to_listing
+from shardmill.beam_jobs.images.masks import with_mask_features
+from shardmill.beam_jobs.schemas import OTHER_SIZE, PLAN, Status, has_masks
+from shardmill.beam_jobs.tables.columns import lengths_of, lists_of, values_of, with_column
 from shardmill.beam_jobs.tables.features import PREFIX
-from shardmill.beam_jobs.tables.lists import lengths_of, lists_of, values_of, with_column
 from shardmill.infra.codecs.boxes import (
     Boxes,
     Places,
@@ -31,6 +33,8 @@ from shardmill.infra.format.known_features import (
     OBJECT_LABELS,
 )
 from shardmill.infra.format.labels import LABELS
+from shardmill.infra.progress import log
+from shardmill.infra.readable import counted
 
 Int64 = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -206,3 +210,28 @@ def _name_sets(names: pa.Array, rows: Int64, num_rows: int) -> pa.ListArray:
 
 def _added(column: pa.ChunkedArray, more: Int64) -> pa.Array:
     return pc.add(pc.fill_null(column, 0), pa.array(more)).combine_chunks()
+
+
+def complete_listing(listing: pa.Table, facts: pa.Table, config: PrepareConfig) -> tuple[pa.Table, pa.Table]:
+    """Place the objects in the stored images, and move features that reading found to the listing.
+
+    Args:
+        listing: LISTING_SCHEMA and columns of features.
+        facts: PLACED_FACTS_SCHEMA and columns of features, of the files that are read, in the same order.
+        config: settings of this run.
+
+    Returns:
+        The listing as planning needs it, and the facts without columns of features.
+    """
+    if has_objects(listing):
+        upright = config.source.objects.coordinates == "upright"
+        relative = config.source.has_relative_boxes
+        placed = place_objects(listing, facts, config.image, upright=upright, relative=relative)
+        listing, facts = placed.listing, placed.facts
+        if placed.num_cut_off:
+            cut_off = counted(placed.num_cut_off, "object")
+            log(f"{cut_off} left out, because the stored images do not show them", level="warning")
+    listing, facts = move_to_listing(listing, facts)
+    if has_masks(listing):
+        listing = with_mask_features(listing, list(config.source.masks.classes))
+    return listing, facts

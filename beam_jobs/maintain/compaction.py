@@ -30,9 +30,8 @@ from shardmill.beam_jobs.publish.versions import publish_manifest, shards_of_pla
 from shardmill.beam_jobs.reuse.policy import config_of
 from shardmill.beam_jobs.reuse.previous import PreviousVersion, Reuse
 from shardmill.beam_jobs.spool.claims import RunClaim
-from shardmill.beam_jobs.tables.digests import table_digest
-from shardmill.beam_jobs.tables.ids import digest_bytes, record_ids
-from shardmill.beam_jobs.tables.long_columns import take_rows
+from shardmill.beam_jobs.tables.columns import take_rows
+from shardmill.beam_jobs.tables.ids import digest_bytes, record_ids, table_digest
 from shardmill.infra.dataset.catalog import Catalog
 from shardmill.infra.dataset.publishing import publish_on_newest
 from shardmill.infra.dataset.version import DatasetVersion

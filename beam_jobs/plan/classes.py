@@ -13,8 +13,8 @@ from shardmill.beam_jobs.plan.columns import Rows
 from shardmill.beam_jobs.plan.objects import number_objects
 from shardmill.beam_jobs.plan.previous import PreviousRecords
 from shardmill.beam_jobs.plan.splits.placement import Labels
+from shardmill.beam_jobs.tables.columns import one_chunk
 from shardmill.beam_jobs.tables.features import PREFIX
-from shardmill.beam_jobs.tables.long_columns import one_chunk
 from shardmill.infra.format.features import features_in
 from shardmill.infra.format.labels import LABELS, NO_CLASS, LabelKind, labels_feature
 

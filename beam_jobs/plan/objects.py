@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from shardmill.beam_jobs.tables.columns import one_chunk
 from shardmill.beam_jobs.tables.features import PREFIX
-from shardmill.beam_jobs.tables.long_columns import one_chunk
 from shardmill.infra.format.known_features import OBJECT_FEATURES, OBJECT_LABELS
 from shardmill.infra.format.labels import NO_CLASS
 

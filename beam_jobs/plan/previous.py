@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shardmill.beam_jobs.plan.shards import HeldShards
-from shardmill.beam_jobs.tables.lookup import find_ids
+from shardmill.beam_jobs.tables.columns import find_ids
 from shardmill.infra.format.labels import LabelKind
 
 

@@ -20,9 +20,9 @@ import pyarrow as pa
 from shardmill.beam_jobs.config import PrepareConfig, ShardsConfig
 from shardmill.beam_jobs.plan.columns import Codes, rows_where
 from shardmill.beam_jobs.plan.pseudo_random_order import PLACE, SHARD, hash_ranks
+from shardmill.beam_jobs.tables.columns import find_ids
 from shardmill.beam_jobs.tables.features import equal_rows, features_of, same_columns
 from shardmill.beam_jobs.tables.ids import UInt64
-from shardmill.beam_jobs.tables.lookup import find_ids
 from shardmill.infra.format.contract import SPLITS
 from shardmill.infra.format.features import Feature
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from shardmill.beam_jobs.plan.columns import Codes, Rows
-from shardmill.beam_jobs.tables.long_columns import one_chunk
+from shardmill.beam_jobs.tables.columns import one_chunk
 from shardmill.infra.format.contract import SPLITS, ChannelStatistics, SplitStatistics
 
 Float64 = npt.NDArray[np.float64]

@@ -44,10 +44,10 @@ from shardmill.beam_jobs.plan.splits.placement import Labels
 from shardmill.beam_jobs.plan.statistics import split_statistics
 from shardmill.beam_jobs.plan.summary import PlanSummary
 from shardmill.beam_jobs.schemas import Status
+from shardmill.beam_jobs.tables.columns import in_one_chunk, one_chunk
 from shardmill.beam_jobs.tables.features import PREFIX, feature_columns, features_of
 from shardmill.beam_jobs.tables.ids import UInt64, digest_bytes
-from shardmill.beam_jobs.tables.long_columns import in_one_chunk, one_chunk
-from shardmill.beam_jobs.tables.text_columns import code_texts
+from shardmill.beam_jobs.tables.texts import code_texts
 from shardmill.beam_jobs.tables.vectors import Vectors
 from shardmill.infra.format.known_features import MASK_BYTES, MASK_SHA256
 from shardmill.infra.format.labels import LabelKind
@@ -77,7 +77,7 @@ class _Known:
     """Facts of all files, and the files that become records.
 
     Attributes:
-        listing: LISTING_SCHEMA, in one chunk; long columns have 64-bit offsets (tables.long_columns).
+        listing: LISTING_SCHEMA, in one chunk; long columns have 64-bit offsets (tables.columns).
         facts: PLACED_FACTS_SCHEMA, in one chunk too.
         read: int32, rows of the listing that were read.
         files: the files that have a stored image.
@@ -151,7 +151,7 @@ def plan_version(
 
     Args:
         listing: LISTING_SCHEMA and columns of features, sorted by URI; its labels may be dictionary-coded
-            (shardmill.beam_jobs.tables.text_columns).
+            (shardmill.beam_jobs.tables.texts).
         facts: PLACED_FACTS_SCHEMA, a row for each row of the listing whose status is TO_READ, in order; text
             columns of IMAGE_COLUMNS may be coded too.
         config: groups, splits, shards and seed.

@@ -11,8 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from shardmill.beam_jobs.encode.blocks import Block, facts_digest, read_facts
-from shardmill.beam_jobs.encode.placing import place_facts
+from shardmill.beam_jobs.encode.blocks import Block, facts_digest, place_facts, read_facts
 from shardmill.beam_jobs.encode.stage import EncodedFiles
 from shardmill.beam_jobs.images.features import move_to_listing
 from shardmill.beam_jobs.plan_by_ranges.choice import ranges_folder
@@ -22,7 +21,7 @@ from shardmill.beam_jobs.reuse.known_files import KnownFiles
 from shardmill.beam_jobs.reuse.previous import PreviousVersion
 from shardmill.beam_jobs.schemas import IMAGE_NAMES, Status
 from shardmill.beam_jobs.spool.claims import damaged_shards
-from shardmill.beam_jobs.tables.text_columns import code_texts
+from shardmill.beam_jobs.tables.texts import code_texts
 from shardmill.infra.digests import digest_of
 from shardmill.infra.storage.filesystem import Storage
 

@@ -20,8 +20,8 @@ from shardmill.beam_jobs.plan.splits.assignment import known_splits
 from shardmill.beam_jobs.plan.splits.leaks import GroupedRecords
 from shardmill.beam_jobs.plan.splits.placement import Units
 from shardmill.beam_jobs.plan_by_ranges.tables import Int64, PlanTables, RangeTask, range_of
+from shardmill.beam_jobs.tables.columns import one_chunk
 from shardmill.beam_jobs.tables.ids import UInt64
-from shardmill.beam_jobs.tables.long_columns import one_chunk
 
 GROUPS, TO_KEYS = "groups", "to-keys"
 

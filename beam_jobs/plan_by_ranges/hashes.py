@@ -28,10 +28,10 @@ from shardmill.beam_jobs.plan_by_ranges.files import FATES, TO_HASHES
 from shardmill.beam_jobs.plan_by_ranges.grouping import TO_KEYS
 from shardmill.beam_jobs.plan_by_ranges.splitting import Seats
 from shardmill.beam_jobs.plan_by_ranges.tables import Int64, PlanTables, RangeTask, range_of
+from shardmill.beam_jobs.tables.columns import one_chunk
 from shardmill.beam_jobs.tables.features import feature_columns, features_of
 from shardmill.beam_jobs.tables.ids import UInt64, digest_bytes
-from shardmill.beam_jobs.tables.long_columns import one_chunk
-from shardmill.beam_jobs.tables.text_columns import code_texts
+from shardmill.beam_jobs.tables.texts import code_texts
 from shardmill.infra.format.contract import LabelConflict
 
 RECORDS, REPEATS, COUNTS, CONFLICTS = "records", "repeats", "counts", "conflicts"

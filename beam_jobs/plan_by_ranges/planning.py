@@ -45,9 +45,9 @@ from shardmill.beam_jobs.plan_by_ranges.shards import DealRecords, OrderShards, 
 from shardmill.beam_jobs.plan_by_ranges.splitting import KnownSplits, Seats, codes_of, divide
 from shardmill.beam_jobs.plan_by_ranges.statistics import statistics_of
 from shardmill.beam_jobs.plan_by_ranges.tables import Int64, RangeTask, RowsOnStorage
+from shardmill.beam_jobs.tables.columns import one_chunk
 from shardmill.beam_jobs.tables.features import features_of
 from shardmill.beam_jobs.tables.ids import digest_bytes, record_ids
-from shardmill.beam_jobs.tables.long_columns import one_chunk
 from shardmill.infra.format.contract import INPUTS_SCHEMA, SPLITS, Leaks
 from shardmill.infra.format.labels import NO_CLASS
 

@@ -13,7 +13,7 @@ from shardmill.beam_jobs.config import PrepareConfig
 from shardmill.beam_jobs.plan import AnyPlan, RecordRows
 from shardmill.beam_jobs.sources.embeddings import EmbeddingFiles
 from shardmill.beam_jobs.sources.listing import Listing
-from shardmill.beam_jobs.tables.digests import batches_digest, table_digest
+from shardmill.beam_jobs.tables.ids import batches_digest, table_digest
 from shardmill.infra.codecs import codec_builds
 from shardmill.infra.digests import digest_of
 from shardmill.infra.format.contract import FORMAT_VERSION, INPUTS_SCHEMA

@@ -10,8 +10,8 @@ from shardmill.beam_jobs.execution.verdicts import reasons_to_retry
 from shardmill.beam_jobs.publish.digests import Digests
 from shardmill.beam_jobs.schemas import PASSING_REASONS, READ, file_refs
 from shardmill.beam_jobs.sources.files.walking import SourceFault
+from shardmill.beam_jobs.sources.kind_modules import Reader
 from shardmill.beam_jobs.sources.listing import Listing
-from shardmill.beam_jobs.sources.reading import Reader
 from shardmill.infra.dataset.version import DatasetVersion
 
 _PASSING = pa.array(PASSING_REASONS)

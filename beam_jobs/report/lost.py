@@ -1,18 +1,20 @@
-"""Report the unusable inputs to the parent process, with small pictures of the first of them."""
+"""Show the unusable inputs: in events of the job, with small pictures, and in the report of a refused run."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
 
 from shardmill.beam_jobs.report.figures.inputs import ReasonRow, reason_rows
+from shardmill.beam_jobs.report.page import render_refused
 from shardmill.beam_jobs.report.pictures.gallery import exhibit
 from shardmill.beam_jobs.report.reasons import REASONS
-from shardmill.beam_jobs.sources.reading import Reader
-from shardmill.infra.format.contract import QUARANTINED
+from shardmill.beam_jobs.sources.kind_modules import Reader
+from shardmill.infra.format.contract import FILTERED, QUARANTINED, Accounting
 from shardmill.infra.progress import emit, events_go_to_parent
+from shardmill.infra.storage.filesystem import Storage
 
 _NAMED, _PICTURES = 40, 12  # inputs
 
@@ -61,3 +63,31 @@ def _pictures(source: Reader, rows: Sequence[ReasonRow]) -> dict[str, str]:
         for one in exhibits
         if one.picture is not None
     }
+
+
+REFUSED_PAGE = "refused.html"
+
+
+def write_refused(
+    spool: Storage,
+    dataset: str,
+    accounting: Accounting,
+    inputs: Callable[[], Iterable[pa.RecordBatch]],
+    source: Reader,
+) -> str:
+    """Write the page to the spool of a run.
+
+    Args:
+        spool: folder of unfinished work of the run.
+        dataset: name of the dataset.
+        accounting: number of inputs by outcome.
+        inputs: gives INPUTS_SCHEMA, all rows in order.
+        source: reads the images, for pictures.
+
+    Returns:
+        The location of the page.
+    """
+    quarantined, filtered = reason_rows(inputs(), QUARANTINED), reason_rows(inputs(), FILTERED)
+    page = render_refused(dataset, accounting, quarantined, filtered, exhibit(source, quarantined))
+    spool.write_atomic(REFUSED_PAGE, page.encode("utf-8"))
+    return f"{spool.uri}/{REFUSED_PAGE}"

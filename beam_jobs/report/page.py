@@ -19,9 +19,8 @@ from pydantic import ValidationError
 
 from shardmill.beam_jobs.config import SourceConfig
 from shardmill.beam_jobs.report.figures.balance import shard_balance
-from shardmill.beam_jobs.report.figures.changes import ChangesSince
+from shardmill.beam_jobs.report.figures.changes import FIGURES_SHOWN, ChangesSince
 from shardmill.beam_jobs.report.figures.divided_groups import DividedKey
-from shardmill.beam_jobs.report.figures.drift import FIGURES_SHOWN
 from shardmill.beam_jobs.report.figures.histogram import LogHistogram
 from shardmill.beam_jobs.report.figures.inputs import (
     REASONS_SHOWN,

@@ -8,9 +8,8 @@ import pyarrow as pa
 from pydantic import ValidationError
 
 from shardmill.beam_jobs.config import PrepareConfig
-from shardmill.beam_jobs.report.figures.changes import ChangesSince, changes_since
+from shardmill.beam_jobs.report.figures.changes import ChangesSince, changes_since, drift_since
 from shardmill.beam_jobs.report.figures.divided_groups import DividedKey, divided_keys
-from shardmill.beam_jobs.report.figures.drift import drift_since
 from shardmill.beam_jobs.report.figures.inputs import InputFigures, StoredInputs, count_inputs
 from shardmill.beam_jobs.report.figures.near_duplicates import NearDuplicateGroups, near_duplicates
 from shardmill.beam_jobs.report.figures.survey import survey_indexes
@@ -20,7 +19,7 @@ from shardmill.beam_jobs.report.pictures.thumbnails import Thumbnail, choose_and
 from shardmill.beam_jobs.schemas import FileRef
 from shardmill.beam_jobs.sources import open_reader
 from shardmill.beam_jobs.sources.files.folder import SourceFolder
-from shardmill.beam_jobs.sources.reading import Reader
+from shardmill.beam_jobs.sources.kind_modules import Reader
 from shardmill.infra.dataset.catalog import load_version
 from shardmill.infra.dataset.drift.figures import Drift
 from shardmill.infra.dataset.version import DatasetVersion

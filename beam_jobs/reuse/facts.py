@@ -13,11 +13,10 @@ from shardmill.beam_jobs.encode.stage import EncodedFiles
 from shardmill.beam_jobs.release_memory import release_memory
 from shardmill.beam_jobs.reuse.previous import PreviousVersion
 from shardmill.beam_jobs.schemas import IMAGE_NAMES, Status
+from shardmill.beam_jobs.tables.columns import find_ids, one_chunk, take_rows
 from shardmill.beam_jobs.tables.features import feature_columns, features_of
 from shardmill.beam_jobs.tables.ids import digest_bytes, record_ids
-from shardmill.beam_jobs.tables.long_columns import one_chunk, take_rows
-from shardmill.beam_jobs.tables.lookup import find_ids
-from shardmill.beam_jobs.tables.text_columns import code_texts
+from shardmill.beam_jobs.tables.texts import code_texts
 from shardmill.infra.errors import CorruptDataError
 from shardmill.infra.format.features import Feature
 from shardmill.infra.storage.filesystem import Storage

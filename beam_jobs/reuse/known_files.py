@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from shardmill.beam_jobs.config import PrepareConfig
-from shardmill.beam_jobs.encode.known_digests import DigestList, KnownContents
+from shardmill.beam_jobs.encode.facts import DigestList, KnownContents
 from shardmill.beam_jobs.images.features import features_found
 from shardmill.beam_jobs.reuse.facts import image_columns, mask_of
 from shardmill.beam_jobs.reuse.policy import retried_reasons
@@ -30,11 +30,9 @@ from shardmill.beam_jobs.schemas import (
     Status,
     has_masks,
 )
-from shardmill.beam_jobs.tables.contents import contents_of
+from shardmill.beam_jobs.tables.columns import find_ids, one_chunk, places_in, take_rows
 from shardmill.beam_jobs.tables.features import PREFIX, with_features
-from shardmill.beam_jobs.tables.ids import digest_bytes, hex_bytes, record_ids
-from shardmill.beam_jobs.tables.long_columns import one_chunk, places_in, take_rows
-from shardmill.beam_jobs.tables.lookup import find_ids
+from shardmill.beam_jobs.tables.ids import contents_of, digest_bytes, hex_bytes, record_ids
 from shardmill.infra.format.contract import FILTERED, QUARANTINED
 from shardmill.infra.format.features import Feature
 from shardmill.infra.format.known_features import MASK_SHA256, MASK_URI

@@ -14,10 +14,9 @@ import pyarrow.compute as pc
 from shardmill.beam_jobs.plan import HeldShards, PreviousRecords
 from shardmill.beam_jobs.plan.columns import Codes, split_codes
 from shardmill.beam_jobs.schemas import IMAGE_NAMES, PLAN_SCHEMA, PREVIOUS_RECORDS_SCHEMA
+from shardmill.beam_jobs.tables.columns import find_ids, in_one_chunk, with_short_offsets
 from shardmill.beam_jobs.tables.features import PREFIX, feature_columns, with_features
 from shardmill.beam_jobs.tables.ids import UInt64, digest_bytes, hex_bytes, hex_text, record_ids
-from shardmill.beam_jobs.tables.long_columns import in_one_chunk, with_short_offsets
-from shardmill.beam_jobs.tables.lookup import find_ids
 from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.errors import CorruptDataError, StorageError
 from shardmill.infra.format.contract import INPUTS_SCHEMA, RECORD, SPLITS, Shard
@@ -75,7 +74,7 @@ class PreviousVersion:
     def records(self) -> pa.Table:
         """The records of all sound shards: PREVIOUS_RECORDS_SCHEMA and columns of features, sorted by id.
 
-        In one chunk; long columns have 64-bit offsets (``tables.long_columns``).
+        In one chunk; long columns have 64-bit offsets (``tables.columns``).
         """
         return self._indexes[0]
 

@@ -14,14 +14,9 @@ import pyarrow.compute as pc
 from shardmill.beam_jobs.config import PrepareConfig
 from shardmill.beam_jobs.request import JobRequest
 from shardmill.beam_jobs.schemas import IGNORED, has_masks
-from shardmill.beam_jobs.sources.checking import check_listing
-from shardmill.beam_jobs.sources.files.folder import SourceFolder
-from shardmill.beam_jobs.sources.files.places import folders_of_ours, place_of
-from shardmill.beam_jobs.sources.listing import Listing, group_by_pattern
-from shardmill.beam_jobs.sources.own_kinds import OwnReader, faults_of
-from shardmill.beam_jobs.sources.reading import Reader
-from shardmill.beam_jobs.sources.recognition.kind_modules import kind_module
-from shardmill.beam_jobs.sources.workplace import Workplace
+from shardmill.beam_jobs.sources.files.folder import SourceFolder, folders_of_ours, place_of
+from shardmill.beam_jobs.sources.kind_modules import OwnReader, Reader, Workplace, faults_of, kind_module
+from shardmill.beam_jobs.sources.listing import Listing, check_listing, group_by_pattern
 from shardmill.beam_jobs.tables.features import PREFIX, features_of
 from shardmill.infra.errors import ConfigError
 from shardmill.infra.format.labels import LABELS, TARGETS, WORDS
@@ -106,8 +101,7 @@ def _with_label_edits(listing: Listing, source: SourceFolder, config: PrepareCon
     """
     if config.source.label_edits is None:
         return listing
-    from shardmill.beam_jobs.sources.label_edits.applying import apply_edits
-    from shardmill.beam_jobs.sources.label_edits.reading import read_label_edits
+    from shardmill.beam_jobs.sources.label_edits import apply_edits, read_label_edits
 
     edits = read_label_edits(source, config.source.label_edits)
     if not edits.decided:
@@ -137,7 +131,7 @@ def files_of_settings(source: SourceFolder, config: PrepareConfig) -> dict[str, 
 
         named |= dict.fromkeys(files_within(source, config.groups.embeddings), "groups.embeddings.file")
     if config.source.label_edits is not None:
-        from shardmill.beam_jobs.sources.label_edits.reading import SETTING, files_of_edits
+        from shardmill.beam_jobs.sources.label_edits import SETTING, files_of_edits
 
         named |= dict.fromkeys(files_of_edits(source, config.source.label_edits), SETTING)
     return named

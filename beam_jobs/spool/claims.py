@@ -9,7 +9,9 @@ names. The lock's own file stays for ever: see ``Storage.exclusive_lock``.
 
 from __future__ import annotations
 
+import json
 import time
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from types import TracebackType
@@ -20,11 +22,12 @@ from shardmill.infra.dataset.lock import lock_for_adding, lock_for_run
 from shardmill.infra.dataset.maintenance.purged import warning_of_unfinished_purge
 from shardmill.infra.dataset.maintenance.removed import files_of_removed
 from shardmill.infra.digests import digest_of
-from shardmill.infra.errors import DataError, EnvironmentFault, LockedError
+from shardmill.infra.errors import DataError, EnvironmentFault, LockedError, NotFoundError
 from shardmill.infra.format.contract import Manifest
 from shardmill.infra.format.layout import data_dir, spool_dir
 from shardmill.infra.progress import log
 from shardmill.infra.storage.filesystem import Storage
+from shardmill.infra.strict_json import dump_json
 
 PLANS_FOLDER = "plans"
 DAMAGED_FOLDER = "damaged"
@@ -172,3 +175,57 @@ def _clear(catalog: Catalog, dataset: str, run_digest: str) -> None:
 def _folders(manifest: Manifest) -> set[str]:
     """The folders of every file that a version names."""
     return {path.rpartition("/")[0] for path in manifest.files()} | {data_dir(manifest.plan_digest)}
+
+
+BUILDS_FILE = "builds.json"
+
+
+def note_builds(spool: Storage, work: str, builds: Mapping[str, str]) -> None:
+    """Note the builds of a run in its spool.
+
+    Args:
+        spool: folder of unfinished work of the run.
+        work: digest of source and configuration, without the builds.
+        builds: library -> version.
+    """
+    spool.write_atomic(BUILDS_FILE, dump_json({"work": work, "builds": dict(builds)}).encode())
+
+
+def check_builds(dataset: Storage, run: str, work: str, builds: Mapping[str, str]) -> None:
+    """Compare this run's builds with the builds of unfinished runs of the same work.
+
+    Args:
+        dataset: the dataset's folder.
+        run: digest of this run, which continues its own work.
+        work: digest of source and configuration, without the builds.
+        builds: library -> version.
+
+    Raises:
+        EnvironmentFault: there is an unfinished run under other builds, and none under these.
+    """
+    runs = dataset.list_folders(_SPOOLS)
+    if run in runs:
+        return
+    for other in sorted(runs):
+        spool = dataset.child(spool_dir(other))
+        try:
+            note = json.loads(spool.read_bytes(BUILDS_FILE))
+        except (NotFoundError, ValueError):
+            continue  # being removed, or never begun
+        if note["work"] == work and note["builds"] != dict(builds):
+            then, now = _differences(note["builds"], builds)
+            raise EnvironmentFault(
+                f"an unfinished run of this source and configuration was made with {then}, "
+                f"this one with {now}",
+                f"install these versions to continue it, or delete {spool.uri} to begin anew",
+            )
+
+
+def _differences(then: Mapping[str, str], now: Mapping[str, str]) -> tuple[str, str]:
+    """Return the builds in which two runs differ, in words."""
+    names = sorted(name for name in {*then, *now} if then.get(name) != now.get(name))
+
+    def told(builds: Mapping[str, str]) -> str:
+        return ", ".join(f"{name} {builds.get(name, 'none')}" for name in names)
+
+    return told(then), told(now)

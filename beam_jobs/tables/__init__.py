@@ -1,1 +1,1 @@
-"""Arrow tables: record ids, look-up by sorted id, digests, cutting, columns of text and of features."""
+"""Arrow tables: ids and digests, cutting, columns of lists, of texts and of features."""

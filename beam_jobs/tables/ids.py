@@ -1,10 +1,20 @@
-"""SHA-256 digests, record ids and hexadecimal text, a whole column at a time."""
+"""Ids and digests of whole columns: of bytes and rows, of records, and of inputs with equal contents.
+
+The content of an image is the SHA-256 of its bytes. Where images have masks it is the SHA-256 of both
+digests, so an image whose mask was changed is decoded again. Inputs with equal contents become one record.
+"""
 
 from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+
+from shardmill.beam_jobs.tables.features import PREFIX, canonical_bytes
+from shardmill.infra.format.known_features import MASK_SHA256
 
 UInt64 = npt.NDArray[np.uint64]
 
@@ -63,3 +73,54 @@ def hex_bytes(column: pa.ChunkedArray | pa.Array, width: int) -> npt.NDArray[np.
     digits = np.frombuffer(characters, np.uint8)[offsets[0] : offsets[-1]]
     values = digits - np.where(digits >= ord("a"), ord("a") - 10, ord("0")).astype(np.uint8)
     return np.asarray((values[0::2] << 4 | values[1::2]).reshape(-1, width), np.uint8)
+
+
+DIGEST_ROWS = 65_536  # rows hashed together
+
+
+def table_digest(table: pa.Table) -> str:
+    """Return the SHA-256 (hexadecimal) of a table's rows, however the table is cut into chunks."""
+    table = table.combine_chunks()  # a column of more than 2 GiB stays in several
+    starts = range(0, table.num_rows, DIGEST_ROWS)
+    parts = (table.slice(start, DIGEST_ROWS).combine_chunks() for start in starts)
+    return batches_digest(table.schema, (batch for part in parts for batch in part.to_batches()))
+
+
+def batches_digest(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> str:
+    """Return the SHA-256 (hexadecimal) of rows in batches. It depends on where the batches are cut."""
+    digest = hashlib.sha256(str(schema).encode())
+    for batch in batches:
+        for name, column in zip(batch.schema.names, batch.columns, strict=True):
+            digest.update(canonical_bytes(column) if name.startswith(PREFIX) else _column_bytes(column))
+    return digest.hexdigest()
+
+
+def _column_bytes(column: pa.Array) -> bytes:
+    # A column that went through IPC once has no stray offsets or bits; the message's own framing is constant.
+    return bytes(pa.record_batch([column], names=[""]).serialize())
+
+
+_COLUMN = PREFIX + MASK_SHA256
+
+
+def content_of(sha256: bytes, mask_sha256: bytes | None = None) -> bytes:
+    """Return the content of an image: 32 bytes.
+
+    Args:
+        sha256: SHA-256 of the image.
+        mask_sha256: SHA-256 of its mask; None if it has none.
+    """
+    return sha256 if mask_sha256 is None else hashlib.sha256(sha256 + mask_sha256).digest()
+
+
+def contents_of(table: pa.Table) -> list[bytes]:
+    """Return the contents of the rows of facts or of records that have a digest."""
+    digests = table["sha256"].to_pylist()
+    if _COLUMN not in table.schema.names:
+        return [sha256 for sha256 in digests if sha256 is not None]
+    masks = table[_COLUMN].to_pylist()
+    return [
+        content_of(sha256, None if mask is None else bytes.fromhex(mask))
+        for sha256, mask in zip(digests, masks, strict=True)
+        if sha256 is not None
+    ]

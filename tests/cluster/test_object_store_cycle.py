@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from shardmill.beam_jobs.maintain.compaction import compact
-from shardmill.beam_jobs.maintain.purge.working import purge
+from shardmill.beam_jobs.maintain.purge import purge
 from shardmill.infra.dataset.catalog import Catalog
 from shardmill.infra.dataset.exports.export import export
 from shardmill.infra.dataset.maintenance.garbage import collect_garbage

@@ -9,7 +9,7 @@ import pytest
 
 from shardmill.beam_jobs.config import PrepareConfig
 from shardmill.beam_jobs.plan import RECORD_OVERHEAD_BYTES, num_shards
-from shardmill.beam_jobs.publish.input_parts import ROWS_OF_A_PART
+from shardmill.beam_jobs.publish.outline import ROWS_OF_A_PART
 from tests.documentation.blocks import ROOT
 
 

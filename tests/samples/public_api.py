@@ -26,11 +26,11 @@ UNCHECKED = {
     "shardmill.training.reading.SplitTable.__init__",
     "shardmill.training.reading.SplitTable.place",  # checks the number itself
     "shardmill.training.reading.SplitTable.id_of",
-    "shardmill.beam_jobs.sources.files.ignore.IgnorePatterns.match",
-    "shardmill.beam_jobs.sources.files.ignore.IgnorePatterns.match_path",
+    "shardmill.beam_jobs.sources.files.walking.IgnorePatterns.match",
+    "shardmill.beam_jobs.sources.files.walking.IgnorePatterns.match_path",
     "shardmill.beam_jobs.sources.files.walking.FoundFile",
     "shardmill.beam_jobs.sources.files.walking.SourceFault",
-    "shardmill.beam_jobs.sources.reading.Reader",
+    "shardmill.beam_jobs.sources.kind_modules.Reader",
     "shardmill.beam_jobs.schemas.FileRef",
     "shardmill.beam_jobs.schemas.Status",
     "shardmill.beam_jobs.config.PrepareConfig",  # settings check themselves

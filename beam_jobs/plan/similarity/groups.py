@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from shardmill.beam_jobs.plan.columns import Rows
 from shardmill.beam_jobs.plan.similarity.components import Components
-from shardmill.beam_jobs.tables.long_columns import one_chunk
+from shardmill.beam_jobs.tables.columns import one_chunk
 
 Int64 = npt.NDArray[np.int64]
 

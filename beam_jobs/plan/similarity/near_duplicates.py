@@ -35,8 +35,8 @@ from shardmill.beam_jobs.plan.similarity.looks import (
 )
 from shardmill.beam_jobs.plan.similarity.search import candidates, choices
 from shardmill.beam_jobs.release_memory import release_memory
+from shardmill.beam_jobs.tables.columns import one_chunk
 from shardmill.beam_jobs.tables.ids import UInt64, id_text
-from shardmill.beam_jobs.tables.long_columns import one_chunk
 from shardmill.infra.format.contract import LOOK_BYTES, LOOK_SIDE, NEAR_DUPLICATES_SCHEMA, SPLITS
 
 # Of a group of so many images, so many go on searching.

@@ -25,9 +25,9 @@ from shardmill.beam_jobs.plan.columns import Codes, Rows
 from shardmill.beam_jobs.plan.splits.assignment import assign_splits
 from shardmill.beam_jobs.plan.splits.label_sets import Strata, assign_by_strata, quantile_bins
 from shardmill.beam_jobs.plan.splits.placement import Labels, Units
+from shardmill.beam_jobs.tables.columns import one_chunk
 from shardmill.beam_jobs.tables.features import PREFIX
 from shardmill.beam_jobs.tables.ids import UInt64
-from shardmill.beam_jobs.tables.long_columns import one_chunk
 from shardmill.infra.format.labels import LABELS, TARGETS, LabelKind
 
 

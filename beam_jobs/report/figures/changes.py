@@ -1,13 +1,18 @@
-"""Changes since the previous version, and the records whose pictures show them."""
+"""Changes and drift since the previous version, and the records whose pictures show them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from pydantic import ValidationError
+
+from shardmill.beam_jobs.config.planning import DriftConfig
 from shardmill.beam_jobs.report.figures.survey import Candidate, find_records
 from shardmill.infra.dataset.catalog import load_version
 from shardmill.infra.dataset.compare import Changes, VersionDiff, diff
+from shardmill.infra.dataset.drift.figures import Drift
+from shardmill.infra.dataset.drift.measuring import measure
 from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.errors import CorruptDataError, FormatVersionError, NotFoundError
 from shardmill.infra.format.contract import Manifest
@@ -71,3 +76,21 @@ def changes_since(storage: Storage, manifest: Manifest) -> ChangesSince | None:
     except _GONE:  # shown without pictures
         removed = {}
     return ChangesSince(before, difference, removed=removed)
+
+
+FIGURES_SHOWN = 12
+
+
+def drift_since(before: DatasetVersion | None, after: DatasetVersion) -> Drift | None:
+    """Compare a version with the one before it, with the limits of its configuration.
+
+    Returns:
+        None if the versions were not to be compared, or cannot be.
+    """
+    if before is None:
+        return None
+    try:
+        config = DriftConfig.model_validate(after.manifest.config.get("drift", {}))
+        return None if config.action == "off" else measure(before, after, config)
+    except (ValidationError, CorruptDataError):
+        return None

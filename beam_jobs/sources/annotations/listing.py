@@ -29,15 +29,15 @@ from shardmill.beam_jobs.sources.annotations.collecting import (
 )
 from shardmill.beam_jobs.sources.classes.names import look_alikes, no_classes
 from shardmill.beam_jobs.sources.files.folder import SourceFolder
-from shardmill.beam_jobs.sources.files.ignore import IgnorePatterns
+from shardmill.beam_jobs.sources.files.walking import IgnorePatterns
 from shardmill.beam_jobs.sources.kinds.table import listed_files
 from shardmill.beam_jobs.sources.kinds.table.matching import FoundFiles, find_files, locate
 from shardmill.beam_jobs.sources.kinds.table.rows import UNDERSTOOD_SCHEMA, reject
 from shardmill.beam_jobs.sources.kinds.table.settling import settle
 from shardmill.beam_jobs.sources.kinds.table.tables import Table, find_files_named
 from shardmill.beam_jobs.sources.listing import Listing
+from shardmill.beam_jobs.tables.columns import lists_of
 from shardmill.beam_jobs.tables.features import PREFIX
-from shardmill.beam_jobs.tables.lists import lists_of
 from shardmill.infra.codecs.boxes import clip_boxes, have_area
 from shardmill.infra.errors import NotFoundError
 from shardmill.infra.format.features import Feature

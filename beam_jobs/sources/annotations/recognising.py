@@ -1,204 +1,30 @@
-"""Recognise annotation files by how they begin, and the folder that their images lie in."""
+"""What recognising annotation files by how they begin needs, whatever their format."""
 
 from __future__ import annotations
 
-import csv
 import re
-from collections.abc import Sequence
-from typing import Any
 
-from shardmill.beam_jobs.config import BoxTableConfig
-from shardmill.beam_jobs.sources.classes.names import quoted
-from shardmill.beam_jobs.sources.kinds.table.recognising import TABLE_ENDINGS, columns_of, list_columns_of
-from shardmill.beam_jobs.sources.recognition.glance import Glance, Recognised, cli_for
-from shardmill.beam_jobs.sources.roles import LABEL_NAMES, PATH_NAMES, split_of_name
-from shardmill.infra.errors import UsageError
+from shardmill.beam_jobs.sources.recognition.glance import Glance
+from shardmill.beam_jobs.sources.roles import split_of_name
 
-_HEAD_BYTES = 1 << 16
-_MAX_FILES = 20  # that are looked into
+HEAD_BYTES = 1 << 16
+MAX_FILES = 20  # that are looked into
+READINGS = 4  # files or folders that are named where several fit
 _YEAR = re.compile(r"(?<=[A-Za-z])[0-9]+")
-_READINGS = 4  # files or folders that are named where several fit
-_IMAGE_SETS = ("ImageSets/Main/train.txt", "ImageSets/Segmentation/train.txt")
-_COCO = re.compile(rb'\A\s*\{.*?"(images|annotations|categories)"\s*:\s*\[', re.DOTALL)
-_COCO_NAME = re.compile(rb'"file_name"\s*:\s*"([^"]+)"')
-_VOC = re.compile(rb"\A\s*(<\?xml[^>]*>\s*)?<annotation\b")
-# https://storage.googleapis.com/openimages/web/download_v7.html
-_OPEN_IMAGES = {"box_columns": ("XMin", "YMin", "XMax", "YMax"), "units": "relative"}
-_BOX_LISTS = ("boxes", "bboxes", "bbox", "box")
-_LABEL_LISTS = ("labels", "classes", "categories", "class_names", *LABEL_NAMES)
-_VOC_NAME = re.compile(rb"<filename>\s*([^<]+?)\s*</filename>")
 
 
-_BoxSettings = tuple[dict[str, str], dict[str, Any]]  # of source.columns, and of source.objects.table
-
-
-def recognise_coco(glance: Glance) -> Recognised | None:
-    """Return the JSON file that names images as COCO does, or several whose names give different splits.
-
-    ``instances_train2017.json`` and ``instances_val2017.json`` are such. Files of captions and key points
-    beside them are left out.
-    """
-    found = _beginning_with(_COCO, glance, ".json")
-    if len(found) > 1:
-        objects = [uri for uri in found if uri.rpartition("/")[2].startswith("instances")]
-        found = {uri: found[uri] for uri in objects or found}
-    if not found or not glance.images:
-        return None
-    parts: list[dict[str, str | None]] = [
-        {"file": uri, "images": _folder_of(_COCO_NAME.search(head), uri, glance)}
-        for uri, head in found.items()
-    ]
-    why = f"{quoted(list(found))} {'lists' if len(found) == 1 else 'list'} images as COCO does"
-    if len(found) > 1:
-        splits = [_split_of(uri) for uri in found]
-        if None in splits or len(set(splits)) < len(splits):
-            readings = [cli_for("coco", {"objects": {"annotations": [part]}}) for part in parts[:_READINGS]]
-            return Recognised(why, image_folders={str(part["images"]) for part in parts}, readings=readings)
-        parts = [{**part, "split": split} for part, split in zip(parts, splits, strict=True)]
-        why += ", and their names give the splits"
-    folders = {str(part["images"]) for part in parts}
-    return Recognised(why, {"objects": {"annotations": tuple(parts)}}, image_folders=folders)
-
-
-def recognise_voc(glance: Glance) -> Recognised | None:
-    """Return the folder of XML files that describe images as Pascal VOC does; None if there is none."""
-    found = _beginning_with(_VOC, glance, ".xml")
-    if not found or not glance.images:
-        return None
-    uri = next(iter(found))
-    parts: dict[str, dict[str, str | None]] = {}
-    for file, head in found.items():
-        folder = file.rpartition("/")[0]
-        pattern = f"{folder}/*.xml" if folder else "*.xml"
-        parts.setdefault(
-            folder, {"file": pattern, "images": _folder_of(_VOC_NAME.search(head), file, glance)}
-        )
-    why = f"{uri} describes an image as Pascal VOC does"
-    folders = {str(part["images"]) for part in parts.values()}
-    if len(parts) > 1:
-        splits = [_split_of(folder) for folder in parts]
-        if None in splits or len(set(splits)) < len(splits):
-            some = list(parts.values())[:_READINGS]
-            readings = [cli_for("voc", {"objects": {"annotations": [part]}}) for part in some]
-            why += f", and so do files in {quoted(list(parts)[1:])}"
-            return Recognised(why, image_folders=folders, readings=readings)
-        for part, split in zip(parts.values(), splits, strict=True):
-            part["split"] = split
-        why += "; the folders of such files give the splits"
-    objects = {"annotations": tuple(parts.values())}
-    sets = sorted(uri.rpartition("/")[0] for uri in glance.files if uri.endswith(_IMAGE_SETS))
-    if sets:
-        why += f"; the lists in {sets[0]} give the splits"
-        return Recognised(why, {"objects": {**objects, "image_sets": sets[0]}}, image_folders=folders)
-    return Recognised(why, {"objects": objects}, image_folders=folders)
-
-
-def recognise_box_table(glance: Glance, settings: BoxTableConfig) -> Recognised | None:
-    """Return the tables with a column of images, one of classes, and four of edges of boxes or one of lists.
-
-    Of several tables the names must give different splits: ``train-annotations-bbox.csv``.
-
-    Raises:
-        UsageError: a table has boxes as lists, and the settings do not say what their numbers mean.
-    """
-    found = {}
-    for uri in [uri for uri in glance.ending_in(*TABLE_ENDINGS) if uri.count("/") <= 1][:_MAX_FILES]:
-        columns = columns_of(glance, uri, floats=True)
-        if (named := _columns_of_boxes(columns) or _column_of_lists(glance, uri, columns)) is not None:
-            found[uri] = named
-    splits = [_split_of(uri) for uri in found]
-    if not glance.images or not found or any(named != found[next(iter(found))] for named in found.values()):
-        return None
-    if len(found) > 1 and (None in splits or len(set(splits)) < len(splits)):
-        return None
-    roles, table = next(iter(found.values()))
-    _check_meaning(next(iter(found)), table["box_columns"], settings)
-    parts: list[dict[str, str | None]] = [
-        {"file": uri, "images": _folder_of_row(glance, uri, roles["image"])} for uri in found
-    ]
-    names = ", ".join(table["box_columns"])
-    why = f"{quoted(list(found))} {'has' if len(found) == 1 else 'have'} the columns of boxes {names}"
-    if len(found) > 1:
-        parts = [{**part, "split": split} for part, split in zip(parts, splits, strict=True)]
-        why += ", and their names give the splits"
-    objects = {"annotations": tuple(parts), "table": table}
-    return Recognised(why, {"objects": objects, "columns": roles}, is_certain=True)
-
-
-def _columns_of_boxes(columns: Sequence[str]) -> _BoxSettings | None:
-    """Return the settings of a table with these columns, if they are those of boxes."""
-    if set(_OPEN_IMAGES["box_columns"]) | {"ImageID", "LabelName"} <= set(columns):
-        crowd = {"crowd_column": "IsGroupOf"} if "IsGroupOf" in columns else {}
-        return {"image": "ImageID", "label": "LabelName"}, {**_OPEN_IMAGES, **crowd}
-    known = {name.strip().lower(): name for name in reversed(columns)}
-    edges = tuple(known[name] for name in ("xmin", "ymin", "xmax", "ymax") if name in known)
-    path = next((known[name] for name in PATH_NAMES if name in known), None)
-    label = next((known[name] for name in LABEL_NAMES if name in known), None)
-    if len(edges) < 4 or path is None or label is None:
-        return None
-    sizes = tuple(known[name] for name in ("height", "width") if name in known)
-    size_columns = {"size_columns": sizes} if len(sizes) == 2 else {}
-    return {"image": path, "label": label}, {"box_columns": edges, **size_columns}
-
-
-def _column_of_lists(glance: Glance, uri: str, columns: Sequence[str]) -> _BoxSettings | None:
-    """Return the settings of a table that has boxes as lists: those of an object, or of all of an image."""
-    known = {name.strip().lower(): name for name in reversed(columns)}
-    lists = {name.strip().lower(): name for name in reversed(list_columns_of(glance, uri))}
-    path = next((known[name] for name in PATH_NAMES if name in known and name not in lists), None)
-    boxes = next((lists[name] for name in _BOX_LISTS if name in lists), None)
-    label = next((lists[name] for name in _LABEL_LISTS if name in lists), None)
-    label = label or next((known[name] for name in LABEL_NAMES if name in known), None)
-    if path is None or boxes is None or label is None:
-        return None
-    return {"image": path, "label": label}, {"box_columns": (boxes,)}
-
-
-def _check_meaning(uri: str, box_columns: Sequence[str], settings: BoxTableConfig) -> None:
-    """Check that the meaning of the four numbers is known: the name of a column of lists does not tell it.
-
-    Raises:
-        UsageError: it is not.
-    """
-    if len(box_columns) == 1 and "box_format" not in settings.model_fields_set:
-        raise UsageError(
-            f"{uri} has boxes as lists in its column {box_columns[0]!r}, and does not say what their numbers "
-            "mean",
-            "say it with --set source.objects.table.box_format=xyxy (the edges; or xywh, yxyx, cxcywh), and "
-            "units=relative if they are not pixels; --source-kind table takes no boxes",
-        )
-
-
-def _folder_of_row(glance: Glance, uri: str, column: str) -> str:
-    """Return the folder of the image that the first row of a table of text names; "" if it is not found."""
-    if not uri.lower().endswith((".csv", ".tsv")):
-        return ""
-    lines = glance.head(uri, _HEAD_BYTES).decode("utf-8-sig", "replace").splitlines()[:2]
-    columns = columns_of(glance, uri)
-    delimiter = next((mark for mark in ",;\t|" if lines[0].count(mark) >= len(columns) - 1), ",")
-    rows = list(csv.DictReader(lines, delimiter=delimiter))
-    name = (rows[0].get(column) or "").removeprefix("./") if rows else ""
-    if not name:
-        return ""
-    for image in glance.images:
-        for path in (image, image.rpartition(".")[0]):
-            if f"/{path}".endswith(f"/{name}"):
-                return path.removesuffix(name).rstrip("/")
-    return ""
-
-
-def _split_of(uri: str) -> str | None:
+def split_with_year(uri: str) -> str | None:
     """Return the split that the name of a file or of its folder gives, also with a year: ``train2017``."""
     return split_of_name(_YEAR.sub("", uri))
 
 
-def _beginning_with(pattern: re.Pattern[bytes], glance: Glance, ending: str) -> dict[str, bytes]:
+def beginning_with(pattern: re.Pattern[bytes], glance: Glance, ending: str) -> dict[str, bytes]:
     """Return the files that begin so, with their first bytes."""
-    heads = {uri: glance.head(uri, _HEAD_BYTES) for uri in glance.ending_in(ending)[:_MAX_FILES]}
+    heads = {uri: glance.head(uri, HEAD_BYTES) for uri in glance.ending_in(ending)[:MAX_FILES]}
     return {uri: head for uri, head in heads.items() if pattern.search(head)}
 
 
-def _folder_of(name: re.Match[bytes] | None, annotation: str, glance: Glance) -> str:
+def folder_of_image(name: re.Match[bytes] | None, annotation: str, glance: Glance) -> str:
     """Return the folder of the image of this name, the nearest to its annotation if there are several.
 
     It is "" for the source itself, or if the image is not found.

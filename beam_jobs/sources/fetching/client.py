@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
@@ -30,7 +30,6 @@ from shardmill.beam_jobs.schemas import (
 )
 from shardmill.beam_jobs.sources.fetching.faults import FetchFault, fault_of_status, unreachable
 from shardmill.beam_jobs.sources.fetching.network import CheckedNetwork, PrivateAddress, Resolve, UnknownHost
-from shardmill.beam_jobs.sources.fetching.opting_out import opted_out_by
 from shardmill.infra import release
 
 _IDLE_SECONDS = 15.0  # an unused connection is closed
@@ -217,3 +216,38 @@ def retry_after(value: str | None) -> float | None:
         return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
     except (ValueError, OverflowError):
         return None
+
+
+ROBOT = "shardmill"  # our name in headers that are for some robots only
+TDM = "tdm-reservation"
+
+# Directives that have a value behind a colon, and so look like the name of a robot.
+_WITH_VALUE = frozenset({"unavailable_after", "max-snippet", "max-image-preview", "max-video-preview"})
+
+
+def opted_out_by(headers: Iterable[tuple[str, str]], honoured: Collection[str]) -> str | None:
+    """Return the header that reserves a response, for people, or None if none does.
+
+    Args:
+        headers: (name, value) of the response.
+        honoured: directives in lower case; ``tdm-reservation`` for that header.
+    """
+    for name, value in headers:
+        if name.lower() == "x-robots-tag":
+            for directive in _directives(value):
+                if directive in honoured:
+                    return f"X-Robots-Tag: {directive}"
+        elif name.lower() == TDM and TDM in honoured and value.strip() == "1":
+            return "TDM-Reservation: 1"
+    return None
+
+
+def _directives(value: str) -> Iterable[str]:
+    """Yield the directives of a header that are for all robots or for this one, in lower case."""
+    is_for_us = True
+    for part in value.lower().split(","):
+        name, colon, rest = part.partition(":")
+        if colon and name.strip() not in _WITH_VALUE:
+            is_for_us, part = name.strip() == ROBOT, rest  # and for all directives behind it
+        if is_for_us:
+            yield part.strip()

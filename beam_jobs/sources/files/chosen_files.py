@@ -13,8 +13,7 @@ import stat
 from collections.abc import Iterator
 
 from shardmill.beam_jobs.schemas import BAD_NAME, SPECIAL_FILE, UNREADABLE, FileRef
-from shardmill.beam_jobs.sources.files.ignore import IgnorePatterns
-from shardmill.beam_jobs.sources.files.walking import FoundFile, SourceFault
+from shardmill.beam_jobs.sources.files.walking import FoundFile, IgnorePatterns, SourceFault
 from shardmill.infra.errors import NotFoundError
 from shardmill.infra.storage.filesystem import FileEntry, Storage
 from shardmill.infra.storage.locations import public_location

@@ -14,13 +14,11 @@ from typing import Protocol
 from shardmill.beam_jobs.schemas import BAD_NAME, CHANGED, TOO_LARGE, FileRef
 from shardmill.beam_jobs.sources.files.chosen_files import ChosenFiles, found_object
 from shardmill.beam_jobs.sources.files.container import Container, LocalRanges, faults_of
-from shardmill.beam_jobs.sources.files.ignore import IgnorePatterns
-from shardmill.beam_jobs.sources.files.places import is_within, place_of
-from shardmill.beam_jobs.sources.files.walking import FoundFile, LocalWalk, SourceFault
+from shardmill.beam_jobs.sources.files.walking import FoundFile, IgnorePatterns, LocalWalk, SourceFault
 from shardmill.infra.arguments import checked
-from shardmill.infra.errors import NotFoundError
+from shardmill.infra.errors import NotFoundError, UsageError
 from shardmill.infra.storage.filesystem import Storage
-from shardmill.infra.storage.locations import absolute_path, public_location
+from shardmill.infra.storage.locations import absolute_path, below, default_runs, public_location
 from shardmill.infra.storage.names import fault_of_key, name_of, uri_of
 
 MAX_SOURCE_BYTES = 1 << 31  # the most that image.max_bytes can allow
@@ -46,7 +44,7 @@ class SourceFolder:
 
     Args:
         location: a path as ``shardmill.infra.storage.names.uri_of`` gives it, or a URI.
-        left_out: places (shardmill.beam_jobs.sources.files.places) of folders within it that are no part of
+        left_out: places (shardmill.beam_jobs.sources.files.folder) of folders within it that are no part of
             it.
         max_bytes: longest file that is read: a film beside the photographs would fill the memory.
         only: path or pattern of the files that are listed, as ``source.files``; None for all.
@@ -254,3 +252,52 @@ def _read_local(path: str, file: FileRef) -> tuple[bytes, bool]:
     listed = (file.size_bytes, file.mtime_ns, file.size_bytes)
     unchanged = (found.st_size, found.st_mtime_ns, len(data)) == listed
     return data, unchanged and stat.S_ISREG(found.st_mode)
+
+
+def place_of(location: str) -> str:
+    """Return the real path of a local folder, or the URI of any other."""
+    storage = Storage.at(location)
+    local = storage.local_path()
+    return str(local.resolve()) if local is not None else storage.uri
+
+
+def is_within(place: str, folder: str) -> bool:
+    """Return whether a place is a folder or lies below it."""
+    return place == folder or place.startswith(f"{folder.rstrip('/')}/")
+
+
+def folders_of_ours(source: str, root: str, dataset: str) -> list[str]:
+    """Find the folders within a source that Shardmill writes: datasets and training runs.
+
+    Args:
+        source: place of the source.
+        root: folder of the datasets, as the user gave it.
+        dataset: name of the dataset that the source becomes.
+
+    Raises:
+        UsageError: the source is the folder of the datasets, or lies where the dataset is written; or it is
+            a dataset or a training run.
+    """
+    datasets, own = place_of(root), place_of(below(root, dataset))
+    if is_within(source, own):
+        raise UsageError(
+            f"the source {uri_of(source)} is in the folder of the dataset {dataset} ({own})",
+            "give another --root: Shardmill writes there, and never into a source",
+        )
+    if source == datasets:
+        raise UsageError(
+            f"the source {uri_of(source)} is the folder of the datasets itself",
+            "give another --root: a folder beside the source, or a new one within it",
+        )
+    if any(Path(source).glob("manifests/[0-9]*.json")):
+        raise UsageError(
+            f"the source {source} is a dataset of Shardmill, no folder of images",
+            f"train on it: shardmill train {Path(source).name} --root {Path(source).parent}",
+        )
+    if (Path(source) / "run.json").is_file():
+        raise UsageError(f"the source {source} is a training run, no folder of images", "give such a folder")
+    found = [folder for folder in dict.fromkeys((datasets, own)) if is_within(folder, source)]
+    runs = place_of(default_runs())
+    if is_within(runs, source) and any(Path(runs).glob("*/run.json")):
+        found.append(runs)
+    return found

@@ -7,7 +7,9 @@ Nothing that it meets ends it: what cannot be listed or looked at becomes a row 
 from __future__ import annotations
 
 import errno
+import fnmatch
 import os
+import re
 import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -21,9 +23,50 @@ from shardmill.beam_jobs.schemas import (
     UNREADABLE,
     FileRef,
 )
-from shardmill.beam_jobs.sources.files.ignore import IgnorePatterns
+from shardmill.infra.arguments import checked
 from shardmill.infra.errors import StorageError, UnusableInput
 from shardmill.infra.storage.names import uri_of
+
+
+class IgnorePatterns:
+    """Finds the pattern that matches a file or folder.
+
+    A pattern without ``/`` is matched against the last name of a path, one with ``/`` against the whole path
+    relative to the source, where ``*`` also matches ``/``. The caller ignores all files in ignored folders.
+    """
+
+    @checked
+    def __init__(self, patterns: Sequence[str]) -> None:
+        self._of_names = [pattern for pattern in patterns if "/" not in pattern]
+        self._of_paths = [pattern.strip("/") for pattern in patterns if "/" in pattern]
+        self._names = _alternatives(self._of_names)
+        self._paths = _alternatives(self._of_paths)
+
+    def match(self, name: str, uri: str) -> str | None:
+        """Return the first pattern that matches the entry ``name`` at ``uri``, or None."""
+        is_name = name not in (".", "..")  # a part of an object's key, no hidden file
+        if self._names is not None and is_name and (found := self._names.match(name)):
+            return self._of_names[(found.lastindex or 1) - 1]
+        if self._paths is not None and (found := self._paths.match(uri)):
+            return self._of_paths[(found.lastindex or 1) - 1]
+        return None
+
+    def match_path(self, uri: str) -> str | None:
+        """Return the pattern that matches the file or one of the folders above it, or None."""
+        at = -1
+        while (at := uri.find("/", at + 1)) >= 0:
+            folder = uri[:at]
+            if (by := self.match(folder.rpartition("/")[2], folder)) is not None:
+                return by
+        return self.match(uri.rpartition("/")[2], uri)
+
+
+def _alternatives(patterns: Sequence[str]) -> re.Pattern[str] | None:
+    """Join patterns to one expression with a group each, so that 20 patterns cost one call."""
+    if not patterns:
+        return None
+    return re.compile("|".join(f"({fnmatch.translate(pattern)})" for pattern in patterns), re.IGNORECASE)
+
 
 # Names of the top folders that hold a split, in lower case, and the split.
 SPLIT_OF_FOLDER = {

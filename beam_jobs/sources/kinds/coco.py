@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from shardmill.beam_jobs.config import PrepareConfig, SourceConfig
-from shardmill.beam_jobs.sources.annotations.box_values import is_true
 from shardmill.beam_jobs.sources.annotations.collecting import (
     AnnotatedImage,
     Annotations,
@@ -21,12 +21,21 @@ from shardmill.beam_jobs.sources.annotations.collecting import (
     size_of,
 )
 from shardmill.beam_jobs.sources.annotations.listing import AnnotationTable, list_annotated
-from shardmill.beam_jobs.sources.annotations.recognising import recognise_coco
+from shardmill.beam_jobs.sources.annotations.recognising import (
+    READINGS,
+    beginning_with,
+    folder_of_image,
+    split_with_year,
+)
+from shardmill.beam_jobs.sources.classes.names import quoted
 from shardmill.beam_jobs.sources.files.folder import SourceFolder
+from shardmill.beam_jobs.sources.kinds.box_table.values import is_true
 from shardmill.beam_jobs.sources.listing import Listing
-from shardmill.beam_jobs.sources.recognition.glance import Glance, Recognised
+from shardmill.beam_jobs.sources.recognition.glance import Glance, Recognised, cli_for
 from shardmill.infra.errors import ConfigError
 
+_COCO = re.compile(rb'\A\s*\{.*?"(images|annotations|categories)"\s*:\s*\[', re.DOTALL)
+_COCO_NAME = re.compile(rb'"file_name"\s*:\s*"([^"]+)"')
 _PARTS = ("images", "annotations", "categories")
 _UNKNOWN_IMAGE, _UNKNOWN_CATEGORY = "of an unknown image", "of an unknown category"
 _NO_OBJECT = "that are no objects of JSON"
@@ -43,8 +52,31 @@ def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
 
 
 def recognise(glance: Glance, settings: SourceConfig) -> Recognised | None:
-    """Recognise annotation files by how they begin."""
-    return recognise_coco(glance)
+    """Return the JSON file that names images as COCO does, or several whose names give different splits.
+
+    ``instances_train2017.json`` and ``instances_val2017.json`` are such. Files of captions and key points
+    beside them are left out.
+    """
+    found = beginning_with(_COCO, glance, ".json")
+    if len(found) > 1:
+        objects = [uri for uri in found if uri.rpartition("/")[2].startswith("instances")]
+        found = {uri: found[uri] for uri in objects or found}
+    if not found or not glance.images:
+        return None
+    parts: list[dict[str, str | None]] = [
+        {"file": uri, "images": folder_of_image(_COCO_NAME.search(head), uri, glance)}
+        for uri, head in found.items()
+    ]
+    why = f"{quoted(list(found))} {'lists' if len(found) == 1 else 'list'} images as COCO does"
+    if len(found) > 1:
+        splits = [split_with_year(uri) for uri in found]
+        if None in splits or len(set(splits)) < len(splits):
+            readings = [cli_for("coco", {"objects": {"annotations": [part]}}) for part in parts[:READINGS]]
+            return Recognised(why, image_folders={str(part["images"]) for part in parts}, readings=readings)
+        parts = [{**part, "split": split} for part, split in zip(parts, splits, strict=True)]
+        why += ", and their names give the splits"
+    folders = {str(part["images"]) for part in parts}
+    return Recognised(why, {"objects": {"annotations": tuple(parts)}}, image_folders=folders)
 
 
 def add_files(found: Annotations, tables: Sequence[AnnotationTable]) -> None:

@@ -28,8 +28,7 @@ from shardmill.beam_jobs.sources.classes.folders import (
 )
 from shardmill.beam_jobs.sources.classes.names import quoted, wanted_classes
 from shardmill.beam_jobs.sources.files.folder import SourceFolder
-from shardmill.beam_jobs.sources.files.ignore import IgnorePatterns
-from shardmill.beam_jobs.sources.files.walking import FoundFile
+from shardmill.beam_jobs.sources.files.walking import FoundFile, IgnorePatterns
 from shardmill.beam_jobs.sources.listing import Listing, rows_of_files
 from shardmill.beam_jobs.sources.recognition.glance import Glance, Recognised
 from shardmill.infra.errors import NotFoundError

@@ -21,7 +21,7 @@ from shardmill.beam_jobs.config import PrepareConfig, SourceConfig
 from shardmill.beam_jobs.schemas import BROKEN_ROW, MASK_FILE, OTHER_FILE, Status
 from shardmill.beam_jobs.sources.annotations.image_sets import ImageSets, read_image_sets
 from shardmill.beam_jobs.sources.files.folder import SourceFolder
-from shardmill.beam_jobs.sources.files.ignore import IgnorePatterns
+from shardmill.beam_jobs.sources.files.walking import IgnorePatterns
 from shardmill.beam_jobs.sources.kinds.table import listed_files
 from shardmill.beam_jobs.sources.listing import Listing
 from shardmill.beam_jobs.sources.masks.attaching import with_reason

@@ -7,6 +7,7 @@ name and ``difficult`` are read. Its image is the one that is named like the XML
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -22,12 +23,21 @@ from shardmill.beam_jobs.sources.annotations.collecting import (
 )
 from shardmill.beam_jobs.sources.annotations.image_sets import ImageSets, read_image_sets
 from shardmill.beam_jobs.sources.annotations.listing import AnnotationTable, list_annotated
-from shardmill.beam_jobs.sources.annotations.recognising import recognise_voc
+from shardmill.beam_jobs.sources.annotations.recognising import (
+    READINGS,
+    beginning_with,
+    folder_of_image,
+    split_with_year,
+)
+from shardmill.beam_jobs.sources.classes.names import quoted
 from shardmill.beam_jobs.sources.files.folder import SourceFolder
 from shardmill.beam_jobs.sources.listing import Listing
-from shardmill.beam_jobs.sources.recognition.glance import Glance, Recognised
+from shardmill.beam_jobs.sources.recognition.glance import Glance, Recognised, cli_for
 from shardmill.infra.errors import NotFoundError, ObjectRefused, StorageError
 
+_VOC = re.compile(rb"\A\s*(<\?xml[^>]*>\s*)?<annotation\b")
+_VOC_NAME = re.compile(rb"<filename>\s*([^<]+?)\s*</filename>")
+_IMAGE_SETS = ("ImageSets/Main/train.txt", "ImageSets/Segmentation/train.txt")
 _READ_TOGETHER = 16  # files; of an object store most of the time is waiting
 _AT_A_TIME = 1024  # files that are in memory
 _MOST_BYTES = 16 << 20  # largest file that describes one image
@@ -56,8 +66,36 @@ def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
 
 
 def recognise(glance: Glance, settings: SourceConfig) -> Recognised | None:
-    """Recognise annotation files by how they begin."""
-    return recognise_voc(glance)
+    """Return the folder of XML files that describe images as Pascal VOC does; None if there is none."""
+    found = beginning_with(_VOC, glance, ".xml")
+    if not found or not glance.images:
+        return None
+    uri = next(iter(found))
+    parts: dict[str, dict[str, str | None]] = {}
+    for file, head in found.items():
+        folder = file.rpartition("/")[0]
+        pattern = f"{folder}/*.xml" if folder else "*.xml"
+        parts.setdefault(
+            folder, {"file": pattern, "images": folder_of_image(_VOC_NAME.search(head), file, glance)}
+        )
+    why = f"{uri} describes an image as Pascal VOC does"
+    folders = {str(part["images"]) for part in parts.values()}
+    if len(parts) > 1:
+        splits = [split_with_year(folder) for folder in parts]
+        if None in splits or len(set(splits)) < len(splits):
+            some = list(parts.values())[:READINGS]
+            readings = [cli_for("voc", {"objects": {"annotations": [part]}}) for part in some]
+            why += f", and so do files in {quoted(list(parts)[1:])}"
+            return Recognised(why, image_folders=folders, readings=readings)
+        for part, split in zip(parts.values(), splits, strict=True):
+            part["split"] = split
+        why += "; the folders of such files give the splits"
+    objects = {"annotations": tuple(parts.values())}
+    sets = sorted(uri.rpartition("/")[0] for uri in glance.files if uri.endswith(_IMAGE_SETS))
+    if sets:
+        why += f"; the lists in {sets[0]} give the splits"
+        return Recognised(why, {"objects": {**objects, "image_sets": sets[0]}}, image_folders=folders)
+    return Recognised(why, {"objects": objects}, image_folders=folders)
 
 
 def _content(table: AnnotationTable) -> bytes | str:

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from shardmill.beam_jobs.config import SourceConfig
 from shardmill.beam_jobs.config.columns import columns_taken
 from shardmill.beam_jobs.sources import kinds
-from shardmill.beam_jobs.sources.recognition.kind_modules import built_in_kinds
+from shardmill.beam_jobs.sources.kind_modules import built_in_kinds
 
 # Groups of settings of SourceConfig, by kind.
 _GROUPS = {

@@ -10,8 +10,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from shardmill.beam_jobs.sources.files.folder import SourceFolder
-from shardmill.beam_jobs.sources.files.ignore import IgnorePatterns
-from shardmill.beam_jobs.sources.files.walking import SourceFault
+from shardmill.beam_jobs.sources.files.walking import IgnorePatterns, SourceFault
 from shardmill.infra.strict_json import dump_json
 
 IMAGE_ENDINGS = (

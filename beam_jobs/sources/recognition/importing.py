@@ -11,7 +11,7 @@ from shardmill.beam_jobs.config import PrepareConfig
 from shardmill.beam_jobs.request import JobRequest
 from shardmill.beam_jobs.sources import open_source
 from shardmill.beam_jobs.sources.files.folder import SourceFolder
-from shardmill.beam_jobs.sources.recognition.kind_modules import kind_module
+from shardmill.beam_jobs.sources.kind_modules import kind_module
 from shardmill.beam_jobs.sources.recognition.recognising import AUTO, merged, settled
 from shardmill.infra.codecs.formats import ImageRejected, sniff
 from shardmill.infra.codecs.jpeg.header import read_header

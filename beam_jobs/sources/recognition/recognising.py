@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
+
+from pydantic import ValidationError
 
 from shardmill.beam_jobs.config import PrepareConfig, SourceConfig, TableConfig
 from shardmill.beam_jobs.config.columns import columns_taken
@@ -21,13 +23,14 @@ from shardmill.beam_jobs.sources import files_of_settings, kinds
 from shardmill.beam_jobs.sources.classes.names import NO_CLASSES, plain_name
 from shardmill.beam_jobs.sources.files.chosen_files import is_pattern
 from shardmill.beam_jobs.sources.files.folder import SourceFolder
+from shardmill.beam_jobs.sources.kind_modules import built_in_kinds
 from shardmill.beam_jobs.sources.recognition.doubts import with_doubts
 from shardmill.beam_jobs.sources.recognition.glance import Glance, Recognised, cli_for, glance_at
-from shardmill.beam_jobs.sources.recognition.kind_modules import built_in_kinds
-from shardmill.beam_jobs.sources.recognition.previous import previous_settings
+from shardmill.infra.dataset.catalog import Catalog
 from shardmill.infra.errors import NotFoundError, UsageError
+from shardmill.infra.html.formatting import differing_settings
 from shardmill.infra.progress import log
-from shardmill.infra.settings import validate
+from shardmill.infra.settings import STORED, validate
 from shardmill.infra.storage.filesystem import Storage
 from shardmill.infra.storage.names import name_of, uri_of
 
@@ -162,3 +165,78 @@ def _is_object(folder: str, name: str) -> bool:
     except NotFoundError:
         return False
     return True
+
+
+_SHOWN = 4
+
+
+@dataclass(frozen=True, slots=True)
+class PreviousSettings:
+    """Settings of the source of a version.
+
+    Attributes:
+        ref: ``name@version``.
+        source: the settings; their kind is known.
+    """
+
+    ref: str
+    source: SourceConfig
+
+    def keep(self, recognise: Callable[[], SourceConfig]) -> SourceConfig:
+        """Return these settings, with a warning if the source would be recognised otherwise now.
+
+        Args:
+            recognise: returns the settings that fit the source now.
+        """
+        try:
+            found = recognise()
+        except UsageError as error:
+            log(f"{error.message}; the settings of {self.ref} are kept", level="warning")
+            return self.source
+        differing = _differing(self.source, found)
+        if differing:
+            log(
+                f"{self.ref} was prepared with {differing}; the settings of {self.ref} are kept. "
+                "For others, name the kind (--source-kind) and its settings",
+                level="warning",
+            )
+        return self.source
+
+
+def previous_settings(
+    root: str, dataset: str, source_uri: str, given: dict[str, Any]
+) -> PreviousSettings | None:
+    """Return the settings of the newest version, if they are for this source and agree with the given ones.
+
+    Args:
+        root: folder of the datasets.
+        dataset: name of the dataset.
+        source_uri: the source as manifests name it.
+        given: settings of the source that are not the usual ones, without the kind.
+    """
+    newest = Catalog(root).latest(dataset)
+    if newest is None or newest.manifest.source != source_uri:
+        return None
+    try:
+        before = SourceConfig.model_validate(newest.manifest.config.get("source", {}), context=STORED)
+    except ValidationError:  # written by another release
+        return None
+    if not _has(before.model_dump(exclude_defaults=True), given):
+        return None
+    return PreviousSettings(newest.ref, before)
+
+
+def _has(settings: Any, given: Any) -> bool:
+    """Tell whether nested settings have all given values."""
+    if not isinstance(given, dict):
+        return bool(settings == given)
+    return isinstance(settings, dict) and all(_has(settings.get(key), value) for key, value in given.items())
+
+
+def _differing(before: SourceConfig, found: SourceConfig) -> str:
+    """Return the settings that differ, in words; empty if none does."""
+    if before.kind != found.kind:
+        return f"source.kind = {before.kind}, and the source is recognised as {found.kind} now"
+    differing = differing_settings({"source": before.in_use()}, {"source": found.in_use()})
+    shown = [f"{name} = {then} (now {now})" for name, (then, now) in list(differing.items())[:_SHOWN]]
+    return ", ".join(shown + (["..."] if len(differing) > _SHOWN else []))

@@ -21,19 +21,17 @@ from shardmill.beam_jobs.schemas import (
     ROW_FILE,
     Status,
 )
-from shardmill.beam_jobs.sources.classes.names import look_alikes, no_classes, wanted_classes
-from shardmill.beam_jobs.sources.classes.numbers import class_numbers
+from shardmill.beam_jobs.sources.classes.names import class_numbers, look_alikes, no_classes, wanted_classes
 from shardmill.beam_jobs.sources.files.folder import SourceFolder
-from shardmill.beam_jobs.sources.files.ignore import IgnorePatterns
-from shardmill.beam_jobs.sources.files.walking import FoundFile, SourceFault
+from shardmill.beam_jobs.sources.files.walking import FoundFile, IgnorePatterns, SourceFault
 from shardmill.beam_jobs.sources.kinds.table.rules import Rule, classes_of, first_rules, understand_labels
 from shardmill.beam_jobs.sources.kinds.table.typed.features import joined_features
 from shardmill.beam_jobs.sources.listing import Listing, rows_of_files, status_of
 from shardmill.beam_jobs.sources.roles import SPLIT_WORDS, split_of_name
 from shardmill.beam_jobs.sources.rows.row_files import FileRows, RowFile, RowFileBroken
 from shardmill.beam_jobs.sources.rows.typed import TypedRows, count_targets, type_rows, without_lists_of_one
+from shardmill.beam_jobs.tables.columns import one_chunk, sorted_by
 from shardmill.beam_jobs.tables.features import PREFIX, features_of, with_features
-from shardmill.beam_jobs.tables.long_columns import one_chunk, sorted_by
 from shardmill.infra.errors import NotFoundError
 from shardmill.infra.format.contract import SPLITS
 from shardmill.infra.format.labels import LABELS, LabelKind

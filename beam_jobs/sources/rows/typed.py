@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from shardmill.beam_jobs.config import ColumnsConfig, FeatureColumn
-from shardmill.beam_jobs.sources.classes.numbers import name_labels
+from shardmill.beam_jobs.sources.classes.names import name_labels
 from shardmill.beam_jobs.sources.kinds.table.typed.features import TypedColumn, typed_column, with_faults
 from shardmill.beam_jobs.sources.kinds.table.typed.labels import (
     as_lists,
@@ -23,8 +23,8 @@ from shardmill.beam_jobs.sources.kinds.table.typed.labels import (
     with_target_lists,
 )
 from shardmill.beam_jobs.sources.rows.row_files import FileRows
+from shardmill.beam_jobs.tables.columns import is_listed, lengths_of, lists_of, mask_of, values_of
 from shardmill.beam_jobs.tables.features import PREFIX
-from shardmill.beam_jobs.tables.lists import is_listed, lengths_of, lists_of, mask_of, values_of
 from shardmill.infra.errors import ConfigError
 from shardmill.infra.format.labels import LABELS, TARGETS, LabelKind
 

@@ -162,7 +162,7 @@ def planned_inbox(wish: Wish) -> Inbox:
 
 def _work(wish: Wish, *more: str) -> tuple[str, dict[str, object]]:
     """The flow that runs, and its parameters."""
-    from shardmill.beam_jobs.sources.own_kinds import own_kind
+    from shardmill.beam_jobs.sources.kind_modules import own_kind
     from shardmill.flows.cli.jobs.settings import (
         checked_source,
         prepare_settings,

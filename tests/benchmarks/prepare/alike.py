@@ -32,7 +32,7 @@ import pyarrow as pa
 from PIL import Image, ImageEnhance
 
 from shardmill.beam_jobs.config import FilterConfig, GroupsConfig, ImageConfig
-from shardmill.beam_jobs.images.convert import convert
+from shardmill.beam_jobs.encode.block_task import convert
 from shardmill.beam_jobs.plan.similarity.near_duplicates import NearDuplicates, find_near_duplicates
 from shardmill.infra.codecs import ImageRejected
 from shardmill.infra.codecs.measures import looks

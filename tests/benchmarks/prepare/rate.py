@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from shardmill.beam_jobs.config import PrepareConfig
-from shardmill.beam_jobs.images.convert import convert
+from shardmill.beam_jobs.encode.block_task import convert
 from shardmill.beam_jobs.sources import list_inputs
 from shardmill.beam_jobs.sources.files.folder import SourceFolder
 from shardmill.infra.codecs import WHITE, ImageRejected

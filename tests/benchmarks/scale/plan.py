@@ -33,13 +33,13 @@ import numpy as np
 import pyarrow as pa
 
 from shardmill.beam_jobs.config import GroupsConfig
-from shardmill.beam_jobs.encode.placing import place_facts
+from shardmill.beam_jobs.encode.blocks import place_facts
 from shardmill.beam_jobs.plan import plan_version
 from shardmill.beam_jobs.plan.similarity.near_duplicates import find_near_duplicates
 from shardmill.beam_jobs.publish.accounting import account
 from shardmill.beam_jobs.publish.digests import plan_digest
 from shardmill.beam_jobs.schemas import IMAGE_NAMES
-from shardmill.beam_jobs.tables.text_columns import code_texts
+from shardmill.beam_jobs.tables.texts import code_texts
 from tests.benchmarks.scale.ranges import CONFIG, DIGESTS, measure_ranges
 from tests.benchmarks.scale.references import References
 

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from shardmill.beam_jobs.config import PrepareConfig
-from shardmill.beam_jobs.encode.placing import place_facts
+from shardmill.beam_jobs.encode.blocks import place_facts
 from shardmill.beam_jobs.plan_by_ranges import GatherFacts, PlanOnStorage, plan_on_storage, plan_tables
 from shardmill.beam_jobs.plan_by_ranges.gathering import LISTED, FileRange
 from shardmill.beam_jobs.plan_by_ranges.tables import RangeTask

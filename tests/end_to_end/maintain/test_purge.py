@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
+import shardmill.beam_jobs.maintain.purge as working
 from shardmill.beam_jobs import job as job_module
-from shardmill.beam_jobs.maintain.purge import find_to_purge, purge, working
+from shardmill.beam_jobs.maintain.purge import find_to_purge, purge
 from shardmill.flows import cli
 from shardmill.infra.dataset.catalog import Catalog
 from shardmill.infra.dataset.lock import lock_for_adding

@@ -11,7 +11,7 @@ from shardmill import open_dataset
 from shardmill.beam_jobs.config import PrepareConfig
 from shardmill.beam_jobs.job import prepare_version
 from shardmill.beam_jobs.maintain.compaction import compact
-from shardmill.beam_jobs.maintain.purge.working import purge
+from shardmill.beam_jobs.maintain.purge import purge
 from shardmill.beam_jobs.request import JobRequest
 from shardmill.infra.dataset.catalog import Catalog
 from shardmill.infra.dataset.verify import verify

@@ -19,8 +19,8 @@ from shardmill.beam_jobs.plan import inputs as inputs_module
 from shardmill.beam_jobs.request import JobRequest
 from shardmill.beam_jobs.schemas import SAME_BYTES
 from shardmill.beam_jobs.sources.files.folder import SourceFolder
+from shardmill.beam_jobs.sources.kind_modules import Workplace
 from shardmill.beam_jobs.sources.listing import Listing
-from shardmill.beam_jobs.sources.workplace import Workplace
 from shardmill.beam_jobs.summaries import version_lines
 from shardmill.infra.dataset.catalog import Catalog
 from shardmill.infra.dataset.verify import verify

@@ -145,7 +145,7 @@ def _mend_checksums(data: bytearray) -> None:
 def main(first: int, end: int) -> None:
     """Convert mutants, each under one of several configurations."""
     from shardmill.beam_jobs.config import FilterConfig, ImageConfig
-    from shardmill.beam_jobs.images.convert import convert
+    from shardmill.beam_jobs.encode.block_task import convert
     from shardmill.infra.codecs import ImageRejected
     from shardmill.infra.codecs.prepare import LIBRARY_FAULTS
 

@@ -8,11 +8,10 @@ beside the archives has a row of its own, and so has an archive that is empty, d
     opening     the format by the ending, and compressed tars as streams
     listing     one archive: its members as rows
     layouts     where labels and splits come from
-    samples     the sidecars that describe an image
     labelling   the label and split of each member
+    sidecar_values  the sidecars that describe an image, and what they say besides one class
     masked      the mask of each image
-    reading     members by their position; compressed tars in the spool of the run
-    first_members  some members, to see how images are encoded and labelled
+    reading     members by their position, compressed tars in the spool of the run; the first members
 """
 
 from __future__ import annotations
@@ -26,22 +25,19 @@ import pyarrow as pa
 
 from shardmill.beam_jobs.config import PrepareConfig, SourceConfig
 from shardmill.beam_jobs.schemas import MEMBER_LISTING_SCHEMA, FileRef
-from shardmill.beam_jobs.sources.classes.names import quoted
-from shardmill.beam_jobs.sources.classes.numbers import class_numbers
+from shardmill.beam_jobs.sources.classes.names import class_numbers, quoted
 from shardmill.beam_jobs.sources.files.folder import SourceFolder
-from shardmill.beam_jobs.sources.files.ignore import IgnorePatterns
-from shardmill.beam_jobs.sources.files.walking import FoundFile
-from shardmill.beam_jobs.sources.kinds.archive.first_members import first_members
+from shardmill.beam_jobs.sources.files.walking import FoundFile, IgnorePatterns
 from shardmill.beam_jobs.sources.kinds.archive.labelling import labelled
 from shardmill.beam_jobs.sources.kinds.archive.layouts import choose_layout
 from shardmill.beam_jobs.sources.kinds.archive.listing import ListedArchive, json_label, list_archive
 from shardmill.beam_jobs.sources.kinds.archive.masked import with_member_masks
 from shardmill.beam_jobs.sources.kinds.archive.opening import ENDINGS, is_archive
-from shardmill.beam_jobs.sources.kinds.archive.reading import ArchiveReader, unpack_compressed
+from shardmill.beam_jobs.sources.kinds.archive.reading import ArchiveReader, first_members, unpack_compressed
 from shardmill.beam_jobs.sources.kinds.archive.sidecar_values import asked_values, with_values
 from shardmill.beam_jobs.sources.listing import Listing
 from shardmill.beam_jobs.sources.recognition.glance import Glance, Recognised
-from shardmill.beam_jobs.tables.long_columns import sorted_by
+from shardmill.beam_jobs.tables.columns import sorted_by
 from shardmill.infra.codecs.formats import sniff
 from shardmill.infra.errors import ConfigError, NotFoundError
 from shardmill.infra.progress import log

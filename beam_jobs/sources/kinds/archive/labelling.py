@@ -25,12 +25,19 @@ from shardmill.beam_jobs.sources.classes.folders import (
     layout_warnings,
     split_by_folder,
 )
-from shardmill.beam_jobs.sources.classes.names import look_alikes, no_classes, quoted, wanted_classes
-from shardmill.beam_jobs.sources.classes.numbers import ClassNumbers, is_number, name_labels
+from shardmill.beam_jobs.sources.classes.names import (
+    ClassNumbers,
+    is_number,
+    look_alikes,
+    name_labels,
+    no_classes,
+    quoted,
+    wanted_classes,
+)
 from shardmill.beam_jobs.sources.kinds.archive.layouts import Layout, shape_of
 from shardmill.beam_jobs.sources.kinds.archive.listing import ListedArchive
 from shardmill.beam_jobs.sources.kinds.archive.members import LABEL_SIDECARS
-from shardmill.beam_jobs.sources.kinds.archive.samples import Sidecars, sample_key
+from shardmill.beam_jobs.sources.kinds.archive.sidecar_values import Sidecars, sample_key
 from shardmill.infra.errors import ConfigError
 
 _REMEDY = (

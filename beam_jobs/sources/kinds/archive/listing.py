@@ -21,10 +21,8 @@ from shardmill.beam_jobs.schemas import (
     FileRef,
     Status,
 )
-from shardmill.beam_jobs.sources.annotations.box_values import text_of
 from shardmill.beam_jobs.sources.files.folder import SourceFolder
-from shardmill.beam_jobs.sources.files.ignore import IgnorePatterns
-from shardmill.beam_jobs.sources.files.walking import FoundFile, SourceFault
+from shardmill.beam_jobs.sources.files.walking import FoundFile, IgnorePatterns, SourceFault
 from shardmill.beam_jobs.sources.kinds.archive.members import (
     LABEL_SIDECARS,
     ArchiveDamaged,
@@ -32,6 +30,7 @@ from shardmill.beam_jobs.sources.kinds.archive.members import (
     is_sidecar,
 )
 from shardmill.beam_jobs.sources.kinds.archive.opening import is_archive, members_of
+from shardmill.beam_jobs.sources.kinds.box_table.values import text_of
 from shardmill.beam_jobs.sources.listing import rows_of_files
 from shardmill.infra.storage.names import stem_of
 

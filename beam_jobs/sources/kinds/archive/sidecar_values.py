@@ -1,8 +1,17 @@
-"""Labels of other kinds than one class, and further features, from the sidecars of WebDataset samples."""
+"""What the sidecars of WebDataset samples say besides one class: other labels, and further features.
+
+The sidecars of an image are those of its whole name, of a part of it, or of its sample. The key of a sample
+is a name up to the first dot of its last part. Names may have further dots all the same::
+
+    0001.jpg       0001.cls                        a sample with one image
+    0001.left.jpg  0001.right.jpg  0001.cls        one label for both images of a sample
+    0001.img.jpg   0001.label.cls                  also when no name goes on with another
+    22.05.jpg      22.05.cls       22.06.jpg ...   names with dots: an image each, and not one sample "22"
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -10,23 +19,69 @@ import pyarrow.compute as pc
 
 from shardmill.beam_jobs.config import ColumnsConfig, PrepareConfig
 from shardmill.beam_jobs.schemas import BROKEN_ROW, NO_LABEL, Status
-from shardmill.beam_jobs.sources.classes.numbers import ClassNumbers
+from shardmill.beam_jobs.sources.classes.names import ClassNumbers
 from shardmill.beam_jobs.sources.files.folder import SourceFolder
 from shardmill.beam_jobs.sources.files.walking import SPLIT_OF_FOLDER
 from shardmill.beam_jobs.sources.kinds.archive.listing import ListedArchive
-from shardmill.beam_jobs.sources.kinds.archive.samples import Sidecars
 from shardmill.beam_jobs.sources.kinds.table.formats.columns import trimmed
+from shardmill.beam_jobs.sources.kinds.table.formats.json_lines import JsonColumn, read_json_column
 from shardmill.beam_jobs.sources.kinds.table.rules import Rule, first_rules, understand_labels
 from shardmill.beam_jobs.sources.kinds.table.typed.features import joined_features
-from shardmill.beam_jobs.sources.kinds.table.typed.json_values import JsonColumn, read_json_column
 from shardmill.beam_jobs.sources.listing import status_of
 from shardmill.beam_jobs.sources.rows.row_files import FileRows, RowFile
 from shardmill.beam_jobs.sources.rows.typed import TypedRows, count_targets, type_rows
+from shardmill.beam_jobs.tables.columns import is_listed, one_chunk, with_column
 from shardmill.beam_jobs.tables.features import PREFIX
-from shardmill.beam_jobs.tables.lists import is_listed, with_column
-from shardmill.beam_jobs.tables.long_columns import one_chunk
 from shardmill.infra.errors import ConfigError
 from shardmill.infra.format.labels import LabelKind
+from shardmill.infra.storage.names import stem_of
+
+
+def sample_key(name: str) -> str:
+    """Return the key of the sample that a member belongs to: its name up to the first dot."""
+    folder, slash, last = name.rpartition("/")
+    return f"{folder}{slash}{last.partition('.')[0]}"
+
+
+class Sidecars:
+    """Finds the sidecars of images, by their stems.
+
+    Args:
+        stems: names of the sidecars without ending.
+        images: names of the images.
+    """
+
+    def __init__(self, stems: Iterable[str], images: Iterable[str]) -> None:
+        self._stems = frozenset(stems)
+        self._of_sample: dict[str, list[str]] = {}
+        for stem in sorted(self._stems):
+            if (key := sample_key(stem)) != stem:
+                self._of_sample.setdefault(key, []).append(stem)
+        # Samples in which a sidecar has the whole name of an image: their names have dots.
+        dotted = self._stems.intersection(map(stem_of, images))
+        self._dotted = {key for stem in dotted if (key := sample_key(stem)) != stem}
+
+    def of(self, name: str) -> list[str]:
+        """Return the stems of the sidecars that describe an image; none if there is none.
+
+        The first that is there: the whole name, a part of it up to a dot, or all of the sample if their names
+        do not go on with those of images.
+        """
+        for stem in _beginnings(stem_of(name)):
+            if stem in self._stems:
+                return [stem]
+        key = sample_key(name)
+        return [] if key in self._dotted else self._of_sample.get(key, [])
+
+
+def _beginnings(stem: str) -> Iterator[str]:
+    """Yield a stem and what is left of it without the parts behind its dots, the longest first."""
+    key = sample_key(stem)
+    while len(stem) > len(key):
+        yield stem
+        stem = stem.rpartition(".")[0]
+    yield key
+
 
 _NO_TEXT = pa.scalar(None, pa.string())
 

@@ -18,11 +18,11 @@ import pyarrow.parquet as pq
 from shardmill.beam_jobs.schemas import NO_IMAGE, FileRef
 from shardmill.beam_jobs.sources.files.walking import SourceFault
 from shardmill.beam_jobs.sources.kinds.table.formats.columns import as_text, trimmed
-from shardmill.beam_jobs.sources.kinds.table.formats.parquet import PARQUET_DAMAGES, first_line
+from shardmill.beam_jobs.sources.kinds.table.tables import PARQUET_DAMAGES, first_line
 from shardmill.beam_jobs.sources.roles import Column, Offer, Roles, image_of
 from shardmill.beam_jobs.sources.rows.row_files import FileRows, RowFile, RowFileBroken
-from shardmill.beam_jobs.tables.long_columns import one_chunk
-from shardmill.beam_jobs.tables.utf8 import without_broken_texts
+from shardmill.beam_jobs.tables.columns import one_chunk
+from shardmill.beam_jobs.tables.texts import without_broken_texts
 from shardmill.infra.format.labels import LabelKind
 
 _BUFFER_BYTES = 1 << 20  # read at a time from the pages of a column

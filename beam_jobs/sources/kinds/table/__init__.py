@@ -6,7 +6,7 @@ without a usable file, and all but one of the rows that name the same file. Rows
 the header.
 
     tables      the tables that ``source.table.file`` names, and reading them
-    formats/    a module each: CSV and its relatives, JSON lines, Parquet; their encodings and columns
+    formats/    CSV and its relatives, JSON lines, and their columns
     rows        what a single row says: its path, label and split, or the reason why it cannot be used
     rules       labels and splits, and the rules by which a row cannot be used
     own_folders  the folder that paths begin in: the source, or that of the table
@@ -23,18 +23,25 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from shardmill.beam_jobs.config import PrepareConfig, SourceConfig
-from shardmill.beam_jobs.schemas import LISTING_SCHEMA, SOURCE_TABLE, Status
-from shardmill.beam_jobs.sources.classes.names import look_alikes, no_classes, wanted_classes
-from shardmill.beam_jobs.sources.classes.numbers import class_numbers
+from shardmill.beam_jobs.config import MasksConfig, PrepareConfig, SourceConfig
+from shardmill.beam_jobs.schemas import (
+    LISTING_SCHEMA,
+    MISSING_FILE,
+    MISSING_MASK,
+    SEVERAL_FILES,
+    SEVERAL_MASKS,
+    SOURCE_TABLE,
+    Status,
+)
+from shardmill.beam_jobs.sources.classes.names import class_numbers, look_alikes, no_classes, wanted_classes
 from shardmill.beam_jobs.sources.files.folder import SourceFolder
-from shardmill.beam_jobs.sources.files.ignore import IgnorePatterns
-from shardmill.beam_jobs.sources.files.walking import FoundFile
+from shardmill.beam_jobs.sources.files.walking import FoundFile, IgnorePatterns
 from shardmill.beam_jobs.sources.kinds.table.formats.columns import trimmed
 from shardmill.beam_jobs.sources.kinds.table.matching import check_found, find_files
 from shardmill.beam_jobs.sources.kinds.table.own_folders import own_folders, with_splits_of_folders
 from shardmill.beam_jobs.sources.kinds.table.recognising import recognise_table
 from shardmill.beam_jobs.sources.kinds.table.rows import (
+    UNDERSTOOD_SCHEMA,
     name_rows,
     paths_within,
     settings_warnings,
@@ -44,7 +51,7 @@ from shardmill.beam_jobs.sources.kinds.table.settling import Settled, settle
 from shardmill.beam_jobs.sources.kinds.table.tables import Table, find_tables, read_tables
 from shardmill.beam_jobs.sources.kinds.table.typed.labels import MASK_PATH
 from shardmill.beam_jobs.sources.listing import Listing, rows_of_files
-from shardmill.beam_jobs.sources.masks.naming import attach_named_masks
+from shardmill.beam_jobs.sources.masks.attaching import attach_masks, with_reason
 from shardmill.beam_jobs.sources.recognition.glance import Glance, Recognised
 from shardmill.beam_jobs.tables.features import PREFIX
 from shardmill.infra.progress import log
@@ -158,3 +165,34 @@ def class_warnings(classes: list[str]) -> list[str]:
         *no_classes(classes, "name it in source.columns.drop_labels"),
         *look_alikes(classes, "name one in source.columns.merge_labels"),
     ]
+
+
+_REASONS = {MISSING_FILE: MISSING_MASK, SEVERAL_FILES: SEVERAL_MASKS}
+
+
+def attach_named_masks(
+    listing: pa.Table, files: pa.Table, paths: pa.ChunkedArray, settings: MasksConfig
+) -> pa.Table:
+    """Attach to each image the mask that its row names.
+
+    Args:
+        listing: LISTING_SCHEMA and columns of features, sorted by URI.
+        files: LISTING_SCHEMA, the files of the source as the walk found them.
+        paths: string [rows of the listing], path of each mask relative to the source, with or without its
+            ending; null if there is none.
+        settings: settings of masks; decide on images without a mask.
+    """
+    images = np.flatnonzero(listing["status"].to_numpy() == Status.TO_READ)
+    here = pa.array(images)
+    unknown = pa.nulls(len(images), pa.string())
+    columns = dict.fromkeys(UNDERSTOOD_SCHEMA.names, unknown)
+    columns |= {"path": paths.take(here), "who": listing["uri"].take(here)}
+    rows, found = find_files(pa.table(columns, UNDERSTOOD_SCHEMA), files)
+    reasons = np.asarray(pc.fill_null(rows["reason"], "").to_numpy(), np.str_)
+    for of_file, of_mask in _REASONS.items():
+        lost = np.flatnonzero(reasons == of_file)
+        listing = with_reason(listing, images[lost], of_mask, rows["message"].take(pa.array(lost)))
+    kept = reasons == ""
+    uris = files["uri"].take(pa.array(found.files[kept], mask=found.files[kept] < 0))
+    masks = pc.fill_null(pc.index_in(uris, listing["uri"].combine_chunks(), skip_nulls=True), -1)
+    return attach_masks(listing, images[kept], np.asarray(masks.to_numpy(), np.int64), settings)

@@ -12,8 +12,7 @@ import pyarrow.compute as pc
 
 from shardmill.beam_jobs.schemas import BROKEN_ROW, MISSING_FILE, SEVERAL_FILES, Status
 from shardmill.beam_jobs.sources.kinds.table.rows import reject
-from shardmill.beam_jobs.tables.lists import mask_of
-from shardmill.beam_jobs.tables.long_columns import one_chunk
+from shardmill.beam_jobs.tables.columns import mask_of, one_chunk
 from shardmill.infra.errors import NotFoundError
 
 Int64 = npt.NDArray[np.int64]

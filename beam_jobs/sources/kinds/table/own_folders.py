@@ -20,7 +20,7 @@ from shardmill.beam_jobs.sources.kinds.table.recognising import FILE_NAME, is_me
 from shardmill.beam_jobs.sources.kinds.table.rows import UNDERSTOOD_SCHEMA, paths_within
 from shardmill.beam_jobs.sources.kinds.table.tables import Table
 from shardmill.beam_jobs.sources.roles import split_of_name
-from shardmill.beam_jobs.tables.lists import mask_of, with_column
+from shardmill.beam_jobs.tables.columns import mask_of, with_column
 from shardmill.infra.errors import ConfigError
 from shardmill.infra.progress import log
 

@@ -11,12 +11,11 @@ import pyarrow.compute as pc
 
 from shardmill.beam_jobs.config import ColumnsConfig
 from shardmill.beam_jobs.schemas import BAD_PATH, BROKEN_ROW, NO_LABEL
-from shardmill.beam_jobs.sources.classes.numbers import ClassNumbers, name_labels
+from shardmill.beam_jobs.sources.classes.names import ClassNumbers, name_labels
 from shardmill.beam_jobs.sources.files.walking import SPLIT_OF_FOLDER
 from shardmill.beam_jobs.sources.kinds.table.rules import Rule, first_rules, said_of, understand_labels
+from shardmill.beam_jobs.tables.columns import mask_of, one_chunk, values_of, with_column
 from shardmill.beam_jobs.tables.features import PREFIX, feature_columns, features_of
-from shardmill.beam_jobs.tables.lists import mask_of, values_of, with_column
-from shardmill.beam_jobs.tables.long_columns import one_chunk
 from shardmill.infra.format.labels import LABELS, LabelKind
 from shardmill.infra.near_names import near_names
 

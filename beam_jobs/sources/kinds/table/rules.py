@@ -16,9 +16,8 @@ from shardmill.beam_jobs.sources.kinds.table.typed.labels import (
     renamed_labels,
     with_label_lists,
 )
+from shardmill.beam_jobs.tables.columns import mask_of, one_chunk, values_of, with_column
 from shardmill.beam_jobs.tables.features import PREFIX
-from shardmill.beam_jobs.tables.lists import mask_of, values_of, with_column
-from shardmill.beam_jobs.tables.long_columns import one_chunk
 from shardmill.infra.format.contract import SPLITS
 from shardmill.infra.format.features import features_in
 from shardmill.infra.format.labels import LABELS, LabelKind

@@ -24,6 +24,7 @@ from shardmill.beam_jobs.sources.kinds.table.rows import reject_some
 from shardmill.beam_jobs.sources.kinds.table.rules import classes_of
 from shardmill.beam_jobs.sources.kinds.table.typed.labels import MASK_PATH
 from shardmill.beam_jobs.sources.listing import status_of
+from shardmill.beam_jobs.tables.columns import mask_of, sorted_by
 from shardmill.beam_jobs.tables.features import (
     PREFIX,
     equal_rows,
@@ -31,8 +32,6 @@ from shardmill.beam_jobs.tables.features import (
     features_of,
     with_features,
 )
-from shardmill.beam_jobs.tables.lists import mask_of
-from shardmill.beam_jobs.tables.long_columns import sorted_by
 from shardmill.infra.format.features import Feature
 from shardmill.infra.format.labels import LABELS, TARGETS, LabelKind
 

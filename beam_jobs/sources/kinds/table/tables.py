@@ -9,20 +9,27 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from shardmill.beam_jobs.config import SourceConfig, TableConfig
 from shardmill.beam_jobs.sources.files.folder import SourceFolder
-from shardmill.beam_jobs.sources.kinds.table.formats.columns import ROWS_SCHEMA, wanted_columns
-from shardmill.beam_jobs.sources.kinds.table.formats.delimited import Marks, read_delimited
-from shardmill.beam_jobs.sources.kinds.table.formats.encodings import to_utf8
+from shardmill.beam_jobs.sources.kinds.table.formats.columns import (
+    ROWS_SCHEMA,
+    as_text,
+    check_columns,
+    rows_of,
+    wanted_columns,
+)
+from shardmill.beam_jobs.sources.kinds.table.formats.delimited import Marks, read_delimited, to_utf8
 from shardmill.beam_jobs.sources.kinds.table.formats.json_lines import read_json_lines
-from shardmill.beam_jobs.sources.kinds.table.formats.parquet import read_parquet
 from shardmill.beam_jobs.sources.kinds.table.typed.features import (
     joined_features,
     typed_features,
     with_faults,
 )
 from shardmill.beam_jobs.sources.kinds.table.typed.labels import label_columns, with_labels
+from shardmill.beam_jobs.tables.features import PREFIX
+from shardmill.beam_jobs.tables.texts import without_broken_texts
 from shardmill.infra.errors import ConfigError, NotFoundError
 from shardmill.infra.progress import log
 from shardmill.infra.storage.filesystem import Storage
@@ -212,3 +219,43 @@ def _format_of(table: Table, settings: TableConfig) -> str:
             "say --set source.table.format=csv, jsonl or parquet",
         )
     return _FORMATS[ending[0]]
+
+
+# What reading a damaged file raises; a name of a column that is not UTF-8 is a ValueError.
+PARQUET_DAMAGES = (pa.ArrowException, OSError, ValueError)
+
+
+def read_parquet(table: str, stream: pa.NativeFile, wanted: Mapping[str, str]) -> pa.Table:
+    """Read the wanted columns of a Parquet file.
+
+    Args:
+        table: name of the table, for errors.
+        stream: the open file.
+        wanted: column of ROWS_SCHEMA -> column of the file.
+
+    Returns:
+        ROWS_SCHEMA without ``table``, and columns of features with the types of the file. A row with a text
+        that is not UTF-8 has a fault.
+
+    Raises:
+        ConfigError: it is no Parquet file, lacks a wanted column, or a column holds no text.
+    """
+    try:
+        file = pq.ParquetFile(stream)
+        check_columns(table, file.schema_arrow.names, wanted)
+        found, faults = without_broken_texts(file.read(columns=list(dict.fromkeys(wanted.values()))))
+    except PARQUET_DAMAGES as error:
+        raise ConfigError(
+            f"the table {table} cannot be read as Parquet: {first_line(error)}",
+            "write it again, or say what it is with source.table.format",
+        ) from error
+    columns: dict[str, pa.Array | pa.ChunkedArray] = {
+        name: found[column] if name.startswith(PREFIX) else as_text(table, column, found[column])
+        for name, column in wanted.items()
+    }
+    return rows_of({**columns, "fault": faults}, found.num_rows)
+
+
+def first_line(error: Exception) -> str:
+    """Return the first line of what an error says, or its name if it says nothing."""
+    return (str(error).splitlines() or [type(error).__name__])[0]

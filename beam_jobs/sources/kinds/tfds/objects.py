@@ -20,9 +20,8 @@ import pyarrow.compute as pc
 from shardmill.beam_jobs.schemas import BROKEN_ROW, Status
 from shardmill.beam_jobs.sources.kinds.tfds.metadata import Leaf
 from shardmill.beam_jobs.sources.listing import Listing
+from shardmill.beam_jobs.tables.columns import lengths_of, lists_of, mask_of, one_chunk, with_column
 from shardmill.beam_jobs.tables.features import PREFIX
-from shardmill.beam_jobs.tables.lists import lengths_of, lists_of, mask_of, with_column
-from shardmill.beam_jobs.tables.long_columns import one_chunk
 from shardmill.infra.codecs.boxes import clip_boxes, have_area
 from shardmill.infra.errors import ConfigError
 from shardmill.infra.format.features import Feature

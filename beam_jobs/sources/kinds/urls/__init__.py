@@ -6,28 +6,29 @@ From there on all is as with files. The bytes stay in the spool until the versio
 version asks whether an image has changed, and fetches it again only if it has, or if it must be encoded in
 another way.
 
-    listing   the addresses of the table, and what fetching them found, as one listing
-    images    reading of the fetched bytes
-    masks     the addresses of masks, and attaching what was fetched
+``listing`` makes one listing of the addresses of images and masks, and of what fetching them found.
 """
 
 from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from shardmill.beam_jobs.config import PrepareConfig, SourceConfig
-from shardmill.beam_jobs.schemas import MASK_COLUMNS, has_masks
+from shardmill.beam_jobs.schemas import CHANGED, MASK_COLUMNS, UNREADABLE, VANISHED, FileRef, has_masks
 from shardmill.beam_jobs.sources.fetching.rounds import fetch_all, settled_uris
-from shardmill.beam_jobs.sources.fetching.store import ANSWERS_SCHEMA, KeptAnswers, RunStore
+from shardmill.beam_jobs.sources.fetching.store import ANSWERS_SCHEMA, KeptAnswers, RunStore, content_tag
 from shardmill.beam_jobs.sources.files.folder import SourceFolder
+from shardmill.beam_jobs.sources.files.walking import SourceFault
+from shardmill.beam_jobs.sources.kind_modules import Workplace
 from shardmill.beam_jobs.sources.kinds.table.recognising import recognise_table
-from shardmill.beam_jobs.sources.kinds.urls.images import FetchedImages
-from shardmill.beam_jobs.sources.kinds.urls.listing import fill_in, last_answers, read_urls
-from shardmill.beam_jobs.sources.kinds.urls.masks import attached
+from shardmill.beam_jobs.sources.kinds.urls.listing import attached, fill_in, last_answers, read_urls
 from shardmill.beam_jobs.sources.listing import Listing
 from shardmill.beam_jobs.sources.recognition.glance import Glance, Recognised
-from shardmill.beam_jobs.sources.workplace import Workplace
+from shardmill.infra.errors import NotFoundError
 from shardmill.infra.progress import log
 from shardmill.infra.readable import counted
 from shardmill.infra.storage.filesystem import Storage
@@ -121,3 +122,30 @@ def _summary(answers: pa.Table, known: pa.Table) -> str:
         f"{counted(answers.num_rows, 'address', 'addresses')}: {fetched.num_rows - num_same:,} new or "
         f"changed, {num_same:,} as before, {num_lost:,} without an image"
     )
+
+
+@dataclass(frozen=True)
+class FetchedImages:
+    """The bytes that a run has fetched.
+
+    Attributes:
+        spool: folder of unfinished work of the run; None outside of a run, when no bytes are kept.
+    """
+
+    spool: Storage | None
+
+    def read(self, file: FileRef) -> bytes:
+        """Read the bytes of an address, if they are those that were listed.
+
+        Raises:
+            SourceFault: they are not kept, could not be fetched again, or have changed meanwhile.
+        """
+        if self.spool is None:
+            raise SourceFault(UNREADABLE, "fetched bytes are kept only until the version is published")
+        try:
+            data = RunStore(self.spool).get(file.uri)
+        except NotFoundError as error:
+            raise SourceFault(VANISHED, "it was listed, but could not be fetched again") from error
+        if len(data) != file.size_bytes or content_tag(hashlib.sha256(data).digest()) != file.mtime_ns:
+            raise SourceFault(CHANGED, "the server sent other bytes than when it was listed")
+        return data

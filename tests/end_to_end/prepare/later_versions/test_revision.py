@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from shardmill.beam_jobs.maintain.compaction import compact
-from shardmill.beam_jobs.maintain.purge.working import purge
+from shardmill.beam_jobs.maintain.purge import purge
 from shardmill.infra.dataset.catalog import Catalog
 from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.format.layout import croissant_file, manifest_file

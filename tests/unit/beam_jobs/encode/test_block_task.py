@@ -11,7 +11,13 @@ import pytest
 
 from shardmill.beam_jobs.config import FilterConfig, ImageConfig, PrepareConfig
 from shardmill.beam_jobs.encode import block_task as encode_module
-from shardmill.beam_jobs.encode.block_task import EncodeBlocks, encode_block
+from shardmill.beam_jobs.encode.block_task import (
+    EncodeBlocks,
+    ImageFiltered,
+    check_size,
+    convert,
+    encode_block,
+)
 from shardmill.beam_jobs.encode.blocks import (
     Block,
     block_digest,
@@ -20,9 +26,7 @@ from shardmill.beam_jobs.encode.blocks import (
     spool_file,
     write_references,
 )
-from shardmill.beam_jobs.encode.facts import stable_message
-from shardmill.beam_jobs.encode.known_digests import KnownContents
-from shardmill.beam_jobs.images.convert import ImageFiltered, check_size, convert
+from shardmill.beam_jobs.encode.facts import KnownContents, stable_message
 from shardmill.beam_jobs.schemas import REFERENCE_SCHEMA, Status
 from shardmill.beam_jobs.sources.files.folder import SourceFolder
 from shardmill.infra.codecs import ImageRejected, decode

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image, ImageCms
 
 from shardmill.beam_jobs.config import FilterConfig, ImageConfig
-from shardmill.beam_jobs.images.convert import ImageFiltered, convert
+from shardmill.beam_jobs.encode.block_task import ImageFiltered, convert
 from shardmill.infra.codecs import ImageRejected, decode
 from shardmill.infra.codecs import prepare as preparing
 from shardmill.infra.codecs.jpeg.decode import decode_jpeg_small

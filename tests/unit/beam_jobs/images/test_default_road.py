@@ -11,7 +11,7 @@ import simplejpeg
 from PIL import Image
 
 from shardmill.beam_jobs.config import FilterConfig, ImageConfig
-from shardmill.beam_jobs.images.convert import convert
+from shardmill.beam_jobs.encode.block_task import convert
 from shardmill.infra.codecs import Pixels
 from shardmill.infra.codecs.jpeg.libturbojpeg import library
 from tests.samples.images import references

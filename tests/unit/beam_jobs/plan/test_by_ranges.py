@@ -17,8 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shardmill.beam_jobs.config import PrepareConfig
-from shardmill.beam_jobs.encode.blocks import Block, facts_digest, write_facts
-from shardmill.beam_jobs.encode.placing import place_facts
+from shardmill.beam_jobs.encode.blocks import Block, facts_digest, place_facts, write_facts
 from shardmill.beam_jobs.execution.task import work_name
 from shardmill.beam_jobs.plan import AnyPlan, HeldShards, Plan, PreviousRecords, plan_version
 from shardmill.beam_jobs.plan_by_ranges import (
@@ -32,7 +31,7 @@ from shardmill.beam_jobs.plan_by_ranges import (
 )
 from shardmill.beam_jobs.plan_by_ranges.tables import RangeTask
 from shardmill.beam_jobs.publish.digests import Digests, plan_digest
-from shardmill.beam_jobs.publish.input_parts import cut_inputs, table_bytes
+from shardmill.beam_jobs.publish.outline import cut_inputs, table_bytes
 from shardmill.beam_jobs.schemas import FACTS_SCHEMA, LISTING_SCHEMA, Status
 from shardmill.beam_jobs.tables.ids import digest_bytes, record_ids
 from shardmill.infra.errors import ConfigError, LeakError

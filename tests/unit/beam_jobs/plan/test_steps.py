@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shardmill.beam_jobs.config import PrepareConfig
-from shardmill.beam_jobs.encode.placing import place_facts
+from shardmill.beam_jobs.encode.blocks import place_facts
 from shardmill.beam_jobs.plan import Plan, PreviousRecords, num_shards, plan_version
 from shardmill.beam_jobs.plan.pseudo_random_order import hash_ranks
 from shardmill.beam_jobs.plan.splits.assignment import assign_splits, divide_by_fractions

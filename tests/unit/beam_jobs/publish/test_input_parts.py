@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from shardmill.beam_jobs.publish.input_parts import cut_inputs, write_inputs
+from shardmill.beam_jobs.publish.outline import cut_inputs, write_inputs
 from shardmill.infra.format.contract import INPUTS_SCHEMA
 from shardmill.infra.storage.filesystem import Storage
 

@@ -9,8 +9,7 @@ import pytest
 
 from shardmill.beam_jobs.config import PrepareConfig
 from shardmill.beam_jobs.schemas import LISTING_SCHEMA, Status
-from shardmill.beam_jobs.sources.checking import check_listing
-from shardmill.beam_jobs.sources.listing import Listing
+from shardmill.beam_jobs.sources.listing import Listing, check_listing
 from shardmill.infra.errors import ConfigError
 
 SETTINGS = {"kind": "my_package.lines"}

@@ -13,7 +13,7 @@ from shardmill.beam_jobs.config import PrepareConfig
 from shardmill.beam_jobs.schemas import file_refs
 from shardmill.beam_jobs.sources import list_inputs, make_readable, open_reader
 from shardmill.beam_jobs.sources.files.folder import SourceFolder
-from shardmill.beam_jobs.sources.workplace import Workplace
+from shardmill.beam_jobs.sources.kind_modules import Workplace
 from shardmill.infra.storage.filesystem import Storage
 from tests.samples.images.photos import jpeg, write
 from tests.samples.sources.image_server import image, running_server

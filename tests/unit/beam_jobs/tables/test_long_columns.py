@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from shardmill.beam_jobs.tables.long_columns import (
+from shardmill.beam_jobs.tables.columns import (
     in_one_chunk,
     one_chunk,
     places_in,

@@ -10,16 +10,15 @@ import pyarrow.compute as pc
 
 from shardmill.beam_jobs.config import FeatureColumn
 from shardmill.beam_jobs.sources.kinds.table.formats.columns import trimmed
+from shardmill.beam_jobs.sources.kinds.table.formats.json_lines import read_json_column
 from shardmill.beam_jobs.sources.kinds.table.typed.conversion import (
     DTYPES,
     Kind,
     convert,
     natural_kind,
 )
-from shardmill.beam_jobs.sources.kinds.table.typed.json_values import read_json_column
+from shardmill.beam_jobs.tables.columns import is_listed, lengths_of, lists_of, one_chunk
 from shardmill.beam_jobs.tables.features import PREFIX
-from shardmill.beam_jobs.tables.lists import is_listed, lengths_of, lists_of
-from shardmill.beam_jobs.tables.long_columns import one_chunk
 from shardmill.infra.errors import ConfigError
 from shardmill.infra.format.features import Feature
 

@@ -14,9 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from shardmill.beam_jobs.config import ColumnsConfig, FeatureColumn
+from shardmill.beam_jobs.tables.columns import lengths_of, lists_of, mask_of, one_chunk, with_column
 from shardmill.beam_jobs.tables.features import PREFIX
-from shardmill.beam_jobs.tables.lists import lengths_of, lists_of, mask_of, with_column
-from shardmill.beam_jobs.tables.long_columns import one_chunk
 from shardmill.infra.format.features import Feature
 from shardmill.infra.format.labels import LABELS, TARGETS, LabelKind, targets_feature
 

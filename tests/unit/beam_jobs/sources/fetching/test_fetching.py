@@ -16,7 +16,7 @@ import pytest
 from shardmill.beam_jobs.config import UrlsConfig
 from shardmill.beam_jobs.sources.fetching.addresses import read_address
 from shardmill.beam_jobs.sources.fetching.client import retry_after
-from shardmill.beam_jobs.sources.fetching.pacing import GIVEN_UP_AFTER
+from shardmill.beam_jobs.sources.fetching.fetcher import GIVEN_UP_AFTER
 from shardmill.beam_jobs.sources.fetching.rounds import REQUESTS_SCHEMA, fetch_all, settled_uris
 from shardmill.beam_jobs.sources.fetching.store import ANSWERS_SCHEMA, RunStore
 from shardmill.infra.storage.filesystem import Storage

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from shardmill.beam_jobs.config import DEFAULT_OPT_OUT
-from shardmill.beam_jobs.sources.fetching.opting_out import opted_out_by
+from shardmill.beam_jobs.sources.fetching.client import opted_out_by
 
 
 @pytest.mark.parametrize(

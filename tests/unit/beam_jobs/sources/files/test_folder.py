@@ -11,8 +11,7 @@ import pytest
 
 from shardmill.beam_jobs.schemas import FileRef
 from shardmill.beam_jobs.sources.files.folder import SourceFolder
-from shardmill.beam_jobs.sources.files.ignore import IgnorePatterns
-from shardmill.beam_jobs.sources.files.walking import SourceFault
+from shardmill.beam_jobs.sources.files.walking import IgnorePatterns, SourceFault
 from shardmill.infra.errors import NotFoundError, StorageError
 from tests.samples.images.photos import write
 

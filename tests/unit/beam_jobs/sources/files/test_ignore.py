@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from shardmill.beam_jobs.config import DEFAULT_IGNORE
-from shardmill.beam_jobs.sources.files.ignore import IgnorePatterns
+from shardmill.beam_jobs.sources.files.walking import IgnorePatterns
 
 
 @pytest.mark.parametrize(

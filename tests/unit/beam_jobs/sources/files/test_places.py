@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shardmill.beam_jobs.sources.files.places import folders_of_ours
+from shardmill.beam_jobs.sources.files.folder import folders_of_ours
 from shardmill.infra.errors import UsageError
 
 OPTIONS = "?endpoint_override=127.0.0.1:9&scheme=http&region=us-east-1"

@@ -18,8 +18,7 @@ from shardmill.beam_jobs.config import PrepareConfig
 from shardmill.beam_jobs.schemas import PATH_TOO_LONG, SPECIAL_FILE, UNLISTED_FOLDER, Status
 from shardmill.beam_jobs.sources import list_inputs
 from shardmill.beam_jobs.sources.files.folder import SourceFolder
-from shardmill.beam_jobs.sources.files.ignore import IgnorePatterns
-from shardmill.beam_jobs.sources.files.walking import FoundFile
+from shardmill.beam_jobs.sources.files.walking import FoundFile, IgnorePatterns
 from shardmill.beam_jobs.sources.listing import Listing
 from shardmill.infra.errors import StorageError
 from tests.samples.images.photos import write

@@ -13,9 +13,9 @@ from shardmill.beam_jobs.config import PrepareConfig
 from shardmill.beam_jobs.schemas import FileRef, Status, file_refs
 from shardmill.beam_jobs.sources.files.folder import SourceFolder
 from shardmill.beam_jobs.sources.files.walking import SourceFault
+from shardmill.beam_jobs.sources.kind_modules import Workplace
 from shardmill.beam_jobs.sources.kinds.urls import list_fetched, list_inputs, make_readable, open_reader
 from shardmill.beam_jobs.sources.listing import Listing
-from shardmill.beam_jobs.sources.workplace import Workplace
 from shardmill.infra.errors import NotFoundError
 from shardmill.infra.storage.filesystem import Storage
 from tests.samples.images.photos import jpeg

@@ -14,7 +14,7 @@ from shardmill.beam_jobs.request import JobRequest
 from shardmill.beam_jobs.schemas import Status
 from shardmill.beam_jobs.sources import list_inputs
 from shardmill.beam_jobs.sources.files.folder import SourceFolder
-from shardmill.beam_jobs.sources.label_edits.reading import SETTING
+from shardmill.beam_jobs.sources.label_edits import SETTING
 from shardmill.beam_jobs.sources.listing import Listing
 from shardmill.beam_jobs.sources.recognition.recognising import settled
 from shardmill.infra.errors import ConfigError

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from shardmill.beam_jobs.sources.files.folder import SourceFolder
-from shardmill.beam_jobs.sources.label_edits.reading import LabelEdits, read_label_edits
+from shardmill.beam_jobs.sources.label_edits import LabelEdits, read_label_edits
 from shardmill.infra.errors import DataError, NotFoundError
 
 HEADER = "id,source_uri,split,given_label,suggested_label,score,decision,label\n"

@@ -1,6 +1,8 @@
-"""Texts in files of others that are not UTF-8, though their columns say so."""
+"""Columns of text: what is not UTF-8 though files say so, columns without any text, and of few texts."""
 
 from __future__ import annotations
+
+from collections.abc import Collection
 
 import numpy as np
 import numpy.typing as npt
@@ -8,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as types
 
-from shardmill.beam_jobs.tables.lists import is_listed, lengths_of
+from shardmill.beam_jobs.tables.columns import is_listed, lengths_of
 
 Mask = npt.NDArray[np.bool_]
 
@@ -64,3 +66,37 @@ def _rows_with_broken_texts(values: pa.Array) -> Mask:
     if types.is_string(values.type) or types.is_large_string(values.type):
         found[rows[not_utf8(values)]] = True
     return found
+
+
+_CODES = (pa.int8(), pa.int16(), pa.int32())
+
+
+def share_empty_texts(table: pa.Table) -> pa.Table:
+    """Let all text columns of a table that hold only nulls share their memory.
+
+    Each would take 4 bytes a row.
+    """
+    names = [
+        field.name
+        for field in table.schema
+        if field.type == pa.string() and table[field.name].null_count == table.num_rows
+    ]
+    if len(names) < 2:
+        return table
+    none = pa.chunked_array([pa.nulls(table.num_rows, pa.string())])
+    columns = {field.name: none if field.name in names else table[field.name] for field in table.schema}
+    return pa.table(columns, schema=table.schema)
+
+
+def code_texts(table: pa.Table, names: Collection[str]) -> pa.Table:
+    """Dictionary-code some text columns of a table, with the shortest codes that suffice."""
+    for at, field in enumerate(table.schema):
+        if field.name in names and field.type == pa.string():
+            table = table.set_column(at, field.name, _coded(table[field.name]))
+    return table
+
+
+def _coded(column: pa.ChunkedArray) -> pa.DictionaryArray:
+    coded = column.dictionary_encode().combine_chunks()
+    codes = next(kind for kind in _CODES if len(coded.dictionary) <= 1 << (kind.bit_width - 1))
+    return pa.DictionaryArray.from_arrays(coded.indices.cast(codes), coded.dictionary)

@@ -16,16 +16,21 @@ import numpy as np
 
 from shardmill.beam_jobs.config import PrepareConfig, SourceConfig
 from shardmill.beam_jobs.schemas import CONTRADICTION, UNKNOWN_SPLIT
-from shardmill.beam_jobs.sources.annotations.box_features import FeaturesOfImages
-from shardmill.beam_jobs.sources.annotations.box_rows import (
+from shardmill.beam_jobs.sources.annotations.collecting import NO_NAME, AnnotatedImage, Annotations
+from shardmill.beam_jobs.sources.annotations.listing import AnnotationTable, list_annotated
+from shardmill.beam_jobs.sources.files.folder import SourceFolder
+from shardmill.beam_jobs.sources.files.walking import SPLIT_OF_FOLDER
+from shardmill.beam_jobs.sources.kinds.box_table.recognising import recognise_box_table
+from shardmill.beam_jobs.sources.kinds.box_table.rows import (
     SETTING,
     BoxRow,
+    FeaturesOfImages,
     named_row,
     read_box_table,
     read_names_of_images,
     read_names_of_labels,
 )
-from shardmill.beam_jobs.sources.annotations.box_values import (
+from shardmill.beam_jobs.sources.kinds.box_table.values import (
     edges_of,
     fault_of,
     is_empty,
@@ -33,11 +38,6 @@ from shardmill.beam_jobs.sources.annotations.box_values import (
     list_of,
     text_of,
 )
-from shardmill.beam_jobs.sources.annotations.collecting import NO_NAME, AnnotatedImage, Annotations
-from shardmill.beam_jobs.sources.annotations.listing import AnnotationTable, list_annotated
-from shardmill.beam_jobs.sources.annotations.recognising import recognise_box_table
-from shardmill.beam_jobs.sources.files.folder import SourceFolder
-from shardmill.beam_jobs.sources.files.walking import SPLIT_OF_FOLDER
 from shardmill.beam_jobs.sources.kinds.table.tables import Table, find_files_named
 from shardmill.beam_jobs.sources.listing import Listing
 from shardmill.beam_jobs.sources.recognition.glance import Glance, Recognised

@@ -1,0 +1,173 @@
+"""The module of a kind of source, found by the name in ``source.kind``, and what it shares with the job.
+
+A name without a dot is a module of ``shardmill.beam_jobs.sources.kinds``, one with dots any module that
+Python can import. So a kind is found in every process of every machine without being registered. Errors of
+Python inside a user's own kind are told apart from defects of Shardmill.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pickle
+import pkgutil
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Protocol, TypeVar
+
+from shardmill.beam_jobs.config import PrepareConfig
+from shardmill.beam_jobs.schemas import FileRef
+from shardmill.beam_jobs.sources import kinds
+from shardmill.infra.arguments import checked
+from shardmill.infra.errors import ConfigError
+from shardmill.infra.near_names import near_names
+from shardmill.infra.own_code import OwnCode, faults_of_own_code, is_own
+from shardmill.infra.settings import Settings, validate
+from shardmill.infra.storage.filesystem import Storage
+
+
+class Reader(Protocol):
+    """Reads images, each by its reference.
+
+    A reader is made in the job and pickled to every process that reads. So it is cheap to make and to pickle,
+    and opens containers only when an image of theirs is read. ``SourceFolder`` is the reader of plain files.
+    """
+
+    def read(self, file: FileRef) -> bytes:
+        """Read a whole image, if it has not changed since it was listed.
+
+        The report of an earlier version knows only the URI of an image, its size and time of change. A
+        ``file`` that has no ``container`` although it is a member comes from there: it is found by its URI,
+        or refused as UNREADABLE.
+
+        Raises:
+            SourceFault: it is gone, changed, unreadable or too large. StorageError: this machine is at fault.
+        """
+
+
+@dataclass(frozen=True)
+class Workplace:
+    """The folders of a run that kinds of sources may write to.
+
+    Attributes:
+        spool: folder of unfinished work of the run; it lasts until the version is published.
+        dataset: folder of the dataset; files there stay for the next versions.
+    """
+
+    spool: Storage
+    dataset: Storage
+
+
+_PAGE = "docs/add-a-source-kind.md"
+# Workers quarantine the one image whose reading raises these.
+_OF_ONE_IMAGE = (ValueError, ArithmeticError, LookupError, TypeError, RuntimeError)
+
+
+def own_kind(kind: str) -> OwnCode:
+    """Return the code of a user's own kind.
+
+    Raises:
+        ConfigError: ``source.kind`` is no name of a module.
+    """
+    return OwnCode.named("source.kind", kind, _PAGE, "list_inputs")
+
+
+def faults_of(kind: str, passed: tuple[type[Exception], ...] = ()) -> AbstractContextManager[None]:
+    """Turn an unexpected exception from a user's own kind, in a block, into an error that names its line.
+
+    Args:
+        kind: ``source.kind``.
+        passed: exceptions that stay as they are.
+    """
+    named = {kind: f"source.kind = {kind!r}"} if is_own(kind) else {}
+    return faults_of_own_code(named, _PAGE, passed)
+
+
+@dataclass(frozen=True)
+class OwnReader:
+    """The reader of a user's own kind, whose unexpected exceptions name it.
+
+    Attributes:
+        reader: reader that the kind opened.
+        kind: ``source.kind``.
+    """
+
+    reader: Reader
+    kind: str
+
+    def read(self, file: FileRef) -> bytes:
+        """Read a whole image, as ``Reader`` says."""
+        with faults_of(self.kind, _OF_ONE_IMAGE):
+            return self.reader.read(file)
+
+    def __reduce__(self) -> tuple[Callable[[str, bytes], OwnReader], tuple[str, bytes]]:
+        return _unpickled, (self.kind, pickle.dumps(self.reader))
+
+
+def _unpickled(kind: str, reader: bytes) -> OwnReader:
+    own_kind(kind).load()  # first: a worker on another machine has not looked for it yet
+    return OwnReader(pickle.loads(reader), kind)
+
+
+O = TypeVar("O", bound=Settings)  # noqa: E741
+
+
+# Kinds by the names of other libraries and of files.
+_ALSO_CALLED = {
+    **dict.fromkeys(("webdataset", "wds", "tar", "zip"), "archive"),
+    **dict.fromkeys(("csv", "tsv", "json", "jsonl", "dataframe"), "table"),
+    **dict.fromkeys(("huggingface", "hf", "arrow"), "parquet"),
+    **dict.fromkeys(("numpy", "npy", "npz", "idx", "mnist"), "arrays"),
+    **dict.fromkeys(("web", "http", "https"), "urls"),
+    "openimages": "box_table",
+    "tensorflow_datasets": "tfds",
+}
+
+
+def built_in_kinds() -> list[str]:
+    """Return the names of the kinds that come with Shardmill, sorted."""
+    return sorted(module.name for module in pkgutil.iter_modules(kinds.__path__))
+
+
+def kind_module(config: PrepareConfig) -> ModuleType:
+    """Import the module of the configured kind, and check the options that are meant for it.
+
+    Raises:
+        ConfigError: there is no such module, it is no kind of source, or it refuses the options.
+    """
+    kind = config.source.kind
+    module = _imported(kind)
+    options_of(config, getattr(module, "Options", Settings), kind)
+    return module
+
+
+@checked
+def options_of(config: PrepareConfig, model: type[O], kind: str = "") -> O:
+    """Return ``source.options`` as the model of a kind.
+
+    Raises:
+        ConfigError: it names an option that the kind does not have, or a value is wrong.
+    """
+    kind = kind or config.source.kind
+    if config.source.options and not model.model_fields:
+        raise ConfigError(
+            f"source.options: the kind {kind} has no options",
+            f"remove {', '.join(sorted(config.source.options))}",
+        )
+    return validate(model, config.source.options, where=f"source.options of {kind}")
+
+
+def _imported(kind: str) -> ModuleType:
+    if is_own(kind) and ":" not in kind:
+        return own_kind(kind).load()
+    known = built_in_kinds()
+    if kind not in known:
+        near = [_ALSO_CALLED[kind]] if kind in _ALSO_CALLED else near_names(kind, known)
+        raise ConfigError(
+            f"source.kind = {kind!r} is no kind of source",
+            f"did you mean {near[0]!r}?"
+            if near
+            else f"there are: {', '.join(known)}; or name a module of your own, such as package.my_kind",
+        )
+    return importlib.import_module(f"{kinds.__name__}.{kind}")
