@@ -117,7 +117,7 @@ def problems_folder() -> Path:
 
 
 def alarm_folder() -> Path:
-    """The folder that holds what the alarm has seen, and messages that wait."""
+    """Return the folder of the alarm: the events that it has told, and the messages that wait to be sent."""
     return _made(home() / "alarm")
 
 

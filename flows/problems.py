@@ -1,4 +1,4 @@
-"""The open problems of this platform: what people must hear of although no run failed.
+"""Keep the open problems of this platform, of which people are told although no run failed.
 
 Each is a file below SHARDMILL_HOME/problems, which exists while the problem does. So every process of the
 platform can open and close one, and the page and `shardmill status` can show all, also while Prefect's server

@@ -52,7 +52,7 @@ def runs_folder(runs: str | None) -> Path:
 
 
 def run_named(subject: str, runs: str | None, root: str | None) -> RunFolder | None:
-    """Open the run that a command names, which may be that of an alias; None: it names a dataset.
+    """Open the run that a command names, also by an alias; None: the command names a dataset.
 
     The beginning of a run's name is taken unless a dataset is called so.
     """

@@ -1,4 +1,4 @@
-"""The help of commands: what one types, without boxes, and one line a command."""
+"""Write the help pages of commands: usage, options, and one line for each command of a group."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def described(text: str | None) -> tuple[list[str], list[str]]:
 
 
 def usage(command: Any, path: str) -> str:
-    """What one types: the command with its arguments and the options that it needs."""
+    """Return the usage line: the command, its arguments and its required options."""
     arguments = [typed(one) for one in shown(command) if is_argument(one)]
     needed = [typed(one) for one in shown(command) if one.required and not is_argument(one)]
     return " ".join([path, *arguments, *needed, "[OPTIONS]"])

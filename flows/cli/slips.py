@@ -1,4 +1,4 @@
-"""What a person meant who mistyped a command or an option: the remedy of an error of the command line."""
+"""Suggest the command or option that a person meant: the remedy of an error of the command line."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def _command_of(words: Sequence[str], root: Any) -> tuple[str, Any]:
 
 
 def _option_of(error: Any, command: Any) -> Any:
-    """The option whose value is wrong or missing; None if the option itself is missing."""
+    """Return the option whose value is wrong or missing; None if the option itself is missing."""
     if str(error.format_message()).startswith("Missing"):
         return None
     named = getattr(error, "option_name", None)
@@ -139,7 +139,7 @@ def _option_of(error: Any, command: Any) -> Any:
 
 
 def message_of(error: Any) -> str:
-    """Return the message of such an error, without the suggestions that ``remedy_of`` makes better."""
+    """Return the message of a parser's error, without its suggestion: ``remedy_of`` makes a better one."""
     if hasattr(error, "possibilities"):
         return f"No such option: {error.option_name}"
     message = str(getattr(error, "format_message", error.__str__)()).rstrip(".")

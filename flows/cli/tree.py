@@ -1,4 +1,4 @@
-"""The tree of commands: what stands where in ``shardmill --help``, in one table.
+"""Define the tree of commands: the section, group and order of each in ``shardmill --help``.
 
 A group is a command with commands of its own. ``up``, ``down`` and ``status``, which one types most, stand
 on top too. The names of the last release are in ``shardmill.flows.cli.old_names``.

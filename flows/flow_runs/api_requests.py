@@ -57,7 +57,7 @@ def set_variable(client: SyncPrefectClient, name: str, value: dict[str, Any], ta
 
 
 def read_secrets(client: SyncPrefectClient, prefix: str) -> dict[str, Any]:
-    """Name -> value of all blocks of ``keep_secret`` whose name begins so."""
+    """Return name -> value of all blocks of ``keep_secret`` whose name begins with a prefix."""
     return {row["name"]: row["data"]["value"] for row in _rows(client, prefix) if "value" in row["data"]}
 
 
@@ -129,7 +129,7 @@ def tag_as_own(run: FlowRun) -> None:
 
 
 def own_deployments(client: SyncPrefectClient, deployments: Iterable[UUID]) -> set[UUID]:
-    """Those of ``deployments`` that run a flow of this package."""
+    """Return the deployments that run a flow of this package."""
     from prefect.client.schemas.filters import DeploymentFilter, DeploymentFilterId
 
     own, wanted = set(), sorted(set(deployments))

@@ -1,4 +1,4 @@
-"""Mark runs as Crashed whose process was killed (kill -9, out of memory, power).
+"""Mark runs whose process was killed (kill -9, out of memory, power) as Crashed.
 
 Each run has a file under SHARDMILL_HOME/running, named after the run's id and locked by its process. The
 kernel releases the lock when the process ends, however it ends. The next command, or `shardmill up`, finds
@@ -91,7 +91,7 @@ def mark_lost_commands() -> int:
 
 
 def mark_lost_subflows() -> int:
-    """Mark runs of Shardmill as Crashed whose parent run has ended; return their number."""
+    """Mark runs of Shardmill whose parent run has ended as Crashed; return their number."""
     from prefect.client.orchestration import get_client
     from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterParentTaskRunId
     from prefect.exceptions import ObjectNotFound

@@ -219,7 +219,7 @@ def _period(values: Mapping[str, Any]) -> str:
 
 
 def _ended_record(path: Path) -> dict[str, Any] | None:
-    """The content of a record whose command has ended, however it ended; None while it runs.
+    """Return the content of a record once its command has ended in any way; None while it runs.
 
     Raises:
         CorruptDataError: it is damaged.

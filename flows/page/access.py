@@ -40,7 +40,7 @@ class SameOriginOnly:
 
 
 def own_hosts_only(app: Any) -> Any:
-    """Return a WSGI application that refuses what ``SameOriginOnly`` does."""
+    """Return a WSGI application that refuses the same requests as ``SameOriginOnly``."""
 
     def answer(environ: dict[str, Any], start_response: Any) -> Any:
         names = {"host": "HTTP_HOST", "origin": "HTTP_ORIGIN"}

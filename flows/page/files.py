@@ -1,4 +1,4 @@
-"""Hand out reports and pictures. Only files of known names, and never what a link leads to."""
+"""Serve reports and pictures: only files of known names, and never the target of a symbolic link."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ class Disk:
 
 
 class Platform:
-    """The sources of the page's data, with what was read from them.
+    """The sources of the page's data, with a copy of the data last read.
 
     Attributes:
         options: options of the page.

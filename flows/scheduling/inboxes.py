@@ -126,7 +126,7 @@ def watch_inboxes() -> None:
 
 
 def counts_as_new_again(state: State[Any] | None) -> bool:
-    """Tell whether a batch whose run ended so counts as new again.
+    """Tell whether the files of a batch count as new again after its run ended in a state.
 
     A run that was skipped left its files to another run, which may fail or be cancelled.
     """
@@ -188,7 +188,7 @@ class _Watch:
         LOG.warning("%s: takes up %s, run %s", folder, counted(number, "file"), run.name)
 
     def _see_how_the_run_ended(self) -> None:
-        """Note when to try a batch again whose run failed; new files are taken up before that."""
+        """Note when to try a failed batch again; new files are taken up before that."""
         if self._run is None:
             return
         from prefect.client.orchestration import get_client

@@ -61,7 +61,7 @@ def probe(source: str, *, fully: bool) -> bool:
 
 
 def _place_of(source: str) -> tuple[Storage, str | None] | None:
-    """The folder to list and a pattern of the names in it; None if the source is not in such a place."""
+    """Return the folder to list and the pattern of file names in it; None if the source cannot be listed."""
     scheme, marked, _ = source.partition("://")
     if marked and scheme not in _STORES:
         return None

@@ -108,7 +108,7 @@ _REFUSED = 409
 
 
 class FormErrors:
-    """Passes requests on. If a run is refused for its parameters, names every wrong one and what is right."""
+    """Passes requests on. If a run is refused for its parameters, names every wrong one and its remedy."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -150,7 +150,7 @@ class FormErrors:
 
 
 def wrong_parameters(schema: dict[str, Any], body: bytes) -> Iterator[str]:
-    """Yield what is wrong with each parameter of a run, in words.
+    """Yield a sentence about each wrong parameter of a run.
 
     Args:
         schema: JSON schema of the parameters.

@@ -77,7 +77,7 @@ def keep_parameters(schedule_id: object, parameters: Mapping[str, Any]) -> None:
 
 
 def heal_schedules(client: SyncPrefectClient) -> list[StoredSchedule]:
-    """Give schedules that Prefect has emptied their parameters again; keep those of the others.
+    """Restore the parameters of schedules that Prefect emptied; save the parameters of the others.
 
     Returns:
         All schedules; those without parameters are those whose parameters nobody knows.

@@ -138,7 +138,7 @@ def show_curves(port: int) -> None:
 
 
 def watch() -> None:
-    """Tell people what happens on the server, and watch its inboxes."""
+    """Send messages about runs and problems of the server, and watch its inboxes."""
     # A request that fails is made again by the next look.
     os.environ.setdefault("PREFECT_CLIENT_MAX_RETRIES", "0")
     os.environ.setdefault("PREFECT_API_REQUEST_TIMEOUT", "20")

@@ -69,7 +69,7 @@ def password_settings(auth: str) -> dict[str, str]:
 
 
 def beat(name: str) -> None:
-    """Note that the service of this name does its work, in a file whose time `shardmill up` looks at."""
+    """Note that a service works, by the time of a file that `shardmill up` checks."""
     _beats(name).touch(PRIVATE_FILE)
 
 
@@ -203,7 +203,7 @@ class Page(Service):
 
 
 class Watch(Service):
-    """The process that tells people what happened, and watches inboxes."""
+    """The process that sends messages and watches inboxes."""
 
     def __init__(self, *, log_path: Path, env: Mapping[str, str]) -> None:
         super().__init__(["watch"], log_path=log_path, env=env)

@@ -67,7 +67,7 @@ def diff(
 
 
 def _settings(old: DatasetVersion, new: DatasetVersion) -> dict[str, tuple[str, ...]]:
-    """The settings that differ, with their values, of those that change what is written."""
+    """Return the settings that change the written files and differ, with their values in both versions."""
     from pydantic import ValidationError
 
     from shardmill.beam_jobs.config import PrepareConfig

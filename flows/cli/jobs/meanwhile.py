@@ -27,7 +27,7 @@ def import_meanwhile(load: Callable[[], Any]) -> threading.Thread:
 
 
 def is_importing() -> bool:
-    """Tell whether such a thread is at work: then the process ends by ``exit_at_once``.
+    """Tell whether a thread still imports modules: then the process must end by ``exit_at_once``.
 
     At an ordinary end, the interpreter would abort the thread in the middle of native code.
     """

@@ -1,4 +1,4 @@
-"""settings: search the settings; default, bounds, whose they are, and the page that explains them."""
+"""settings: search the settings, with their default, bounds, section, and the page that explains them."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ Word = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A setting, and whose it is.
+    """A setting, and the section or command that it belongs to.
 
     Attributes:
         setting: the setting.

@@ -241,7 +241,7 @@ def _change(done: str, dataset: str, name: str | None, json_output: bool) -> Non
 
 
 def _set(wish: Wish) -> Any:
-    """Make what the options describe; return it."""
+    """Make the schedule, inbox or training rule that the options describe, and return it."""
     from shardmill.flows.server.api import prefect_api
 
     with prefect_api():

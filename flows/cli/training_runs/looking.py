@@ -99,7 +99,7 @@ def _settings_if_sound(run: RunFolder) -> dict[str, Any] | None:
 
 
 def _with_settings(runs: Sequence[RunFolder]) -> Iterator[tuple[RunFolder, dict[str, str]]]:
-    """Yield each run with those of its settings in which the runs of its dataset differ."""
+    """Yield each run with the settings in which it differs from other runs on the same dataset."""
     from shardmill.infra.html.formatting import differing_settings
 
     places: dict[str, list[int]] = {}
@@ -145,7 +145,7 @@ def _described(run: RunFolder) -> dict[str, Any]:
 
 
 def show_run(run: RunFolder, json_output: bool) -> None:
-    """Print what a run is, and how evenly its ranks worked, if it has several."""
+    """Print the settings and results of a run, and how evenly its ranks worked, if it has several."""
     from shardmill.flows.cli import output
     from shardmill.training.results.run_files.rank_balance import BALANCE_FILE, read_balance
 

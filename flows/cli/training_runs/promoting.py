@@ -112,7 +112,7 @@ def rollback(
 
 
 def aliases(name: AliasOf = None, runs: options.Runs = None, json_output: options.Json = False) -> None:
-    """List the aliases of models, or the history of those of a dataset.
+    """List the aliases of models, or the history of one dataset's aliases.
 
     Examples:
       shardmill model aliases

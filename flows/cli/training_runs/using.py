@@ -137,7 +137,7 @@ def predict(
 
 
 def _check_predicted(paths: list[Path], result: dict[str, Any]) -> None:
-    """Check that what was asked for was there, and that something was predicted.
+    """Check that every named file exists, and that at least one file was predicted.
 
     Raises:
         NotFoundError: a named file is not there. DataError: no file could be predicted.

@@ -1,4 +1,4 @@
-"""The artifacts of a flow run: what its page in Prefect shows besides the log.
+"""Make the artifacts of a flow run: tables and charts that its page in Prefect shows besides the log.
 
     page        create and update artifacts of a run, and of the run that it is a part of; their keys
     prepared    a published version          trained     a finished training

@@ -95,7 +95,7 @@ def failure_text(job: str, error: ShardmillError, command: str) -> str:
 
 
 def state_message(job: str, error: ShardmillError) -> str:
-    """Return the message of the state Failed: what failed, and what to do."""
+    """Return the message of the state Failed: the error and its remedy."""
     remedy = f"\nWhat to do: {error.remedy}" if error.remedy else ""
     return f"{job} {_came(error)}: {error.message}{remedy}"
 

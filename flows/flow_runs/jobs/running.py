@@ -81,7 +81,7 @@ class EarlyJob:
         self._child, self._relay = child, relay
 
     def ends_without_work(self, seconds: float) -> bool:
-        """Wait for so long at most, until the job ends or begins to work; tell whether it only listed."""
+        """Wait until the job ends or begins to work, or a time is over; tell whether it only listed."""
         for _ in range(round(seconds / _WAIT_SECONDS)):
             if self._child.has_ended(_WAIT_SECONDS):
                 self._child.wait()  # until all its output is read

@@ -32,7 +32,7 @@ _OF_RANKS = {
 
 
 def points_of(run_dir: Path) -> Points:
-    """Return the points of a run so far; of a run of an earlier release those of its epochs.
+    """Return the points of a run so far; a run of an earlier release has one point an epoch.
 
     Raises:
         CorruptDataError: the figures of its epochs are damaged.
@@ -74,7 +74,7 @@ def speed_svg(title: str, points: Points) -> str:
 
 
 def ranks_svg(title: str, points: Points) -> str:
-    """Draw what each rank does by step; empty where there are no ranks."""
+    """Draw how each rank spends the time of each step; empty if the run has no ranks."""
     of_ranks = [{**point, "split": f"rank {point['rank']}"} for point in points if "rank" in point]
     shown = [
         Panel(words, series)

@@ -26,7 +26,7 @@ _FIRST = ("loss", "step_loss", *[name for name in FIGURES if name != "loss"])
 
 
 def run_charts(curves: Curves) -> Iterator[tuple[str, Markup]]:
-    """Yield (title, picture) of the curves of a run, the main figures first, those of ranks last."""
+    """Yield (title, picture) of each curve of a run: main figures first, curves of ranks last."""
     ranks = {name: curves[name] for name in _ranks(curves)}
     splits = {name: of_split for name, of_split in curves.items() if name not in ranks}
     yield from _charts(splits, {name: name for name in splits}, "")

@@ -22,7 +22,7 @@ _SHARDS = 200
 
 @dataclass(frozen=True, slots=True)
 class ClassRow:
-    """A class of a version: its name, its examples, and those of each split."""
+    """A class of a version: its name, and its number of examples in all and in each split."""
 
     name: str
     total: int

@@ -1,4 +1,4 @@
-"""The first page: what a person must know in the morning, then running, new and scheduled runs."""
+"""Show the first page: the state of the platform and failures, then running, new and scheduled runs."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def health(
     problems: Sequence[Problem],
     disks: Sequence[Disk],
 ) -> Health:
-    """Say in one sentence how the platform is: what is wrong, else what works and what comes."""
+    """Describe the platform in one sentence: its problems, else what runs now and next."""
     wrong = []
     if away:
         wrong.append("Prefect's server does not answer")

@@ -31,7 +31,7 @@ class AliasRow:
 
 
 def alias_rows(runs: Storage, dataset: str | None = None) -> list[AliasRow]:
-    """Return all aliases, or those of one dataset; a damaged record becomes the problem of its row."""
+    """Return all aliases, or one dataset's; the row of a damaged record says what is wrong with it."""
     rows = []
     try:
         for history in list_aliases(runs, dataset):

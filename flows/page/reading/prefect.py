@@ -62,7 +62,7 @@ class FlowRun:
 
     @property
     def title(self) -> str:
-        """What it does, such as ``prepare photos``; Prefect's name of a run that never began is random."""
+        """Name of the run by its work, such as ``prepare photos``, since Prefect's own name may be random."""
         subject = self.parameters.get("dataset") or self.parameters.get("run") or ""
         return f"{self.flow} {subject}".strip() or self.name
 

@@ -58,7 +58,7 @@ class ForSeconds(Generic[V]):
 
 @dataclass(frozen=True, slots=True)
 class Known(Generic[V]):
-    """What is known of a server that may be away.
+    """The latest answer of a server that may not answer now.
 
     Attributes:
         value: the last one; None: none was ever read.

@@ -1,4 +1,4 @@
-"""Whom the alarm tells, and on which occasions. Prefect's database keeps it, since a URL holds a secret.
+"""Keep the URLs that the alarm sends to and their occasions, in Prefect's database: a URL holds a secret.
 
 A message goes to a webhook, or to a service that Apprise knows.
 """
@@ -144,7 +144,7 @@ _EARLIER = re.compile(r"shardmill-(failed|completed|published|failing|recovered)
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """A URL that is told of some occasions."""
+    """A URL that gets messages about some occasions."""
 
     url: str
     on: frozenset[str]
@@ -158,7 +158,7 @@ class Destination:
         return f"{self.name} ({kind_of(self.url)})"
 
     def wants(self, on: str) -> bool:
-        """Tell whether it is told of an occasion. What another message to it says already is left out."""
+        """Tell whether it gets a message about an occasion; not if another message to it says the same."""
         if on == PROBLEM:
             return bool(self.on & {PROBLEM, FAILED})
         if on == FAILING and FAILED in self.on:

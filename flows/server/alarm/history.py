@@ -1,4 +1,4 @@
-"""Tell what happened on the server since the last look: runs that ended, versions, sources that fail.
+"""Find ended runs, published versions and failing sources on the server, and write messages about them.
 
 A file keeps what was seen, so nothing is told twice, and what happens while nobody looks is told later.
 Prefect may write the end of a run, or an event, a while after its time; so each look goes back some minutes
@@ -52,12 +52,12 @@ _EVENTS = {
 
 @dataclass(frozen=True, slots=True)
 class Happening:
-    """Something that happened.
+    """An ended run or another event that people are told.
 
     Attributes:
-        key: the same whenever it is found again.
+        key: identifies it, the same each time it is read.
         message: about it.
-        is_in_end: the message about the end of its run will say it too.
+        is_in_end: whether the message about the end of its run says the same.
     """
 
     key: str
@@ -65,7 +65,7 @@ class Happening:
     is_in_end: bool = False
 
     def concerns(self, destination: Destination) -> bool:
-        """Tell whether a destination is told."""
+        """Tell whether a destination gets the message."""
         if self.is_in_end and COMPLETED in destination.on:
             return False
         return destination.wants(self.message.on)
@@ -73,12 +73,12 @@ class Happening:
 
 @dataclass(slots=True)
 class Seen:
-    """What was told.
+    """The events that messages were written about, kept so that a restart repeats none.
 
     Attributes:
-        since: nothing before it is told (seconds since 1970).
-        looked: time of the last look.
-        keys: keys of what people were told lately, with the time when it was found.
+        since: events before this time are not told (seconds since 1970).
+        looked: time of the last reading (seconds since 1970).
+        keys: key of each event told lately -> when it was read (seconds since 1970).
     """
 
     since: float
@@ -87,7 +87,7 @@ class Seen:
 
 
 class History:
-    """Reads the history of a server again and again."""
+    """Reads new events of a server at each call."""
 
     def __init__(self) -> None:
         now = time.time()
@@ -95,7 +95,7 @@ class History:
         self._seen = self._kept.read(Seen(now, now, {}))
 
     def look(self, client: SyncPrefectClient, destinations: Mapping[str, Destination]) -> int:
-        """Put messages about what is new into the outbox; return the number of happenings that are new.
+        """Put messages about new events into the outbox; return the number of new events.
 
         Raises:
             httpx.HTTPError: the server does not answer; the next look goes on where this one began.

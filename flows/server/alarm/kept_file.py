@@ -1,4 +1,4 @@
-"""What the alarm remembers when its process is started again: a JSON file below SHARDMILL_HOME/alarm."""
+"""Keep a value of the alarm over restarts, in a JSON file below SHARDMILL_HOME/alarm."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class KeptFile(Generic[V]):
     Args:
         name: name of the file.
         shape: the type of the value.
-        without: what follows if the file is damaged, for the log.
+        without: the consequence of a damaged file, for the log.
     """
 
     def __init__(self, name: str, shape: type[V], without: str) -> None:

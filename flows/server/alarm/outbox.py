@@ -86,7 +86,7 @@ def _folder() -> Path:
 
 @dataclass
 class _Tries:
-    """How sending to one destination went lately."""
+    """The recent attempts to send to one destination."""
 
     failures: int = 0
     not_before: float = 0.0
@@ -95,7 +95,7 @@ class _Tries:
 
 @dataclass
 class Sender:
-    """Sends what waits, each destination on a thread of its own.
+    """Sends the waiting messages, on one thread for each destination.
 
     Attributes:
         send: sends a message to a URL.
@@ -107,7 +107,7 @@ class Sender:
     _tries: dict[str, _Tries] = field(default_factory=lambda: defaultdict(_Tries))
 
     def look(self, destinations: Mapping[str, Destination]) -> None:
-        """Begin to send what waits and is due. Messages to a destination that was removed are deleted."""
+        """Begin to send the messages that are due. Messages to a removed destination are deleted."""
         for problem in open_problems():  # a message that was on its way may have failed after the removal
             if problem.kind == "notification" and problem.subject not in destinations:
                 close_problem("notification", problem.subject)

@@ -1,7 +1,7 @@
 """Look whether the folders of schedules and inboxes can still be listed.
 
-A folder that is gone, unmounted, closed or behind expired credentials would otherwise look like one in which
-nothing is new.
+Without this, a folder that is deleted, unmounted, unreadable or behind expired credentials would look like a
+folder without new files.
 """
 
 from __future__ import annotations
@@ -25,14 +25,13 @@ _HANGS_SECONDS = 30.0
 
 @dataclass
 class _Look:
-    """The looks at one source.
+    """The state of listing one source.
 
     Attributes:
-        text: what the last one found wrong; empty: nothing.
-        began: when the present one began; None: none is at work.
-        next_at: when the next one is due.
-        had_files: whether any look found files.
-        thread: thread of the present look.
+        text: the problem that the last listing found; empty: none.
+        began: start of the listing in progress (seconds of ``clock``); None: none is in progress.
+        next_at: when the next listing is due (seconds of ``clock``).
+        had_files: whether any listing found files.
     """
 
     text: str = ""
@@ -43,7 +42,7 @@ class _Look:
 
 @dataclass
 class Sources:
-    """Looks at each source on a thread of its own, since a lost network share may hang.
+    """Lists each source on its own thread, since a lost network share may hang.
 
     Attributes:
         probe: returns whether a source has files; raises an error that says why it cannot be listed.

@@ -79,7 +79,7 @@ _LATE = timedelta(minutes=3)
 
 
 def problem_of(schedule: StoredSchedule) -> Problem:
-    """The problem of a schedule whose parameters nobody knows, with the command that mends it."""
+    """Return the problem of a schedule that has lost its parameters, with the command that mends it."""
     if schedule.flow == "train":
         rule = as_rule(schedule) if is_rule(schedule) else None
         dataset = rule.dataset if rule else str(schedule.stored.id)
@@ -103,7 +103,7 @@ def _lost(what: str, command: str) -> Problem:
 
 
 def late_runs(client: SyncPrefectClient, now: datetime) -> list[Problem]:
-    """A problem for each deployment whose runs are overdue while none of them works."""
+    """Return a problem for each deployment that has overdue runs and none in progress."""
     from prefect.client.schemas.filters import (
         FlowRunFilter,
         FlowRunFilterExpectedStartTime,

@@ -1,4 +1,4 @@
-"""The service that watches: it tells people what happened, and takes up the files of inboxes.
+"""Run the watch service: it sends messages about runs and problems, and takes up the files of inboxes.
 
 `shardmill up` runs it; on a server of your own, one process beside a worker::
 
@@ -75,7 +75,7 @@ def _again_and_again(work: Callable[[], None]) -> None:
 
 
 class ServerWatch:
-    """Reads from Prefect's server what happened, whom to tell, and what is scheduled.
+    """Reads ended runs, destinations of messages, and schedules from Prefect's server.
 
     It has a thread of its own, so that a server that hangs holds up no message.
 

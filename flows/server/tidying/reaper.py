@@ -102,7 +102,7 @@ def _restart_key(run: FlowRun) -> str:
 
 
 def _known_keys(client: SyncPrefectClient, keys: list[str]) -> set[str]:
-    """Those of ``keys`` under which a run exists already."""
+    """Return the keys under which a run exists already."""
     from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterIdempotencyKey
 
     if not keys:
@@ -163,7 +163,7 @@ def _crashed(client: SyncPrefectClient) -> list[FlowRun]:
 
 
 def _end_tasks(client: SyncPrefectClient) -> int:
-    """Mark tasks of runs of Shardmill as Crashed whose run has ended; return their number."""
+    """Mark unfinished tasks of ended runs of Shardmill as Crashed; return their number."""
     from prefect.client.schemas.filters import (
         FlowRunFilter,
         FlowRunFilterEndTime,

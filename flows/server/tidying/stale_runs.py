@@ -60,7 +60,7 @@ def end_stale_runs() -> int:
 
 
 def end_vanished_runs() -> int:
-    """Mark the runs as Crashed whose process is gone, while the worker lives; return their number."""
+    """Mark runs whose process is gone although their worker lives as Crashed; return their number."""
     before = datetime.now(UTC) - timedelta(seconds=_START_SECONDS)
 
     def has_vanished(run: FlowRun) -> bool:
@@ -148,7 +148,7 @@ class GoneMachines:
         self._offline_seconds: dict[_Worker, float] = {}
 
     def end_runs(self, client: SyncPrefectClient) -> int:
-        """Look once; mark the runs whose machine is gone as Crashed, and return their number."""
+        """Mark the runs whose machine is gone as Crashed, and return their number."""
         runs = _begun_runs(client)
         offline = _offline(client, {worker for worker, _ in runs})
         now = self._clock()
@@ -183,7 +183,7 @@ def _begun_runs(client: SyncPrefectClient) -> list[tuple[_Worker, FlowRun]]:
 
 
 def _offline(client: SyncPrefectClient, workers: Iterable[_Worker]) -> set[_Worker]:
-    """Those of ``workers`` that are offline or unknown to the server."""
+    """Return the workers that are offline or unknown to the server."""
     from prefect.client.schemas.objects import WorkerStatus
     from prefect.exceptions import ObjectNotFound
 
