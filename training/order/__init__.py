@@ -73,8 +73,7 @@ from __future__ import annotations
 
 from shardmill.training.order.blocks import BlockSizes
 from shardmill.training.order.epochs import TrainingOrder
-from shardmill.training.order.folding.folds import FoldedRecords, fold_numbers
-from shardmill.training.order.folding.subset import SubsetOrder
+from shardmill.training.order.folds import FoldedRecords, SubsetOrder, fold_numbers
 from shardmill.training.order.from_settings import order_from_settings
 from shardmill.training.order.passes import Passes
 from shardmill.training.order.shares import Shares, rank_slice, shares_of_speed

