@@ -111,7 +111,7 @@ def test_windows_count_against_the_memory_for_reading(dataset: Dataset) -> None:
         ConfigError, match=r"windows of an order by block take up to .* may take 1,000"
     ) as caught:
         small.batches("train", **BY_BLOCK)
-    assert "lower data.window_blocks or data.block_records" in str(caught.value.remedy)
+    assert "lower window_blocks or block_records" in str(caught.value.remedy)
     made = opened(dataset, BY_BLOCK)
     assert isinstance(made.pipeline, IndexedPipeline)
     assert made.pipeline.budget is not None
