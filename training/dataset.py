@@ -18,6 +18,7 @@ from shardmill.infra.near_names import near_names
 from shardmill.infra.readable import counted
 from shardmill.infra.storage.locations import default_root
 from shardmill.training.config.reading import CacheForm, ReadingSettings
+from shardmill.training.frameworks import load
 from shardmill.training.order import Order, rank_slice
 from shardmill.training.reading import BatchMaker, RecordReader, SplitTable, load_table, open_records
 from shardmill.training.reading.batches.iterate import NumpyBatches
@@ -241,10 +242,6 @@ class Dataset:
             UsageError: an argument is wrong.
             ConfigError: an option of the order is unknown or wrong, or whole images need too much memory.
         """
-        from shardmill.training.tensorflow import starting  # noqa: F401  (before anything else imports TensorFlow)
-        from shardmill.training.tensorflow.data.opening import open_examples
-        from shardmill.training.tensorflow.data.pairs import as_pairs
-
         with told_as_arguments():
             split = self._named(split)
             asked = example_spec(split, self.table(split), self.classes, options)
@@ -257,8 +254,10 @@ class Dataset:
             is_cached = asked.training and asked.image_size is None  # augmented examples open their own cache
             records = self._through_cache(split, asked.order) if is_cached else self.reader(split)
             objects = self._objects(split, asked.features)
-            pipeline = open_examples(records, asked, self.reading, len(self.classes), objects)
-            return as_pairs(pipeline, asked.passes(pipeline.order.steps_per_epoch, epochs), asked, columns)
+            opening = load("tensorflow", "data.opening")
+            pipeline = opening.open_examples(records, asked, self.reading, len(self.classes), objects)
+            passes = asked.passes(pipeline.order.steps_per_epoch, epochs)
+            return load("tensorflow", "data.pairs").as_pairs(pipeline, passes, asked, columns)
 
     def batches(
         self,
@@ -354,25 +353,24 @@ class Dataset:
             ConfigError: an option of the order is wrong.
             EnvironmentFault: PyTorch is not installed.
         """
-        from shardmill.training.torch.data.opening import open_loader
-        from shardmill.training.torch.data.options import divided
-        from shardmill.training.torch.data.ranks import rank_order
-
+        opening = load("torch", "data.opening")
         with told_as_arguments():
-            examples, loading = divided(options)
+            examples, loading = load("torch", "data.options").divided(options)
             split = self._named(split)
             asked = example_spec(
                 split, self.table(split), self.classes, examples, evaluation_last_batch="pad"
             )
-            own = rank_order(asked.order, rank, num_ranks, None if shares is None else tuple(shares))
+            own_shares = None if shares is None else tuple(shares)
+            own = load("torch", "data.ranks").rank_order(asked.order, rank, num_ranks, own_shares)
             features, objects = (
                 self.feature_columns(split, asked.features),
                 self._objects(split, asked.features),
             )
             records = self._through_cache(split, asked.order) if preload is False else self.reader(split)
-            return open_loader(
+            loader: TorchLoader = opening.open_loader(
                 records, asked, own, loading, preload=preload, features=features, objects=objects
             )
+            return loader
 
     def _check_memory(self, split: str, asked: ExampleSpec, rows: int) -> None:
         """Check that batches of so many whole images fit into memory."""

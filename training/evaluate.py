@@ -22,10 +22,11 @@ from shardmill.infra.processes.process import exit_at_once, run_main
 from shardmill.infra.storage.locations import default_root, default_runs
 from shardmill.training.config import TrainConfig, faults_of_users
 from shardmill.training.dataset import Dataset
+from shardmill.training.frameworks import start
 from shardmill.training.results.metrics.figures import FIGURES
 from shardmill.training.results.report.drawing import draw_run_report
 from shardmill.training.results.run_files.run_folder import RunFolder
-from shardmill.training.run.evaluating.interface import SplitEvaluator
+from shardmill.training.run.ending.final_evaluation import evaluate_splits
 from shardmill.training.run.files.stored import opened_run
 from shardmill.training.tasks.traits import traits_of
 
@@ -85,7 +86,10 @@ def evaluate_run(run: RunFolder, root: str | Path, split: str, ref: str | None =
     folder = run.evaluation_dir(version.ref)
     folder.mkdir(parents=True, exist_ok=True)
     with faults_of_users(config):
-        metrics = _evaluated(config, trained_on, run, reader, folder)
+        # The framework loads only now, so that mistakes fail at once.
+        alone = config.model_copy(update={"run": config.run.model_copy(update={"devices": "one"})})
+        evaluator = start(config.run.framework, alone).open_trained(config, trained_on, run.path)
+        metrics = evaluate_splits(evaluator, [reader], folder, lambda: None)[split]
     dataset.close()
     if folder == run.path:
         draw_run_report(run, root)
@@ -113,34 +117,6 @@ def _trained_on(run: RunFolder, catalog: Catalog, version: DatasetVersion) -> Da
         if classes != version.manifest.label_names or task != run.task:
             raise
         return version
-
-
-def _evaluated(
-    config: TrainConfig, trained_on: DatasetVersion, run: RunFolder, reader: Any, folder: Path
-) -> dict[str, Any]:
-    # The framework loads only now, so that mistakes fail at once.
-    from shardmill.training.run.evaluating.final_evaluation import evaluate_splits
-
-    evaluator = _evaluator(config, trained_on, run)
-    results = evaluate_splits(evaluator, [reader], folder, lambda: None)
-    found: dict[str, Any] = results[reader.table.split]
-    return found
-
-
-def _evaluator(config: TrainConfig, trained_on: DatasetVersion, run: RunFolder) -> SplitEvaluator:
-    """Return what evaluates the best model of a run, with the framework that trained it."""
-    if config.run.framework == "torch":
-        from shardmill.training.torch.evaluating.trained_model import open_evaluator
-
-        return open_evaluator(config, trained_on, run.path)
-    from shardmill.training.tensorflow import starting
-
-    with starting.quiet_start():
-        starting.start(seed=config.data.seed, deterministic=config.run.deterministic)
-        from shardmill.training.tensorflow.evaluating.trained_model import load_trained
-        from shardmill.training.tensorflow.ranks.strategy import make_strategy
-
-        return load_trained(config, trained_on, run.path, make_strategy("one")).evaluator
 
 
 def _check_classes(run: RunFolder, trained_on: DatasetVersion, version: DatasetVersion) -> None:

@@ -15,12 +15,13 @@ import numpy.typing as npt
 
 from shardmill.infra import progress as events
 from shardmill.infra.codecs import Pixels
-from shardmill.infra.errors import CorruptDataError, NotFoundError, UsageError
+from shardmill.infra.errors import NotFoundError, UsageError
 from shardmill.infra.processes.job_command import JobParser, deliver
 from shardmill.infra.processes.process import exit_at_once, num_cpus, run_main
 from shardmill.infra.readable import first_of
 from shardmill.infra.storage.filesystem import Storage
 from shardmill.infra.storage.locations import default_root, default_runs
+from shardmill.training.frameworks import load
 from shardmill.training.predicting.decisions import DECISIONS
 from shardmill.training.predicting.detected import DETECTED_FILES, detected
 from shardmill.training.predicting.inputs import Input, input_of_run, is_folder, list_files, read_input
@@ -136,7 +137,9 @@ def predict(
         raise NotFoundError(f"no file in {first_of([str(path) for path in paths], 3)}", "name images")
     given = input_of_run(run, root)
     table = _table_of(run, paths, out, kind, overlays=overlays)
-    model = _load(run, table.outputs)
+    # The framework loads only now, so that mistakes fail at once.
+    framework = run.finished().get("framework", "tensorflow")
+    model: Model = load(framework, "export").open_predictor(run.path / "export", table.outputs)
     counts = {"predicted": 0, "refused": 0}
     events.stage("predict", unit="files")
     with (
@@ -203,39 +206,6 @@ def _predicted(inputs: list[Input], values: npt.NDArray[Any] | None) -> Iterator
             yield Prediction(one.path, (), one.reason, one.message)
         else:
             yield Prediction(one.path, next(rows).tolist())
-
-
-def _load(run: RunFolder, outputs: Sequence[str]) -> Model:
-    """Load the exported model of a run, which then returns some of its outputs."""
-    # The framework loads only now, so that mistakes fail at once.
-    folder = run.path / "export"
-    if run.finished().get("framework") == "torch":
-        from shardmill.training.torch.outputs.export import open_predictor
-
-        predictor = open_predictor(folder)
-        return lambda images: dict.fromkeys(outputs, predictor(images))  # it has one output
-    from shardmill.training.tensorflow import starting
-
-    with starting.quiet_start():
-        starting.start()
-        import tensorflow as tf
-
-        try:
-            signatures = tf.saved_model.load(str(folder)).signatures
-            served = signatures["pixels" if "pixels" in signatures else "serving_default"]
-        except (OSError, KeyError, tf.errors.OpError) as error:
-            raise CorruptDataError(
-                f"the exported model {folder} cannot be loaded: {error}", "train again with run.fresh=true"
-            ) from error
-
-    def model(images: Pixels) -> dict[str, npt.NDArray[Any]]:
-        if "pixels" in signatures:
-            found = served(images=tf.constant(images))
-        else:  # a model of an earlier release takes only files
-            found = served(image_bytes=tf.stack([tf.io.encode_png(image) for image in images]))
-        return {name: found[name].numpy() for name in outputs}
-
-    return model
 
 
 if __name__ == "__main__":

@@ -24,15 +24,17 @@ from shardmill.infra.processes.process import exit_at_once, num_cpus, own_peak_r
 from shardmill.infra.storage.local import writes
 from shardmill.training.config import TrainConfig, image_size_of
 from shardmill.training.dataset import Dataset
+from shardmill.training.frameworks import quiet, start
 from shardmill.training.order import TrainingOrder, order_from_settings
 from shardmill.training.profiling.bottleneck import Rates, find_bottleneck
 from shardmill.training.profiling.picture import profile_svg
 from shardmill.training.profiling.stages import Stage, Subject, measure_stages
+from shardmill.training.profiling.throughput import measure_rates, transfer
 from shardmill.training.profiling.workers import image_size, measure_workers, propose
 from shardmill.training.reading import open_records
 from shardmill.training.reading.records.objects import load_objects
+from shardmill.training.run.framework import Framework
 from shardmill.training.tasks.traits import TRAITS, learned, settings_for
-from shardmill.training.tensorflow import starting
 
 
 def _parser() -> JobParser:
@@ -104,7 +106,7 @@ def profile(
     records = open_records(version, Dataset(version).table("train"))
     table = records.table
     order = order_from_settings(config.data, table, version.manifest.classes)
-    with starting.quiet_start():  # the model's file may import it
+    with quiet():  # the model's file may import its framework
         size = image_size_of(config)
     objects = load_objects(version, "train") if learned(version) == "objects" else None
     fit = config.data.fit or "crop"
@@ -175,19 +177,18 @@ def profile_workers(
 def _together(
     subject: Subject, config: TrainConfig, version: DatasetVersion, order: TrainingOrder, *, model: bool
 ) -> tuple[list[Stage], Rates]:
-    # TensorFlow loads only now, so that wrong arguments fail at once.
-    with starting.quiet_start():
-        starting.start(devices=config.run.devices, seed=config.data.seed)
-        from shardmill.training.tensorflow.profiling import throughput
+    # The framework loads only now, so that wrong arguments fail at once.
+    framework: Framework = start(config.run.framework, config)
 
     def on_stage(name: str) -> None:
         events.log(f"measuring {name}")
 
     transfers = []
-    if (device := throughput.accelerator()) is not None:
+    if framework.peak_device_bytes():  # of GPUs
         on_stage("transfer")
-        transfers.append(throughput.transfer(subject, device))
-    return transfers, throughput.measure_rates(subject, config, version, order, on_stage, model=model)
+        transfers.append(transfer(subject, framework))
+    rates = measure_rates(subject, config, version, order, framework, on_stage, model=model)
+    return transfers, rates
 
 
 def _write_picture(path: Path, result: dict[str, Any]) -> None:

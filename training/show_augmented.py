@@ -7,6 +7,7 @@ TensorFlow is loaded for these, and for a model that defines the size of its ima
 
 from __future__ import annotations
 
+import importlib
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -29,11 +30,11 @@ from shardmill.training.augment.parameters import draw_batch_parameters, own_sha
 from shardmill.training.augment.settings import AugmentSettings
 from shardmill.training.config import TrainConfig, image_size_of
 from shardmill.training.dataset import Dataset
+from shardmill.training.frameworks import load, quiet
 from shardmill.training.order import StepPlan
 from shardmill.training.order.from_settings import order_from_settings
 from shardmill.training.reading import BatchMaker, RecordReader
 from shardmill.training.results.pictures.grid import Cell, grid_picture
-from shardmill.training.tensorflow import starting
 
 _EXAMPLES, _EPOCHS = 6, 6  # an even number of examples, for they may be mixed in pairs
 SUFFIXES = (".png", ".jpg", ".jpeg", ".webp")
@@ -87,7 +88,7 @@ def show_augmented(ref: str, config: TrainConfig, *, root: str | Path, out: Path
     dataset = Dataset(Catalog(root).open_view(ref))
     reader = dataset.reader("train")
     plan = _first_examples(config, dataset, reader)
-    with starting.quiet_start():  # the model's file may import it
+    with quiet():  # the model's file may import its framework
         size = image_size_of(config)
     rows: list[list[Cell]] = [
         [Cell(*_stored(reader, dataset, ordinal))] for ordinal in plan.ordinals.tolist()
@@ -175,12 +176,9 @@ def _in_colour(images: Images) -> Images:
 
 def _batch_augment(config: TrainConfig) -> Any:
     """Return a function: (images, parameters) -> images, all numpy."""
-    with starting.quiet_start():
-        starting.start()
-        import tensorflow as tf
-
-        from shardmill.training.tensorflow.augment_batches import BatchAugment
-    augment = BatchAugment(config.augment)
+    load("tensorflow", "starting").start()
+    tf = importlib.import_module("tensorflow")
+    augment = load("tensorflow", "augment_batches").BatchAugment(config.augment)
 
     def augmented(images: Images, drawn: dict[str, Arrays]) -> Images:
         done: Images = augment(tf.constant(images), tf.nest.map_structure(tf.constant, drawn)).numpy()

@@ -20,7 +20,8 @@ A run lives in ``<runs>/<dataset>-v<version>-<digest of the configuration>/``:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -31,7 +32,7 @@ from shardmill.infra.arguments import checked
 from shardmill.infra.dataset.catalog import Catalog
 from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.errors import ConfigError, DataError, UsageError
-from shardmill.infra.lineage import LineageDataset, reported_job
+from shardmill.infra.lineage import Lineage, LineageDataset, reported_job
 from shardmill.infra.processes.job_command import JobParser, deliver, settings_of
 from shardmill.infra.processes.process import exit_at_once, own_peak_rss_bytes, run_main
 from shardmill.infra.processes.turns import Resource, Turn
@@ -39,6 +40,7 @@ from shardmill.infra.readable import counted
 from shardmill.infra.storage.filesystem import Storage
 from shardmill.infra.storage.locations import below, default_runs, public_location
 from shardmill.training.config import TrainConfig, faults_of_users, with_devices
+from shardmill.training.frameworks import check_installed
 from shardmill.training.ranks.cluster import Cluster, Meeting, cluster_from_environment
 from shardmill.training.ranks.devices import DeviceRequest, visible_gpus
 from shardmill.training.ranks.launchers.registry import LauncherName, is_rendering
@@ -46,22 +48,23 @@ from shardmill.training.ranks.rendezvous import meet
 from shardmill.training.recipes import recipe_names, recipe_path
 from shardmill.training.results.run_files.curve import recorded_curve
 from shardmill.training.results.run_files.run_folder import RUN_FILE
+from shardmill.training.run import session
 from shardmill.training.run.files.identity import run_identity, run_name
 from shardmill.training.run.files.job_files import write_job
 from shardmill.training.run.files.lengthening import why_not_continued
-from shardmill.training.run.files.once import finished_result, train_once
+from shardmill.training.run.files.once import Once, finished_result
 from shardmill.training.run.files.outer_rank import train_as_outer_rank
 from shardmill.training.run.files.settled import read_settled, run_record, settled_by
 from shardmill.training.run.files.stored import is_in_store, kept_in_store
 from shardmill.training.run.files.summary import summary
-from shardmill.training.run.files.supervised_ranks import preemption_signals, train_with_supervised_ranks
+from shardmill.training.run.files.supervised_ranks import (
+    preemption_signals,
+    train_with_supervised_ranks,
+    with_a_rank_for_each_device,
+)
 from shardmill.training.run.memory.fallback import settle_parts_of_ranks
 from shardmill.training.run.memory.largest_batch import find_largest_batch
 from shardmill.training.run.stopping.interruption import raise_when_preempted
-from shardmill.training.starting.in_tensorflow import train_in_process
-from shardmill.training.starting.in_torch import check_installed
-from shardmill.training.starting.in_torch import train_in_process as train_with_torch
-from shardmill.training.starting.torch_processes import with_a_rank_for_each_device
 from shardmill.training.tasks.traits import settings_for
 
 # Lock files stay after a run. They are beside the runs, since a refused run must leave no folder.
@@ -103,29 +106,23 @@ def _parser() -> JobParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and return its exit status."""
-    return run_main(lambda: _run(argv))
+    return run_main(partial(_run, argv))
 
 
 def _run(argv: Sequence[str] | None) -> int:
     try:
-        return _train_as_asked(argv)
+        args = _parser().parse_args(argv)
+        recipe = None if args.recipe is None else recipe_path(args.recipe)
+        if args.framework is not None:
+            args.overrides = [*args.overrides, f"run.framework={args.framework}"]
+        config = settings_of(args, TrainConfig, "train", recipe=recipe)
+        config = with_devices(config, args.devices, args.workers, args.launcher)
+        with events.shown_to_people():
+            result = _trained(args.dataset, config, args.root, args.runs)
     except BaseException as error:
         _unfinished.append(error)
         raise
-
-
-def _train_as_asked(argv: Sequence[str] | None) -> int:
-    args = _parser().parse_args(argv)
-    recipe = None if args.recipe is None else recipe_path(args.recipe)
-    if args.framework is not None:
-        args.overrides = [*args.overrides, f"run.framework={args.framework}"]
-    config = settings_of(args, TrainConfig, "train", recipe=recipe)
-    config = with_devices(config, args.devices, args.workers, args.launcher)
-    with events.shown_to_people():
-        result = train_dataset(args.dataset, config, root=args.root, runs=args.runs)
-    if result is None:  # only rank 0 has a result
-        events.result({})
-    else:
+    if result is not None:  # only rank 0 has a result
         deliver(args, result, summary)
     return 0
 
@@ -155,21 +152,52 @@ def train_dataset(
         DataError: there is nothing to train on, or it is damaged.
         Cancelled, Preempted: stopped on request.
     """
-    with faults_of_users(config):
-        return _trained(_requested(ref, config, root), runs)
+    return _trained(ref, config, root, runs)
 
 
-def _trained(training: _Training, runs: str | Path) -> dict[str, Any] | None:
+def _trained(ref: str, config: TrainConfig, root: str | Path, runs: str | Path) -> dict[str, Any] | None:
     """Train as an outer system, the folder of the runs and the settings ask."""
-    if is_rendering(training.config.ranks.launcher):
-        return write_job(training.config, training.version, training.name, training.root, Storage.at(runs))
-    raise_when_preempted(preemption_signals(training.config))
-    if training.place is not None and training.place.rank > 0:
-        _train_as_later_rank(training, Storage.at(runs))
-        return None
-    if is_in_store(runs):
-        return _train_in_store(training, str(runs))
-    return _train_in_folder(training, Storage.at(runs))
+    with ExitStack() as held:
+        held.enter_context(faults_of_users(config))
+        training = _requested(ref, config, root)
+        config, version, place = training.config, training.version, training.place
+        if is_rendering(config.ranks.launcher):
+            return write_job(config, version, training.name, root, Storage.at(runs))
+        raise_when_preempted(preemption_signals(config))
+        if place is not None and place.rank > 0:
+            _train_as_later_rank(training, Storage.at(runs))
+            return None
+
+        # In a folder of this machine, one process at a time; what a store has is trained in a copy.
+        stored = {}
+        if is_in_store(runs):
+            _check_launcher_of_store(config, str(runs))
+            stored["stored_in"] = public_location(below(str(runs), training.name))
+            again = place is not None
+            runs = held.enter_context(kept_in_store(str(runs), training.name, is_started_again=again))
+        folder = Storage.at(runs).child(training.name)
+        lock = f"{_LOCKS}/{training.name}"
+        held.enter_context(Storage.at(runs).exclusive_lock(lock, purpose="the same training run"))
+        once = held.enter_context(Once(config, folder))
+        if (answer := once.begin()) is not None:
+            return {**answer, **stored}
+
+        # In turn with other jobs of this machine. The framework loads only now, so that wrong arguments and
+        # finished runs return at once.
+        run_dir = Path(folder.uri)
+        with _at_work(training, run_dir) as lineage:
+            _begin(training, folder)
+            more_parts = partial(settle_parts_of_ranks, config, run_dir)
+            result: dict[str, Any] = {}
+            if config.ranks.workers is not None:
+                result = train_with_supervised_ranks(config, version, root, run_dir, more_parts)
+            elif place is not None:
+                result = {**_train_among_others(training, run_dir), "restarts": []}
+            else:
+                result = session.train(config, version, run_dir)
+                result |= {"peak_rss_bytes": own_peak_rss_bytes(), "restarts": []}
+            lineage.outputs.append(LineageDataset(folder.uri))
+        return {**once.finish(result), **stored}
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +223,7 @@ class _Training:
 def _requested(ref: str, config: TrainConfig, root: str | Path) -> _Training:
     """Return the training that arguments and environment ask for."""
     place = cluster_from_environment()
-    if place is None and config.run.framework == "torch":
+    if place is None:
         config = with_a_rank_for_each_device(config)
     if place is not None and config.ranks.workers is not None:
         raise UsageError(
@@ -215,36 +243,25 @@ def _train_as_later_rank(training: _Training, runs: Storage) -> None:
         _train_among_others(training, Path(folder.uri))
 
 
-def _train_in_store(training: _Training, runs: str) -> dict[str, Any]:
-    """Train in a local folder, whose changes are uploaded to the object store."""
-    if training.config.ranks.launcher == "ray":
+def _check_launcher_of_store(config: TrainConfig, runs: str) -> None:
+    if config.ranks.launcher == "ray":
         raise UsageError(
             f"ranks.launcher = 'ray' cannot keep its run in {public_location(runs)}: this command would "
             "upload it, but the first rank writes it on another machine",
             "give --runs a folder that all machines share, and copy it to the store afterwards; or start the "
             "ranks yourself, with TF_CONFIG or RANK and WORLD_SIZE",
         )
-    with kept_in_store(runs, training.name, is_started_again=training.place is not None) as copies:
-        result = _train_in_folder(training, Storage.at(copies))
-    return {**result, "stored_in": public_location(below(runs, training.name))}
 
 
-def _train_in_folder(training: _Training, runs: Storage) -> dict[str, Any]:
-    """Train in a folder of this machine, one process at a time, unless the run has finished."""
-    folder = runs.child(training.name)
-    with runs.exclusive_lock(f"{_LOCKS}/{training.name}", purpose="the same training run"):
-        return train_once(training.config, folder, lambda: _train_and_report(training, folder))
-
-
-def _train_and_report(training: _Training, folder: Storage) -> dict[str, Any]:
-    """Train in turn with other jobs, and report the inputs and outputs to OpenLineage."""
-    version, config, run_dir = training.version, training.config, Path(folder.uri)
+@contextmanager
+def _at_work(training: _Training, run_dir: Path) -> Iterator[Lineage]:
+    """Train in turn with other jobs, announce the stages, and report inputs and outputs to OpenLineage."""
+    version, config = training.version, training.config
     weights = config.model.weights
     is_path = weights is not None and weights != "imagenet" and config.ranks.launcher == "local"
     if is_path and not Path(weights or "").is_file():
         raise ConfigError(f"model.weights = {weights!r}: no such file", "give the path of a file of weights")
-    if config.run.framework == "torch":
-        check_installed()
+    check_installed(config.run.framework)
     read = LineageDataset(version.storage.uri, str(version.version))
     with (
         reported_job(f"train.{version.name}", [read]) as lineage,
@@ -255,31 +272,14 @@ def _train_and_report(training: _Training, folder: Storage) -> dict[str, Any]:
         left_out = () if config.run.evaluate_train else ("evaluate train",)
         shares = {stage: share for stage, share in _SHARES.items() if stage not in left_out}
         events.job("train", shares, run_dir=str(run_dir), epochs=config.run.epochs)
-        _begin(training, folder)
         with recorded_curve(run_dir):
-            result = _train_where_asked(training, run_dir)
-        lineage.outputs.append(LineageDataset(folder.uri))
-    return result
+            yield lineage
 
 
 def _resource(config: TrainConfig) -> Resource:
     """Return what the training of this machine computes on."""
     on_gpus = not DeviceRequest.parse(config.run.devices).on_cpu and bool(visible_gpus())
     return "gpu" if on_gpus else "cpu"
-
-
-def _train_where_asked(training: _Training, run_dir: Path) -> dict[str, Any]:
-    """Train with ranks that this process starts, as the first rank of an outer system, or alone."""
-    config = training.config
-    if config.ranks.workers is not None:
-        more_parts = partial(settle_parts_of_ranks, config, run_dir)
-        return train_with_supervised_ranks(config, training.version, training.root, run_dir, more_parts)
-    if training.place is not None:
-        return {**_train_among_others(training, run_dir), "restarts": []}
-    # The framework loads only now, so that wrong arguments and finished runs return at once.
-    train = train_with_torch if config.run.framework == "torch" else train_in_process
-    result = train(config, training.version, run_dir)
-    return {**result, "peak_rss_bytes": own_peak_rss_bytes(), "restarts": []}
 
 
 def _train_among_others(training: _Training, run_dir: Path) -> dict[str, Any]:
@@ -328,4 +328,4 @@ def _check_trainable(version: DatasetVersion) -> None:
 
 if __name__ == "__main__":
     # The result is written. Exit without Python's clean-up, during which TensorFlow's threads may still run.
-    exit_at_once(main())
+    exit_at_once(run_main(partial(_run, None)))

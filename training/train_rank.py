@@ -24,10 +24,9 @@ from shardmill.infra.processes.process import (
     run_main,
 )
 from shardmill.training.config import TrainConfig, faults_of_users
-from shardmill.training.ranks.cluster import Cluster, cluster_from_environment
+from shardmill.training.ranks.cluster import cluster_from_environment
 from shardmill.training.ranks.heartbeat import heart_of_this_process
-from shardmill.training.starting.in_tensorflow import train_in_process
-from shardmill.training.starting.in_torch import train_in_process as train_with_torch
+from shardmill.training.run.session import train
 
 # Errors of Python that come from the code alone: to start the ranks again does not help.
 _OF_THE_CODE = (ImportError, NameError, AttributeError, TypeError, LookupError, NotImplementedError)
@@ -59,11 +58,7 @@ def _run(argv: Sequence[str] | None) -> int:
     try:
         version = Catalog(args.root).open_view(args.dataset)
         with faults_of_users(config):
-            if config.run.framework == "torch":
-                result = train_with_torch(config, version, Path(args.run_dir), place, heart)
-            else:
-                cluster = place if isinstance(place, Cluster) else None
-                result = train_in_process(config, version, Path(args.run_dir), cluster, heart)
+            result = train(config, version, Path(args.run_dir), place, heart)
     except _OF_THE_CODE as error:
         _unfinished.append(error)
         traceback.print_exception(error)

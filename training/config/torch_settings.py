@@ -21,13 +21,13 @@ _KNOWN: Final = {
     "model": "name weights partial_weights dropout freeze warm_head_epochs synchronized_batchnorm",
     "data": "image_size image_channels global_batch_size normalization balance balance_beta "
     "balance_threshold balance_weights folds left_out_fold class_weights "
-    "granularity block_records window_blocks last_batch seed",
+    "granularity block_records window_blocks last_batch seed fit",
     "reading": "ram_budget_bytes cache cache_form cache_bytes cache_overflow cache_dir staging_dir "
     "staging_bytes max_bad_records",
     "augment": " ".join(AugmentSettings.model_fields),
     "optimizer": "name options learning_rate head_learning_rate schedule warmup_fraction warmup_steps "
     "final_factor step_epochs step_factor weight_decay first_layer_factor clip_norm ema_decay "
-    "label_smoothing",
+    "label_smoothing pruning",
     "export": "signing_key",
     "run": "framework epochs devices mixed_precision accumulate_steps deterministic validate_every_epochs "
     "best_metric patience checkpoint_every_steps checkpoint_every_seconds keep_checkpoints log_every_steps "

@@ -14,11 +14,13 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import psutil
+
+from shardmill.training.ranks.peers import Peers
 
 MOST_BYTES = 1 << 16  # less than a socket holds: two ranks that send to each other do not wait
 _HEADER = struct.Struct("<QI")  # number of the sum, bytes
@@ -30,16 +32,6 @@ Array = npt.NDArray[Any]
 
 class PeerLost(RuntimeError):
     """Another rank has ended or does not answer."""
-
-
-class Ranks(Protocol):
-    """The ranks that are to be connected; see ``shardmill.training.tensorflow.ranks.group``."""
-
-    rank: int
-    num_ranks: int
-
-    def all_values(self, value: Any) -> list[Any]:
-        """Return the JSON-able ``value`` of every rank, by rank."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +96,7 @@ class LocalSums:
 
 
 @contextlib.contextmanager
-def connected(ranks: Ranks, patience: Patience) -> Iterator[LocalSums]:
+def connected(ranks: Peers, patience: Patience) -> Iterator[LocalSums]:
     """Connect all ranks, which run on one machine. Each of them must call this.
 
     Raises:

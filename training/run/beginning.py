@@ -1,11 +1,11 @@
-"""The beginning of a run, with any framework: what it settled, its records, its model. No TensorFlow."""
+"""The beginning of a run: what it settled, its records, its model."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import gc
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.storage.filesystem import Storage
@@ -16,8 +16,7 @@ from shardmill.training.reading import RecordReader
 from shardmill.training.results.run_files.environment import describe_environment
 from shardmill.training.run.files.folds import TrainRecords, divide_train_split
 from shardmill.training.run.files.settled import Settled, read_settled, settled_by
-
-P = TypeVar("P")
+from shardmill.training.run.framework import Framework, Model
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,23 +59,32 @@ def write_environment(
     return environment
 
 
-class Models(Generic[P]):
-    """The model of a run with all that trains it, built for each attempt to train it.
+class Models:
+    """The model of a run, built for each attempt to train it.
 
     The first is built at once, so that a model that cannot be built stops the run before anything is read.
     An attempt takes it out: if a step does not fit into memory, nothing else holds it.
     """
 
-    def __init__(self, build: Callable[[TrainConfig], P], config: TrainConfig) -> None:
-        """Build the first; ``build`` must give the same random weights each time."""
-        self._build = build
-        self._built = [build(config)]
+    def __init__(
+        self, framework: Framework, version: DatasetVersion, config: TrainConfig, steps_per_epoch: int
+    ) -> None:
+        """Build the first.
+
+        Raises:
+            ConfigError: it cannot be built.
+        """
+        self._framework, self._version, self._steps = framework, version, steps_per_epoch
+        self._built = [framework.build(config, version, steps_per_epoch)]
 
     @property
-    def first(self) -> P:
+    def first(self) -> Model:
         """The model before the first attempt."""
         return self._built[0]
 
-    def take(self, config: TrainConfig) -> P:
-        """Return the model, built again where an attempt has taken it before."""
-        return self._built.pop() if self._built else self._build(config)
+    def take(self, config: TrainConfig) -> Model:
+        """Return the model; build it again, with the same weights, if an attempt has taken it before."""
+        if self._built:
+            return self._built.pop()
+        gc.collect()  # what the failed attempt held
+        return self._framework.build(config, self._version, self._steps)

@@ -10,9 +10,9 @@ import keras
 from shardmill.infra.errors import ConfigError
 from shardmill.infra.near_names import near_miss
 from shardmill.training.config import own_callback
-from shardmill.training.order import Order
 from shardmill.training.ranks.peers import Peers
 from shardmill.training.results.metrics.figures import is_smaller_better
+from shardmill.training.run.framework import Callbacks
 from shardmill.training.tensorflow.optimization.update import FREE_RATE
 from shardmill.training.tensorflow.parts import TrainingParts
 
@@ -31,7 +31,7 @@ _OF_FIT = {
 }
 
 
-class AttachedCallbacks:
+class AttachedCallbacks(Callbacks):
     """The callbacks of a run. They see its model with its optimizer, and may set ``model.stop_training``.
 
     The logs of ``on_train_batch_end`` are the figures of the last report, since fetching them from the device
@@ -44,8 +44,9 @@ class AttachedCallbacks:
         names: Sequence[str],
         parts: TrainingParts,
         epochs: int,
-        order: Order,
-        figures: Collection[str] = (),
+        steps_per_epoch: int,
+        figures: Collection[str],
+        ranks: Peers,
     ) -> None:
         """Make the callbacks.
 
@@ -53,8 +54,9 @@ class AttachedCallbacks:
             names: ``run.callbacks``.
             parts: the model of the run with all that trains it.
             epochs: the epochs of the run.
-            order: the order of the train split.
+            steps_per_epoch: the steps of an epoch.
             figures: the names of the figures of an epoch.
+            ranks: the ranks, which all take the learning rate that the callbacks of the first one have set.
 
         Raises:
             ConfigError: a name leads to no callback, or to one that cannot work.
@@ -62,6 +64,7 @@ class AttachedCallbacks:
         self._model, self._strategy = parts.model, parts.strategy
         self._model.stop_training = False
         self._num = len(names)
+        self._ranks = ranks
         callbacks = [_made(name) for name in names]
         self.use(parts.optimizer)
         for name, callback in zip(names, callbacks, strict=True):
@@ -73,7 +76,7 @@ class AttachedCallbacks:
             model=self._model,
             epochs=epochs,
             verbose=0,
-            steps=order.steps_per_epoch,
+            steps=steps_per_epoch,
         )
 
     def use(self, optimizer: Any) -> None:
@@ -81,18 +84,18 @@ class AttachedCallbacks:
         if self._num:
             self._model.optimizer = optimizer
 
-    def agree_on_rate(self, ranks: Peers) -> None:
+    def _agree_on_rate(self) -> None:
         """Let all ranks take the learning rate that the callbacks of the first one have set."""
-        if not self._num or ranks.num_ranks == 1:
+        if not self._num or self._ranks.num_ranks == 1:
             return
         rate = self._model.optimizer.learning_rate
         if isinstance(rate, keras.Variable):
-            of_first = ranks.value_of_first(float(rate.numpy()))
+            of_first = self._ranks.value_of_first(float(rate.numpy()))
             with self._strategy.scope():
                 self._model.optimizer.learning_rate = of_first
 
     @property
-    def stop_asked(self) -> bool:
+    def stop_asked(self) -> bool:  # type: ignore[override]
         """Whether a callback has set ``model.stop_training``."""
         return bool(self._model.stop_training)
 
@@ -112,11 +115,13 @@ class AttachedCallbacks:
         if before is not None:
             with self._strategy.scope():
                 self._model.optimizer.learning_rate = before
+        self._agree_on_rate()
 
     def epoch_ends(self, epoch: int, row: Mapping[str, Any]) -> None:
         """Epoch ``epoch`` has ended with the figures of ``row``; those of validation get the prefix val_."""
         validation = {f"val_{name}": value for name, value in row.get("validation", {}).items()}
         self._call("on_epoch_end", epoch, {**row["train"], **validation})
+        self._agree_on_rate()
 
     def step_begins(self, step: int) -> None:
         """Step ``step`` of the epoch begins."""

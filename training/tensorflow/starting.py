@@ -2,36 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
+from shardmill.training.frameworks import quiet
 from shardmill.training.ranks.devices import DeviceRequest
 
 _MIB = 1 << 20
-
-
-@contextmanager
-def quiet_start() -> Iterator[None]:
-    """Suppress the messages of TensorFlow's libraries while they load, mostly that there is no GPU.
-
-    They write before their own log settings apply, so the file descriptor itself is redirected. If the block
-    fails, the messages are printed.
-    """
-    with tempfile.TemporaryFile() as held:
-        screen = os.dup(2)
-        os.dup2(held.fileno(), 2)
-        try:
-            yield
-        except BaseException:
-            held.seek(0)
-            os.write(screen, held.read())
-            raise
-        finally:
-            os.dup2(screen, 2)
-            os.close(screen)
 
 
 def start(
@@ -52,7 +28,7 @@ def start(
         gpu_memory_limit_bytes: most memory of each GPU; None: as much as is needed.
     """
     request = DeviceRequest.parse(devices)
-    with quiet_start():
+    with quiet():
         import keras
         import tensorflow as tf
 

@@ -18,7 +18,7 @@ import tensorflow as tf
 from shardmill.infra.errors import ConfigError
 from shardmill.training.augment.parameters import own_share
 from shardmill.training.config import TrainConfig
-from shardmill.training.run.optimization.stages import HeadStage
+from shardmill.training.run.memory.fallback import does_not_fit
 from shardmill.training.tensorflow.augment_batches import BatchAugment
 from shardmill.training.tensorflow.models.normalization import only_real_rows
 from shardmill.training.tensorflow.models.outputs import in_float32
@@ -27,10 +27,14 @@ from shardmill.training.tensorflow.parts import TrainingParts
 
 
 class TrainStep:
-    """A callable that trains the model of a run on one global batch, and adds to the totals of ``parts``."""
+    """A callable that trains the model of a run on one global batch, and adds to the totals of ``parts``.
+
+    Attributes:
+        optimizer: the optimizer of this stage.
+    """
 
     def __init__(
-        self, config: TrainConfig, parts: TrainingParts, rows: int, head: HeadStage | None = None
+        self, config: TrainConfig, parts: TrainingParts, rows: int, *, head_alone: bool = False
     ) -> None:
         """Prepare the step. Its first call compiles it, for the layers that are trainable now.
 
@@ -38,7 +42,7 @@ class TrainStep:
             config: the configuration of the run.
             parts: the model of the run with all that trains it.
             rows: the number of rows of a step on each replica.
-            head: the stage in which only the classifier learns; None: all trainable layers learn.
+            head_alone: only the classifier learns.
 
         Raises:
             ConfigError: ``run.accumulate_steps`` does not divide the rows, or ``run.jit_compile`` is set and
@@ -49,12 +53,12 @@ class TrainStep:
         self._num_parts = config.run.accumulate_steps
         self._part_rows = _part_rows(config, rows)
         self._augment = BatchAugment(config.augment, deterministic=config.run.deterministic)
-        self._optimizer = parts.optimizer if head is None else head.optimizer
+        self.optimizer = parts.head.optimizer if head_alone and parts.head is not None else parts.optimizer
         self._update = WeightUpdate(
             parts.model,
-            self._optimizer,
+            self.optimizer,
             clip_norm=config.optimizer.clip_norm,
-            first_layer_factor=config.optimizer.first_layer_factor if head is None else 1.0,
+            first_layer_factor=1.0 if head_alone else config.optimizer.first_layer_factor,
         )
         self._gradients = self._loss_and_gradients
         if config.run.jit_compile:
@@ -70,23 +74,32 @@ class TrainStep:
         self._part = tf.function(lambda *args: run(self._accumulate, args=args), autograph=False)
         self._finish = tf.function(lambda: run(self._apply_sums), autograph=False)
 
-    def __call__(self, batch: Any, num_real: int) -> None:
+    def __call__(self, batch: Any, run_step: int, num_real: int) -> None:
         """Take one step.
 
         Args:
             batch: a dict with the rows of each replica: ``images`` uint8 [rows, S, S, C], ``labels``,
                 ``weights`` float32 [rows], and ``parameters`` if the configuration augments batches.
+            run_step: the number of the step, over all epochs.
             num_real: the number of real examples (not padding) of the global batch.
+
+        Raises:
+            OutOfMemory: it does not fit into memory.
         """
         real = self._counts.get(num_real)
         if real is None:
             real = self._counts[num_real] = tf.constant(num_real, tf.float32)
-        if self._num_parts == 1:
-            self._whole(batch, real)
-            return
-        for part in range(self._num_parts):
-            self._part(batch, real, tf.constant(part * self._part_rows))
-        self._finish()
+        try:
+            if self._num_parts == 1:
+                self._whole(batch, real)
+            else:
+                for part in range(self._num_parts):
+                    self._part(batch, real, tf.constant(part * self._part_rows))
+                self._finish()
+        except tf.errors.ResourceExhaustedError as error:
+            raise does_not_fit(str(error.message)) from error
+        if self._parts.pruning is not None:
+            self._parts.pruning.after_step(run_step + 1)
 
     # -- in replica context ----------------------------------------------------------------------------
 
@@ -132,7 +145,7 @@ class TrainStep:
                 loss = tf.reduce_sum(task.training_losses(outputs, labels, share) * batch["weights"])
                 if model.losses:
                     loss += tf.add_n(model.losses) / (parts.strategy.num_replicas_in_sync * self._num_parts)
-                scaled = self._optimizer.scale_loss(loss)
+                scaled = self.optimizer.scale_loss(loss)
             gradients = tape.gradient(scaled, model.trainable_variables)
         scores = task.scores(outputs, labels, share)
         return loss, tf.reduce_sum(tf.where(is_real, scores, 0.0)), gradients

@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from shardmill.training.run.epochs.reports import StepTotals
+from shardmill.training.run.framework import StepTotals
 
 
 class DeviceTotals:

@@ -9,30 +9,39 @@ from typing import Any
 import torch
 
 from shardmill.infra.dataset.version import DatasetVersion
-from shardmill.training.config import TrainConfig, image_size_of
+from shardmill.training.config import TrainConfig
 from shardmill.training.models import ModelSpec
 from shardmill.training.models.changes import momentum_limit
-from shardmill.training.models.spec import pixels_of
-from shardmill.training.run.optimization.schedules import Horizon
-from shardmill.training.run.optimization.stages import HeadStage, Stages
+from shardmill.training.run.framework import model_spec
+from shardmill.training.run.optimization.pruning import PruningSchedule
+from shardmill.training.run.optimization.schedules import Stages
+from shardmill.training.torch.group import TorchRanks
 from shardmill.training.torch.models import build_model, load_weights
 from shardmill.training.torch.models.batch_normalization import limit_momentum, synchronized
 from shardmill.training.torch.models.layers import HeadAlone, freeze_modules, is_frozen, weighted_modules
 from shardmill.training.torch.models.rematerialization import rematerialize
 from shardmill.training.torch.optimization.averaging import WeightAverages
-from shardmill.training.torch.optimization.optimizers import RateTable, make_optimizer, prepare_state
-from shardmill.training.torch.ranks.group import TorchRanks
-from shardmill.training.torch.state import Saved, ScaleState, TensorState, model_state, optimizer_state
+from shardmill.training.torch.optimization.optimizers import make_optimizer, prepare_state
+from shardmill.training.torch.optimization.pruning import Pruning
+from shardmill.training.torch.state import ScaleState, TensorState, model_state, optimizer_state
 from shardmill.training.torch.tasks.of_dataset import task_of
 from shardmill.training.torch.tasks.task import Task
 from shardmill.training.torch.totals import DeviceTotals
 
-_MIXED = {"off": None, "bfloat16": torch.bfloat16, "float16": torch.float16}
+MIXED = {"off": None, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The classifier in the stage in which only it learns: what freezes the other modules, its optimizer."""
+
+    alone: HeadAlone
+    optimizer: Any
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingParts:
-    """The objects that the loop, the evaluation and the export share.
+    """The objects that training, evaluation and export share.
 
     Attributes:
         ranks: the ranks that train together.
@@ -41,11 +50,13 @@ class TrainingParts:
         spec: the parameters from which the model was built.
         model: the ``torch.nn.Module``.
         optimizer: the optimizer of its weights.
-        stages: whether the classifier learns alone at first, and the learning rate of each step.
+        stages: the learning rate of each step.
+        head: the classifier, if it learns alone at first.
         scaler: scales the loss, if the run computes in float16.
         mixed: the type in which the model computes; None: float32.
         totals: the sums of the steps since the last report.
         averages: the moving averages of the weights; None: the weights themselves are evaluated.
+        pruning: makes weights zero; None: all stay.
         notes: what was changed in the model, for the result.
     """
 
@@ -56,25 +67,22 @@ class TrainingParts:
     model: Any
     optimizer: Any
     stages: Stages
+    head: Head | None
     scaler: Any
     mixed: Any
     totals: DeviceTotals
     averages: WeightAverages | None
+    pruning: Pruning | None = None
     notes: tuple[str, ...] = ()
-    pruning: None = None  # the settings refuse it
-
-    def last_rate(self, epoch: int) -> float:
-        """Return the learning rate that the optimizer took in the last step, a step of ``epoch`` (from 0)."""
-        head = self.stages.head_of(epoch)
-        group = (self.optimizer if head is None else head.optimizer).param_groups[0]
-        return float(group["lr"] / group["rate_factor"])
 
     @property
-    def state(self) -> list[Saved]:
+    def state(self) -> list[TensorState]:
         """All arrays of a checkpoint. First those that are evaluated, in the order of the model's."""
-        own: list[Saved] = [*self.model_state, *optimizer_state(self.optimizer)]
-        if self.stages.head is not None:
-            own += optimizer_state(self.stages.head.optimizer, "head_optimizer")
+        own = [*self.model_state, *optimizer_state(self.optimizer)]
+        if self.head is not None:
+            own += optimizer_state(self.head.optimizer, "head_optimizer")
+        if self.pruning is not None:
+            own += self.pruning.saved
         if self.scaler.is_enabled():
             own.append(ScaleState(self.scaler))
         if self.averages is None:
@@ -86,38 +94,21 @@ class TrainingParts:
         """The arrays of the model."""
         return model_state(self.model)
 
-    def restoring(self) -> AbstractContextManager[None]:
-        """Let arrays be assigned while the block runs: they can be at any time."""
-        return nullcontext()
-
     def autocast(self) -> AbstractContextManager[Any]:
         """Compute in the type of ``run.mixed_precision`` while the block runs."""
-        if self.mixed is None:
-            return nullcontext()
-        cast: AbstractContextManager[Any] = torch.autocast(self.device.type, self.mixed)
-        return cast
+        return in_type(self.device, self.mixed)
 
     def evaluated(self) -> AbstractContextManager[None]:
         """Let the model have the weights that are evaluated, kept as the best and exported."""
         return nullcontext() if self.averages is None else self.averages.in_model()
 
 
-def model_spec(config: TrainConfig, version: DatasetVersion, num_outputs: int, num_ranks: int) -> ModelSpec:
-    """Return the parameters from which the model of a run is built."""
-    channels = config.data.image_channels
-    use_statistics = config.data.normalization == "dataset"
-    return ModelSpec(
-        name=config.model.name,
-        num_classes=num_outputs,
-        image_size=image_size_of(config),
-        image_channels=channels,
-        dropout=config.model.dropout,
-        synchronized=config.model.synchronized_batchnorm and num_ranks > 1,
-        weights=config.model.weights,
-        partial_weights=config.model.partial_weights,
-        seed=config.data.seed,
-        pixels=pixels_of(version.manifest, channels) if use_statistics else None,
-    )
+def in_type(device: Any, kind: Any) -> AbstractContextManager[Any]:
+    """Compute in a type on a device while the block runs; None: float32."""
+    if kind is None:
+        return nullcontext()
+    cast: AbstractContextManager[Any] = torch.autocast(device.type, kind)
+    return cast
 
 
 def build_parts(
@@ -145,10 +136,8 @@ def build_parts(
     again = rematerialize(model) if config.run.rematerialize else None
     optimizer = make_optimizer(config.optimizer, model)
     prepare_state(optimizer)
-    head = _head_stage(config, model, steps_per_epoch)
+    schedule = PruningSchedule.of(config.optimizer.pruning, steps_per_epoch)
     decay = config.optimizer.ema_decay
-    scheduled = config.scheduled_epochs * steps_per_epoch
-    horizon = Horizon(scheduled, steps_per_epoch, config.optimizer.rising_steps(scheduled))
     return TrainingParts(
         ranks=ranks,
         device=device,
@@ -156,23 +145,24 @@ def build_parts(
         spec=spec,
         model=model,
         optimizer=optimizer,
-        stages=Stages(head, RateTable(config.optimizer, horizon)),
+        stages=Stages.of(config, steps_per_epoch),
+        head=_head(config, model),
         scaler=torch.amp.GradScaler(device.type, enabled=config.run.mixed_precision == "float16"),
-        mixed=_MIXED[config.run.mixed_precision],
+        mixed=MIXED[config.run.mixed_precision],
         totals=DeviceTotals(ranks, device),
         averages=None if decay is None else WeightAverages(model_state(model), decay),
+        pruning=None if schedule is None else Pruning(schedule, model),
         notes=tuple(str(note) for note in (loaded, frozen, limited, again) if note is not None),
     )
 
 
-def _head_stage(config: TrainConfig, model: Any, steps_per_epoch: int) -> HeadStage | None:
+def _head(config: TrainConfig, model: Any) -> Head | None:
     """Prepare the stage in which only the classifier learns, and leave the model as it is."""
-    epochs = config.model.warm_head_epochs
-    if not epochs:
+    if not config.model.warm_head_epochs:
         return None
     alone = HeadAlone(model)
     alone.begin()
     optimizer = make_optimizer(config.optimizer.model_copy(update={"first_layer_factor": 1.0}), model)
     prepare_state(optimizer)
     alone.end()
-    return HeadStage(epochs, epochs * steps_per_epoch, config.optimizer.head_rate, optimizer, alone)
+    return Head(alone, optimizer)

@@ -2,31 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
 _SCALE_KEYS = ("scale", "growth_factor", "backoff_factor", "growth_interval", "_growth_tracker")
-
-
-class Saved(Protocol):
-    """An array of a checkpoint."""
-
-    @property
-    def path(self) -> str:
-        """Its name."""
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Its shape."""
-
-    def numpy(self) -> npt.NDArray[Any]:
-        """Return a copy of the values."""
-
-    def assign(self, array: npt.NDArray[Any]) -> None:
-        """Replace the values."""
 
 
 class TensorState:
@@ -56,13 +38,11 @@ class TensorState:
             self.tensor.copy_(torch.from_numpy(np.array(array)))
 
 
-class ScaleState:
+class ScaleState(TensorState):
     """The scale of the loss in float16, with the steps since it last grew."""
 
-    path = "loss_scale"
-    shape = (len(_SCALE_KEYS),)
-
     def __init__(self, scaler: Any) -> None:
+        super().__init__("loss_scale", torch.empty(len(_SCALE_KEYS)))
         self._scaler = scaler
 
     def numpy(self) -> npt.NDArray[Any]:

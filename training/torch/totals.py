@@ -6,8 +6,8 @@ from typing import Any
 
 import torch
 
-from shardmill.training.run.epochs.reports import StepTotals
-from shardmill.training.torch.ranks.group import TorchRanks
+from shardmill.training.run.framework import StepTotals
+from shardmill.training.torch.group import TorchRanks
 
 
 class DeviceTotals:

@@ -7,7 +7,7 @@ that what else the machine does falls on both alike; the median of the ratios wi
 are milliseconds a step.
 
 * *bare*: one ``tf.function`` with ``GradientTape`` and the optimizer of Keras.
-* *loop*: ``TrainingLoop`` as a run has it: input, figures on the device, a report every ten steps.
+* *loop*: ``EpochLoop`` as a run has it: input, figures on the device, a report every ten steps.
 * *wait*: the share of its time that the loop waits for its input.
 * *checkpoint*: the time for which the loop stands still, and the time that the thread writes then.
 * *share*: of a run that saves every five minutes (``run.checkpoint_every_seconds``), and of one whose epochs
@@ -21,6 +21,7 @@ import statistics
 import tempfile
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from shardmill.infra.settings import load_settings
@@ -66,14 +67,14 @@ def overhead(folder: Path, case: tuple[str, int, int], steps: int, rounds: int) 
     from shardmill.training.results.tensorboard_log import TensorBoardLog
     from shardmill.training.run.checkpoints.checkpoints import Checkpoints, Progress
     from shardmill.training.run.checkpoints.shared import SharedCheckpoints
-    from shardmill.training.run.epochs.data_and_outputs import RunOutputs, TrainingData
+    from shardmill.training.run.epochs.epoch_loop import EpochLoop, TrainingData
+    from shardmill.training.run.epochs.outputs import RunOutputs
     from shardmill.training.run.stopping.interruption import StopFlag
-    from shardmill.training.tensorflow.loop import TrainingLoop
-    from shardmill.training.tensorflow.ranks.group import group_of
+    from shardmill.training.tensorflow.framework import KerasInput
 
     model, image_size, batch_size = case
-    parts, config, reader = _parts(folder, model, image_size, batch_size, rounds + 1, steps)
-    bare = _bare_step(parts)
+    framework, keras_model, config, reader = _parts(folder, model, image_size, batch_size, rounds + 1, steps)
+    bare = _bare_step(keras_model.parts)
     pipeline = InMemory(random_batch(image_size, batch_size), steps, reader=reader)
     ratios, times = [], []
 
@@ -94,13 +95,14 @@ def overhead(folder: Path, case: tuple[str, int, int], steps: int, rounds: int) 
 
     MADE.append(Turns())
     own = Checkpoints(Storage.at(folder / "checkpoints"), 1)
-    checkpoints = SharedCheckpoints(own, group_of(parts.strategy))
+    checkpoints = SharedCheckpoints(own, framework.ranks)
     history = HistoryFiles(Storage.at(folder))
     outputs = RunOutputs(
         checkpoints, TensorBoardLog(folder / "logs"), history, None, Trackers(None), GpuSampler(None)
     )
-    data: Any = TrainingData(pipeline, pipeline, None)  # type: ignore[arg-type]
-    loop = TrainingLoop(config, parts, data, outputs, Progress(), StopFlag())
+    examples = KerasInput(framework.strategy, SimpleNamespace(pipeline=pipeline))  # type: ignore[arg-type]
+    data = TrainingData(examples, reader, pipeline, None)  # type: ignore[arg-type]
+    loop = EpochLoop(config, framework, keras_model, data, outputs, Progress(), StopFlag())
     loop.run()
     checkpoints.close()
     bare_ms, loop_ms = (statistics.median(column) * 1e3 for column in zip(*times, strict=True))
@@ -123,12 +125,12 @@ def checkpoint_cost(folder: Path, model: str) -> str:
     """Measure one checkpoint of a model with AdamW; the rest of a row."""
     from shardmill.training.run.checkpoints.checkpoints import Checkpoints, Progress
 
-    parts, _, _ = _parts(folder, model, 64, 8, 1, 1)
+    _, keras_model, _, _ = _parts(folder, model, 64, 8, 1, 1)
     checkpoints = Checkpoints(Storage.at(folder / model), 1)
     stops, writes = [], []
     for step in range(3):
         started = time.perf_counter()
-        checkpoints.save(step, parts.state, Progress(step=step))
+        checkpoints.save(step, keras_model.state, Progress(step=step))
         stops.append(time.perf_counter() - started)
         checkpoints.wait()
         writes.append(time.perf_counter() - started - stops[-1])
@@ -141,10 +143,9 @@ def checkpoint_cost(folder: Path, model: str) -> str:
 
 def _parts(
     folder: Path, model: str, image_size: int, batch_size: int, epochs: int, steps: int
-) -> tuple[Any, TrainConfig, Any]:
+) -> tuple[Any, Any, TrainConfig, Any]:
     from shardmill import Dataset
-    from shardmill.training.tensorflow.parts import build_parts
-    from shardmill.training.tensorflow.ranks.strategy import make_strategy
+    from shardmill.training.frameworks import start
 
     settings = [
         f"model.name={model}",
@@ -160,8 +161,9 @@ def _parts(
     root = folder / "datasets"
     name = f"set{len(list(root.glob('*')))}"
     version = publish(root, coloured({"train": {str(n): 1 for n in range(10)}}, size=(8, 8)), name=name)
-    parts = build_parts(config, make_strategy(config.run.devices), version, steps)
-    return parts, config, Dataset(version, config.reading).reader("train")
+    framework = start("tensorflow", config)
+    built = framework.build(config, version, steps)
+    return framework, built, config, Dataset(version, config.reading).reader("train")
 
 
 def _bare_step(parts: Any) -> Any:

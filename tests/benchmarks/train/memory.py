@@ -35,9 +35,9 @@ def measure(arguments: argparse.Namespace, batch_size: int) -> dict[str, float]:
 
     from shardmill.infra.processes.process import own_peak_rss_bytes
     from shardmill.training.models import ModelSpec, resolve_name
-    from shardmill.training.tensorflow.memory.rematerialization import rematerialize
+    from shardmill.training.tensorflow.framework import peak_device_bytes
     from shardmill.training.tensorflow.models import build_model
-    from shardmill.training.tensorflow.ranks.device_memory import peak_device_bytes
+    from shardmill.training.tensorflow.models.rematerialization import rematerialize
 
     keras.config.set_dtype_policy(
         "float32" if arguments.precision == "off" else f"mixed_{arguments.precision}"

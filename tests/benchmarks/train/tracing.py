@@ -73,18 +73,16 @@ def first_step_seconds(args: argparse.Namespace, devices: str, synchronized: str
     place = cluster_from_environment()
     cluster = place if isinstance(place, Cluster) else None
     starting.start(devices=devices, seed=0, in_cluster=cluster is not None)
-    from shardmill.training.ranks.local_sums import Patience
+    from shardmill.training.tensorflow.framework import TensorFlow
     from shardmill.training.tensorflow.parts import build_parts
     from shardmill.training.tensorflow.ranks.strategy import distribute, num_local_replicas
-    from shardmill.training.tensorflow.sharing.moments import moments_between_ranks
     from shardmill.training.tensorflow.step import TrainStep
 
     config = _config(args, devices, synchronized)
     strategy = _strategy(devices, cluster)
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory())
-        patience = Patience(PATIENCE_SECONDS, PATIENCE_SECONDS)
-        stack.enter_context(moments_between_ranks(strategy, cluster, patience))
+        stack.enter_context(TensorFlow(strategy, cluster).connected(config))
         classes = {"train": {str(number): 1 for number in range(10)}}
         version = publish(Path(folder), coloured(classes, size=(8, 8)), name="set")
         parts = build_parts(config, strategy, version, 10)
@@ -94,7 +92,7 @@ def first_step_seconds(args: argparse.Namespace, devices: str, synchronized: str
         batches: Any = iter(distribute(strategy, pipeline, 0, 2))
         step, batch = TrainStep(config, parts, rows), next(batches)
         before = time.process_time()
-        step(batch, args.batch)
+        step(batch, 0, args.batch)
         parts.totals.take()  # waits for the devices
         return time.process_time() - before
 
@@ -106,6 +104,8 @@ def _config(args: argparse.Namespace, devices: str, synchronized: str) -> TrainC
         f"data.image_size={args.image_size}",
         f"data.global_batch_size={args.batch}",
         f"run.devices={devices}",
+        f"ranks.peer_timeout_seconds={PATIENCE_SECONDS}",
+        f"ranks.start_timeout_seconds={PATIENCE_SECONDS}",
     ]
     return load_settings(TrainConfig, section="train", overrides=list(overrides))
 

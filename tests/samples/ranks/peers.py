@@ -5,52 +5,39 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
+from shardmill.training.ranks.peers import Peers
 
 
-class Alone:
+class Alone(Peers):
     """A single rank."""
 
-    rank = 0
-    num_ranks = 1
-    is_first = True
+    def __init__(self, rank: int = 0, num_ranks: int = 1) -> None:
+        super().__init__(rank, num_ranks)
 
-    def total(self, value: Any) -> Any:
-        return np.asarray(value)
-
-    def all_values(self, value: Any) -> list[Any]:
-        return [value]
-
-    def value_of_first(self, value: Any) -> Any:
-        return value
+    def sum_over(self, array: Any) -> Any:
+        return array
 
     def variables_of_first(self, variables: Any) -> None:
-        pass
-
-    def wait_for_first(self) -> None:
         pass
 
 
 class TwoAlike(Alone):
     """Two ranks that do the same; what ``meanwhile`` does comes while they add up."""
 
-    num_ranks = 2
-
     def __init__(self) -> None:
+        super().__init__(0, 2)
         self.meanwhile: Callable[[], None] = lambda: None
 
-    def total(self, value: Any) -> Any:
+    def sum_over(self, array: Any) -> Any:
         self.meanwhile()
-        return 2 * np.asarray(value)
+        return 2 * array
 
 
 class WithOthers(Alone):
     """One of several ranks: the others say what is given, whatever they are asked."""
 
     def __init__(self, rank: int, said: dict[int, Any]) -> None:
-        self.rank = rank
-        self.num_ranks = len(said) + 1
-        self.is_first = rank == 0
+        super().__init__(rank, len(said) + 1)
         self._said = said
 
     def all_values(self, value: Any) -> list[Any]:

@@ -10,7 +10,11 @@ from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.errors import Cancelled
 from shardmill.infra.settings import load_settings
 from shardmill.training.config import TrainConfig
+from shardmill.training.frameworks import start
+from shardmill.training.results.tracking.trackers import Trackers
+from shardmill.training.run.epochs.epoch_loop import TrainingData, resumed_loop
 from shardmill.training.run.files.folds import divide_train_split
+from shardmill.training.run.sharing.division import Division
 from shardmill.training.run.stopping.interruption import StopFlag
 from shardmill.training.tasks.traits import settings_for
 
@@ -37,25 +41,18 @@ def trained(
     version: DatasetVersion, run_dir: Path, *overrides: str, stop: StopFlag | None = None
 ) -> tuple[Any, Any]:
     """The loop with the best model of a run restored, and its evaluation on the validation split."""
-    from shardmill.training.run.epochs.data_and_outputs import TrainingData
-    from shardmill.training.tensorflow import starting
-    from shardmill.training.tensorflow.data.training_input import InputSettings, open_training_input
-    from shardmill.training.tensorflow.parts import build_parts
-    from shardmill.training.tensorflow.ranks.strategy import make_strategy
-    from shardmill.training.tensorflow.session import train_and_restore_best
-
     config = load_settings(TrainConfig, section="train", overrides=[*SMALL, *overrides])
     config = settings_for(config, version)
-    starting.start(seed=1)
+    framework = start(config.run.framework, config)
     dataset = Dataset(version, config.reading)
     train, validation = dataset.reader("train"), dataset.reader("validation")
     order = divide_train_split(config.data, train, dataset.classes).order
-    parts = build_parts(config, make_strategy(config.run.devices), version, order.steps_per_epoch)
-    settings = InputSettings(config.data, config.reading, config.augment)
-    pipeline = open_training_input(settings, train, order, 8).pipeline
-    data = TrainingData(pipeline, order, validation)
-    loop = train_and_restore_best(config, parts, data, run_dir, stop or StopFlag())
-    return loop, parts.evaluator.evaluate(validation, lambda _: None)
+    model = framework.build(config, version, order.steps_per_epoch)
+    examples = framework.open_input(config, train, order, Division((config.data.batch_size,)))
+    data, flag = TrainingData(examples, train, order, validation), stop or StopFlag()
+    with resumed_loop(config, framework, model, data, run_dir, flag, Trackers(None)) as loop:
+        loop.run()
+    return loop, model.evaluator.evaluate(validation, lambda _: None)
 
 
 def last_state(run_dir: Path) -> dict[str, Any]:

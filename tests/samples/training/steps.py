@@ -79,7 +79,7 @@ class Training:
         """Take a step on each batch."""
         import tensorflow as tf
 
-        for batch in taken:
+        for number, batch in enumerate(taken):
 
             def part(context: Any, batch: dict[str, npt.NDArray[Any]] = batch) -> Any:
                 start = context.replica_id_in_sync_group * self._rows
@@ -87,7 +87,7 @@ class Training:
                     name: tf.constant(column[start : start + self._rows]) for name, column in batch.items()
                 }
 
-            self._step(self.strategy.experimental_distribute_values_from_function(part), 7)
+            self._step(self.strategy.experimental_distribute_values_from_function(part), number, 7)
         return self
 
     def weights(self) -> Weights:

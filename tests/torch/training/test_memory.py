@@ -12,9 +12,9 @@ from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.errors import OutOfMemory
 from shardmill.infra.settings import load_settings
 from shardmill.training.config import TrainConfig
-from shardmill.training.run.memory.sizes import fitting_sizes
-from shardmill.training.torch.memory.exhaustion import out_of_memory
-from shardmill.training.torch.memory.trial import TorchSteps
+from shardmill.training.frameworks import start
+from shardmill.training.run.memory.try_batches import TriedSteps, fitting_sizes
+from shardmill.training.torch.step import out_of_memory
 from shardmill.training.train import train_dataset
 from tests.samples.datasets.published import coloured, publish
 from tests.samples.training.torch_runs import assert_same_model
@@ -49,7 +49,7 @@ def test_sizes_are_tried_until_one_does_not_fit(
     version: DatasetVersion, model: str, ram_bytes: int, more: list[str], expected: list[int]
 ) -> None:
     asked = config(f"model.name=tests.samples.models.{model}", "data.global_batch_size=auto", *more)
-    tried = fitting_sizes(asked, TorchSteps(asked, version), ram_bytes)
+    tried = fitting_sizes(asked, TriedSteps(asked, version, start("torch", asked)), ram_bytes)
     assert [trial.global_batch_size for trial in tried] == expected
 
 

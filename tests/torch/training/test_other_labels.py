@@ -18,8 +18,8 @@ from shardmill.infra.errors import Cancelled
 from shardmill.training.evaluate import evaluate_run
 from shardmill.training.predict import predict
 from shardmill.training.results.run_files.run_folder import open_run
+from shardmill.training.run.session import train
 from shardmill.training.torch.data.transforms.device import AugmentedBatch
-from shardmill.training.torch.session import train
 from shardmill.training.torch.tasks.multi_label import MultiLabel
 from shardmill.training.torch.tasks.of_dataset import BUILDERS
 from shardmill.training.torch.tasks.regression import Regression

@@ -12,9 +12,9 @@ import torch
 from shardmill import Dataset
 from shardmill.infra.errors import ConfigError
 from shardmill.training.models import ModelSpec
+from shardmill.training.run.session import train
 from shardmill.training.torch.models import build_model
 from shardmill.training.torch.models.rematerialization import blocks_of, rematerialize
-from shardmill.training.torch.session import train
 from shardmill.training.train import train_dataset
 from tests.samples.models import torch_blocks
 from tests.samples.training.torch_runs import assert_same_model, settings

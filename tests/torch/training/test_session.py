@@ -26,8 +26,8 @@ from shardmill.training.predict import predict
 from shardmill.training.results.run_files.run_folder import open_run
 from shardmill.training.run.checkpoints.checkpoints import Checkpoints
 from shardmill.training.run.files.summary import summary
-from shardmill.training.torch.outputs.export import load_program, open_predictor
-from shardmill.training.torch.session import train
+from shardmill.training.run.session import train
+from shardmill.training.torch.export.program import load_program, open_predictor
 from shardmill.training.train import train_dataset
 from tests.samples.datasets.published import coloured, publish
 from tests.samples.strict_json import strict_documents
@@ -171,7 +171,7 @@ def test_a_finished_run_is_evaluated_again_and_predicts(
     (row,) = map(json.loads, (tmp_path / "found.json").read_text().splitlines())
     # What a server of one's own does: the file beside the export says which pixels the program takes.
     seen = read_model_input(run.path / "export").see(picture.read_bytes())
-    probabilities = open_predictor(run.path / "export")(seen.pixels[np.newaxis])
+    (probabilities,) = open_predictor(run.path / "export", ["p"])(seen.pixels[np.newaxis]).values()
     assert list(row["probabilities"].values()) == pytest.approx(probabilities[0], abs=1e-6)
 
 
@@ -299,7 +299,7 @@ def test_the_best_model_stays_beside_the_last_checkpoints(result: dict[str, Any]
         (("run.mixed_precision=float16",), "float16' needs a GPU"),
         (("run.devices=4",), "PyTorch sees no GPU"),
         (("ranks.collectives=nccl",), "needs NVIDIA GPUs"),
-        (("run.accumulate_steps=11",), "has too few rows for 1 ranks in 11 parts"),
+        (("run.accumulate_steps=11",), "has too few rows for 1 device in 11 parts"),
         (("model.weights=/no/such.pt",), "no such file"),
         (("model.name=vgg11", "data.image_size=8"), "vgg11 does not accept images"),
         (("model.name=vit_b_16", "data.image_size=24"), "vit_b_16 cannot be built for images of 24 pixels"),

@@ -12,9 +12,9 @@ import torch
 from shardmill import Dataset
 from shardmill.infra.errors import Cancelled
 from shardmill.training.config import TrainConfig
+from shardmill.training.run.session import train
+from shardmill.training.torch.group import TorchRanks
 from shardmill.training.torch.parts import build_parts
-from shardmill.training.torch.ranks.group import TorchRanks
-from shardmill.training.torch.session import train
 from tests.samples.training.torch_runs import Interrupting, settings
 
 TWO_STAGES = (

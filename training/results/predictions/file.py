@@ -50,7 +50,7 @@ class PredictionsWriter:
     """Writes the predictions of a model, in memory for one row group.
 
     A context manager; the file appears when the block ends without an error. Implements
-    ``shardmill.training.run.evaluating.interface.Sink``.
+    ``shardmill.training.run.framework.Sink``.
     """
 
     def __init__(

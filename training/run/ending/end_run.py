@@ -1,8 +1,8 @@
-"""End a run, with any framework: evaluate its best model, export it, and write the report. No TensorFlow."""
+"""End a run: evaluate its best model, export it, and write the report."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,22 +10,23 @@ from typing import Any
 from shardmill.infra import progress as events
 from shardmill.training.dataset import Dataset
 from shardmill.training.ranks.heartbeat import Work
-from shardmill.training.ranks.peers import Peers
 from shardmill.training.reading import RecordReader
+from shardmill.training.results.predictions.file import predictions_file
 from shardmill.training.results.predictions.label_errors import OUT_OF_SAMPLE
 from shardmill.training.results.report.writing import write_run_report
 from shardmill.training.results.tracking.trackers import Trackers
 from shardmill.training.run.beginning import Beginning
-from shardmill.training.run.ending.common_result import EndedLoop, common_result
-from shardmill.training.run.ending.source_check import Written, check_on_sources, checked_on, notes_on
-from shardmill.training.run.evaluating.final_evaluation import (
+from shardmill.training.run.ending.final_evaluation import (
     evaluate_left_out,
     evaluate_splits,
     write_label_errors,
 )
-from shardmill.training.run.evaluating.interface import SplitEvaluator
+from shardmill.training.run.ending.source_check import check_on_sources, checked_on, notes_on
+from shardmill.training.run.epochs.epoch_loop import EpochLoop
+from shardmill.training.run.framework import Framework, Model
 from shardmill.training.run.sharing.balance_record import BalanceRecord
 from shardmill.training.run.stopping.interruption import StopFlag
+from shardmill.training.tasks.traits import traits_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +38,10 @@ class TrainedRun:
         beginning: what it followed and learned from.
         dataset: the dataset version.
         readers: the records of each split.
-        ranks: the ranks that trained together.
+        framework: trained it, with its ranks.
         balance: what each of them did; None: there was one.
         loop: the loop at its end.
-        evaluator: evaluates the best model.
+        model: the best model.
         notes: what a reader of the result should know.
     """
 
@@ -48,26 +49,21 @@ class TrainedRun:
     beginning: Beginning
     dataset: Dataset
     readers: Mapping[str, RecordReader]
-    ranks: Peers
+    framework: Framework
     balance: BalanceRecord | None
-    loop: EndedLoop
-    evaluator: SplitEvaluator
+    loop: EpochLoop
+    model: Model
     notes: list[str]
 
 
 def end_run(
-    run: TrainedRun,
-    export: Callable[[], Written],
-    describe: Callable[[], dict[str, Any]],
-    stop: StopFlag,
-    trackers: Trackers,
+    run: TrainedRun, reading: Mapping[str, Any], stop: StopFlag, trackers: Trackers
 ) -> dict[str, Any]:
     """Evaluate and export the best model of a run, and report. Every rank must call this.
 
     Args:
         run: the run.
-        export: writes the model in all its forms, on rank 0.
-        describe: returns the figures of the result that only the framework knows.
+        reading: how the examples were read.
         stop: asks the run to stop.
         trackers: other systems that are told about the run.
 
@@ -77,14 +73,15 @@ def end_run(
     Raises:
         Cancelled: stopped on request.
     """
-    config, records = run.beginning.config, run.beginning.records
+    config, records, ranks = run.beginning.config, run.beginning.records, run.framework.ranks
+    evaluator = run.model.evaluator
     splits = [*OUT_OF_SAMPLE, "train"] if config.run.evaluate_train else OUT_OF_SAMPLE
     evaluated = [run.readers[split] for split in splits if split in run.readers]
-    metrics = evaluate_splits(run.evaluator, evaluated, run.run_dir, stop.check)
+    metrics = evaluate_splits(evaluator, evaluated, run.run_dir, stop.check)
     left_out = None
     if records.left_out is not None:
         unseen = run.readers["train"], records.left_out
-        left_out = evaluate_left_out(run.evaluator, *unseen, run.run_dir, stop.check)
+        left_out = evaluate_left_out(evaluator, *unseen, run.run_dir, stop.check)
     label_errors = write_label_errors(run.run_dir)
 
     # The last time that ranks meet: rank 0 goes on alone, for as long as it takes.
@@ -92,16 +89,17 @@ def end_run(
     bad_records = _bad_records(run)
     events.stage("export", 1, unit="models")
     exports = on_sources = None
-    if run.ranks.is_first:
+    if ranks.is_first:
         with stop.during(Work.LONG):
-            written = export()
+            written = run.model.export(config, run.readers, run.run_dir)
             exports = written.forms
             on_sources = check_on_sources(written, checked_on(run.readers), run.run_dir)
     events.progress("export", 1, 1, unit="models")
 
     result = {
-        **common_result(config, run.dataset.version, run.run_dir, run.loop, metrics, run.notes),
-        **describe(),
+        **_figures(run, metrics),
+        **_about_model(run),
+        "reading": dict(reading),
         "bad_records": bad_records,
         "label_errors": label_errors,
         "left_out": left_out,
@@ -113,14 +111,70 @@ def end_run(
     if run.balance is not None and (found := run.balance.latest()) is not None:
         result["rank_balance"] = found.to_json()
         result["notes"] += found.warnings
-    if run.ranks.is_first:
+    if ranks.is_first:
         with stop.during(Work.LONG):
             result["report"] = str(write_run_report(run.run_dir, result, run.readers))
             trackers.end(result)
     return result
 
 
+def _figures(run: TrainedRun, metrics: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the figures of a run and the paths of its files, JSON-able."""
+    config, version, run_dir, loop = run.beginning.config, run.dataset.version, run.run_dir, run.loop
+    missing = [split for split in OUT_OF_SAMPLE if split not in metrics]
+    notes = list(run.notes)
+    if config.data.left_out_fold is not None:
+        notes.append(
+            f"fold {config.data.left_out_fold} of {config.data.folds} of the train split was left out"
+        )
+    notes += [f"{version.ref} has no {split} split: nothing was measured on it" for split in missing]
+    if "validation" in missing:
+        notes.append("without validation examples the last model counts as the best")
+    return {
+        "run_dir": str(run_dir),
+        "dataset": version.name,
+        "version": version.version,
+        **version.describe_view(),
+        "model": config.model.name,
+        "task": traits_of(version).name,
+        "classes": version.manifest.label_names,
+        "epochs": loop.progress.epoch,
+        "steps": loop.run_step,
+        "global_batch_size": config.data.batch_size,
+        "metrics": metrics,
+        "best_metric": config.run.best_metric,
+        "best": loop.progress.best,
+        "stopped_early": loop.stopped_early,
+        "history": loop.progress.history,
+        **{name: round(value, 4) for name, value in loop.rates().items()},
+        "export_dir": str(run_dir / "export"),
+        "tensorboard_dir": str(run_dir / "logs"),
+        "predictions": {split: str(run_dir / predictions_file(split)) for split in metrics},
+        "confusion_pictures": {
+            split: str(run_dir / f"confusion-{split}.svg")
+            for split, figures in metrics.items()
+            if "confusion_matrix" in figures
+        },
+        "notes": notes,
+        "unchanged": False,
+    }
+
+
+def _about_model(run: TrainedRun) -> dict[str, Any]:
+    """Return the sizes of the model, the devices and the framework, JSON-able."""
+    framework = run.framework
+    return {
+        "framework": framework.name,
+        framework.name: framework.version,
+        "image_size": run.model.spec.image_size,
+        "num_parameters": run.model.num_parameters,
+        "num_replicas": framework.ranks.num_ranks * framework.num_local_replicas,
+        "devices": framework.devices,
+        "device_peak_bytes": framework.peak_device_bytes(),
+    }
+
+
 def _bad_records(run: TrainedRun) -> list[dict[str, str]]:
     """Return the damaged records that any rank met, each once."""
-    of_ranks = run.ranks.all_values(run.dataset.bad_records.to_result())
+    of_ranks = run.framework.ranks.all_values(run.dataset.bad_records.to_result())
     return list({record["id"]: record for of_rank in of_ranks for record in of_rank}.values())

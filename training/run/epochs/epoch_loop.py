@@ -1,110 +1,140 @@
 """The epochs of a training: steps, reports, validation and checkpoints, the same with any framework.
 
-The loop of a framework derives from ``EpochLoop``, and says what a step is. No TensorFlow.
+The loss of a step is the weighted mean over the real examples of the global batch. The weights of all
+examples of a step add up to 1 over all replicas, so each replica computes the sum of its weighted losses.
 """
 
 from __future__ import annotations
 
-import gc
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from shardmill.infra import progress as events
-from shardmill.infra.errors import Cancelled
+from shardmill.infra.errors import Cancelled, Diverged
+from shardmill.infra.storage.filesystem import Storage
 from shardmill.training.config import TrainConfig
+from shardmill.training.order import Order
 from shardmill.training.ranks.heartbeat import Work
-from shardmill.training.ranks.peers import Peers
 from shardmill.training.reading import RecordReader
 from shardmill.training.results.metrics.tally import Evaluation
-from shardmill.training.run.checkpoints.checkpoints import Progress
-from shardmill.training.run.epochs.data_and_outputs import RunOutputs, TrainingData
+from shardmill.training.results.tracking.trackers import Trackers
+from shardmill.training.run.checkpoints.checkpoints import AFTER_DIVERGENCE, Checkpoints, Progress
+from shardmill.training.run.checkpoints.shared import SharedCheckpoints
+from shardmill.training.run.epochs.outputs import RunOutputs, open_outputs
 from shardmill.training.run.epochs.reports import TrainingReports
-from shardmill.training.run.epochs.run_progress import RunProgress
-from shardmill.training.run.evaluating.interface import Sink
-from shardmill.training.run.optimization.stages import Stages
-from shardmill.training.run.showing.gpu_figures import gpu_figures
-from shardmill.training.run.showing.pictures import HardestExamples
-from shardmill.training.run.showing.step_profile import Profiler, StepProfile
+from shardmill.training.run.epochs.run_progress import RunProgress, resumed
+from shardmill.training.run.framework import Framework, Input, Model, Sink
+from shardmill.training.run.sharing.balance_record import BalanceRecord
+from shardmill.training.run.showing.pictures import NUM_SHOWN, HardestExamples, log_training_examples
+from shardmill.training.run.showing.step_profile import StepProfile
 from shardmill.training.run.stopping.interruption import StopFlag
 
 
-class EpochLoop(ABC):
-    """Trains one model from its latest checkpoint to the end of its epochs.
+@dataclass(frozen=True, slots=True)
+class TrainingData:
+    """The examples of a run.
 
-    A derived class also sets ``_names``, the names of the labels, and ``_evaluator``.
+    Attributes:
+        input: the batches of the train split, as the framework takes them.
+        train: the records of the train split.
+        order: their order.
+        validation: the records of the validation split; None: there are none.
+        balance: counts what each rank does; None: there is one rank.
     """
 
-    _names: list[str]
-    _evaluator: Any
+    input: Input
+    train: RecordReader
+    order: Order
+    validation: RecordReader | None
+    balance: BalanceRecord | None = None
+
+
+@contextmanager
+def resumed_loop(
+    config: TrainConfig,
+    framework: Framework,
+    model: Model,
+    data: TrainingData,
+    run_dir: Path,
+    stop: StopFlag,
+    trackers: Trackers,
+) -> Iterator[EpochLoop]:
+    """Yield the loop of a run at its latest checkpoint. When the block has run it, restore the best model.
+
+    Args:
+        config: the configuration of the run.
+        framework: trains it.
+        model: its model, as it was built.
+        data: its examples.
+        run_dir: its folder; of ranks other than the first one that is thrown away.
+        stop: asks the loop to stop.
+        trackers: other systems that are told about the run.
+
+    Raises:
+        Diverged: no epoch has a model that can be the best.
+    """
+    settings, ranks = config.run, framework.ranks
+    folder = Storage.at(run_dir / "checkpoints")
+    own = Checkpoints(folder, settings.keep_checkpoints) if ranks.is_first else None
+    checkpoints = SharedCheckpoints(own, ranks)
+    with model.assigning():
+        found = checkpoints.restore_latest(model.state)
+    progress = resumed(found, settings, data.order)
+    if not ranks.is_first:
+        progress = replace(progress, trace_bytes=0)  # these ranks begin a new file
+    trace = settings.trace_records
+    with open_outputs(run_dir, checkpoints, progress, trackers, trace_records=trace) as outputs:
+        loop = EpochLoop(config, framework, model, data, outputs, progress, stop)
+        stop.steps_done = lambda: loop.run_step
+        try:
+            yield loop
+        finally:
+            stop.steps_done = None  # else a loop that failed stays in memory while the next one is built
+    best = loop.progress.best
+    if best is None:  # the last epoch is always compared
+        raise Diverged(
+            f"no epoch of the run has a finite loss and {settings.best_metric} on the validation split",
+            AFTER_DIVERGENCE,
+        )
+    with model.assigning():
+        checkpoints.restore_best(int(best["epoch"]), model.model_state)
+
+
+class EpochLoop:
+    """Trains one model from its latest checkpoint to the end of its epochs."""
 
     def __init__(
         self,
         config: TrainConfig,
-        parts: Any,
-        data: TrainingData[Any],
+        framework: Framework,
+        model: Model,
+        data: TrainingData,
         outputs: RunOutputs,
         progress: Progress,
         stop: StopFlag,
-        reports: TrainingReports,
-        ranks: Peers,
     ) -> None:
         """Make a loop that continues at ``progress``, whose checkpoint the caller has restored."""
         self._config = config
-        self._parts = parts
+        self._model = model
         self._data = data
         self._outputs = outputs
         self._stop = stop
-        self._reports = reports
-        self._ranks = ranks
+        self._ranks = framework.ranks
+        self._reports = TrainingReports(
+            config, model, data.order, outputs.log, framework.peak_device_bytes, self._ranks
+        )
         self._run = RunProgress(config.run, data.order, progress, has_validation=data.validation is not None)
-        self._shows_pictures = config.run.log_pictures and ranks.is_first
-        self._profile = StepProfile(config.run.profile_steps, self._make_profiler())
-        self._train_step: Any = None
-        self._head_alone = False
+        self._names = data.train.split.version.manifest.label_names
+        self._shows_pictures = config.run.log_pictures and self._ranks.is_first
+        self._profile = StepProfile(config.run.profile_steps, framework, outputs.log.folder)
+        self._callbacks = model.callbacks(config, data.order, has_validation=data.validation is not None)
+        self._callback_stops = False
+        self._head_alone: bool | None = None
         self._saved_at = time.monotonic()
-
-    # -- steps that differ between frameworks ----------------------------------------------------------
-
-    @abstractmethod
-    def _make_profiler(self) -> Profiler:
-        """Return what records steps for people."""
-
-    @abstractmethod
-    def _open_batches(self) -> Iterator[Any]:
-        """Return the batches of this process, from the next step to the end of the run."""
-
-    @abstractmethod
-    def _make_step(self, head: Any | None) -> Any:
-        """Return the training step of a stage; in the stage ``head`` only the classifier learns."""
-
-    @abstractmethod
-    def _take_step(self, batch: Any, num_real: int) -> None:
-        """Train on a batch. The global batch has ``num_real`` examples.
-
-        Raises:
-            OutOfMemory: the step does not fit into memory.
-        """
-
-    @abstractmethod
-    def _log_first_batch(self, batch: Any) -> None:
-        """Show the first examples of the run as the model sees them."""
-
-    @abstractmethod
-    def _consumed(self, batch: Any) -> list[str]:
-        """Return the ids of the step's real examples, in the order of the global batch."""
-
-    # A framework may have nothing to do at these points.
-
-    def _epoch_begins(self) -> None:  # noqa: B027
-        """Act before the first step of an epoch."""
-
-    def _step_ended(self) -> None:  # noqa: B027
-        """Act after a step and its report."""
-
-    def _epoch_ended(self, row: dict[str, Any]) -> None:  # noqa: B027
-        """Act after an epoch; ``row``: its figures."""
 
     # -- the run ---------------------------------------------------------------------------------------
 
@@ -121,6 +151,8 @@ class EpochLoop(ABC):
     @property
     def stopped_early(self) -> str | None:
         """The reason why the run ends before its last epoch; None if it does not."""
+        if self._callback_stops and self.progress.best is not None:  # there must be a model to keep
+            return "a callback of run.callbacks set model.stop_training"
         return self._run.out_of_patience
 
     def rates(self) -> dict[str, float]:
@@ -136,12 +168,13 @@ class EpochLoop(ABC):
             OutOfMemory: a step does not fit into memory.
             CorruptDataError: a record is damaged.
         """
+        self._callbacks.train_begins()
         self._reports.begin(self.run_step)
-        batches = self._open_batches()
+        batches = self._data.input.steps(self.run_step, self._run.total_steps)
         try:
             while self._run.has_epochs_left and self.stopped_early is None:
                 self._begin_stage()
-                self._epoch_begins()
+                self._callbacks.epoch_begins(self.progress.epoch, is_resumed=self.progress.step > 0)
                 while not self._run.epoch_is_done:
                     self._train(batches)
                 self._finish_epoch()
@@ -150,22 +183,18 @@ class EpochLoop(ABC):
             raise
         finally:
             self._profile.close()
+        self._callbacks.train_ends()
 
     def _begin_stage(self) -> None:
-        """At the first step of a stage, make the layers of the stage trainable."""
-        stages: Stages = self._parts.stages
-        head = stages.head_of(self.progress.epoch)
-        alone = head is not None
-        if self._train_step is not None and alone == self._head_alone:
+        """At the first step of a stage, let the layers of the stage learn."""
+        alone = self._model.stages.is_head(self.progress.epoch)
+        if alone == self._head_alone:
             return
         self._stop.begin_stage()  # the step compiles again
-        self._train_step = None
-        gc.collect()  # the step of the last stage and its exchange of gradients
-        if head is not None:
-            head.alone.begin()
-        elif stages.head is not None:
-            stages.head.alone.end()
-        self._train_step = self._make_step(head)
+        self._run.expect_slow_step()
+        self._model.forget_step()
+        rows = self._data.input.rows
+        self._model.begin_stage(self._config, rows.stop - rows.start, head_alone=alone)
         self._head_alone = alone
 
     def _train(self, batches: Iterator[Any]) -> None:
@@ -175,19 +204,22 @@ class EpochLoop(ABC):
         waited = time.perf_counter() - started
         num_real = self._run.num_real
         if self.run_step == 0 and self._shows_pictures:
-            self._log_first_batch(batch)
+            self._show(batch)
         self._profile.step_begins(self.run_step + 1)
-        self._take_step(batch, num_real)
+        self._callbacks.step_begins(self.progress.step)
+        self._model.step(batch, self.run_step, num_real)
         self._profile.step_ends(self.run_step + 1)
         self._reports.count(num_real)
         if self._outputs.trace is not None:
-            self._outputs.trace.add(self.progress.epoch, self.progress.step, self._consumed(batch))
+            seen = self._model.consumed(batch, self._data.input.rows, self._data.order.global_batch_size)
+            ids = self._data.train.table.ids(seen)
+            self._outputs.trace.add(self.progress.epoch, self.progress.step, ids)
         self.progress.step += 1
         self._stop.note_step()
         if self._run.is_time("log_every_steps") or self._run.epoch_is_done:
             # Reporting waits for the device. At the end of an epoch it is done here, so that its time counts.
             self._reports.publish(self.progress)
-        self._step_ended()
+        self._callbacks.step_ends(self.progress.step - 1, self._reports.epoch_figures(self.progress))
         if self._save_is_due():
             self._save()
         seconds = time.perf_counter() - started
@@ -201,9 +233,9 @@ class EpochLoop(ABC):
         """Validate, keep the best model, record the epoch's figures, and begin the next epoch."""
         self._reports.publish(self.progress)
         with self._stop.during(Work.LONG):
-            self._outputs.checkpoints.check(self.run_step, self._parts.state)
+            self._outputs.checkpoints.check(self.run_step, self._model.state)
         row = self._figures_of_epoch()
-        pruning = self._parts.pruning
+        pruning = self._model.pruning
         # A model that is not pruned to the end cannot be the best.
         self._run.end_epoch(row, may_be_best=pruning is None or pruning.is_complete(row["step"]))
         with self._stop.during(Work.LONG):
@@ -211,7 +243,9 @@ class EpochLoop(ABC):
             self._outputs.trackers.epoch(row)
             if self._data.balance is not None:
                 self._data.balance.end_epoch(row["epoch"] - 1)
-            self._epoch_ended(row)
+            self._callbacks.epoch_ends(row["epoch"] - 1, row)
+            # A callback may decide by a value that differs between ranks, such as the time.
+            self._callback_stops = self._stop.any_rank(self._callbacks.stop_asked)
         started = time.perf_counter()
         self._save()
         self.progress.seconds += time.perf_counter() - started
@@ -225,9 +259,9 @@ class EpochLoop(ABC):
         validation = self._data.validation
         if validation is not None and self._run.validation_is_due:
             hardest = HardestExamples(
-                self._parts.task.columns(), self._names, is_whole=self._config.data.fit == "stretch"
+                self._model.task.columns(), self._names, is_whole=self._config.data.fit == "stretch"
             )
-            figures = self._validate(validation, hardest).figures()
+            figures = self._validate(validation, hardest.add).figures()
             row["validation"] = figures
             if not self._run.may_compare(figures):
                 events.log(
@@ -240,7 +274,7 @@ class EpochLoop(ABC):
             if self._shows_pictures and self._run.is_best(figures):
                 with self._stop.during(Work.LONG):
                     hardest.write(log, run_step, validation)
-        if devices := gpu_figures(self._outputs.gpus, self._ranks):
+        if devices := self._gpu_figures():
             row["devices"] = devices
             log.scalars("devices", run_step, devices)
         return row
@@ -251,9 +285,25 @@ class EpochLoop(ABC):
             self._stop.check()
 
         events.stage("validate", len(validation.table))
-        with self._parts.evaluated():
-            found: Evaluation = self._evaluator.evaluate(validation, on_batch, sink)
+        with self._model.evaluated():
+            found: Evaluation = self._model.evaluator.evaluate(validation, on_batch, sink)
         return found
+
+    def _gpu_figures(self) -> dict[str, float]:
+        """Return the figures of all GPUs since the last call; those of several ranks begin with the rank."""
+        ranks = self._ranks
+        found = self._outputs.gpus.take(f"rank{ranks.rank}_" if ranks.num_ranks > 1 else "")
+        return {name: value for figures in ranks.all_values(found) for name, value in figures.items()}
+
+    def _show(self, batch: Any) -> None:
+        """Show the first examples of the run as the model sees them."""
+        shown, columns = self._model.shown(batch, NUM_SHOWN), self._model.task.columns()
+        told = [columns.label_words(self._names, shown.labels, row) for row in range(len(shown.images))]
+        masks = shown.labels if self._model.spec.output == "pixels" else None
+        mixes = self._config.augment.mixes
+        log_training_examples(
+            self._outputs.log, shown.images, told, mixed=mixes, masks=masks, num_classes=len(self._names)
+        )
 
     # -- checkpoints -----------------------------------------------------------------------------------
 
@@ -273,5 +323,5 @@ class EpochLoop(ABC):
             if trace is not None:
                 self.progress.trace_bytes = trace.flush()
             before = None if trace is None else trace.sync
-            self._outputs.checkpoints.save(self.run_step, self._parts.state, self.progress, before)
+            self._outputs.checkpoints.save(self.run_step, self._model.state, self.progress, before)
         self._saved_at = time.monotonic()

@@ -1,68 +1,21 @@
-"""Report how training goes: fetch the figures from the device, and hand them to people and files.
-
-No TensorFlow: training with PyTorch reports through this module too.
-"""
+"""Report how training goes: fetch the figures from the device, and hand them to people and files."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
+
+import psutil
 
 from shardmill.infra import progress as events
 from shardmill.infra.errors import Diverged, DivergedElsewhere
 from shardmill.training.config import TrainConfig
 from shardmill.training.order import Order
 from shardmill.training.ranks.peers import Peers
+from shardmill.training.results.tensorboard_log import TensorBoardLog
 from shardmill.training.run.checkpoints.checkpoints import AFTER_DIVERGENCE, Progress
-
-
-@dataclass(frozen=True, slots=True)
-class StepTotals:
-    """Sums over the steps since the last report, over all replicas.
-
-    Attributes:
-        loss: of the mean losses of the steps, each times the number of its real examples.
-        score: mean of the scores of the task.
-        gradient_norm: mean of the gradient norms; not finite if one of them is not.
-        num_finite: the steps whose gradient norm is finite.
-        num_sound: the steps before the first one whose gradient norm is not finite.
-        own_not_finite: the losses of this process alone that are not finite; counted if ``loss`` is not.
-    """
-
-    loss: float
-    score: float
-    gradient_norm: float
-    num_finite: int
-    num_sound: int
-    own_not_finite: int = 0
-
-
-class ReportedParts(Protocol):
-    """The parts of a training whose figures are reported, with any framework."""
-
-    @property
-    def totals(self) -> Any:
-        """The sums of the steps since the last report; ``take`` returns ``StepTotals``, and begins anew."""
-
-    @property
-    def task(self) -> Any:
-        """The task, with its ``score_name``."""
-
-    @property
-    def pruning(self) -> Any | None:
-        """The pruning, with the ``sparsity`` of a step; None: weights are not pruned."""
-
-    def last_rate(self, epoch: int) -> float:
-        """Return the learning rate that the optimizer took in the last step, a step of ``epoch`` (from 0)."""
-
-
-class CurveLog(Protocol):
-    """Takes curves."""
-
-    def scalars(self, split: str, step: int, values: Mapping[str, float]) -> None:
-        """Write one point of each curve; ``step`` counts over all epochs."""
+from shardmill.training.run.framework import Model, StepTotals
 
 
 class TrainingReports:
@@ -71,18 +24,18 @@ class TrainingReports:
     def __init__(
         self,
         config: TrainConfig,
-        parts: ReportedParts,
+        model: Model,
         order: Order,
-        log: CurveLog,
-        memory: Callable[[], Mapping[str, float]],
+        log: TensorBoardLog,
+        peak_device_bytes: Callable[[], Mapping[str, int]],
         ranks: Peers,
     ) -> None:
-        """Report the steps of ``parts``; ``memory`` returns the bytes in use by name, for the curves."""
+        """Report the steps of a model; ``peak_device_bytes`` returns the most memory of each GPU by name."""
         self._run = config.run
-        self._parts = parts
+        self._model = model
         self._order = order
         self._log = log
-        self._memory = memory
+        self._peak_device_bytes = peak_device_bytes
         self._ranks = ranks
         self._steps = 0
         self._images = 0
@@ -106,10 +59,8 @@ class TrainingReports:
         """
         if not self._steps:
             return
-        sums, run_step = (
-            self._parts.totals.take(),
-            progress.epoch * self._order.steps_per_epoch + progress.step,
-        )
+        sums = self._model.take_totals()
+        run_step = progress.epoch * self._order.steps_per_epoch + progress.step
         scaled = self._run.mixed_precision == "float16"  # steps that overflow are left out
         if not math.isfinite(sums.loss):
             raise self._diverged(f"the loss became {sums.loss}", sums, progress)
@@ -120,17 +71,19 @@ class TrainingReports:
         progress.loss_sum += sums.loss
         progress.score_sum += sums.score
         progress.num_examples += self._images
-        step_figures = {
+        step_figures: dict[str, float] = {
             "step_loss": sums.loss / self._images,
-            "learning_rate": self._parts.last_rate(progress.epoch),
+            "learning_rate": self._model.last_rate(),
             "gradient_norm": sums.gradient_norm / self._steps,
         }
-        if self._parts.pruning is not None:
-            step_figures["sparsity"] = self._parts.pruning.sparsity(run_step)
+        if self._model.pruning is not None:
+            step_figures["sparsity"] = self._model.pruning.sparsity(run_step)
         if scaled:
             step_figures["overflowed_steps"] = self._steps - sums.num_finite
         self._steps = self._images = 0
-        step_figures |= self._memory()
+        step_figures["memory_process_bytes"] = int(psutil.Process().memory_info().rss)
+        for name, peak in self._peak_device_bytes().items():
+            step_figures[f"memory_{name.replace(':', '_').lower()}_peak_bytes"] = peak
         self._log.scalars("train", run_step, step_figures)
         self._announce(progress, run_step, {**step_figures, **self._recent_rates(progress)})
 
@@ -173,7 +126,7 @@ class TrainingReports:
     def epoch_figures(self, progress: Progress) -> dict[str, Any]:
         """Return loss and score over the reported steps of this epoch."""
         seen = max(progress.num_examples, 1)
-        score_name = self._parts.task.score_name
+        score_name = self._model.task.score_name
         return {"loss": progress.loss_sum / seen, score_name: progress.score_sum / seen}
 
     def _images_at(self, run_step: int) -> int:

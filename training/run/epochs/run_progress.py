@@ -1,17 +1,16 @@
-"""The progress of a run: position, times, best epoch. No TensorFlow, because every loop uses it."""
+"""The progress of a run: position, times, best epoch."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from shardmill.infra import progress as events
 from shardmill.training.config import RunSettings
 from shardmill.training.order import Order
-from shardmill.training.results.metrics.figures import are_finite
+from shardmill.training.results.metrics.figures import are_finite, is_smaller_better
 from shardmill.training.run.checkpoints.checkpoints import Progress
-from shardmill.training.run.evaluating.best import is_better, looks_since_best
 from shardmill.training.run.files.lengthening import check_not_past
 
 
@@ -165,3 +164,24 @@ class RunProgress:
             "images_per_second": self.counts.images / seconds if seconds else 0.0,
             "input_wait_fraction": self.counts.wait_seconds / seconds if seconds else 0.0,
         }
+
+
+def is_better(figures: Mapping[str, float], best: Mapping[str, float] | None, metric: str) -> bool:
+    """Return whether ``figures`` are better than the best so far by a metric; the loss decides ties.
+
+    Figures of which the metric or the loss is not finite are never better, and any others are better than
+    they.
+    """
+    if not are_finite(figures, metric):
+        return False
+    if best is None or not are_finite(best, metric):
+        return True
+    sign = -1.0 if is_smaller_better(metric) else 1.0
+    return (sign * figures[metric], -figures["loss"]) > (sign * best[metric], -best["loss"])
+
+
+def looks_since_best(history: Sequence[Mapping[str, Any]], best: Mapping[str, float] | None) -> int:
+    """Return the number of looks at the validation split after the best epoch."""
+    if best is None:
+        return 0
+    return sum("validation" in row and row["epoch"] > best["epoch"] for row in history)

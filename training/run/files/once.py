@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -39,43 +38,54 @@ def finished_result(folder: Storage, config: TrainConfig) -> dict[str, Any] | No
     return finished_answer(result, config.run.epochs)
 
 
-def train_once(config: TrainConfig, folder: Storage, train: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """Train unless the run has finished, and write ``result.json``. The caller holds the lock on the folder.
+class Once:
+    """Trains a run once, and writes ``result.json``. The caller holds the lock on the folder.
 
-    Args:
-        config: the configuration of the run.
-        folder: the folder of the run.
-        train: trains the run to its end, and returns the result.
-
-    Returns:
-        The result, JSON-able; ``unchanged`` is true if the run had finished before.
-
-    Raises:
-        UsageError: a finished run that would be replaced or lengthened has an alias.
-        ShardmillError: ``train`` failed.
+    A context manager, which removes the folder of a run that was refused before it wrote anything.
     """
-    started = events.work_clock()
-    folder.sweep()  # the unfinished files of a killed process, at times a whole checkpoint
-    answer = None if config.run.fresh else finished_result(folder, config)
-    if answer is not None:
-        return answer
-    if folder.exists(RESULT_FILE):
-        _check_not_in_use(folder)
-    key = None if config.export.signing_key is None else SigningKey(config.export.signing_key)
-    if config.run.fresh:
-        _clear(folder)
-    try:
-        result = train()
-    except ConfigError:
-        _forget_if_empty(folder)
-        raise
-    if key is None:
-        remove_signatures(Path(folder.uri))
-    else:
-        sign_exports(Path(folder.uri), key)
-    result |= {"seconds": round(events.work_clock() - started, 3)}
-    folder.write_atomic(RESULT_FILE, dump_json(result, indent=1).encode("ascii"))
-    return result
+
+    def __init__(self, config: TrainConfig, folder: Storage) -> None:
+        self._config = config
+        self._folder = folder
+        self._key: SigningKey | None = None
+        self._started = events.work_clock()
+
+    def __enter__(self) -> Once:
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, ConfigError) and not self._folder.list_folders():
+            self._folder.delete_tree("")
+
+    def begin(self) -> dict[str, Any] | None:
+        """Return the result of a finished run, ``unchanged``; None: it is to be trained.
+
+        Raises:
+            UsageError: a finished run that would be replaced or lengthened has an alias.
+        """
+        folder, config = self._folder, self._config
+        folder.sweep()  # the unfinished files of a killed process, at times a whole checkpoint
+        answer = None if config.run.fresh else finished_result(folder, config)
+        if answer is not None:
+            return answer
+        if folder.exists(RESULT_FILE):
+            _check_not_in_use(folder)
+        self._key = None if config.export.signing_key is None else SigningKey(config.export.signing_key)
+        if config.run.fresh:  # first the result: a run that is half removed must not count as finished
+            folder.delete(RESULT_FILE)
+            folder.delete_tree("")
+        return None
+
+    def finish(self, result: dict[str, Any]) -> dict[str, Any]:
+        """Sign the exports, and write the result of the run. Return it, JSON-able."""
+        run_dir = Path(self._folder.uri)
+        if self._key is None:
+            remove_signatures(run_dir)
+        else:
+            sign_exports(run_dir, self._key)
+        result |= {"seconds": round(events.work_clock() - self._started, 3)}
+        self._folder.write_atomic(RESULT_FILE, dump_json(result, indent=1).encode("ascii"))
+        return result
 
 
 def _check_not_in_use(folder: Storage) -> None:
@@ -87,15 +97,3 @@ def _check_not_in_use(folder: Storage) -> None:
             f"{run_dir.name} has the alias {' and '.join(aliases)}; this training would replace its model",
             "train a run of its own, for example with another data.seed, and promote that one",
         )
-
-
-def _clear(folder: Storage) -> None:
-    """Remove a whole run, its result first: a run that is half removed must not count as finished."""
-    folder.delete(RESULT_FILE)
-    folder.delete_tree("")
-
-
-def _forget_if_empty(folder: Storage) -> None:
-    """Remove the folder of a run that was refused before it wrote anything."""
-    if not folder.list_folders():
-        folder.delete_tree("")

@@ -1,4 +1,4 @@
-"""Train with several supervised ranks, on this machine or on others. Imports no TensorFlow: the ranks do."""
+"""Train with several supervised ranks, on this machine or on others."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.processes.job_command import config_arguments
 from shardmill.infra.processes.python_module import python_module
 from shardmill.training.config import TrainConfig
+from shardmill.training.ranks.devices import DeviceRequest, visible_gpus
 from shardmill.training.ranks.launchers import registry
 from shardmill.training.ranks.supervision.hosts import RankHosts
 from shardmill.training.ranks.supervision.silence import LEAST_SECONDS, Limits
@@ -52,6 +53,28 @@ def train_with_supervised_ranks(
             more_parts=more_parts,
         )
         return Supervisor(plan).run()
+
+
+def with_a_rank_for_each_device(config: TrainConfig) -> TrainConfig:
+    """Return ``config`` with ``ranks.workers`` for all devices of ``run.devices``, unless it is set.
+
+    A process of PyTorch drives one device. One of TensorFlow drives all: ``config`` stays as it is.
+
+    Raises:
+        EnvironmentFault: the driver of the GPUs does not answer.
+    """
+    if config.run.framework != "torch" or config.ranks.workers is not None:
+        return config
+    request = DeviceRequest.parse(config.run.devices)
+    if request.on_cpu:
+        count = request.least
+    else:
+        present = len(visible_gpus())
+        count = max(min(request.most or present, present), request.least)
+    if count == 1:
+        return config
+    ranks = config.ranks.model_copy(update={"workers": str(count)})
+    return config.model_copy(update={"ranks": ranks})
 
 
 def limits_of(config: TrainConfig, root: str | Path) -> Limits:

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
 
 from shardmill.infra import progress as events
 from shardmill.infra.errors import ConfigError, OutOfMemory
 from shardmill.training.config import AugmentSettings, TrainConfig
 from shardmill.training.ranks.peers import Peers
 from shardmill.training.run.files.settled import Settled, read_settled, settle_again, settled_by
-
-T = TypeVar("T")
 
 _MESSAGE_CHARACTERS = 200
 
@@ -28,62 +23,47 @@ def does_not_fit(said: str) -> OutOfMemory:
     )
 
 
-def within_memory(
-    config: TrainConfig, rows: int, attempt: Callable[[TrainConfig], T], remember: Callable[[int], None]
-) -> T:
-    """Train, and after each step that does not fit again, from the last checkpoint with more parts a step.
+class MoreParts:
+    """The configurations of the attempts of a run, each with more parts a step than the one before."""
 
-    Args:
-        config: the configuration of the run.
-        rows: the examples of a step on one replica.
-        attempt: trains with a configuration; it must not leave anything in memory where it fails.
-        remember: notes the number of parts for later processes of the run.
+    def __init__(self, config: TrainConfig, settled: Settled, run_dir: Path, rows: int, ranks: Peers) -> None:
+        """Begin with the parts that the settings ask for.
 
-    Raises:
-        OutOfMemory: a step does not fit in any number of parts.
-    """
-    while True:
-        try:
-            return attempt(config)
-        except OutOfMemory as error:
-            number = more_parts(config.run.accumulate_steps, rows, config.augment)
-            if number is None:
-                raise
-            said = error.message
-        gc.collect()  # free what the failed attempt held
+        Args:
+            config: the configuration of the run.
+            settled: what it has settled.
+            run_dir: its folder.
+            rows: the examples of a step on one replica.
+            ranks: the ranks that train together.
+        """
+        self.config = config
+        self.settled = settled
+        self._run_dir = run_dir
+        self._rows = rows
+        self._ranks = ranks
+
+    def after(self, error: OutOfMemory) -> None:
+        """Take more parts from now on, and note their number in run.json.
+
+        Several ranks would have to agree on the number: they end, and are started again by those who watch
+        them (``settle_parts_of_ranks``).
+
+        Raises:
+            OutOfMemory: a step does not fit in any number of parts, or there are several ranks.
+        """
+        run, augment = self.config.run, self.config.augment
+        number = more_parts(run.accumulate_steps, self._rows, augment) if self._ranks.num_ranks == 1 else None
+        if number is None:
+            raise error
         events.log(
-            f"{said}; going on with run.accumulate_steps = {number} and the same global batch",
+            f"{error.message}; going on with run.accumulate_steps = {number} and the same global batch",
             level="warning",
         )
-        remember(number)
-        config = config.model_copy(update={"run": config.run.model_copy(update={"accumulate_steps": number})})
-
-
-def settle_parts(
-    config: TrainConfig,
-    settled: Settled,
-    run_dir: Path,
-    rows: int,
-    ranks: Peers,
-    attempt: Callable[[TrainConfig], T],
-) -> tuple[T, Settled]:
-    """Train ``within_memory``, and note the number of parts in run.json.
-
-    Several ranks would have to agree on the number: they end with OutOfMemory, and are started again by
-    those who watch them (``settle_parts_of_ranks``).
-
-    Returns:
-        What ``attempt`` returned, and what the run has settled.
-    """
-    if ranks.num_ranks > 1:
-        return attempt(config), settled
-
-    def remember(number: int) -> None:
-        nonlocal settled
-        settled = replace(settled, accumulate_steps=number)
-        settle_again(run_dir, settled)
-
-    return within_memory(config, rows, attempt, remember), settled
+        self.settled = replace(self.settled, accumulate_steps=number)
+        settle_again(self._run_dir, self.settled)
+        self.config = self.config.model_copy(
+            update={"run": run.model_copy(update={"accumulate_steps": number})}
+        )
 
 
 def settle_parts_of_ranks(config: TrainConfig, run_dir: Path, num_ranks: int) -> int | None:

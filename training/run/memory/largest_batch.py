@@ -1,4 +1,4 @@
-"""Find the largest batch that fits into memory, by a process that may die of it. Imports no framework.
+"""Find the largest batch that fits into memory, by a process that may die of it.
 
 If several ranks share a step, the process takes the part of one of them, with its device and its part of the
 host; the others are expected to need as much.
@@ -23,12 +23,7 @@ from shardmill.training.ranks.cluster import Cluster, Meeting
 from shardmill.training.run.files.supervised_ranks import first_places, of_a_rank
 
 TRIAL = "trial"
-
-# Each takes real steps with its framework.
-_COMMANDS = {
-    "tensorflow": "shardmill.training.starting.try_tensorflow_batches",
-    "torch": "shardmill.training.starting.try_torch_batches",
-}
+_COMMAND = "shardmill.training.run.memory.try_batches"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +68,7 @@ def find_largest_batch(
             events.log(f"steps of {event['global_batch_size']} examples fit, with {peak} at most{each}")
 
     events.log("looking for the largest data.global_batch_size that fits into memory")
-    argv = python_module(_COMMANDS[config.run.framework], version.ref)
+    argv = python_module(_COMMAND, version.ref)
     argv += ["--root", str(root), *config_arguments(tried.config.model_dump_json())]
     argv += ["--ranks", str(tried.num_ranks)]
     outcome = run_child(argv, on_event=on_event, env=tried.environment)

@@ -1,4 +1,7 @@
-"""Learning rates as pure functions of the step: warm-up, then cosine, steps, one-cycle, or a constant.
+"""The stages of a run, and learning rates as pure functions of the step.
+
+The classifier may learn alone in the first epochs. Then come warm-up, and cosine, steps, one-cycle, or a
+constant.
 
 Except with one-cycle, step s of a warm-up of W steps has the share (s + 1) / W of the highest rate, so that
 the rate of the first step is above 0.
@@ -11,10 +14,12 @@ the rate of the first step is above 0.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 
 from shardmill.training.arrays import Floats, Ints
+from shardmill.training.config import TrainConfig
 from shardmill.training.config.optimizer import OptimizerSettings
 
 _ONE_CYCLE_START = 1 / 25
@@ -63,3 +68,41 @@ def _final(settings: OptimizerSettings) -> float:
 def _cosine(start: float, end: float, done: Floats) -> Floats:
     """Return values along half a cosine from ``start`` (done = 0) to ``end`` (done = 1)."""
     return end + (start - end) * (1 + np.cos(np.pi * done)) / 2
+
+
+@dataclass(frozen=True, slots=True)
+class Stages:
+    """The stages of a run, with the learning rate of each step.
+
+    Attributes:
+        head_epochs: the first epochs, in which only the classifier learns; 0: all layers learn at once. The
+            other layers begin with an optimizer of their own: Adam and its like would take far too large
+            steps with moments that begin late.
+        head_steps: the steps in them.
+        head_rate: their learning rate.
+        rates: float64 [n], the rates of the steps in which all layers learn; the last one goes on.
+    """
+
+    head_epochs: int
+    head_steps: int
+    head_rate: float
+    rates: Floats
+
+    @classmethod
+    def of(cls, config: TrainConfig, steps_per_epoch: int) -> Self:
+        """Return the stages of a run."""
+        steps = config.scheduled_epochs * steps_per_epoch
+        horizon = Horizon(steps, steps_per_epoch, config.optimizer.rising_steps(steps))
+        rates = learning_rates(config.optimizer, horizon, np.arange(steps))
+        head = config.model.warm_head_epochs
+        return cls(head, head * steps_per_epoch, config.optimizer.head_rate, rates)
+
+    def is_head(self, epoch: int) -> bool:
+        """Return whether only the classifier learns in an epoch (from 0)."""
+        return epoch < self.head_epochs
+
+    def rate_at(self, run_step: int) -> float:
+        """Return the learning rate of a step, counted over all epochs."""
+        if run_step < self.head_steps:
+            return self.head_rate
+        return float(self.rates[min(run_step - self.head_steps, len(self.rates) - 1)])

@@ -14,6 +14,7 @@ from typing import Any
 
 from shardmill.infra import progress as events
 from shardmill.infra.errors import ConfigError, UsageError
+from shardmill.infra.readable import counted
 from shardmill.infra.storage.filesystem import Storage
 from shardmill.infra.strict_json import dump_json
 from shardmill.training.config import TrainConfig
@@ -118,6 +119,38 @@ class MeasuredRank:
     kind: str
     place: str
     seconds_per_example: Callable[[int], Sequence[float]]
+
+
+def check_rows(config: TrainConfig, num_ranks: int, num_local_replicas: int) -> int:
+    """Check that each replica has a row for every part of a step, and each mixed row a partner beside it.
+
+    Returns:
+        The rows of the replica that takes fewest.
+
+    Raises:
+        ConfigError: the global batch is too small, or cannot be divided so; or ``ranks.shares`` do not fit
+            the ranks.
+    """
+    size, parts = config.data.batch_size, config.run.accumulate_steps
+    replicas = num_ranks * num_local_replicas
+    if num_local_replicas > 1 and (rest := size % replicas):
+        lower, upper = size - rest, size - rest + replicas
+        near = f"{lower} or {upper}" if lower else str(upper)
+        raise ConfigError(
+            f"data.global_batch_size = {size} cannot be divided among {replicas} devices",
+            f"set it to {near}, or run.devices to 'one'",
+        )
+    division = planned_division(config, num_ranks, unit_of_rows(config, num_local_replicas))
+    rows = [number // num_local_replicas for number in division.rows]
+    if min(rows) < parts:
+        in_parts = f" in {parts} parts (run.accumulate_steps)" if parts > 1 else ""
+        raise ConfigError(
+            f"data.global_batch_size = {size} has too few rows for {counted(replicas, 'device')}{in_parts}",
+            f"set it to at least {replicas * parts}",
+        )
+    for number in rows:
+        config.augment.check_pairs(number)
+    return min(rows)
 
 
 def measured_division(

@@ -1,7 +1,4 @@
-"""The pictures of a run in TensorBoard: augmented training examples, and the hardest validation examples.
-
-No framework: the loops of TensorFlow and PyTorch hand over arrays.
-"""
+"""The pictures of a run in TensorBoard: augmented training examples, and the hardest validation examples."""
 
 from __future__ import annotations
 
@@ -69,7 +66,7 @@ class _Hard(NamedTuple):
 
 
 class HardestExamples:
-    """Keeps the examples of the highest losses of a split. Implements ``Sink``."""
+    """Keeps the examples of the highest losses of a split."""
 
     def __init__(self, columns: PredictionColumns, names: Sequence[str], *, is_whole: bool = True) -> None:
         """Keep examples of a task.
@@ -85,7 +82,7 @@ class HardestExamples:
         self._kept: list[_Hard] = []
 
     def add(self, ordinals: Ints, labels: Any, rows: Rows) -> None:
-        """Take n examples; see ``Sink.add``."""
+        """Take n examples, as ``shardmill.training.run.framework.Sink``."""
         losses, wrong = rows["losses"], self._columns.wrong(labels, rows)
         for row in np.argsort(-losses, kind="stable")[:NUM_SHOWN].tolist():
             taken = self._columns.predicted_words(self._names, rows, row)

@@ -15,8 +15,8 @@ import numpy.typing as npt
 import tensorflow as tf
 from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
 
+from shardmill.training.frameworks import quiet
 from shardmill.training.reading.decode import Pixels
-from shardmill.training.tensorflow.starting import quiet_start
 
 
 def convert(
@@ -38,7 +38,7 @@ def convert(
     # Calibration cannot run a graph with variables.
     frozen = convert_variables_to_constants_v2(traced.get_concrete_function())
     # The converter warns of its own defaults, in Python and from C++.
-    with quiet_start(), warnings.catch_warnings():
+    with quiet(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         converter = tf.lite.TFLiteConverter.from_concrete_functions([frozen])
         if calibration is not None:
@@ -53,7 +53,7 @@ class LiteRTModel:
 
     def __init__(self, content: bytes) -> None:
         # TensorFlow's interpreter warns that it moves to a package of its own; it reads the same files.
-        with quiet_start(), warnings.catch_warnings():
+        with quiet(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             self._interpreter = tf.lite.Interpreter(model_content=content)
             self._interpreter.allocate_tensors()

@@ -15,8 +15,8 @@ import numpy.typing as npt
 import tensorflow as tf
 from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
 
+from shardmill.training.frameworks import quiet
 from shardmill.training.reading.decode import Pixels
-from shardmill.training.tensorflow.starting import quiet_start
 
 _OPSET = 17  # published in 2022; today's runtimes read it
 _INPUT = "images"
@@ -42,7 +42,7 @@ def convert(output: Callable[[Any], Any], input_shape: Sequence[int | None], out
     frozen = convert_variables_to_constants_v2(traced.get_concrete_function())
     (given,), (found,) = frozen.inputs, frozen.outputs
     logging.getLogger("tf2onnx").setLevel(logging.ERROR)
-    with quiet_start(), warnings.catch_warnings():
+    with quiet(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         made, _ = converter.from_graph_def(
             frozen.graph.as_graph_def(),

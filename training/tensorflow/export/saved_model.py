@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,9 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
+from shardmill.infra.codecs import Pixels
+from shardmill.infra.errors import CorruptDataError
+from shardmill.training.tensorflow import starting
 from shardmill.training.tensorflow.export.forms import Exported
 from shardmill.training.tensorflow.export.graph.preparing import see_in_graph
 from shardmill.training.tensorflow.models.outputs import in_float32
@@ -85,6 +88,35 @@ def open_served(folder: Path, output_name: str) -> Callable[[bytes], npt.NDArray
         return np.asarray(served(image_bytes=tf.constant([data]))[output_name][0])
 
     return of_file
+
+
+def open_predictor(folder: Path, outputs: Sequence[str]) -> Callable[[Pixels], dict[str, npt.NDArray[Any]]]:
+    """Start TensorFlow, and return a function from images uint8 [n, S, S, C] to outputs of a SavedModel.
+
+    Args:
+        folder: the folder of the exported model.
+        outputs: the names of the outputs that are wanted, each [n, ...].
+
+    Raises:
+        CorruptDataError: it is missing or damaged.
+    """
+    starting.start()
+    try:
+        signatures = tf.saved_model.load(str(folder)).signatures
+        served = signatures["pixels" if "pixels" in signatures else "serving_default"]
+    except (OSError, KeyError, tf.errors.OpError) as error:
+        raise CorruptDataError(
+            f"the exported model {folder} cannot be loaded: {error}", "train again with run.fresh=true"
+        ) from error
+
+    def predict(images: Pixels) -> dict[str, npt.NDArray[Any]]:
+        if "pixels" in signatures:
+            found = served(images=tf.constant(images))
+        else:  # of an earlier release, which takes only files; it leaves those in its own size as they are
+            found = served(image_bytes=tf.stack([tf.io.encode_png(image) for image in images]))
+        return {name: found[name].numpy() for name in outputs}
+
+    return predict
 
 
 def in_pictures(boxes: Any, scores: Any, classes: Any, edges: Any) -> dict[str, Any]:

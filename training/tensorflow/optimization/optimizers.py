@@ -9,10 +9,9 @@ import numpy as np
 import tensorflow as tf
 
 from shardmill.infra.errors import ConfigError
+from shardmill.training.arrays import Floats
 from shardmill.training.config import OptimizerSettings
 from shardmill.training.config.optimizer_names import OPTIMIZERS
-from shardmill.training.run.optimization.schedules import Horizon, learning_rates
-from shardmill.training.run.optimization.stages import StepRates
 from shardmill.training.tensorflow.models.layers import without_weight_decay
 from shardmill.training.tensorflow.optimization.update import SummedGradients
 
@@ -20,17 +19,13 @@ from shardmill.training.tensorflow.optimization.update import SummedGradients
 class TabulatedRates(keras.optimizers.schedules.LearningRateSchedule):  # type: ignore[misc]
     """A schedule that looks up the rate of a step; behind the last step the last rate goes on."""
 
-    def __init__(self, settings: OptimizerSettings, horizon: Horizon) -> None:
-        self.rates = learning_rates(settings, horizon, np.arange(horizon.total_steps)).astype(np.float32)
+    def __init__(self, rates: Floats) -> None:
+        self.rates = rates.astype(np.float32)
         self._table = tf.constant(self.rates)
 
     def __call__(self, step: Any) -> Any:
         """Return the learning rate of a step, float32."""
         return tf.gather(self._table, tf.minimum(tf.cast(step, tf.int64), len(self.rates) - 1))
-
-    def at(self, step: int) -> float:
-        """Return the learning rate of a step without a tensor."""
-        return float(self.rates[min(step, len(self.rates) - 1)])
 
     def get_config(self) -> dict[str, Any]:
         """Return nothing: the schedule is made from the configuration of the run."""
@@ -69,19 +64,20 @@ def make_optimizer(settings: OptimizerSettings, rate: Any, model: Any, *, loss_s
     return optimizer
 
 
-def last_rate(optimizer: Any, rates: StepRates) -> float:
+def last_rate(optimizer: Any, rates: Floats) -> float:
     """Return the learning rate of an optimizer's last step, or of its first one before that.
 
     A step that is left out, since float16 overflowed, does not count for its schedule.
 
     Args:
         optimizer: the Keras optimizer.
-        rates: its schedule, unless its rate is a variable.
+        rates: those of its schedule, unless its rate is a variable.
     """
     own = optimizer.learning_rate
     if isinstance(own, keras.Variable):
         return float(own.numpy())
-    return rates.at(max(int(optimizer.iterations.numpy()) - 1, 0))
+    done = max(int(optimizer.iterations.numpy()) - 1, 0)
+    return float(np.float32(rates[min(done, len(rates) - 1)]))
 
 
 def _summed(optimizer_class: type[Any]) -> type[Any]:

@@ -1,9 +1,4 @@
-"""Magnitude pruning with the cubic schedule of Zhu and Gupta, "To prune, or not to prune" (2017).
-
-From step b to step e the share of zeros in each layer rises as s(t) = S (1 - (1 - (t - b) / (e - b))^3).
-Every few steps the smallest weights of each layer become zero, up to that share, and stay zero: the masks
-follow each update of the optimizer. Biases and normalisation layers are left alone.
-"""
+"""Magnitude pruning on every replica, by ``shardmill.training.run.optimization.pruning``."""
 
 from __future__ import annotations
 
@@ -13,29 +8,21 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from shardmill.training.config.optimizer import PruningSettings
+from shardmill.training.run.optimization.pruning import PruningSchedule
 from shardmill.training.tensorflow.models.layers import without_weight_decay
-
-
-def sparsity_at(step: int, begin: int, end: int, final: float) -> float:
-    """Return the share of zeros after ``step`` steps of a run."""
-    left = 1.0 - min(max((step - begin) / max(end - begin, 1), 0.0), 1.0)
-    return final * (1.0 - left**3)
 
 
 class Pruning:
     """The masks of a model's weights.
 
     Attributes:
+        schedule: when they are chosen, and how many weights.
         variables: the masks; the state for checkpoints.
     """
 
-    def __init__(self, settings: PruningSettings, model: Any, steps_per_epoch: int, strategy: Any) -> None:
+    def __init__(self, schedule: PruningSchedule, model: Any, strategy: Any) -> None:
         """Begin with masks that leave everything. Call it in the scope of the strategy."""
-        assert settings.end_epochs is not None, "checked by the settings"
-        self._final, self._every = settings.final_sparsity, settings.every_steps
-        self._begin = int(settings.begin_epochs * steps_per_epoch)
-        self._end = max(round(settings.end_epochs * steps_per_epoch), self._begin + 1)
+        self.schedule = schedule
         left_alone = {id(variable) for variable in without_weight_decay(model)}
         self._pairs: list[tuple[Any, Any]] = []
         for variable in model.trainable_variables:
@@ -48,19 +35,10 @@ class Pruning:
             lambda sparsity: strategy.run(self._choose_on_replica, args=(sparsity,)), autograph=False
         )
 
-    def is_complete(self, steps_done: int) -> bool:
-        """Return whether the final share of zeros is reached after so many steps of the run."""
-        return steps_done >= self._end
-
-    def sparsity(self, steps_done: int) -> float:
-        """Return the share of zeros that the schedule wants after so many steps of the run."""
-        return sparsity_at(steps_done, self._begin, self._end, self._final)
-
     def after_step(self, steps_done: int) -> None:
         """Choose the weights that become zero where it is time to. Call it after each step of the run."""
-        since = steps_done - self._begin
-        if since > 0 and steps_done <= self._end and (since % self._every == 0 or steps_done == self._end):
-            self._choose(tf.constant(self.sparsity(steps_done), tf.float32))
+        if self.schedule.is_due(steps_done):
+            self._choose(tf.constant(self.schedule.sparsity(steps_done), tf.float32))
 
     def keep_zeros(self) -> None:
         """Make the pruned weights zero again. Call it in replica context, after each update."""

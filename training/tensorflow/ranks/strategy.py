@@ -78,30 +78,6 @@ def num_local_replicas(strategy: Any) -> int:
     return int(strategy.num_replicas_in_sync // group_of(strategy).num_ranks)
 
 
-def check_divisible(global_batch_size: int, strategy: Any) -> None:
-    """Check that the replicas of a process take the same number of rows, and every rank at least one.
-
-    Raises:
-        ConfigError: the global batch cannot be divided so.
-    """
-    num_replicas = strategy.num_replicas_in_sync
-    if num_local_replicas(strategy) == 1:
-        if global_batch_size < num_replicas:
-            raise ConfigError(
-                f"data.global_batch_size = {global_batch_size} has no row for each of {num_replicas} ranks",
-                f"set it to at least {num_replicas}, or start fewer ranks",
-            )
-        return
-    rest = global_batch_size % num_replicas
-    if rest:
-        lower, upper = global_batch_size - rest, global_batch_size - rest + num_replicas
-        near = f"{lower} or {upper}" if lower else str(upper)
-        raise ConfigError(
-            f"data.global_batch_size = {global_batch_size} cannot be divided among {num_replicas} devices",
-            f"set it to {near}, or run.devices to 'one'",
-        )
-
-
 def distribute(strategy: Any, pipeline: Any, start: int, stop: int) -> Any:
     """Distribute the steps ``start`` to ``stop`` over the replicas of this process.
 
@@ -145,13 +121,14 @@ class _Watched:
             yield batch
 
 
-def gather(strategy: Any, value: Any, pipeline: Any) -> npt.NDArray[Any]:
+def gather(strategy: Any, value: Any, own: slice, num_rows: int) -> npt.NDArray[Any]:
     """Return the rows of all replicas of all ranks one after the other. Every rank must call it.
 
     Args:
         strategy: the strategy.
         value: a value of each replica, of its rows of a batch.
-        pipeline: the batches.
+        own: the place of this process's rows in the global batch.
+        num_rows: the size of the global batch.
     """
-    own = np.concatenate([np.asarray(part) for part in strategy.experimental_local_results(value)])
-    return group_of(strategy).gather_rows(own, pipeline.rows, pipeline.order.global_batch_size)
+    rows = np.concatenate([np.asarray(part) for part in strategy.experimental_local_results(value)])
+    return group_of(strategy).gather_rows(rows, own, num_rows)

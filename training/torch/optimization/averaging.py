@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from shardmill.training.torch.state import Saved, TensorState
+from shardmill.training.torch.state import TensorState
 
 
 class WeightAverages:
@@ -27,8 +27,8 @@ class WeightAverages:
         """Begin with the values that ``states`` of the model have."""
         self._decay = decay
         self._pairs: list[tuple[Any, Any]] = []
-        self.evaluated: list[Saved] = []
-        averages: list[Saved] = []
+        self.evaluated: list[TensorState] = []
+        averages: list[TensorState] = []
         for state in states:
             if not state.tensor.is_floating_point():
                 self.evaluated.append(state)
@@ -38,7 +38,7 @@ class WeightAverages:
             averages.append(TensorState(state.path, average))
             self.evaluated.append(averages[-1])
         self._num_updates = torch.zeros((), dtype=torch.int64)
-        self.saved: list[Saved] = [*averages, TensorState("num_updates", self._num_updates)]
+        self.saved: list[TensorState] = [*averages, TensorState("num_updates", self._num_updates)]
 
     @torch.no_grad()  # type: ignore[untyped-decorator]
     def update(self) -> None:

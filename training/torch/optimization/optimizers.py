@@ -4,26 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import torch
 
 from shardmill.infra.errors import ConfigError
 from shardmill.training.config import OptimizerSettings
 from shardmill.training.config.optimizer_names import OPTIMIZERS
 from shardmill.training.config.torch_settings import TORCH_OPTIMIZERS
-from shardmill.training.run.optimization.schedules import Horizon, learning_rates
 from shardmill.training.torch.models.layers import NORMALIZATIONS, weighted_modules
-
-
-class RateTable:
-    """The learning rate of each step; behind the last step the last rate goes on."""
-
-    def __init__(self, settings: OptimizerSettings, horizon: Horizon) -> None:
-        self._rates = learning_rates(settings, horizon, np.arange(horizon.total_steps))
-
-    def at(self, step: int) -> float:
-        """Return the learning rate of a step, counted over all epochs."""
-        return float(self._rates[min(step, len(self._rates) - 1)])
 
 
 def make_optimizer(settings: OptimizerSettings, model: Any) -> Any:

@@ -99,7 +99,7 @@ def test_the_loss_of_a_step_is_against_both_labels(dataset: Dataset) -> None:
         soft = soft_labels(labels, own_share(draws), 3)
         losses = keras.losses.categorical_crossentropy(soft, logits, from_logits=True, label_smoothing=0.1)
         num_real = int((weights > 0).sum())
-        step(batch, num_real)
+        step(batch, 0, num_real)
         sums = parts.totals.take()
         assert sums.loss / num_real == pytest.approx(float((losses.numpy() * weights).sum()), rel=1e-5)
         hits = (soft.numpy().argmax(axis=1) == logits.numpy().argmax(axis=1)) & (weights > 0)

@@ -41,7 +41,6 @@ def config(*overrides: str) -> TrainConfig:
         ("run.gpu_memory_limit_bytes=1000000000", None),
         ("run.profile_steps=[1, 2]", None),
         ("run.rematerialize=true", None),
-        ("optimizer.pruning={final_sparsity = 0.5, end_epochs = 2}", "leave optimizer.pruning out"),
         ("run.log_pictures=false", None),
         ("model.name=resnet18", None),
         ("model.name=ResNet50", None),

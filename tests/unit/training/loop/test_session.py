@@ -17,7 +17,7 @@ from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.errors import Cancelled, ConfigError, Diverged
 from shardmill.infra.progress import subscribe
 from shardmill.training.config import DataSettings
-from shardmill.training.run.evaluating.best import is_better, looks_since_best
+from shardmill.training.run.epochs.run_progress import is_better, looks_since_best
 from shardmill.training.run.files.folds import divide_train_split
 from shardmill.training.run.stopping.interruption import StopFlag
 from tests.samples.datasets.published import coloured, publish

@@ -60,6 +60,7 @@ def test_the_head_learns_first_and_an_interrupted_run_equals_an_unbroken_one(
 
 
 def test_each_stage_has_its_rate(version: DatasetVersion) -> None:
+    from shardmill.training.tensorflow.optimization.optimizers import last_rate
     from shardmill.training.tensorflow.parts import build_parts
     from shardmill.training.tensorflow.ranks.strategy import make_strategy
 
@@ -72,8 +73,9 @@ def test_each_stage_has_its_rate(version: DatasetVersion) -> None:
     parts = build_parts(config, make_strategy("one"), version, 3)
     rates = [parts.stages.rate_at(step) for step in range(12)]
     assert rates == pytest.approx([0.05] * 6 + [0.005, 0.01, 0.01] + [0.001] * 3)
-    assert parts.last_rate(1) == pytest.approx(0.05)
-    assert parts.last_rate(2) == pytest.approx(0.005)
+    assert parts.head is not None
+    assert last_rate(parts.head.optimizer, parts.stages.rates) == pytest.approx(0.05)
+    assert last_rate(parts.optimizer, parts.stages.rates) == pytest.approx(0.005)
     assert len(parts.model.trainable_variables) == 6, "the model is as it was"
 
 

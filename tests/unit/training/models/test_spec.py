@@ -18,11 +18,11 @@ from shardmill.training.config import TrainConfig
 from shardmill.training.export.model_input import ModelInput
 from shardmill.training.models import ModelSpec, PixelStatistics
 from shardmill.training.models.spec import pixels_of
+from shardmill.training.run.framework import model_spec
 from shardmill.training.tensorflow.export.forms import Exported
 from shardmill.training.tensorflow.export.saved_model import export
 from shardmill.training.tensorflow.models import build_model
 from shardmill.training.tensorflow.models.normalization import normalized
-from shardmill.training.tensorflow.parts import model_spec
 from shardmill.training.tensorflow.tasks.single_label import SingleLabel
 from tests.samples.datasets.published import coloured, publish
 from tests.samples.training.rounding import near

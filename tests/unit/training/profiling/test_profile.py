@@ -12,7 +12,8 @@ import pytest
 from shardmill import open_dataset
 from shardmill.infra.errors import NotFoundError
 from shardmill.infra.processes.children import run_child
-from shardmill.training.config import AugmentSettings
+from shardmill.training.config import AugmentSettings, TrainConfig
+from shardmill.training.frameworks import start
 from shardmill.training.order import TrainingOrder
 from shardmill.training.profiling.picture import profile_svg
 from shardmill.training.profiling.stages import Stage, Subject, measure_stages
@@ -115,13 +116,14 @@ def test_what_a_model_of_ones_own_prints_while_it_loads_is_held_back(tmp_path: P
 
 
 def test_the_way_to_a_device_is_measured(tmp_path: Path) -> None:
-    from shardmill.training.tensorflow.profiling.throughput import transfer
+    from shardmill.training.profiling.throughput import transfer
 
     publish(tmp_path, coloured({"train": {"a": 9, "b": 9}}), name="set")
     records = open_dataset("set", root=tmp_path).reader("train")
     order = TrainingOrder(records.table.label, seed=0, global_batch_size=6)
-    stage = transfer(Subject(records, order, 24, None, 0.02), "CPU:0")
-    assert (stage.name, stage.detail) == ("transfer", "to CPU:0")
+    stage = transfer(Subject(records, order, 24, None, 0.02), start("tensorflow", TrainConfig()))
+    assert stage.name == "transfer"
+    assert stage.detail.startswith("to CPU, ")
     assert stage.microseconds > 0
 
 

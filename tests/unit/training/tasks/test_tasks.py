@@ -142,7 +142,7 @@ def test_the_training_step_learns_the_task(task: Task, labels: np.ndarray, augme
     train_step = TrainStep(config, parts, 8)
 
     def step() -> tuple[float, float]:
-        train_step(batch, 6)
+        train_step(batch, 0, 6)
         sums = totals.take()
         return sums.loss / 6, sums.score
 

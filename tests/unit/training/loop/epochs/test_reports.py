@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,23 +15,19 @@ from shardmill.infra.progress import Event, subscribe
 from shardmill.training.config import TrainConfig
 from shardmill.training.order import TrainingOrder
 from shardmill.training.run.checkpoints.checkpoints import Progress
-from shardmill.training.run.epochs.reports import StepTotals, TrainingReports
+from shardmill.training.run.epochs.reports import TrainingReports
 from shardmill.training.run.epochs.run_progress import RunProgress
+from shardmill.training.run.framework import StepTotals
 from tests.samples.ranks.peers import Alone, WithOthers
 
 ORDER = TrainingOrder(np.zeros(12, np.int32), seed=0, global_batch_size=4)
+SOUND = StepTotals(4.0, 2.0, 1.0, 1, 1)
 
 
-class Parts:
-    """The parts of a training that computes nothing."""
-
+def model(totals: StepTotals = SOUND) -> Any:
+    """A model that computes nothing."""
     task = SimpleNamespace(score_name="accuracy")
-    pruning = None
-    totals = SimpleNamespace(take=lambda: StepTotals(4.0, 2.0, 1.0, 1, 1))
-
-    @staticmethod
-    def last_rate(epoch: int) -> float:
-        return 0.1
+    return SimpleNamespace(task=task, pruning=None, take_totals=lambda: totals, last_rate=lambda: 0.1)
 
 
 class NoCurves:
@@ -41,7 +38,7 @@ class NoCurves:
 def test_the_rate_of_the_progress_is_that_of_the_whole_run_and_that_of_a_point_is_recent() -> None:
     config = TrainConfig()
     progress = RunProgress(config.run, ORDER, Progress(), has_validation=False)
-    reports = TrainingReports(config, Parts(), ORDER, NoCurves(), dict, Alone())
+    reports = TrainingReports(config, model(), ORDER, NoCurves(), dict, Alone())
     said: list[Event] = []
     end = subscribe(said.append)
     try:
@@ -70,8 +67,7 @@ def test_the_rate_of_the_progress_is_that_of_the_whole_run_and_that_of_a_point_i
 def test_the_rank_is_named_that_first_computed_a_loss_that_is_not_finite(
     own: int, other: int, error: type[Diverged], told: str
 ) -> None:
-    parts = Parts()
-    parts.totals = SimpleNamespace(take=lambda: StepTotals(math.nan, 2.0, 1.0, 0, 0, own))
+    parts = model(StepTotals(math.nan, 2.0, 1.0, 0, 0, own))
     reports = TrainingReports(TrainConfig(), parts, ORDER, NoCurves(), dict, WithOthers(1, {0: other}))
     reports.count(4)
     with pytest.raises(Diverged) as caught:
@@ -81,8 +77,7 @@ def test_the_rank_is_named_that_first_computed_a_loss_that_is_not_finite(
 
 
 def test_a_gradient_that_is_not_finite_ends_the_run_and_names_the_first_step() -> None:
-    parts = Parts()
-    parts.totals = SimpleNamespace(take=lambda: StepTotals(4.0, 2.0, math.nan, 3, 2))
+    parts = model(StepTotals(4.0, 2.0, math.nan, 3, 2))
     reports = TrainingReports(TrainConfig(), parts, ORDER, NoCurves(), dict, Alone())
     for _ in range(5):
         reports.count(4)
@@ -93,8 +88,8 @@ def test_a_gradient_that_is_not_finite_ends_the_run_and_names_the_first_step() -
 
 
 def test_gradients_that_overflow_in_float16_are_counted_and_not_hidden() -> None:
-    parts, points = Parts(), []
-    parts.totals = SimpleNamespace(take=lambda: StepTotals(4.0, 2.0, math.inf, 3, 2))
+    points: list[Any] = []
+    parts = model(StepTotals(4.0, 2.0, math.inf, 3, 2))
     log = SimpleNamespace(scalars=lambda split, step, values: points.append(values))
     config = TrainConfig.model_validate({"run": {"mixed_precision": "float16"}})
     reports = TrainingReports(config, parts, ORDER, log, dict, Alone())
@@ -103,3 +98,14 @@ def test_gradients_that_overflow_in_float16_are_counted_and_not_hidden() -> None
     reports.publish(Progress(step=5))
     assert points[0]["gradient_norm"] == math.inf
     assert points[0]["overflowed_steps"] == 2
+
+
+def test_the_curve_has_the_memory_of_the_process_and_of_each_gpu() -> None:
+    points: list[Any] = []
+    log: Any = SimpleNamespace(scalars=lambda split, step, values: points.append(values))
+    peaks = {"GPU:0": 70, "cuda:1": 80}
+    reports = TrainingReports(TrainConfig(), model(), ORDER, log, lambda: peaks, Alone())
+    reports.count(4)
+    reports.publish(Progress(step=1))
+    assert points[0]["memory_process_bytes"] > 1 << 20
+    assert (points[0]["memory_gpu_0_peak_bytes"], points[0]["memory_cuda_1_peak_bytes"]) == (70, 80)

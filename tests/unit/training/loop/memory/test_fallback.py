@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -13,10 +12,11 @@ from shardmill.infra.errors import OutOfMemory
 from shardmill.infra.settings import load_settings
 from shardmill.training.config import AugmentSettings, TrainConfig
 from shardmill.training.run.files.settled import read_settled, run_record, settled_by
-from shardmill.training.run.memory.fallback import more_parts, settle_parts_of_ranks, within_memory
+from shardmill.training.run.memory.fallback import MoreParts, more_parts, settle_parts_of_ranks
 from shardmill.training.run.sharing.division import equal_division, unit_of_rows
 from shardmill.training.train import train_dataset
 from tests.samples.datasets.published import coloured, publish
+from tests.samples.ranks.peers import Alone
 from tests.samples.training.rounding import EPSILON, apart
 from tests.samples.training.sessions import last_state, trained
 
@@ -70,18 +70,23 @@ def test_unequal_ranks_whose_step_does_not_fit_go_on_in_parts(
     assert apart(found, expected) <= 256 * EPSILON
 
 
-def test_a_step_that_fits_in_no_parts_ends_the_run() -> None:
-    asked: list[int] = []
-    remembered: list[int] = []
+def test_a_step_that_fits_in_no_parts_ends_the_run(tmp_path: Path) -> None:
+    config = TrainConfig()
+    identity = {"dataset": "set@1", "config": config.model_dump(mode="json")}
+    (tmp_path / "run.json").write_bytes(run_record(identity, config, settled_by(config)))
+    parts, tried = MoreParts(config, settled_by(config), tmp_path, 6, Alone()), []
+    for _ in range(2):
+        parts.after(OutOfMemory("too much"))
+        tried.append((parts.config.run.accumulate_steps, read_settled(tmp_path).accumulate_steps))
+    assert tried == [(2, 2), (6, 6)]
+    with pytest.raises(OutOfMemory, match="too much"):
+        parts.after(OutOfMemory("too much"))
 
-    def attempt(config: TrainConfig) -> Any:
-        asked.append(config.run.accumulate_steps)
-        raise OutOfMemory("too much")
 
-    with pytest.raises(OutOfMemory):
-        within_memory(TrainConfig(), 6, attempt, remembered.append)
-    assert asked == [1, 2, 6]
-    assert remembered == [2, 6]
+def test_several_ranks_end_together(tmp_path: Path) -> None:
+    parts = MoreParts(TrainConfig(), settled_by(TrainConfig()), tmp_path, 6, Alone(0, 2))
+    with pytest.raises(OutOfMemory, match="too much"):
+        parts.after(OutOfMemory("too much"))
 
 
 @pytest.mark.parametrize(

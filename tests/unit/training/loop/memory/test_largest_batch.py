@@ -13,11 +13,12 @@ from shardmill.infra.errors import ConfigError
 from shardmill.infra.processes.process import own_peak_rss_bytes
 from shardmill.infra.settings import load_settings
 from shardmill.training.config import TrainConfig
+from shardmill.training.frameworks import start
 from shardmill.training.ranks.cluster import Meeting
 from shardmill.training.run.files.identity import run_identity
 from shardmill.training.run.files.settled import Settled, read_settled, run_record, settled_by
 from shardmill.training.run.memory.largest_batch import find_largest_batch
-from shardmill.training.run.memory.sizes import fitting_sizes
+from shardmill.training.run.memory.try_batches import TriedSteps, fitting_sizes
 from shardmill.training.train import train_dataset
 from tests.samples.datasets.published import coloured, publish
 
@@ -38,12 +39,9 @@ def config(*overrides: str) -> TrainConfig:
 
 
 def sizes(version: DatasetVersion, ram_bytes: int, *overrides: str, num_ranks: int = 1) -> list[int]:
-    from shardmill.training.tensorflow import starting
-    from shardmill.training.tensorflow.memory.trial import TensorFlowSteps
-
-    starting.start(seed=0)
     asked = config(*overrides)
-    tried = fitting_sizes(asked, TensorFlowSteps(asked, version), ram_bytes, num_ranks)
+    steps = TriedSteps(asked, version, start("tensorflow", asked))
+    tried = fitting_sizes(asked, steps, ram_bytes, num_ranks)
     return [trial.global_batch_size for trial in tried]
 
 

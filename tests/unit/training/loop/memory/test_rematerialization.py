@@ -15,7 +15,7 @@ from shardmill.training.tensorflow.models.layers import freeze_layers
 tf = pytest.importorskip("tensorflow")
 keras = pytest.importorskip("keras")
 
-from shardmill.training.tensorflow.memory.rematerialization import rematerialize  # noqa: E402
+from shardmill.training.tensorflow.models.rematerialization import rematerialize  # noqa: E402
 
 
 def nested() -> Any:

@@ -11,6 +11,7 @@ import pytest
 from shardmill.infra.errors import Cancelled, ConfigError
 from shardmill.infra.settings import load_settings
 from shardmill.training.config import TrainConfig
+from shardmill.training.run.optimization.pruning import PruningSchedule
 from tests.samples.datasets.published import coloured, publish
 from tests.samples.training.sessions import StopAfter, last_state, trained
 
@@ -28,9 +29,7 @@ PRUNED = [
     [(0, 0.0), (10, 0.0), (20, 0.8 * (1 - 0.75**3)), (30, 0.8 * 0.875), (50, 0.8), (99, 0.8)],
 )
 def test_the_share_of_zeros_rises_as_a_cube(step: int, expected: float) -> None:
-    from shardmill.training.tensorflow.optimization.pruning import sparsity_at
-
-    assert sparsity_at(step, 10, 50, 0.8) == pytest.approx(expected)
+    assert PruningSchedule(10, 50, 1, 0.8).sparsity(step) == pytest.approx(expected)
 
 
 def zeros(state: dict[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import pytest
 tf = pytest.importorskip("tensorflow")
 
 from shardmill.training.tensorflow import starting  # noqa: E402
-from shardmill.training.tensorflow.ranks.device_memory import memory_figures, peak_device_bytes  # noqa: E402
+from shardmill.training.tensorflow.framework import peak_device_bytes  # noqa: E402
 
 
 def test_each_gpu_has_its_peak(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -19,9 +19,6 @@ def test_each_gpu_has_its_peak(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tf.config, "list_logical_devices", lambda kind: found if kind == "GPU" else [])
     monkeypatch.setattr(tf.config.experimental, "get_memory_info", counted.__getitem__)
     assert peak_device_bytes() == {"GPU:0": 70, "GPU:1": 80}
-    figures = memory_figures()
-    assert figures.pop("memory_process_bytes") > 1 << 20
-    assert figures == {"memory_gpu_0_peak_bytes": 70, "memory_gpu_1_peak_bytes": 80}
 
 
 def test_a_machine_without_a_gpu_has_none(monkeypatch: pytest.MonkeyPatch) -> None:

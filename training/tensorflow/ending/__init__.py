@@ -1,1 +1,0 @@
-"""The end of a run with TensorFlow: its export and result."""

@@ -1,1 +1,0 @@
-"""Evaluation of a Keras model on a split."""

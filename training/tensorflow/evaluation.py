@@ -1,0 +1,106 @@
+"""Evaluate a model on a split, over all replicas."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import tensorflow as tf
+
+from shardmill.training.arrays import Ints
+from shardmill.training.models.spec import ModelSpec
+from shardmill.training.order import SequentialOrder, rank_slice
+from shardmill.training.reading import RecordReader
+from shardmill.training.results.metrics.tally import Evaluation, Rows
+from shardmill.training.run.framework import Evaluator, Sink
+from shardmill.training.tasks.annotations import objects_of
+from shardmill.training.tasks.task import Task, evaluated
+from shardmill.training.tensorflow.data.indexed import IndexedPipeline
+from shardmill.training.tensorflow.data.pipeline import reraise
+from shardmill.training.tensorflow.models.outputs import in_float32
+from shardmill.training.tensorflow.ranks.group import group_of
+from shardmill.training.tensorflow.ranks.strategy import distribute, gather
+
+
+class KerasEvaluator(Evaluator):
+    """Evaluates one model on splits; the compiled step serves all of them."""
+
+    def __init__(self, strategy: Any, model: Any, task: Task, spec: ModelSpec, batch_size: int) -> None:
+        """Evaluate a Keras model built from ``spec``; ``batch_size``: examples a step of all ranks."""
+        self._strategy = strategy
+        self._task = task
+        self.columns = task.columns()
+        self._spec, self._batch_size = spec, batch_size
+        ranks = group_of(strategy)
+        self._threads = ranks.threads
+        self._own_rows = rank_slice(batch_size, ranks.rank, ranks.num_ranks)
+        self._step = _evaluation_step(strategy, model, task)
+        self._prepared: dict[RecordReader, tuple[IndexedPipeline, Any]] = {}
+
+    def evaluate(
+        self,
+        reader: RecordReader,
+        on_batch: Callable[[int], None],
+        sink: Sink | None = None,
+        records: Ints | None = None,
+    ) -> Evaluation:
+        """Evaluate the records of the reader's split once, in stored order; see ``Evaluator``."""
+        pipeline, dataset = self._prepare(reader) if records is None else self._opened(reader, records)
+        tally = self._task.tally()
+        batches = reraise([pipeline], lambda: iter(dataset))
+        done = 0
+        for _ in range(pipeline.order.steps_per_epoch):
+            batch = reraise([pipeline], lambda: next(batches))
+            ordinals, labels, rows = self._evaluated(batch, pipeline)
+            tally.add(labels, rows)
+            if sink is not None:
+                sink(ordinals, labels, rows)
+            done += ordinals.size
+            on_batch(done)
+        return tally.evaluation()
+
+    def _evaluated(self, batch: Any, pipeline: IndexedPipeline) -> tuple[Ints, Any, Rows]:
+        """Return ordinals, labels and predictions of the real examples of a batch."""
+        rows = self._step(batch)
+        of_ranks = partial(
+            gather, self._strategy, own=pipeline.rows, num_rows=pipeline.order.global_batch_size
+        )
+        real = of_ranks(batch["weights"]) > 0
+
+        def of_real(parts: Any) -> Any:
+            if isinstance(parts, dict):
+                return {name: of_real(part) for name, part in parts.items()}
+            return of_ranks(parts)[real]
+
+        return of_real(batch["ordinals"]), of_real(batch["labels"]), of_real(rows)
+
+    def _prepare(self, reader: RecordReader) -> tuple[IndexedPipeline, Any]:
+        """Return the pipeline of a split, made once: TensorFlow never frees the functions of a dataset."""
+        if reader not in self._prepared:
+            self._prepared[reader] = self._opened(reader, None)
+        return self._prepared[reader]
+
+    def _opened(self, reader: RecordReader, records: Ints | None) -> tuple[IndexedPipeline, Any]:
+        order = SequentialOrder(len(reader.table), self._batch_size, records=records)
+        pipeline = IndexedPipeline(
+            reader,
+            order,
+            self._spec.image_size,
+            image_channels=self._spec.image_channels,
+            own_rows=self._own_rows,
+            threads=self._threads,
+            objects=objects_of(self._task, reader),
+            fit=self._spec.fit,
+        )
+        return pipeline, distribute(self._strategy, pipeline, 0, order.steps_per_epoch)
+
+
+def _evaluation_step(strategy: Any, model: Any, task: Task) -> Any:
+    """Return a function: batch -> per replica the losses and predictions of its rows, by name."""
+
+    def on_replica(batch: Any) -> Any:
+        outputs = in_float32(model(batch["images"], training=False))
+        return dict(evaluated(task, outputs, batch["labels"]))
+
+    return tf.function(lambda batch: strategy.run(on_replica, args=(batch,)), autograph=False)

@@ -1,1 +1,0 @@
-"""Which batch fits into the memory of a device, with TensorFlow."""

@@ -1,1 +1,0 @@
-"""How fast a model trains with each batch size, with TensorFlow."""

@@ -1,1 +1,0 @@
-"""Shares of a batch for ranks of unequal speed, with TensorFlow."""

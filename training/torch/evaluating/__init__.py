@@ -1,1 +1,0 @@
-"""Evaluate a PyTorch model on a split: the one that is being trained, and that of a finished run."""

@@ -1,0 +1,76 @@
+"""Evaluate a model on a split, each rank its rows of every batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy.typing as npt
+import torch
+
+from shardmill.training.arrays import Ints
+from shardmill.training.config import TrainConfig
+from shardmill.training.order import SequentialOrder
+from shardmill.training.reading import BatchMaker, RecordReader
+from shardmill.training.results.metrics.tally import Evaluation
+from shardmill.training.run.framework import Evaluator, Sink
+from shardmill.training.torch.parts import TrainingParts
+from shardmill.training.torch.reading import Batches, open_batches
+from shardmill.training.torch.step import pixels
+
+
+class TorchEvaluator(Evaluator):
+    """Evaluates the model of a run on splits."""
+
+    def __init__(self, config: TrainConfig, parts: TrainingParts) -> None:
+        self._config = config
+        self._parts = parts
+        self.columns = parts.task.columns()
+        self._opened: dict[RecordReader, Batches] = {}
+
+    def evaluate(
+        self,
+        reader: RecordReader,
+        on_batch: Callable[[int], None],
+        sink: Sink | None = None,
+        records: Ints | None = None,
+    ) -> Evaluation:
+        """Evaluate the records of the reader's split once, in stored order; see ``Evaluator``."""
+        batches = self._batches(reader) if records is None else self._open(reader, records)
+        tally, ranks, done = self._parts.task.tally(), self._parts.ranks, 0
+        size = self._config.data.batch_size
+        self._parts.model.eval()
+        for batch in batches.steps(0, batches.order.steps_per_epoch):
+            columns = {"weights": batch.weights, "ordinals": batch.ordinals, "labels": batch.labels}
+            columns |= self._rows(batch)
+            arrays = {name: column.cpu().numpy() for name, column in columns.items()}
+            whole = {name: ranks.gather_rows(array, batches.rows, size) for name, array in arrays.items()}
+            real = whole.pop("weights") > 0
+            rows: dict[str, npt.NDArray[Any]] = {name: array[real] for name, array in whole.items()}
+            ordinals, labels = rows.pop("ordinals"), rows.pop("labels")
+            tally.add(labels, rows)
+            if sink is not None:
+                sink(ordinals, labels, rows)
+            done += len(labels)
+            on_batch(done)
+        return tally.evaluation()
+
+    @torch.inference_mode()  # type: ignore[untyped-decorator]
+    def _rows(self, batch: Any) -> dict[str, Any]:
+        with self._parts.autocast():
+            outputs = self._parts.model(pixels(batch.images)).float()
+        return self._parts.task.evaluated(outputs, batch.labels)
+
+    def maker(self, reader: RecordReader) -> BatchMaker:
+        """Return what makes the batches of a split."""
+        return self._batches(reader).maker
+
+    def _batches(self, reader: RecordReader) -> Batches:
+        """Return the batches of a split, whose threads serve all its evaluations."""
+        if reader not in self._opened:
+            self._opened[reader] = self._open(reader, None)
+        return self._opened[reader]
+
+    def _open(self, reader: RecordReader, records: Ints | None) -> Batches:
+        order = SequentialOrder(len(reader.table), self._config.data.batch_size, records=records)
+        return open_batches(self._parts.spec, reader, order, self._parts.ranks, self._parts.device)

@@ -1,1 +1,0 @@
-"""Measure memory with PyTorch, and find the largest batch that fits into it."""

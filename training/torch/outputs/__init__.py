@@ -1,1 +1,0 @@
-"""The exported model of a training with PyTorch."""

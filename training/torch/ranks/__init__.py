@@ -1,1 +1,0 @@
-"""The ranks of a training with PyTorch: how many there are, and how they talk to each other."""
