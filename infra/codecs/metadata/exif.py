@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
-from typing import Self
+from itertools import islice
 
 from shardmill.infra.codecs.metadata.text import clean, iso_time
+from shardmill.infra.codecs.structure.exif import Directories
 
 MAKE, MODEL, ARTIST, COPYRIGHT = 0x010F, 0x0110, 0x013B, 0x8298
 XMP, IPTC, C2PA = 700, 33_723, 0xCD41  # tags of TIFF files only
@@ -20,7 +21,6 @@ _TAKEN_AT, _OFFSET_OF_TAKEN = 0x9003, 0x9011
 _LATITUDE, _LONGITUDE = 0x0002, 0x0004
 _TOP = frozenset({MAKE, MODEL, ARTIST, COPYRIGHT, XMP, IPTC, C2PA, _EXIF_DIRECTORY, _GPS_DIRECTORY})
 
-_PREFIX = b"Exif\x00\x00"
 _MAX_ENTRIES = 1_000
 _MAX_VALUE_BYTES = 1 << 26
 # Bytes of a value by its type: TIFF 6.0, section 2; EXIF 3.0 (129); BigTIFF (13 and 16 to 18).
@@ -57,12 +57,12 @@ def read_exif(data: bytes) -> ExifTags:
     Args:
         data: a TIFF header and its directories, with or without ``Exif`` in front.
     """
-    found = _Directories.of(data)
+    found = Directories.of(data, big_tiff=True)
     if found is None:
         return NO_TAGS
-    top = found.read(found.first, _TOP)
-    inner = found.read(found.number(top.get(_EXIF_DIRECTORY)), frozenset({_TAKEN_AT, _OFFSET_OF_TAKEN}))
-    position = found.read(found.number(top.get(_GPS_DIRECTORY)), frozenset({_LATITUDE, _LONGITUDE}))
+    top = _read(found, found.first, _TOP)
+    inner = _read(found, _number(found, top.get(_EXIF_DIRECTORY)), frozenset({_TAKEN_AT, _OFFSET_OF_TAKEN}))
+    position = _read(found, _number(found, top.get(_GPS_DIRECTORY)), frozenset({_LATITUDE, _LONGITUDE}))
     return ExifTags(
         top,
         iso_time(_ascii(inner.get(_TAKEN_AT)), _ascii(inner.get(_OFFSET_OF_TAKEN))),
@@ -70,68 +70,33 @@ def read_exif(data: bytes) -> ExifTags:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Directories:
-    """The directories of a file.
+def _read(found: Directories, start: int | None, wanted: frozenset[int]) -> dict[int, bytes]:
+    """Return the values of the wanted tags of the directory at a place."""
+    values: dict[int, bytes] = {}
+    for tag, kind, number, at in islice(() if start is None else found.entries(start), _MAX_ENTRIES):
+        if tag in wanted and tag not in values:
+            value = _value(found, at, number * _SIZES.get(kind, 0))
+            if value is not None:
+                values[tag] = value
+    return values
 
-    Attributes:
-        data: the file.
-        base: where its TIFF header begins.
-        order: "<" or ">" of struct.
-        big: it is a BigTIFF.
-        first: place of the first directory.
-    """
 
-    data: bytes
-    base: int
-    order: str
-    big: bool
-    first: int
+def _value(found: Directories, at: int, size: int) -> bytes | None:
+    """Return the value of an entry; None if it has none, or lies outside of the file."""
+    if not 0 < size <= _MAX_VALUE_BYTES:
+        return None
+    if size > (8 if found.big else 4):
+        (place,) = struct.unpack_from(found.order + ("Q" if found.big else "I"), found.data, at)
+        at = found.base + place
+    value = found.data[at : at + size]
+    return value if len(value) == size else None
 
-    @classmethod
-    def of(cls, data: bytes) -> Self | None:
-        base = len(_PREFIX) if data.startswith(_PREFIX) else 0
-        order = {b"II": "<", b"MM": ">"}.get(data[base : base + 2])
-        if order is None or len(data) < base + 16:
-            return None
-        big = struct.unpack_from(f"{order}H", data, base + 2)[0] == 43
-        (first,) = struct.unpack_from(f"{order}Q" if big else f"{order}I", data, base + (8 if big else 4))
-        return cls(data, base, order, big, first)
 
-    def read(self, start: int | None, wanted: frozenset[int]) -> dict[int, bytes]:
-        """Return the values of the wanted tags of the directory at a place."""
-        head, entry_bytes, form = (8, 20, "HHQ") if self.big else (2, 12, "HHI")
-        if start is None or self.base + start + head > len(self.data):
-            return {}
-        (count,) = struct.unpack_from(self.order + ("Q" if self.big else "H"), self.data, self.base + start)
-        begin = self.base + start + head
-        within = (len(self.data) - begin) // entry_bytes
-        entries = struct.Struct(self.order + form)
-        found: dict[int, bytes] = {}
-        for at in range(begin, begin + entry_bytes * min(count, within, _MAX_ENTRIES), entry_bytes):
-            tag, kind, number = entries.unpack_from(self.data, at)
-            if tag in wanted and tag not in found:
-                value = self._value(at + entries.size, number * _SIZES.get(kind, 0))
-                if value is not None:
-                    found[tag] = value
-        return found
-
-    def _value(self, at: int, size: int) -> bytes | None:
-        """Return the value of an entry; None if it has none, or lies outside of the file."""
-        room = 8 if self.big else 4
-        if not 0 < size <= _MAX_VALUE_BYTES:
-            return None
-        if size > room:
-            (place,) = struct.unpack_from(self.order + ("Q" if self.big else "I"), self.data, at)
-            at = self.base + place
-        value = self.data[at : at + size]
-        return value if len(value) == size else None
-
-    def number(self, value: bytes | None) -> int | None:
-        """Return the number that a value of four or eight bytes is."""
-        if value is None or len(value) not in (4, 8):
-            return None
-        return int.from_bytes(value, "little" if self.order == "<" else "big")
+def _number(found: Directories, value: bytes | None) -> int | None:
+    """Return the number that a value of four or eight bytes is."""
+    if value is None or len(value) not in (4, 8):
+        return None
+    return int.from_bytes(value, "little" if found.order == "<" else "big")
 
 
 def _ascii(value: bytes | None) -> str | None:
