@@ -188,7 +188,7 @@ def predict(
     Returns:
         JSON-able: ``run``, ``predicted`` and ``refused`` (the numbers of files), and ``out``; or, without a
         file, ``predictions``: the objects that ``shardmill predict --format json`` prints. Each has ``path``,
-        the columns of the task (of a classifier ``label``, ``probability`` and ``probabilities``), and
+        the columns of the task (of a classifier ``predicted``, ``probability`` and ``probabilities``), and
         ``reason`` and ``message``, which are None unless the file could not be decoded.
 
     Raises:

@@ -123,7 +123,7 @@ def test_prepare_refuses_mistakes_before_anything_starts(
     assert not (tmp_path / "datasets").exists()
 
 
-def test_the_command_finds_the_run_that_train_made(tmp_path: Path) -> None:
+def test_the_command_finds_the_run_that_train_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     counts = {"train": {"blue": 8, "green": 8}, "test": {"blue": 2, "green": 2}}
     publish(tmp_path / "datasets", coloured(counts), name="colours")
     places = {"root": tmp_path / "datasets", "runs": tmp_path / "runs"}
@@ -136,6 +136,9 @@ def test_the_command_finds_the_run_that_train_made(tmp_path: Path) -> None:
     command += [json.dumps(chosen), "--root", str(tmp_path / "datasets"), "--runs", str(tmp_path / "runs")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=True)
     assert json.loads(done.stdout.splitlines()[-1]) == {**found, "unchanged": True}
+    ranks = {"cluster": {"worker": ["127.0.0.1:1", "127.0.0.1:2"]}, "task": {"type": "worker", "index": 1}}
+    monkeypatch.setenv("TF_CONFIG", json.dumps(ranks))
+    assert shardmill.train("colours", **places, settings=chosen) == {}, "the first rank has the result"
 
 
 def test_train_refuses_mistakes_before_anything_starts(monkeypatch: pytest.MonkeyPatch) -> None:

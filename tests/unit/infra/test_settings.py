@@ -8,7 +8,7 @@ import pytest
 from pydantic import Field
 
 from shardmill.infra.errors import ConfigError
-from shardmill.infra.settings import Settings, load_settings, split_overrides
+from shardmill.infra.settings import Settings, load_settings, nested, split_overrides
 
 
 class Image(Settings):
@@ -168,3 +168,32 @@ def test_the_remedy_names_the_section_that_has_the_key(override: str, message: s
         split_overrides([override], {"prepare": Config, "train": Other})
     assert message in caught.value.message
     assert caught.value.remedy == remedy
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [
+        ({"image.quality": 3, "image": {"short_side": 9}}, {"image": {"quality": 3, "short_side": 9}}),
+        ({"fractions": {"t.shirt": 0.5}}, {"fractions": {"t.shirt": 0.5}}),
+        ({"fractions.t.shirt": 0.5, "fractions": {"hat": 1}}, {"fractions": {"t.shirt": 0.5, "hat": 1}}),
+        ({"name": Path("a")}, {"name": "a"}),
+        ({"no.such": {"key.of": 1}}, {"no": {"such": {"key": {"of": 1}}}}),
+        ({"seed": None, "image": {}}, {"seed": None, "image": {}}),
+    ],
+)
+def test_dotted_names_become_nested_tables(given: dict[str, object], wanted: dict[str, object]) -> None:
+    assert nested(given, Config) == wanted
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"image.quality": 3, "image": {"quality": 3}},
+        {"image": 1, "image.quality": 3},
+        {3: 3},
+        {"image": {3: 3}},
+    ],
+)
+def test_settings_given_twice_or_without_a_name_are_refused(given: dict[str, object]) -> None:
+    with pytest.raises(ConfigError, match=r"twice|is no name of a setting"):
+        nested(given, Config)
