@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, ImageCms
 
 from shardmill import open_dataset
 from shardmill.infra.preparation import Preparation
@@ -25,6 +25,7 @@ from shardmill.training.models.spec import Fit
 from shardmill.training.order import SequentialOrder
 from shardmill.training.reading import BatchMaker
 from shardmill.training.reading.records.record_ids import id_number
+from tests.samples.images.forms import grey_profile, rgb_profile
 from tests.samples.preparing.prepared import run
 
 EXACT, JPEG, WEBP = 2.0, 3.0, 6.0
@@ -175,6 +176,49 @@ def test_the_graph_sees_what_the_model_was_trained_on(name: str) -> None:
         assert not wrong, "\n".join([f"{name} {fit}", *wrong])
 
 
+def at_once(model_input: ModelInput) -> Any:
+    """The same operations one by one, since to build a graph of them takes seconds."""
+    tf = pytest.importorskip("tensorflow")
+    from shardmill.training.tensorflow.export.graph.preparing import see_in_graph
+
+    return lambda data: see_in_graph(tf.constant(data), model_input)
+
+
+def profiled() -> dict[str, bytes]:
+    """Files with a profile that changes colours by 60 levels, and with those that change nothing."""
+    image, strong = photo(90, 131), rgb_profile(swapped=True)
+    srgb = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
+    return {
+        "a.jpg": saved(image, "JPEG", 6, quality=95, icc_profile=strong),
+        "b.png": saved(see_through(image.copy()), "PNG", icc_profile=strong),
+        "c.png": saved(image.quantize(16), "PNG", icc_profile=strong),
+        "d.webp": saved(image, "WEBP", quality=95, icc_profile=strong),
+        "e.jpg": saved(image, "JPEG", quality=95, icc_profile=srgb),
+        "f.png": saved(image, "PNG", icc_profile=srgb),
+        "g.jpg": saved(image.convert("L"), "JPEG", quality=95, icc_profile=strong),  # not for its channels
+        "h.jpg": saved(image, "JPEG", quality=95, icc_profile=strong[:200]),  # damaged
+    }
+
+
+@pytest.mark.parametrize(("channels", "encoding"), [(3, "png"), (3, "jpeg"), (1, "png")])
+def test_the_graph_converts_profiles_as_prepare_does(channels: Any, encoding: Any) -> None:
+    how = Preparation(resize="pad", size=64, encoding=encoding, channels=channels)
+    model_input = ModelInput(preparation=how, image_size=48, fit="crop", image_channels=channels)
+    see = at_once(model_input)
+    for name, data in profiled().items():
+        off = np.abs(see(data)[0].numpy().astype(float) - model_input.see(data).pixels)
+        assert off.mean() <= 1.0, (name, off.mean(), off.max())
+
+
+def test_profiles_that_a_graph_cannot_convert_are_refused() -> None:
+    tf = pytest.importorskip("tensorflow")
+    see = at_once(given("pad", "crop"))
+    grey = photo(60, 44).convert("L")
+    for kind in ("JPEG", "PNG"):
+        with pytest.raises(tf.errors.InvalidArgumentError, match=r"a colour profile of grey.*model-input"):
+            see(saved(grey, kind, icc_profile=grey_profile(gamma=1.0)))
+
+
 def test_what_the_graph_cannot_do_is_refused_in_words() -> None:
     tf = pytest.importorskip("tensorflow")
     graph = in_graph(given("pad", "crop"))
@@ -182,6 +226,9 @@ def test_what_the_graph_cannot_do_is_refused_in_words() -> None:
         with pytest.raises(tf.errors.InvalidArgumentError, match=r"model-input\.json"):
             graph(data)
         assert given("pad", "crop").see(data).pixels.shape == (24, 24, 3), name
+    # TensorFlow fills what is missing otherwise than the preparation does where image.allow_truncated is set.
+    with pytest.raises(tf.errors.InvalidArgumentError, match="Invalid JPEG data"):
+        graph(saved(photo(90, 131), "JPEG")[:-500])
     few = given("pad", "crop").model_copy(update={"preparation": Preparation(max_pixels=1000)})
     with pytest.raises(tf.errors.InvalidArgumentError, match="more than 1,000 pixels"):
         in_graph(few)(saved(photo(40, 30), "PNG"))

@@ -1,7 +1,8 @@
 """Decode images in the exported graph: upright, opaque, grey or RGB, as ``shardmill.infra.codecs`` does.
 
 TensorFlow has decoders of five formats. A kind of file that they decode to other pixels than the preparation
-is refused. Colour profiles (ICC) are the exception: a graph cannot convert them, and ignores them.
+is refused, as are colour profiles (ICC) that a graph cannot convert, and PNGs that state their colours by
+cICP.
 """
 
 from __future__ import annotations
@@ -15,14 +16,19 @@ from shardmill.training.tensorflow.data.preprocess import to_grey
 from shardmill.training.tensorflow.export.graph.orientation import (
     gif_is_opaque,
     jpeg_orientation,
+    jpeg_profile,
     png_has_chunk,
     png_orientation,
+    png_profile,
     turn_upright,
     webp_orientation,
+    webp_profile,
 )
+from shardmill.training.tensorflow.export.graph.profiles import CMYK, GREY, RGB, Profile, read_profile
 
 _REMEDY = "make the pixels with model-input.json, and call the signature 'pixels'"
 _CMYK = 4
+_PROFILE = "a colour profile of grey, of inks, or with tables"
 
 
 class Decoded(NamedTuple):
@@ -59,20 +65,25 @@ def _jpeg(image: Any, how: Preparation) -> tuple[Any, Any, Any]:
     shape, orientation = tf.io.extract_jpeg_shape(image), jpeg_orientation(image)
     image = _of_few_pixels(image, shape, how)
     is_cmyk = shape[2] == _CMYK
+    icc, is_whole = jpeg_profile(image)
+    profile = read_profile(icc, tf.where(is_cmyk, CMYK, tf.where(shape[2] == 1, GREY, RGB)))
+    image = _checked(image, is_whole & profile.known, _PROFILE)
     # Planes with halved chroma are turned only if no sample sticks out at a side.
-    has_planes = ~is_cmyk & ((orientation == 1) | tf.reduce_all(shape[:2] % 2 == 0))
+    has_planes = ~is_cmyk & ~profile.changes & ((orientation == 1) | tf.reduce_all(shape[:2] % 2 == 0))
     if how.channels == 1:
         # The stored luminance; CMYK images have none.
         grey = tf.cond(
-            is_cmyk,
-            lambda: _luminance(_jpeg_pixels(image, 3)),
+            is_cmyk | profile.changes,
+            lambda: _luminance(profile.to_srgb(_jpeg_pixels(image, 3))),
             lambda: tf.tile(_jpeg_pixels(image, 1), [1, 1, 3]),
         )
         return grey, orientation, tf.constant(False)
     if how.encoding != "jpeg" or how.resample != "area":
-        return _jpeg_pixels(image, 3), orientation, tf.constant(False)
+        return profile.to_srgb(_jpeg_pixels(image, 3)), orientation, tf.constant(False)
     pixels = tf.cond(
-        has_planes, lambda: _jpeg_pixels(image, 3, smooth_chroma=False), lambda: _jpeg_pixels(image, 3)
+        has_planes,
+        lambda: _jpeg_pixels(image, 3, smooth_chroma=False),
+        lambda: profile.to_srgb(_jpeg_pixels(image, 3)),
     )
     return pixels, orientation, has_planes
 
@@ -113,16 +124,23 @@ def _png(image: Any, start: Any, how: Preparation) -> Any:
     image = _checked(image, ~has_odd_key, "a PNG with a transparent colour and not 8 bits a sample")
     has_odd_white = is_deep & (kind == b"\x00") & png_has_chunk(image, b"sBIT")
     image = _checked(image, ~has_odd_white, "a grey PNG of 16 bits with sBIT")
+    image = _checked(image, ~png_has_chunk(image, b"cICP"), "a PNG that states its colours by cICP")
+    profile = read_profile(png_profile(image), tf.where((kind == b"\x00") | (kind == b"\x04"), GREY, RGB))
+    image = _checked(image, profile.known, _PROFILE)
     return tf.cond(
         few_bits,
-        lambda: tf.io.decode_png(image, channels=3),
-        lambda: _opaque(tf.io.decode_png(image, channels=4), how),
+        lambda: profile.to_srgb(tf.io.decode_png(image, channels=3)),
+        lambda: _opaque(tf.io.decode_png(image, channels=4), how, profile),
     )
 
 
 def _webp(image: Any, how: Preparation) -> Any:
+    profile = read_profile(webp_profile(image), tf.constant(RGB))
+    image = _checked(image, profile.known, _PROFILE)
     pixels = tf.io.decode_webp(image)[0]  # the first frame
-    return tf.cond(tf.shape(pixels)[2] == 4, lambda: _opaque(pixels, how), lambda: pixels)
+    return tf.cond(
+        tf.shape(pixels)[2] == 4, lambda: _opaque(pixels, how, profile), lambda: profile.to_srgb(pixels)
+    )
 
 
 def _bmp(image: Any, start: Any) -> Any:
@@ -164,11 +182,11 @@ def _checked(checked: Any, holds: Any, found: str) -> Any:
         return tf.identity(checked)
 
 
-def _opaque(pixels: Any, how: Preparation) -> Any:
+def _opaque(pixels: Any, how: Preparation, profile: Profile) -> Any:
     """Lay uint8 [h, w, 4] on the background: uint8 [h, w, 3], as Pillow's ``alpha_composite`` does."""
-    values = tf.cast(pixels, tf.int32)
-    alpha, behind = values[:, :, 3:], tf.constant(how.color_behind, tf.int32)
-    scaled = 128 * (values[:, :, :3] * alpha + behind * (255 - alpha)) + 128 * 128
+    values = tf.cast(profile.to_srgb(pixels[:, :, :3]), tf.int32)
+    alpha, behind = tf.cast(pixels[:, :, 3:], tf.int32), tf.constant(how.color_behind, tf.int32)
+    scaled = 128 * (values * alpha + behind * (255 - alpha)) + 128 * 128
     return tf.cast((scaled // 256 + scaled) // 256 // 128, tf.uint8)
 
 

@@ -1,4 +1,4 @@
-"""Search an image file in a TensorFlow graph: its EXIF orientation, which is undone, and its transparency.
+"""Search an image file in a TensorFlow graph: its orientation, which is undone, profile and transparency.
 
 An exported model runs without this project, so this module repeats with TensorFlow's own operations the
 steps of ``shardmill.infra.codecs``. EXIF 2.32 is a TIFF structure: byte order, then a directory of
@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 _TAG = 274
-_EXIF = b"Exif\x00\x00"
+_EXIF, _ICC = b"Exif\x00\x00", b"ICC_PROFILE\x00"
+_SEARCHED_FOR_ICC = 1 << 18  # profiles stand behind EXIF and XMP
 _SEARCHED_BYTES = 1 << 16  # first bytes of a JPEG that are searched, as in shardmill.infra.codecs
 _SHORTS, _LONGS = (3, 8), (4, 9)  # TIFF types: unsigned and signed
 
@@ -40,8 +41,57 @@ def _mirrored(orientation: Any) -> Any:
 
 def jpeg_orientation(image: Any) -> Any:
     """Return the orientation of a JPEG by its EXIF segment: int64, 1 to 8."""
-    data = _Bytes(tf.strings.substr(image, 0, 2 * _SEARCHED_BYTES))
-    limit = tf.minimum(data.size, _int(_SEARCHED_BYTES))
+    data = Bytes(tf.strings.substr(image, 0, 2 * _SEARCHED_BYTES))
+    exif, end = _segment(data, 0xE1, _EXIF, _SEARCHED_BYTES)
+    return _in_exif(data, exif, end)
+
+
+def jpeg_profile(image: Any) -> tuple[Any, Any]:
+    """Return the ICC profile of a JPEG: string, empty without one.
+
+    Also return whether it lies in one segment: bool. Those of several segments are not put together.
+    """
+    data = Bytes(tf.strings.substr(image, 0, _SEARCHED_FOR_ICC + _SEARCHED_BYTES))
+    start, end = _segment(data, 0xE2, _ICC, _SEARCHED_FOR_ICC)
+    # The number of the segment and of all segments come before the profile.
+    size = tf.where(start >= 0, tf.maximum(end - start - 2, 0), _int(0))
+    profile = tf.strings.substr(image, tf.clip_by_value(start + 2, _int(0), data.size), size)
+    return profile, (start < 0) | (data.at(start + 1) == 1)
+
+
+def png_profile(image: Any) -> Any:
+    """Return the ICC profile of a PNG, in front of its picture: string, empty without one."""
+    (start, length), (picture, _) = _find_chunk(image, b"iCCP", _PNG), _find_chunk(image, b"IDAT", _PNG)
+    palette, _ = _find_chunk(image, b"PLTE", _PNG)
+    in_place = (start >= 0) & (start < picture) & ((palette < 0) | (start < palette))
+
+    def inflated() -> Any:
+        content = tf.strings.substr(image, start, length)
+        name = tf.strings.length(tf.strings.split(tf.strings.substr(content, 0, 81), b"\x00")[0])
+        return tf.io.decode_compressed(tf.strings.substr(content, name + 2, -1), "ZLIB")
+
+    return tf.cond(in_place, inflated, lambda: tf.constant(b""))
+
+
+def webp_profile(image: Any) -> Any:
+    """Return the ICC profile of a WebP: string, empty without one."""
+    start, length = _find_chunk(image, b"ICCP", _WEBP)
+    return tf.strings.substr(image, tf.maximum(start, 0), tf.where(start < 0, _int(0), length))
+
+
+def _segment(data: Bytes, wanted: int, begins: bytes, searched: int) -> tuple[Any, Any]:
+    """Find a segment of a JPEG.
+
+    Args:
+        data: the file.
+        wanted: its marker.
+        begins: its first bytes.
+        searched: bytes of the file in which it begins.
+
+    Returns:
+        The place behind its first bytes, -1 without one, and its end: int64.
+    """
+    limit = tf.minimum(data.size, _int(searched))
 
     def undecided(position: Any, exif: Any, _end: Any) -> Any:
         return (exif < 0) & (position + 10 <= limit)
@@ -51,15 +101,15 @@ def jpeg_orientation(image: Any) -> Any:
         stray = (data.at(position) != 0xFF) | (marker == 0xFF)
         bare = (marker < 0xC0) | ((marker >= 0xD0) & (marker <= 0xD9))
         segment = ~stray & ~bare
-        found = segment & (marker == 0xE1) & data.has(position + 4, _EXIF)
+        found = segment & (marker == wanted) & data.has(position + 4, begins)
         after = tf.where(stray, _int(1), tf.where(bare, _int(2), 2 + tf.maximum(length, 2)))
         scan = segment & (marker == 0xDA)
         following = tf.where(scan, limit, position + after)
-        return following, tf.where(found, position + 10, _int(-1)), position + 2 + length
+        return following, tf.where(found, position + 4 + len(begins), _int(-1)), position + 2 + length
 
     begin = (_int(2), _int(-1), _int(0))
     _, exif, end = tf.while_loop(undecided, step, begin)
-    return _in_exif(data, exif, tf.minimum(end, data.size))
+    return exif, tf.minimum(end, data.size)
 
 
 def png_orientation(image: Any) -> Any:
@@ -79,7 +129,7 @@ def png_has_chunk(image: Any, name: bytes) -> Any:
 
 def gif_is_opaque(image: Any) -> Any:
     """Return whether the first frame of a GIF fills it and has no transparent pixels: bool."""
-    data = _Bytes(image)
+    data = Bytes(image)
     packed = data.at(_int(10))
     colours = tf.where(packed >= 128, 3 * 2 ** (packed % 8 + 1), _int(0))
     screen = [data.number(at, 2, False) for at in (6, 8)]
@@ -132,7 +182,7 @@ def _find_chunk(image: Any, name: bytes, chunks: _Chunks) -> tuple[Any, Any]:
         return (found_at < 0) & (position + 8 <= size)
 
     def step(position: Any, _found_at: Any, _length: Any) -> tuple[Any, Any, Any]:
-        header = _Bytes(tf.strings.substr(image, position, 8))
+        header = Bytes(tf.strings.substr(image, position, 8))
         length = header.number(chunks.length_at, 4, chunks.big)
         padding = 0 if chunks.big else length % 2  # chunks of RIFF begin at even places
         found = header.has(chunks.name_at, name)
@@ -148,12 +198,12 @@ def _in_chunk(image: Any, chunk: tuple[Any, Any]) -> Any:
     exif, length = chunk
     size = tf.cast(tf.strings.length(image), tf.int64)
     start = tf.clip_by_value(exif, _int(0), size)
-    data = _Bytes(tf.strings.substr(image, start, tf.minimum(length, _int(_SEARCHED_BYTES))))
+    data = Bytes(tf.strings.substr(image, start, tf.minimum(length, _int(_SEARCHED_BYTES))))
     prefix = tf.where(data.has(0, _EXIF), _int(len(_EXIF)), _int(0))
     return _in_exif(data, tf.where(exif < 0, exif, prefix), data.size)
 
 
-class _Bytes:
+class Bytes:
     """Bytes that the graph reads numbers from, at computed positions. Beyond the end there are zeros."""
 
     def __init__(self, text: Any) -> None:
@@ -178,7 +228,7 @@ class _Bytes:
         return tf.reduce_all([self.at(position + place) == byte for place, byte in enumerate(text)])
 
 
-def _in_exif(data: _Bytes, start: Any, end: Any) -> Any:
+def _in_exif(data: Bytes, start: Any, end: Any) -> Any:
     """Return the orientation in the TIFF structure ``data[start:end]``; 1 if ``start`` is negative."""
     big = data.has(start, b"MM")
     magic = data.has(start + 2, b"\x00*") | data.has(start + 2, b"*\x00")
