@@ -34,6 +34,7 @@ def evaluate(
     dataset: Annotated[DatasetRef, Field(title="text")] | Unset = None,
     root: OptionalFolder = None,
     runs: OptionalFolder = None,
+    code: OptionalFolder = None,
 ) -> State[Any]:
     """Evaluate the best model of a finished run again, on any split.
 
@@ -43,6 +44,7 @@ def evaluate(
         dataset: NAME@VERSION with the same classes; empty for the version that the run was trained on.
         root: Folder of the datasets; empty for the worker's default.
         runs: Folder of the training runs; empty for the worker's default.
+        code: Folder of your own modules; empty for the folder in which the worker was started.
     """
     folder, runs_folder = root_or_default(root), runs_or_default(runs)
     again = ["evaluate", run, "--split", split, "--root", folder, "--runs", runs_folder]

@@ -45,6 +45,7 @@ def promote(
     rules: PromotionRules = RULES,
     root: OptionalFolder = None,
     runs: OptionalFolder = None,
+    code: OptionalFolder = None,
 ) -> State[Any]:
     """Give an alias to a run, if it is better beyond the noise than the run that has it.
 
@@ -58,6 +59,7 @@ def promote(
         rules: When the run takes over the alias.
         root: Folder of the datasets; empty for the worker's default.
         runs: Folder of the training runs; empty for the worker's default.
+        code: Folder of your own modules; empty for the folder in which the worker was started.
     """
     folder, runs_folder = root_or_default(root), runs_or_default(runs)
     again = ["promote", run, "--alias", alias, "--root", folder, "--runs", runs_folder]
