@@ -122,16 +122,16 @@ def test_a_root_that_is_a_file(source: Path, tmp_path: Path) -> None:
     check_error(done.returncode, done.stderr, str(tmp_path / "root"))
 
 
-@pytest.mark.parametrize("version", [min(FORMAT_VERSIONS) - 1, max(FORMAT_VERSIONS) + 1])
-def test_a_root_of_another_format_version(version: int, source: Path, tmp_path: Path) -> None:
+def test_a_root_of_another_format_version(source: Path, tmp_path: Path) -> None:
     root = tmp_path / "root"
     assert prepare(source, root).returncode == 0
     manifest = root / "d/manifests/000001.json"
-    manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"format_version": version}))
-    before = all_but_locks(root)
-    done = prepare(source, root, "--set", "image.quality=50")
-    check_error(done.returncode, done.stderr, f"format version {version}")
-    assert all_but_locks(root) == before
+    for version in (min(FORMAT_VERSIONS) - 1, max(FORMAT_VERSIONS) + 1):
+        manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"format_version": version}))
+        before = all_but_locks(root)
+        done = prepare(source, root, "--set", "image.quality=50")
+        check_error(done.returncode, done.stderr, f"format version {version}")
+        assert all_but_locks(root) == before
 
 
 def run_disturbed(source: Path, root: Path, disturb: Callable[[], None], *more: str) -> tuple[int, str]:

@@ -32,11 +32,15 @@ def prepared(tmp_path: Path, **image: Any) -> Dataset:
     [
         ({"encoding": "jpeg", "size": 48}, (48, 64)),
         ({"encoding": "webp", "size": 48, "resample": "lanczos"}, (48, 64)),
-        ({"encoding": "png", "size": 48, "resize": "long"}, (36, 48)),
+        pytest.param({"encoding": "png", "size": 48, "resize": "long"}, (36, 48), marks=pytest.mark.slow),
         ({"encoding": "png", "size": 48, "channels": 1}, (48, 64)),
         ({"encoding": "raw", "resize": "crop", "height": 40, "width": 30}, (40, 30)),
         ({"encoding": "raw", "resize": "pad", "size": 64, "channels": 1, "background": "#102030"}, (64, 64)),
-        ({"encoding": "jpeg", "resize": "crop", "size": 128, "upscale": True}, (128, 128)),
+        pytest.param(
+            {"encoding": "jpeg", "resize": "crop", "size": 128, "upscale": True},
+            (128, 128),
+            marks=pytest.mark.slow,
+        ),
         ({"encoding": "jpeg", "resize": "none", "passthrough": True}, (90, 120)),
     ],
 )

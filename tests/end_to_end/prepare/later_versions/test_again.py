@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -103,18 +104,20 @@ def test_the_report_names_a_damaged_record_and_the_way_out(
     assert problems(root) == []
 
 
-@pytest.mark.parametrize("name", ["inputs-*.parquet", "report.html", "train-*.parquet", "test-*.tfrecord*"])
-def test_prepare_restores_any_file_that_was_deleted(name: str, source: Path, root: Path) -> None:
+def test_prepare_restores_any_file_that_was_deleted(source: Path, root: Path) -> None:
     run(source, root)
-    (path,) = root.rglob(name)
-    before = path.read_bytes()
-    path.unlink()
-    again = run(source, root)
-    assert (again["version"], again["unchanged"]) == (2, False)
-    if name != "report.html":  # names its version
-        assert path.read_bytes() == before
-    assert problems(root) == []
-    assert run(source, root)["unchanged"]
+    for number, name in enumerate(("inputs-*.parquet", "report.html", "train-*.parquet", "test-*.tfrecord*")):
+        damaged = root.with_name(f"damaged-{number}")
+        shutil.copytree(root, damaged)
+        (path,) = damaged.rglob(name)
+        before = path.read_bytes()
+        path.unlink()
+        again = run(source, damaged)
+        assert (again["version"], again["unchanged"]) == (2, False), name
+        if name != "report.html":  # names its version
+            assert path.read_bytes() == before, name
+        assert problems(damaged) == [], name
+        assert run(source, damaged)["unchanged"], name
 
 
 # -- what could not be read may heal -------------------------------------------------------------------

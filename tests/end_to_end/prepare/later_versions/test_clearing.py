@@ -71,9 +71,15 @@ def test_what_is_published_stays_whoever_clears(source: Path, root: Path) -> Non
 @pytest.mark.parametrize(
     ("moment", "interrupted_before"),
     [
-        *((moment, False) for moment in MOMENTS),
+        ("list_inputs", False),
         ("cut_blocks", True),
-        *(pytest.param(moment, True, marks=pytest.mark.slow) for moment in MOMENTS if moment != "cut_blocks"),
+        ("publish", False),
+        *(
+            pytest.param(moment, before, marks=pytest.mark.slow)
+            for moment in MOMENTS
+            for before in (False, True)
+            if (moment, before) not in (("list_inputs", False), ("cut_blocks", True), ("publish", False))
+        ),
     ],
 )
 def test_a_run_at_work_keeps_all_it_has_while_another_publishes(
@@ -132,7 +138,7 @@ def test_a_run_waits_a_moment_for_a_clean_up_that_holds_its_lock(source: Path, r
     other.join()
 
 
-@pytest.mark.parametrize("calls", [1, 2, 3, 4])
+@pytest.mark.parametrize("calls", [1, *(pytest.param(calls, marks=pytest.mark.slow) for calls in (2, 3)), 4])
 def test_a_clean_up_that_is_killed_leaves_nothing_that_misleads(
     calls: int, source: Path, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -124,22 +124,25 @@ def test_a_grown_source_gives_what_a_fresh_build_gives(seed: int, tmp_path: Path
     assert problems(root) == []
 
 
-@pytest.mark.parametrize("moment", ["plan_version", "check_shards", "publish"])
-def test_an_interrupted_run_on_a_grown_source_recovers_to_the_same_bytes(moment: str, tmp_path: Path) -> None:
+def test_an_interrupted_run_on_a_grown_source_recovers_to_the_same_bytes(tmp_path: Path) -> None:
     source = make_photos(tmp_path / "source", {"ape": 14, "bee": 9})
     settings = {"shards": {"shard_bytes": 6000}}
-    root, other = tmp_path / "root", tmp_path / "other"
-    run(source, root, **settings)
-    shutil.copytree(root, other)
+    moments = ("plan_version", "check_shards", "publish")
+    unbroken = tmp_path / "unbroken"
+    run(source, unbroken, **settings)
+    for moment in moments:
+        shutil.copytree(unbroken, tmp_path / moment)
     Photographer(source, 3).edit(8)
-    with stopped(job_module, moment):
-        run(source, root, failure_budget=1.0, **settings)
-    resumed = run(source, root, failure_budget=1.0, **settings)
-    run(source, other, failure_budget=1.0, **settings)
-    assert resumed["num_encoded"] == 0 < resumed["reused"]["images"]
-    assert resumed["inherited_shards"] > 0
-    assert stored(root) == stored(other)
-    assert problems(root) == []
+    run(source, unbroken, failure_budget=1.0, **settings)
+    for moment in moments:
+        root = tmp_path / moment
+        with stopped(job_module, moment):
+            run(source, root, failure_budget=1.0, **settings)
+        resumed = run(source, root, failure_budget=1.0, **settings)
+        assert resumed["num_encoded"] == 0 < resumed["reused"]["images"], moment
+        assert resumed["inherited_shards"] > 0, moment
+        assert stored(root) == stored(unbroken), moment
+        assert problems(root) == [], moment
 
 
 def stored(root: Path) -> dict[str, bytes]:

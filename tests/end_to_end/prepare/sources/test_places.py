@@ -143,8 +143,15 @@ def test_a_source_is_found_by_the_name_that_was_typed(name: bytes, tmp_path: Pat
     assert len(uris(tmp_path / "root")) == 3
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("module", ["pydantic", "pyarrow"])
+@pytest.mark.parametrize(
+    ("module", "number"),
+    [
+        ("pydantic", signal.SIGINT),
+        ("pyarrow", signal.SIGTERM),
+        pytest.param("pydantic", signal.SIGTERM, marks=pytest.mark.slow),
+        pytest.param("pyarrow", signal.SIGINT, marks=pytest.mark.slow),
+    ],
+)
 def test_a_stop_while_libraries_load_is_no_traceback(module: str, number: signal.Signals) -> None:
     script = (
         "import os, runpy, sys\n"
