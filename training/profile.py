@@ -19,6 +19,7 @@ from shardmill.infra.dataset.catalog import Catalog
 from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.dataset.views.references import reference_of
 from shardmill.infra.errors import UsageError
+from shardmill.infra.html.charts import Bar, grouped_bars
 from shardmill.infra.processes.job_command import JobParser, deliver, settings_of
 from shardmill.infra.processes.process import exit_at_once, num_cpus, own_peak_rss_bytes, run_main
 from shardmill.infra.storage.local import writes
@@ -27,7 +28,6 @@ from shardmill.training.dataset import Dataset
 from shardmill.training.frameworks import quiet, start
 from shardmill.training.order import TrainingOrder, order_from_settings
 from shardmill.training.profiling.bottleneck import Rates, find_bottleneck
-from shardmill.training.profiling.picture import profile_svg
 from shardmill.training.profiling.stages import Stage, Subject, measure_stages
 from shardmill.training.profiling.throughput import measure_rates, transfer
 from shardmill.training.profiling.workers import image_size, measure_workers, propose
@@ -192,14 +192,23 @@ def _together(
 
 
 def _write_picture(path: Path, result: dict[str, Any]) -> None:
-    stages = [Stage(each["name"], each["microseconds"], each["detail"]) for each in result["stages"]]
+    slowest = result["bottleneck"]["stage"]
+    alone = [
+        Bar(each["name"], cost, f"{cost:,.1f} µs", each["detail"], is_marked=each["name"] == slowest)
+        for each in result["stages"]
+        for cost in (each["microseconds"],)
+    ]
+    together = [
+        Bar(name, rate, f"{rate:,.0f} images/s", is_marked=name == slowest)
+        for name, rate in result["rates"].items()
+    ]
     title = (
         f"{reference_of(result)}: {result['image_size']} pixels, batches of "
         f"{result['batch_size']}, {result['num_cpus']} CPUs"
     )
-    picture = profile_svg(stages, result["rates"], result["bottleneck"]["stage"], title)
+    groups = {"each stage alone, µs of one core per image": alone, "all together, images a second": together}
     with writes(path):
-        path.write_text(picture, encoding="utf-8")
+        path.write_text(grouped_bars(title, groups), encoding="utf-8")
 
 
 def summary(result: dict[str, Any]) -> str:

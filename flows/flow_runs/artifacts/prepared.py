@@ -7,10 +7,11 @@ from typing import Any
 
 from shardmill.flows.flow_runs.artifacts.examples import lost_text
 from shardmill.flows.flow_runs.artifacts.page import Keys, RunPage
-from shardmill.flows.flow_runs.showing import charts, markdown
+from shardmill.flows.flow_runs.showing import markdown
 from shardmill.flows.flow_runs.showing.headline import headline
 from shardmill.flows.flow_runs.showing.markdown import escaped, picture, svg_uri, table
 from shardmill.infra.dataset.views.references import reference_of
+from shardmill.infra.html import charts
 
 Result = Mapping[str, Any]
 Row = dict[str, Any]

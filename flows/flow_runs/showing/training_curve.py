@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from shardmill.flows.flow_runs.showing.charts import Panel, Point, panels
+from shardmill.infra.html.charts import Panel, Point, panels
 from shardmill.training.results.metrics.figures import FIGURES
 from shardmill.training.results.run_files.curve import read_curve
 from shardmill.training.results.run_files.history import read_history

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from markupsafe import Markup
 
 from shardmill.flows.page.reading.runs import Curves, Point
+from shardmill.infra.html.charts import curves_svg
 from shardmill.training.results.metrics.figures import FIGURES
-from shardmill.training.results.report.curves import curves_svg
 
 # Curves of one chart beyond this number cannot be told apart.
 MOST_CURVES = 6

@@ -7,7 +7,7 @@ from html import escape
 import numpy as np
 import numpy.typing as npt
 
-from shardmill.training.results.pictures.svg import label_of, picture_svg
+from shardmill.infra.html.charts import label_of, picture_svg
 
 _LABEL_CHARACTERS = 24
 _LEAST_WIDTH = 280  # pixels, for the words

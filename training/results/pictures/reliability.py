@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from shardmill.training.results.pictures.svg import exact_line, picture_svg, plot_area
+from shardmill.infra.html.charts import exact_line, picture_svg, plot_area
 
 _SIDE = 300  # side of the plot (pixels)
 _LEFT, _TOP, _COUNTS = 50, 34, 46  # margins, and the height of the bars of counts

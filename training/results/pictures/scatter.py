@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from shardmill.training.results.pictures.svg import exact_line, label_of, picture_svg, plot_area
+from shardmill.infra.html.charts import exact_line, label_of, picture_svg, plot_area
 
 _SIDE = 260  # side of each plot (pixels)
 _LEFT, _TOP, _BETWEEN, _BELOW = 58, 34, 74, 46  # margins

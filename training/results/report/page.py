@@ -13,6 +13,7 @@ from jinja2 import Environment, Template
 from markupsafe import Markup, escape
 
 from shardmill.infra.codecs.masks import legend
+from shardmill.infra.html.charts import Points, curves_svg
 from shardmill.infra.html.formatting import setting_rows, settings_in_use
 from shardmill.infra.html.page import environment, style_hash, style_sheet
 from shardmill.training.results.metrics.figures import FIGURES
@@ -20,7 +21,6 @@ from shardmill.training.results.pictures.confusion import confusion_svg
 from shardmill.training.results.pictures.reliability import reliability_svg
 from shardmill.training.results.predictions.hardest import HardExample
 from shardmill.training.results.predictions.label_errors import LabelError, LabelErrors
-from shardmill.training.results.report.curves import Points, curves_svg
 from shardmill.training.results.report.gallery import Thumbnail
 
 _LARGEST_MATRIX = 60  # classes; a larger confusion matrix stays a file of its own

@@ -15,8 +15,7 @@ from shardmill.infra.processes.children import run_child
 from shardmill.training.config import AugmentSettings, TrainConfig
 from shardmill.training.frameworks import start
 from shardmill.training.order import TrainingOrder
-from shardmill.training.profiling.picture import profile_svg
-from shardmill.training.profiling.stages import Stage, Subject, measure_stages
+from shardmill.training.profiling.stages import Subject, measure_stages
 from tests.samples.datasets.published import coloured, publish
 from tests.samples.images.drawn_objects import draw_objects, objects_config
 from tests.samples.images.masks import config as masks_config
@@ -131,11 +130,3 @@ def test_an_unknown_dataset_is_said_at_once() -> None:
     child = run_child([sys.executable, "-m", "shardmill.training.profile", "nothing"])
     with pytest.raises(NotFoundError, match="no dataset 'nothing'"):
         child.raise_for_status()
-
-
-def test_names_in_the_picture_are_no_markup() -> None:
-    picture = profile_svg([Stage("<b>", 1.0, '"&')], {"a&b": 2.0}, "<b>", "x < y")
-    texts = [
-        element.text for element in ElementTree.fromstring(picture).iter("{http://www.w3.org/2000/svg}text")
-    ]
-    assert {"<b>", "x < y", "a&b"} <= set(texts)

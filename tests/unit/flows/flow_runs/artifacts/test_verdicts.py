@@ -13,7 +13,7 @@ from shardmill.flows.flow_runs.artifacts.verdicts import (
     intervals_of,
     verdict_text,
 )
-from shardmill.flows.flow_runs.showing import charts
+from shardmill.infra.html import charts
 
 FIGURES = {
     "loss": {"first": 0.5, "second": 0.4, "low": -0.15, "high": -0.05},

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from shardmill.training.results.report.curves import curves_svg
+from shardmill.infra.html.charts import curves_svg
 from shardmill.training.results.report.gallery import source_link
 from tests.samples.pages.run_reports import reported_run
 

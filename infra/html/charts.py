@@ -1,21 +1,38 @@
-"""Draw charts for artifacts as SVG text: stacked bars for classes, curves over steps, and intervals."""
+"""Draw all charts, as SVG text.
+
+``stacked_bars``, ``grouped_bars``, ``panels`` and ``intervals`` make pictures that stand alone, with their
+colours in attributes. ``curves_svg`` makes curves inside a page, coloured by the classes of its style sheet.
+``picture_svg`` and what follows it draw results in files of their own, black on white; the style sheet of a
+page that shows one can change the colours of its text (but ``on-color``) and of its classes ``ground``,
+``plot``, ``cell``, ``exact`` and ``soft``.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from itertools import chain
 
+from markupsafe import Markup
+
+from shardmill.infra.html.formatting import visible
 from shardmill.infra.readable import shortened
 
 COLOURS = ("#2f6fde", "#f0a030", "#2ea36b", "#c0409a", "#7b61d9", "#8a8f98")
 
-_INK, _FAINT, _PAPER = "#22262e", "#d9dde3", "#ffffff"
+_INK, _FAINT, _PAPER, _MARKED = "#22262e", "#d9dde3", "#ffffff", "#c2571a"
 _WIDTH = 720
 _MAX_BARS = 60
 _LABEL_CHARACTERS = 22
 _DOTTED = 50  # the most points of a curve that are drawn as dots too
+
+_PAGE_WIDTH, _PAGE_HEIGHT = 460, 240
+_PAGE_LEFT, _PAGE_RIGHT, _PAGE_TOP, _PAGE_BOTTOM = 58, 20, 12, 30
+_TICKS = 4
+_PAGE_DOTTED = 60  # the most points of a curve that are drawn as dots too, with their values
+_POINTS = 400  # a curve has about as many pixels
 
 Point = tuple[float, float]
 
@@ -52,6 +69,45 @@ def stacked_bars(title: str, counts: Mapping[str, Mapping[str, int]]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
+class Bar:
+    """A bar of a chart.
+
+    Attributes:
+        name: text at its left.
+        value: its length; bars of one group have the same scale.
+        words: text at its right.
+        detail: text that is shown when a pointer rests on it.
+        is_marked: whether it stands out.
+    """
+
+    name: str
+    value: float
+    words: str
+    detail: str = ""
+    is_marked: bool = False
+
+
+def grouped_bars(title: str, groups: Mapping[str, Sequence[Bar]]) -> str:
+    """Draw groups of horizontal bars, {caption: bars}; each group has a scale of its own."""
+    parts, left, row, y = [_text(16, 24, title, size=13, bold=True)], 150, 26, 64
+    for colour, (caption, bars) in zip(_colours(len(groups)), groups.items(), strict=True):
+        parts.append(_text(16, y - 14, caption))
+        longest = max((bar.value for bar in bars), default=0.0) or 1.0
+        for bar in bars:
+            length = max(1.0, bar.value / longest * (_WIDTH - left - 170))
+            fill = _MARKED if bar.is_marked else colour
+            place = f'x="{left}" y="{y + 2}" width="{length:.1f}" height="{row - 9}"'
+            parts += [
+                _text(left - 8, y + 14, bar.name, anchor="end"),
+                f'<rect {place} rx="2" fill="{fill}"><title>{escape(bar.detail)}</title></rect>',
+                _text(left + length + 8, y + 14, bar.words),
+            ]
+            y += row
+        y += 34
+    return _svg(parts, y - 10)
+
+
+@dataclass(frozen=True, slots=True)
 class Panel:
     """One chart of several: lines over a shared x axis.
 
@@ -62,14 +118,6 @@ class Panel:
 
     title: str
     series: Mapping[str, Sequence[Point]]
-
-
-def curves(title: str, series: Mapping[str, Sequence[Point]], x_label: str) -> str:
-    """Draw lines over a shared x axis; y spans the smallest to the largest value."""
-    names, height = list(series), 240
-    parts = [_text(16, 26, title, size=15, bold=True), *_legend(names, 48)]
-    chart = _Chart(70, 64, _WIDTH - 100, height, _span_of(series, 0), x_label)
-    return _svg([*parts, *chart.draw(series)], 64 + height + 32)
 
 
 def panels(title: str, shown: Sequence[Panel], x_label: str, columns: int = 2) -> str:
@@ -201,3 +249,127 @@ def _svg(parts: Sequence[str], height: float) -> str:
         f'viewBox="0 0 {_WIDTH} {height:.0f}" font-family="system-ui, sans-serif">'
         f'<rect width="100%" height="100%" fill="{_PAPER}"/>{"".join(parts)}</svg>'
     )
+
+
+Points = Sequence[Point]
+
+
+def curves_svg(
+    series: Mapping[str, Points],
+    label: str,
+    kind: str | None = None,
+    *,
+    kinds: Mapping[str, str] | None = None,
+    across: str = "epoch",
+) -> Markup:
+    """Draw figures over epochs or steps.
+
+    Args:
+        series: split -> (epoch, value); the name of a split is the class of its curve.
+        label: for those who cannot see the picture.
+        kind: the class of all curves, if they are not those of splits.
+        kinds: name of a curve -> its class, if each has another one.
+        across: name of the x axis.
+    """
+    series = {name: _thinned(curve) for name, curve in series.items()}
+    points = [point for curve in series.values() for point in curve]
+    if not points:
+        return Markup()
+    low, high, step = _ticks(min(value for _, value in points), max(value for _, value in points))
+    last = max(epoch for epoch, _ in points)
+    first = min(epoch for epoch, _ in points)
+
+    def x(epoch: float) -> float:
+        share = (epoch - first) / (last - first) if last > first else 0.5
+        return _PAGE_LEFT + share * (_PAGE_WIDTH - _PAGE_LEFT - _PAGE_RIGHT)
+
+    def y(value: float) -> float:
+        return _PAGE_TOP + (high - value) / (high - low) * (_PAGE_HEIGHT - _PAGE_TOP - _PAGE_BOTTOM)
+
+    size = f'viewBox="0 0 {_PAGE_WIDTH} {_PAGE_HEIGHT}"'
+    parts = [f'<svg class="chart" {size} role="img" aria-label="{escape(label)}">']
+    for number in range(round((high - low) / step) + 1):
+        value = low + number * step
+        parts.append(f'<path class="grid" d="M{_PAGE_LEFT} {y(value):.1f} H{_PAGE_WIDTH - _PAGE_RIGHT}"/>')
+        words = _tick(value, step)
+        parts.append(f'<text x="{_PAGE_LEFT - 6}" y="{y(value) + 4:.1f}" text-anchor="end">{words}</text>')
+    for epoch in sorted({first, last}):
+        parts.append(f'<text x="{x(epoch):.1f}" y="{_PAGE_HEIGHT - 8}" text-anchor="middle">{epoch:g}</text>')
+    middle = (_PAGE_LEFT + _PAGE_WIDTH) / 2 if last > first else _PAGE_LEFT + 24  # beside the only number
+    parts.append(f'<text x="{middle}" y="{_PAGE_HEIGHT - 8}" text-anchor="middle">{escape(across)}</text>')
+    for split, curve in series.items():
+        path = " L".join(f"{x(epoch):.1f} {y(value):.1f}" for epoch, value in curve)
+        style = escape(kind or (kinds or {}).get(split, split))
+        parts.append(f'<path class="curve-{style}" d="M{path}"/>' if len(curve) > 1 else "")
+        for epoch, value in curve if len(curve) <= _PAGE_DOTTED else ():
+            tip = f"{escape(visible(split))}, {escape(across)} {epoch:g}: {value:.4g}"
+            parts.append(_dot(style, x(epoch), y(value), tip))
+    return Markup("".join([*parts, "</svg>"]))
+
+
+def _thinned(curve: Points) -> Points:
+    """Return the finite points of a curve; of a long one, evenly chosen ones with the last."""
+    finite = [point for point in curve if point[1] is not None and math.isfinite(point[1])]
+    every = math.ceil(len(finite) / _POINTS)
+    return finite if every <= 1 else [*finite[:-1:every], finite[-1]]
+
+
+def _tick(value: float, step: float) -> str:
+    """Return the number at a tick, with as many digits as tell it from the next one."""
+    if step >= 1000:
+        return f"{value:,.0f}"
+    digits = max(0, 1 - math.floor(math.log10(step)))
+    return f"{round(value, digits) + 0.0:.6g}"
+
+
+def _dot(style: str, x: float, y: float, tip: str) -> str:
+    return f'<circle class="curve-{style}" cx="{x:.1f}" cy="{y:.1f}" r="3"><title>{tip}</title></circle>'
+
+
+def _ticks(low: float, high: float) -> tuple[float, float, float]:
+    """Return the lowest and highest tick around a range, and the step between ticks."""
+    if high - low < 1e-9:
+        low, high = low - 0.5, high + 0.5
+    rough = (high - low) / _TICKS
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(factor * power for factor in (1, 2, 2.5, 5, 10) if factor * power >= rough)
+    return math.floor(low / step) * step, math.ceil(high / step) * step, step
+
+
+def picture_svg(width: float, height: float, title: str, parts: list[str]) -> str:
+    """Draw a picture with its title at the top left.
+
+    Args:
+        width: width of the picture (pixels).
+        height: height of the picture (pixels).
+        title: plain text.
+        parts: its elements.
+    """
+    size = f'viewBox="0 0 {width} {height}" width="{width}" font-size="11" font-family="sans-serif"'
+    return "\n".join(
+        [
+            f'<svg xmlns="http://www.w3.org/2000/svg" {size}>',
+            f'<rect class="ground" width="{width}" height="{height}" fill="white"/>',
+            f'<text x="8" y="18" font-weight="bold">{escape(title)}</text>',
+            *parts,
+            "</svg>",
+            "",
+        ]
+    )
+
+
+def plot_area(left: float, top: float, side: float) -> str:
+    """Draw the square in which values stand."""
+    place = f'x="{left}" y="{top}" width="{side}" height="{side}"'
+    return f'<rect class="plot" {place} fill="#f6f7f9" stroke="#ddd"/>'
+
+
+def exact_line(path: str) -> str:
+    """Draw a dashed line along a path: exact predictions lie on it."""
+    return f'<path class="exact" d="{path}" stroke="#5a6675" stroke-dasharray="4 4"/>'
+
+
+def label_of(name: str, most: int) -> str:
+    """Shorten a name to so many characters, and replace those that XML or UTF-8 cannot hold."""
+    printable = "".join(sign if sign.isprintable() else "\N{REPLACEMENT CHARACTER}" for sign in name)
+    return shortened(printable, most)

@@ -6,7 +6,7 @@ import xml.etree.ElementTree as ElementTree
 
 import pytest
 
-from shardmill.flows.flow_runs.showing import charts
+from shardmill.infra.html import charts
 
 _SVG = "{http://www.w3.org/2000/svg}"
 
@@ -45,7 +45,7 @@ def test_names_stay_text() -> None:
 
 @pytest.mark.parametrize("points", [[], [(1.0, 0.5)], [(1.0, 0.5), (2.0, 0.5)], [(1.0, 0.5), (9.0, 0.1)]])
 def test_curves_of_few_points_lie_inside_the_picture(points: list[charts.Point]) -> None:
-    root = ElementTree.fromstring(charts.curves("Loss", {"train": points}, "step"))
+    root = ElementTree.fromstring(charts.panels("Run", [charts.Panel("Loss", {"train": points})], "step"))
     width, height = float(root.get("width", "")), float(root.get("height", ""))
     circles = list(root.iter(f"{_SVG}circle"))
     assert len(circles) == len(points)
@@ -55,7 +55,9 @@ def test_curves_of_few_points_lie_inside_the_picture(points: list[charts.Point])
 
 
 def test_a_larger_value_stands_higher() -> None:
-    root = ElementTree.fromstring(charts.curves("Loss", {"train": [(0, 1.0), (1, 2.0)]}, "step"))
+    root = ElementTree.fromstring(
+        charts.panels("Run", [charts.Panel("Loss", {"train": [(0, 1.0), (1, 2.0)]})], "step")
+    )
     low, high = (float(circle.get("cy", "")) for circle in root.iter(f"{_SVG}circle"))
     assert high < low
 
@@ -75,3 +77,17 @@ def test_panels_share_colours_and_the_axis() -> None:
     for circle in root.iter(f"{_SVG}circle"):
         assert 0 <= float(circle.get("cx", "")) <= width
         assert 0 <= float(circle.get("cy", "")) <= height
+
+
+def test_grouped_bars_have_a_scale_a_group_and_names_stay_text() -> None:
+    bars = [charts.Bar("<b>", 1.0, "1 µs", '"&', is_marked=True), charts.Bar("c", 2.0, "2 µs")]
+    svg = charts.grouped_bars("x < y", {"alone": bars, "together": [charts.Bar("a&b", 5000.0, "5,000")]})
+    assert {"<b>", "x < y", "a&b", "alone", "together"} <= set(texts(svg))
+    shown = [bar for bar in ElementTree.fromstring(svg).iter(f"{_SVG}rect") if bar.get("rx") == "2"]
+    half, whole, other = (float(bar.get("width", "")) for bar in shown)
+    assert 2 * half == whole == other
+    assert shown[0].get("fill") != shown[1].get("fill")
+
+
+def test_a_chart_without_bars_is_a_picture() -> None:
+    assert {"none"} <= set(texts(charts.grouped_bars("x", {"none": []})))
