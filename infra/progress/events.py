@@ -39,6 +39,11 @@ def events_go_to_parent() -> bool:
     return _parent_fd is not None
 
 
+def is_heard() -> bool:
+    """Tell whether an event reaches anybody now: a parent process or a listener of this process."""
+    return _parent_fd is not None or bool(_listeners)
+
+
 def emit(event: Event) -> None:
     """Send one event to the parent process and to this process's listeners."""
     event = {"time": round(time.time(), 3), **event}

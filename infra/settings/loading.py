@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import datetime
 import re
+import sys
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -17,7 +18,7 @@ from pydantic import BaseModel, ValidationError
 
 from shardmill.infra.errors import ConfigError
 from shardmill.infra.near_names import near_names
-from shardmill.infra.progress import log
+from shardmill.infra.progress import is_heard, log
 from shardmill.infra.settings.keys import Setting, is_known, near_settings, remedy_for, settings_of
 from shardmill.infra.settings.model import SECTIONS, Settings, new_path, with_new_names
 
@@ -200,9 +201,17 @@ def _renamed(model: type[BaseModel], values: Mapping[str, Any], where: str) -> M
     if not issubclass(model, Settings):
         return values
     try:
-        return with_new_names(model, values, lambda message: log(f"{where}: {message}", level="warning"))
+        return with_new_names(model, values, lambda message: _warn(f"{where}: {message}"))
     except ValueError as error:
         raise ConfigError(f"{where}: {error}") from error
+
+
+def _warn(message: str) -> None:
+    """Tell people; settings are mostly read before a command shows the events of its job."""
+    if is_heard():
+        log(message, level="warning")
+    else:
+        print(f"warning: {message}", file=sys.stderr)
 
 
 def _parse_value(text: str, override: str) -> Any:

@@ -168,6 +168,14 @@ def test_files_and_overrides_may_have_old_names(tmp_path: Path) -> None:
     assert any(text.startswith("--set source.table.path_column=image: the setting") for text in said)
 
 
+def test_an_old_name_is_told_before_anybody_listens(capsys: pytest.CaptureFixture[str]) -> None:
+    overrides = ["source.kind=parquet", "source.table.label_column=breed"]
+    load_settings(PrepareConfig, section="prepare", overrides=overrides)
+    told = capsys.readouterr().err
+    assert told.startswith("warning: --set source.table.label_column=breed: the setting")
+    assert "is called source.columns.label now" in told
+
+
 def test_two_values_of_one_setting_are_refused() -> None:
     both = {"table": {"label_column": "a"}, "columns": {"label": "b"}}
     with pytest.raises(
