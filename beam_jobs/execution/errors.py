@@ -38,6 +38,6 @@ def carry_faults() -> Iterator[None]:
 
 
 def recover_fault(error: BaseException) -> ShardmillError | None:
-    """The error of ours that a runner's error stands for, or None if it is a defect."""
+    """Return the ShardmillError that a runner wrapped in an error of its own; None if it is a defect."""
     found = _PACKED.search(str(error))
     return from_event(json.loads(base64.b64decode(found[1]))) if found else None

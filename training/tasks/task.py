@@ -65,7 +65,7 @@ class Task(Protocol):
         """Return what a training step counts of each example: float32 [b]; for classes 1 for a hit, or 0."""
 
     def predictions(self, outputs: Any) -> dict[str, Any]:
-        """Decode outputs to what people and files want: name -> [b, ...]."""
+        """Decode outputs to predictions, as files hold them and people read them: name -> [b, ...]."""
 
     def served(self, outputs: Any) -> dict[str, Any]:
         """Decode outputs for an exported model: name -> [b, ...], the most important first."""

@@ -63,7 +63,7 @@ class Known(Generic[V]):
     Attributes:
         value: the last one; None: none was ever read.
         read: when it was read (seconds since 1970).
-        problem: why there is no newer one; None: it is of this moment.
+        problem: why the server gave no newer answer; None: this answer is new.
     """
 
     value: V | None = None

@@ -56,8 +56,8 @@ class Happening:
 
     Attributes:
         key: identifies it, the same each time it is read.
-        message: about it.
-        is_in_end: whether the message about the end of its run says the same.
+        message: text that people get.
+        is_in_end: whether the message about the end of its run already contains this one.
     """
 
     key: str

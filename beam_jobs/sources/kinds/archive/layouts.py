@@ -78,7 +78,7 @@ def choose_layout(archives: Sequence[ListedArchive], config: PrepareConfig) -> L
         kind = _recognised(archives, shape)
     splits = splits_by_name(archives, config) if kind != "archives" else None
     if kind == "folders" and splits is not None and _are_splits(shape):
-        splits = None  # the folders in the archives say it
+        splits = None  # the folders in the archives name the split
     return Layout(kind, prefix, splits)
 
 

@@ -56,7 +56,7 @@ def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
 
     Raises:
         NotFoundError: there is no such folder, or no row in it.
-        ConfigError: a column is not there, or is not what it is to be.
+        ConfigError: a column is missing, or of another type than its role needs.
     """
     settings, kind = config.source.columns, config.source.label_kind
     files, warnings = walk_files(folder, config)
