@@ -27,8 +27,11 @@ from shardmill.training.run.memory.fallback import MoreParts
 from shardmill.training.run.sharing.division import check_rows
 from shardmill.training.run.sharing.shared_batch import share_batch
 from shardmill.training.run.stopping.agreed_stop import AgreedStop
-from shardmill.training.run.stopping.interruption import raise_when_preempted, stop_at_boundaries
-from shardmill.training.run.stopping.second_signal import end_at_second_signal
+from shardmill.training.run.stopping.interruption import (
+    end_at_second_signal,
+    raise_when_preempted,
+    stop_at_boundaries,
+)
 from shardmill.training.tasks.traits import settings_for
 
 

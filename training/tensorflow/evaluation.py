@@ -18,7 +18,7 @@ from shardmill.training.tasks.annotations import objects_of
 from shardmill.training.tasks.task import Task, evaluated
 from shardmill.training.tensorflow.data.indexed import IndexedPipeline
 from shardmill.training.tensorflow.data.pipeline import reraise
-from shardmill.training.tensorflow.models.outputs import in_float32
+from shardmill.training.tensorflow.models.layers import in_float32
 from shardmill.training.tensorflow.ranks.group import group_of
 from shardmill.training.tensorflow.ranks.strategy import distribute, gather
 

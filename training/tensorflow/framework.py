@@ -57,8 +57,7 @@ from shardmill.training.tensorflow.export.saved_model import export, open_served
 from shardmill.training.tensorflow.models import build_model
 from shardmill.training.tensorflow.models.layers import freeze_layers
 from shardmill.training.tensorflow.models.normalization import sum_by
-from shardmill.training.tensorflow.optimization.optimizers import last_rate
-from shardmill.training.tensorflow.optimization.precision import precision
+from shardmill.training.tensorflow.optimization.optimizers import last_rate, precision
 from shardmill.training.tensorflow.parts import TrainingParts, build_parts
 from shardmill.training.tensorflow.ranks.group import group_of
 from shardmill.training.tensorflow.ranks.strategy import (

@@ -20,8 +20,8 @@ from shardmill.training.augment.parameters import own_share
 from shardmill.training.config import TrainConfig
 from shardmill.training.run.memory.fallback import does_not_fit
 from shardmill.training.tensorflow.augment_batches import BatchAugment
+from shardmill.training.tensorflow.models.layers import in_float32
 from shardmill.training.tensorflow.models.normalization import only_real_rows
-from shardmill.training.tensorflow.models.outputs import in_float32
 from shardmill.training.tensorflow.optimization.update import WeightUpdate
 from shardmill.training.tensorflow.parts import TrainingParts
 

@@ -50,7 +50,7 @@ def batches(steps: int = STEPS) -> list[dict[str, npt.NDArray[Any]]]:
 
 def skip_unless_computable(kind: Any) -> None:
     """Skip the test if the environment forbids this processor to compute in a ``run.mixed_precision``."""
-    from shardmill.training.tensorflow.optimization.precision import precision
+    from shardmill.training.tensorflow.optimization.optimizers import precision
 
     try:
         with precision(kind):

@@ -25,12 +25,11 @@ from shardmill.training.results.tracking.trackers import Trackers
 from shardmill.training.run.checkpoints.checkpoints import AFTER_DIVERGENCE, Checkpoints, Progress
 from shardmill.training.run.checkpoints.shared import SharedCheckpoints
 from shardmill.training.run.epochs.outputs import RunOutputs, open_outputs
-from shardmill.training.run.epochs.reports import TrainingReports
+from shardmill.training.run.epochs.pictures import NUM_SHOWN, HardestExamples, log_training_examples
+from shardmill.training.run.epochs.reports import StepProfile, TrainingReports
 from shardmill.training.run.epochs.run_progress import RunProgress, resumed
 from shardmill.training.run.framework import Framework, Input, Model, Sink
 from shardmill.training.run.sharing.balance_record import BalanceRecord
-from shardmill.training.run.showing.pictures import NUM_SHOWN, HardestExamples, log_training_examples
-from shardmill.training.run.showing.step_profile import StepProfile
 from shardmill.training.run.stopping.interruption import StopFlag
 
 

@@ -18,7 +18,7 @@ from shardmill.training.export.model_input import ModelInput
 from shardmill.training.order import Passes, SequentialOrder
 from shardmill.training.reading import BatchMaker, RecordReader
 from shardmill.training.reading.batches.iterate import NumpyBatches
-from shardmill.training.tensorflow.models.outputs import in_float32
+from shardmill.training.tensorflow.models.layers import in_float32
 
 _CALIBRATION_IMAGES = 128
 _BATCH, _BATCH_OF_MASKS = 64, 4

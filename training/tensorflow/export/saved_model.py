@@ -15,7 +15,7 @@ from shardmill.infra.errors import CorruptDataError
 from shardmill.training.tensorflow import starting
 from shardmill.training.tensorflow.export.forms import Exported
 from shardmill.training.tensorflow.export.graph.preparing import see_in_graph
-from shardmill.training.tensorflow.models.outputs import in_float32
+from shardmill.training.tensorflow.models.layers import in_float32
 
 
 def export(exported: Exported, folder: Path) -> None:

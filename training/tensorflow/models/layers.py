@@ -7,6 +7,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 import keras
+import tensorflow as tf
 
 from shardmill.infra.errors import ConfigError
 from shardmill.infra.near_names import near_names
@@ -183,3 +184,8 @@ def _own_variables(layer: Any) -> list[Any]:
     """Return the trainable variables of a layer that belong to none of the layers inside it."""
     inner = {id(variable) for child in inner_layers(layer) for variable in child.trainable_variables}
     return [variable for variable in layer.trainable_variables if id(variable) not in inner]
+
+
+def in_float32(outputs: Any) -> Any:
+    """Return the output of a model in float32, whatever the type in which it computes."""
+    return tf.nest.map_structure(lambda part: tf.cast(part, tf.float32), outputs)

@@ -14,13 +14,12 @@ keras = pytest.importorskip("keras")
 
 from shardmill.training.augment.parameters import draw_batch_parameters  # noqa: E402
 from shardmill.training.tasks.task import Task, evaluated  # noqa: E402
-from shardmill.training.tensorflow.parts import TrainingParts  # noqa: E402
+from shardmill.training.tensorflow.parts import DeviceTotals, TrainingParts  # noqa: E402
 from shardmill.training.tensorflow.ranks.strategy import make_strategy  # noqa: E402
 from shardmill.training.tensorflow.step import TrainStep  # noqa: E402
 from shardmill.training.tensorflow.tasks.multi_label import MultiLabel  # noqa: E402
 from shardmill.training.tensorflow.tasks.regression import Regression  # noqa: E402
 from shardmill.training.tensorflow.tasks.single_label import SingleLabel  # noqa: E402
-from shardmill.training.tensorflow.totals import DeviceTotals  # noqa: E402
 
 RANDOM = np.random.default_rng(5)
 OUTPUTS = RANDOM.normal(size=(8, 3)).astype(np.float32)

@@ -1,1 +1,0 @@
-"""Pictures and a profile of some steps for TensorBoard."""
