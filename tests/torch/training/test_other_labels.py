@@ -25,6 +25,7 @@ from shardmill.training.torch.tasks.of_dataset import BUILDERS
 from shardmill.training.torch.tasks.regression import Regression
 from shardmill.training.train import train_dataset
 from tests.samples.datasets.published import publish_patterned
+from tests.samples.training.rounding import near
 from tests.samples.training.torch_runs import Interrupting, consumed, settings, weights
 
 COUNTS = {"train": 60, "validation": 10, "test": 10}
@@ -75,15 +76,15 @@ def test_losses_and_scores(mixed: bool) -> None:
     smooth = 0.9 * wanted + 0.05
     expected = -(smooth * np.log(likely) + (1 - smooth) * np.log(1 - likely)).mean(axis=1)
     several, batch = MultiLabel(3, label_smoothing=0.1), batch_of(SEVERAL, mixed=mixed)
-    assert several.training_losses(outputs, batch).numpy() == pytest.approx(expected)
+    assert several.training_losses(outputs, batch).numpy() == near(expected)
     hits = ((OUTPUTS > 0) == (wanted >= 0.5)).all(axis=1)
     assert several.scores(outputs, batch).tolist() == hits.tolist()
     wanted, mean, std = targets(NUMBERS), (100.0, 90.0, 110.0), (10.0, 5.0, 20.0)
     numbers, batch = Regression(mean, std), batch_of(NUMBERS, mixed=mixed)
     expected = np.square(OUTPUTS - (wanted - mean) / std).mean(axis=1)
-    assert numbers.training_losses(outputs, batch).numpy() == pytest.approx(expected)
+    assert numbers.training_losses(outputs, batch).numpy() == near(expected)
     errors = np.abs(OUTPUTS * std + mean - wanted).mean(axis=1)
-    assert numbers.scores(outputs, batch).numpy() == pytest.approx(errors)
+    assert numbers.scores(outputs, batch).numpy() == near(errors)
 
 
 def test_pytorch_learns_every_kind_without_places() -> None:

@@ -31,6 +31,7 @@ from shardmill.training.torch.export.program import load_program, open_predictor
 from shardmill.training.train import train_dataset
 from tests.samples.datasets.published import coloured, publish
 from tests.samples.strict_json import strict_documents
+from tests.samples.training.rounding import near
 from tests.samples.training.torch_runs import Interrupting, assert_same_model, consumed, settings, weights
 
 
@@ -163,7 +164,7 @@ def test_a_finished_run_is_evaluated_again_and_predicts(
     run = open_run(result["run_dir"], tmp_path)
     again = evaluate_run(run, root, "test")["metrics"]
     assert again["confusion_matrix"] == result["metrics"]["test"]["confusion_matrix"]
-    assert again["loss"] == pytest.approx(result["metrics"]["test"]["loss"], rel=1e-5)
+    assert again["loss"] == near(result["metrics"]["test"]["loss"])
     picture = tmp_path / "one.png"
     cv2.imwrite(str(picture), np.full((30, 40, 3), 90, np.uint8))
     counts = predict(run, [picture], tmp_path / "found.json", "json")
@@ -185,7 +186,7 @@ def test_an_interrupted_run_ends_in_the_same_weights(
     assert consumed(tmp_path) == planned(version)
     assert_same_model(tmp_path, Path(result["run_dir"]))
     losses = [row["train"]["loss"] for row in resumed["history"]]
-    assert losses == pytest.approx([row["train"]["loss"] for row in result["history"]], rel=1e-5)
+    assert losses == near([row["train"]["loss"] for row in result["history"]])
 
 
 def test_a_damaged_checkpoint_falls_back_to_the_one_before(
