@@ -185,7 +185,7 @@ class _StrangeValues:
 
 
 def fit_mask(numbers: Numbers, to: Geometry, ignore: int) -> Numbers:
-    """Cut and scale a mask as its image, and lay it on its canvas.
+    """Cut and scale a mask like its image, and pad it like its image.
 
     Args:
         numbers: [H, W], upright.

@@ -80,7 +80,7 @@ STORED_FROM = ("planes", "pixels", "source")
 INDEX_SCHEMA = pa.schema(
     [
         ("id", pa.string()),
-        ("offset_bytes", pa.int64()),  # of the gzip member, or of the framed record where uncompressed
+        ("offset_bytes", pa.int64()),  # place of the gzip member, or of the framed record
         ("length_bytes", pa.int64()),
         ("label", pa.int32()),
         ("source_uri", pa.string()),

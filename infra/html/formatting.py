@@ -27,7 +27,7 @@ def visible(text: str, longest: int = LONGEST_TEXT) -> str:
 
 
 def sentence(text: str) -> Markup:
-    """Make a sentence of ours safe, which may be longer than a name."""
+    """Escape a sentence for HTML; it may be longer than a name."""
     return escape(visible(text, LONGEST_SENTENCE))
 
 

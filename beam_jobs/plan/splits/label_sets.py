@@ -184,7 +184,7 @@ def _fill(splits: Codes, strata: Strata, ranks: UInt64, lacking: _Lacking) -> No
     heapq.heapify(rarest)
     while rarest:
         count, stratum = heapq.heappop(rarest)
-        if count != left[stratum]:  # others have taken records of it meanwhile
+        if count != left[stratum]:  # records of it were placed with other labels meanwhile
             if left[stratum]:
                 heapq.heappush(rarest, (left[stratum], stratum))
             continue

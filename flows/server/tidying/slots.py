@@ -86,7 +86,7 @@ class Slots:
             client.release_concurrency_slots([name], slots, occupancy_seconds=1.0)
             released = slots
         if released > 0:
-            del self._surplus[deployment]  # its other slots are counted again
+            del self._surplus[deployment]  # a run may hold several slots: count the others again
         return released
 
 

@@ -38,7 +38,7 @@ _Time = Annotated[str, AfterValidator(_checked_time)]
 
 
 class _Record(TypedDict):
-    """What a file in ``removed/`` has; without a manifest, the version is deleted for good."""
+    """The content of a file in ``removed/``; without a manifest, the version is deleted for good."""
 
     version: int
     removed_at: _Time

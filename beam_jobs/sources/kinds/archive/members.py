@@ -21,7 +21,7 @@ class Member:
     """A file in an archive.
 
     Attributes:
-        name: in the archive, as a URI; see shardmill.infra.storage.names.
+        name: name in the archive, as a URI; see shardmill.infra.storage.names.
         size_bytes: length of its content, as the archive declares it.
         position: place in the archive (bytes): of the content in a tar, of the local header in a zip.
         fault: why it cannot be read, or None.
