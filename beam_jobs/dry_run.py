@@ -49,7 +49,7 @@ from shardmill.infra.dataset.maintenance.purged import purged_contents
 from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.format.contract import SPLITS
 from shardmill.infra.format.known_features import MASK_BYTES
-from shardmill.infra.processes.memory import free_memory_bytes
+from shardmill.infra.processes.trees import free_memory_bytes
 from shardmill.infra.progress import log
 from shardmill.infra.storage.filesystem import Storage
 

@@ -78,7 +78,7 @@ from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.errors import CorruptDataError
 from shardmill.infra.format.contract import LabelEditsSummary
 from shardmill.infra.format.layout import spool_dir
-from shardmill.infra.processes.memory import free_memory_bytes
+from shardmill.infra.processes.trees import free_memory_bytes
 from shardmill.infra.processes.turns import Turn
 from shardmill.infra.progress import job as announce
 from shardmill.infra.progress import log, progress, stage

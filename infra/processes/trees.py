@@ -1,4 +1,4 @@
-"""A child process with all its descendants: their memory, and how to end them together."""
+"""A child process with all its descendants: their memory, what is free here, and how to end them together."""
 
 from __future__ import annotations
 
@@ -153,3 +153,16 @@ def _proportional_bytes(pid: int) -> int:
     except OSError:
         return resident_bytes(pid)
     return next((int(line.split()[1]) << 10 for line in rollup.splitlines() if line.startswith("Pss:")), 0)
+
+
+_CGROUP = Path("/sys/fs/cgroup")
+
+
+def free_memory_bytes() -> int:
+    """Return how much memory processes may still take here (bytes)."""
+    free = psutil.virtual_memory().available
+    try:
+        limit, used = ((_CGROUP / name).read_text().strip() for name in ("memory.max", "memory.current"))
+    except OSError:  # no container
+        return free
+    return free if limit == "max" else min(free, int(limit) - int(used))

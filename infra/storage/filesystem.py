@@ -31,10 +31,10 @@ from shardmill.infra.storage.locations import below, public_location
 from shardmill.infra.storage.locks.holder_lists import HolderFile, HolderList
 from shardmill.infra.storage.locks.leases import DEFAULT_TIMES, LeaseTimes, SeenHolder, lease, seen_holders
 from shardmill.infra.storage.locks.locking import HeldLocks, Lock, kernel_lock
-from shardmill.infra.storage.objects.azure import list_objects
 from shardmill.infra.storage.objects.conditional import Bucket, ConditionalObjects, HolderObject
 from shardmill.infra.storage.objects.files import ObjectReader, object_writer, upload
 from shardmill.infra.storage.objects.retries import not_read, other_files_named, reading, retry, writing
+from shardmill.infra.storage.objects.stores import list_objects
 from shardmill.infra.storage.opening import open_filesystem
 
 T = TypeVar("T")

@@ -15,7 +15,7 @@ from shardmill.infra.storage.locations import (
     with_plain_endpoint,
     without_secrets,
 )
-from shardmill.infra.storage.objects.azure import azure_filesystem
+from shardmill.infra.storage.objects.stores import azure_filesystem
 
 # Of Arrow's own repetitions of a request to Google's store, whose default is 15 minutes. Ours come on top.
 _GOOGLE_RETRY_SECONDS = 20

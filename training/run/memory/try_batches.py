@@ -15,8 +15,8 @@ from shardmill.infra.dataset.catalog import Catalog
 from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.errors import OutOfMemory
 from shardmill.infra.processes.job_command import JobParser, settings_of
-from shardmill.infra.processes.memory import free_memory_bytes
 from shardmill.infra.processes.process import exit_at_once, own_peak_rss_bytes, run_main
+from shardmill.infra.processes.trees import free_memory_bytes
 from shardmill.training.config import TrainConfig, faults_of_users
 from shardmill.training.dataset import Dataset
 from shardmill.training.frameworks import start
