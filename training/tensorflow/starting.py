@@ -1,8 +1,11 @@
-"""Start TensorFlow quietly. This module imports it only when called."""
+"""Start TensorFlow quietly, with what must be set before its first operation."""
 
 from __future__ import annotations
 
 from typing import Any
+
+import keras
+import tensorflow as tf
 
 from shardmill.training.frameworks import quiet
 from shardmill.training.ranks.devices import DeviceRequest
@@ -18,7 +21,7 @@ def start(
     in_cluster: bool = False,
     gpu_memory_limit_bytes: int | None = None,
 ) -> None:
-    """Import TensorFlow and set what must be set before its first operation.
+    """Set what must be set before the first operation of TensorFlow.
 
     Args:
         devices: ``run.devices``; ``cpu:N`` splits the CPU into N devices and hides the GPUs.
@@ -29,9 +32,6 @@ def start(
     """
     request = DeviceRequest.parse(devices)
     with quiet():
-        import keras
-        import tensorflow as tf
-
         for gpu in tf.config.list_physical_devices("GPU"):
             _bound_memory(gpu, gpu_memory_limit_bytes)
         if request.on_cpu:
@@ -50,8 +50,6 @@ def start(
 
 def _bound_memory(gpu: Any, limit_bytes: int | None) -> None:
     """Let TensorFlow take memory of a GPU as it needs it, or a fixed part of it."""
-    import tensorflow as tf
-
     if limit_bytes is None:
         # Otherwise the first process takes all of a GPU's memory.
         tf.config.experimental.set_memory_growth(gpu, True)
