@@ -42,7 +42,7 @@ class Framework(ABC):
 
     Attributes:
         name: ``run.framework``.
-        version: of the framework.
+        version: version of the framework.
         ranks: the ranks that train together.
         devices: the names of the devices that train.
         kind_of_device: the model of this process's device; devices of one name count as equally fast.
@@ -174,8 +174,8 @@ class StepTotals:
 
     Attributes:
         loss: of the mean losses of the steps, each times the number of its real examples.
-        score: of the scores of the task.
-        gradient_norm: of the gradient norms; not finite if one of them is not.
+        score: mean of the scores of the task.
+        gradient_norm: mean of the gradient norms; not finite if one of them is not.
         num_finite: the steps whose gradient norm is finite.
         num_sound: the steps before the first one whose gradient norm is not finite.
         own_not_finite: the losses of this process alone that are not finite; counted if ``loss`` is not.
