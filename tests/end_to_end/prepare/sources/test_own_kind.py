@@ -24,7 +24,7 @@ from tests.samples.preparing.prepared import rows, run
 
 PAGE = Path(__file__).parents[4] / "docs/add-a-source-kind.md"
 CONFIG: dict[str, Any] = {
-    "source": {"kind": "my_package.base64_lines", "options": {"label": "class"}},
+    "source": {"kind": "my_package.base64_lines", "columns": {"label": "class"}},
     "image": {"size": 16},
     "failure_budget": 0.5,
 }
@@ -107,8 +107,8 @@ def test_a_dry_run_shows_the_rows_as_understood(tmp_path: Path) -> None:
         ({"kind": "json.decoder"}, "has no function list_inputs", "add-a-source-kind"),
         (
             {"kind": "my_package.base64_lines", "options": {"lable": "x"}},
-            "unknown key 'lable' in source.options of my_package.base64_lines",
-            "did you mean 'label'",
+            "the kind my_package.base64_lines has no options",
+            "remove lable",
         ),
         (
             {"kind": "image_folder", "options": {"label": "x"}},
