@@ -122,7 +122,9 @@ def _run(argv: Sequence[str] | None) -> int:
     except BaseException as error:
         _unfinished.append(error)
         raise
-    if result is not None:  # only rank 0 has a result
+    if result is None:  # only rank 0 has a result
+        events.result({})
+    else:
         deliver(args, result, summary)
     return 0
 

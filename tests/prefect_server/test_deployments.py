@@ -136,7 +136,7 @@ def test_deployments_of_an_earlier_release_go_on_and_find_the_code_of_their_user
         "entrypoint": "flows.prepare.prepare",
         "flow_id": shardmill_up.get("/flows/name/prepare")["id"],
         "work_pool_name": "shardmill",
-        "enforce_parameter_schema": False,
+        "enforce_parameter_schema": True,
     }
     daily = {"schedule": {"interval": 86400, "anchor_date": "2100-01-01T00:00:00Z"}, "slug": "nightly:"}
     daily["parameters"] = {**own, "dataset": "nightly", "code": str(tmp_path)}

@@ -18,10 +18,10 @@ _PAGE = Path(__file__).parents[2] / "docs" / "python-api.md"
 
 # What is called for each record, or what the project makes and hands to users' code, checks nothing.
 UNCHECKED = {
-    "shardmill.training.reading.Batch",
+    "shardmill.Batch",
     "shardmill.training.torch.data.TorchBatch",
     "shardmill.training.reading.RecordReader",
-    "shardmill.training.dataset.Dataset.torch",  # checks its options itself, once PyTorch is there
+    "shardmill.Dataset.torch",  # checks its options itself, once PyTorch is there
     "shardmill.training.reading.batches.iterate.NumpyBatches",
     "shardmill.training.reading.SplitTable.__init__",
     "shardmill.training.reading.SplitTable.place",  # checks the number itself

@@ -20,7 +20,7 @@ from shardmill.beam_jobs.schemas import (
     file_refs,
     reference_schema,
 )
-from shardmill.beam_jobs.sources.files.container import Containers
+from shardmill.beam_jobs.sources.files.containers import Containers
 from shardmill.beam_jobs.sources.files.folder import SourceFolder
 from shardmill.beam_jobs.sources.files.walking import SourceFault
 from shardmill.beam_jobs.sources.listing import Listing, read_listing, write_listing
