@@ -20,7 +20,7 @@ from importlib import import_module
 
 # In a command, not in a program of the user. First: what fails may be the import of a library.
 if sys.argv and sys.argv[0].rpartition("/")[2] in ("-m", "shardmill"):
-    import_module("shardmill.infra.hiding").watch_command()
+    import_module("shardmill.infra.own_code.hiding").watch_command()
 
 from typing import TYPE_CHECKING, Any
 
@@ -110,7 +110,7 @@ if not TYPE_CHECKING:  # with it, type checkers would take any name for one of o
         try:
             module = import_module(_HOMES.get(name, "shardmill.infra.errors"))
         except Exception as error:
-            hiding = import_module("shardmill.infra.hiding").hiding_error(error)
+            hiding = import_module("shardmill.infra.own_code.hiding").hiding_error(error)
             if hiding is None:
                 raise
             raise hiding from error

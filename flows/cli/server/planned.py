@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from shardmill.flows.scheduling.inboxes import Inbox
     from shardmill.flows.server.automations import TrainingRule
     from shardmill.flows.server.schedules import Schedule
-    from shardmill.infra.own_code import OwnCode
+    from shardmill.infra.own_code.finding import OwnCode
 
 RULE_NAME = "train-when"  # name of a dataset's rule of training among its schedules
 _RULE_EVERY = "1h"
@@ -169,7 +169,7 @@ def _work(wish: Wish, *more: str) -> tuple[str, dict[str, object]]:
         settings_by_section,
         train_settings,
     )
-    from shardmill.infra.own_code import is_own
+    from shardmill.infra.own_code.finding import is_own
     from shardmill.infra.settings import load_settings
     from shardmill.infra.storage.names import check_dataset_name
     from shardmill.training.config import own_code
