@@ -30,7 +30,35 @@ from shardmill.infra.settings import AlsoCalled, Settings
 Layout = Literal["auto", "classes", "splits"]
 _OF_OBJECTS = ("coco", "voc", "box_table")
 _OF_TABLES = ("table", "urls")
-_OF_FILES = ("image_folder", "table", "urls", "archive", "masks")
+
+_MODELS: dict[str, type[Settings]] = {
+    "table": TableConfig,
+    "urls": UrlsConfig,
+    "rows": RowsConfig,
+    "archive": ArchiveConfig,
+    "tfds": TfdsConfig,
+    "objects": ObjectsConfig,
+    "objects.table": BoxTableConfig,
+    "masks": MasksConfig,
+}
+_OF_FOLDERS_OF_MASKS = {"image_sets", "images", "masks", "image_suffix", "mask_suffix"}
+# Kind -> groups of settings that it takes besides columns -> settings in each that it does not take.
+_GROUPS: dict[str, dict[str, set[str]]] = {
+    "image_folder": {},
+    "table": {"table": set(), "masks": _OF_FOLDERS_OF_MASKS},
+    "urls": {"table": set(), "urls": set(), "masks": _OF_FOLDERS_OF_MASKS},
+    "coco": {"objects": {"table", "image_sets"}},
+    "voc": {"objects": {"table"}},
+    "box_table": {"objects": {"table", "image_sets"}, "objects.table": set(), "table": {"file", "prefix"}},
+    "masks": {"masks": set()},
+    "archive": {"archive": set(), "masks": {"image_sets"}},
+    "parquet": {"rows": set(), "masks": _OF_FOLDERS_OF_MASKS},
+    "arrays": {"rows": set()},
+    "tfrecord": {"rows": set()},
+    "array_record": {"rows": set()},
+    "tfds": {"tfds": set(), "rows": {"compression"}},
+}
+_OF_OWN_KINDS: dict[str, set[str]] = {"rows": set()}  # groups that kinds of users take
 
 # Newer than the digests of earlier releases: left out of them where unset.
 _LATER: dict[str, frozenset[str]] = {
@@ -43,6 +71,14 @@ _LATER: dict[str, frozenset[str]] = {
     }),
     "rows": frozenset({"label_separator", "label_columns", "target_columns", "features", "mask"}),
 }  # fmt: skip
+
+
+def settings_taken(kind: str) -> dict[str, frozenset[str]]:
+    """Return the groups of settings that a kind of source takes, and the settings of each that it takes."""
+    taken = {"columns": columns_taken(kind)}
+    for group, refused in _GROUPS.get(kind, _OF_OWN_KINDS).items():
+        taken[group] = frozenset(_MODELS[group].model_fields.keys() - refused)
+    return {group: names for group, names in taken.items() if names}
 
 
 class SourceConfig(Settings):
@@ -158,21 +194,21 @@ class SourceConfig(Settings):
         if self.kind == "auto":  # checked again when the kind is known
             return self
         self._check_masks()
-        kind, of_objects = self.kind, self.kind in _OF_OBJECTS
+        kind, of_objects, taken = self.kind, self.kind in _OF_OBJECTS, settings_taken(self.kind)
         if kind in _OF_TABLES and not self.table.file:
             raise ValueError(f"kind {kind} needs the path of the table: --set source.table.file=labels.csv")
         if kind == "box_table" and (self.table.file is not None or self.table.prefix):
             raise ValueError("kind box_table has its tables in source.objects.annotations, not in table.file")
         # Groups of other kinds, what this kind lacks, and the kind that has it.
-        for is_own, group, default, lacks, other in (
-            (kind in (*_OF_TABLES, "box_table"), self.table, TableConfig(), "reads no table", "table"),
-            (kind == "urls", self.urls, UrlsConfig(), "fetches nothing", "urls"),
-            (not self._has_files_only, self.rows, RowsConfig(), "reads no rows of files", "parquet"),
-            (kind == "archive", self.archive, ArchiveConfig(), "reads no archives", "archive"),
-            (kind == "tfds", self.tfds, TfdsConfig(), "is no dataset of TFDS", "tfds"),
-            (of_objects, self.objects, ObjectsConfig(), "has no objects", "coco, voc or box_table"),
+        for group, lacks, other in (
+            ("table", "reads no table", "table"),
+            ("urls", "fetches nothing", "urls"),
+            ("rows", "reads no rows of files", "parquet"),
+            ("archive", "reads no archives", "archive"),
+            ("tfds", "is no dataset of TFDS", "tfds"),
+            ("objects", "has no objects", "coco, voc or box_table"),
         ):
-            if not is_own and group != default:
+            if group not in taken and getattr(self, group) != _MODELS[group]():
                 raise ValueError(f"kind {kind} {lacks}: say --set source.kind={other}")
         self._check_columns()
         if kind != "voc" and self.objects.image_sets is not None:
@@ -229,11 +265,6 @@ class SourceConfig(Settings):
                 )
 
     @property
-    def _has_files_only(self) -> bool:
-        """Whether the images are files or members of archives, not rows of files."""
-        return self.kind in (*_OF_FILES, *_OF_OBJECTS)
-
-    @property
     def has_relative_boxes(self) -> bool:
         """Whether the boxes of the source are relative to their images, not in pixels."""
         return self.kind == "tfds" or (self.kind == "box_table" and self.objects.table.units == "relative")
@@ -261,17 +292,12 @@ class SourceConfig(Settings):
 
     def without_effect(self) -> set[str]:
         """Return the names of groups that the kind does not use, and of newer settings that are unset."""
-        unused = {
-            "columns": not columns_taken(self.kind),
-            "table": self.kind not in (*_OF_TABLES, "box_table"),
+        taken = settings_taken(self.kind)
+        groups = ("columns", "table", "urls", "objects", "rows", "archive", "tfds")
+        unused = {group: group not in taken for group in groups} | {
             "labels": self.labels in (None, "class"),
-            "urls": self.kind != "urls",
-            "objects": self.kind not in _OF_OBJECTS,
             "masks": self.label_kind != "mask",
             "options": not self.options,
-            "rows": self._has_files_only,
-            "archive": self.kind != "archive",
-            "tfds": self.kind != "tfds",
             "files": not self.files,
         }
         return {name for name, is_unused in unused.items() if is_unused}

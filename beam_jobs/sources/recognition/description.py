@@ -10,37 +10,10 @@ from typing import Any
 from pydantic import BaseModel
 
 from shardmill.beam_jobs.config import SourceConfig
-from shardmill.beam_jobs.config.columns import columns_taken
+from shardmill.beam_jobs.config.source import settings_taken
 from shardmill.beam_jobs.sources import kinds
 from shardmill.beam_jobs.sources.kind_modules import built_in_kinds
 
-# Groups of settings of SourceConfig, by kind.
-_GROUPS = {
-    "table": ("table", "masks"),
-    "urls": ("table", "urls", "masks"),
-    "coco": ("objects",),
-    "voc": ("objects",),
-    "box_table": ("objects", "objects.table", "table"),
-    "masks": ("masks",),
-    "archive": ("archive", "masks"),
-    "parquet": ("rows", "masks"),
-    "arrays": ("rows",),
-    "tfrecord": ("rows",),
-    "array_record": ("rows",),
-    "tfds": ("tfds", "rows"),
-}
-_OF_FOLDERS_OF_MASKS = {"image_sets", "images", "masks", "image_suffix", "mask_suffix"}
-# Settings of these groups that a kind does not take.
-_NOT_TAKEN = {
-    "coco": {"table", "image_sets"},
-    "voc": {"table"},
-    "box_table": {"table", "image_sets"},
-    "table": _OF_FOLDERS_OF_MASKS,
-    "urls": _OF_FOLDERS_OF_MASKS,
-    "archive": {"image_sets"},
-    "parquet": _OF_FOLDERS_OF_MASKS,
-    "tfds": {"compression"},
-}
 _OF_FOLDERS = ("image_folder", "archive")
 _OF_ONE_KIND_OF_LABELS = ("coco", "voc", "box_table", "masks")
 
@@ -68,11 +41,10 @@ def _options(kind: str) -> Iterator[dict[str, Any]]:
     plain += [] if kind in _OF_ONE_KIND_OF_LABELS else ["labels", "label_edits"]
     for name in plain:
         yield _option(f"source.{name}", SourceConfig, name, getattr(defaults, name))
-    for group in ("columns", *_GROUPS.get(kind, ())):
+    for group, taken in settings_taken(kind).items():
         settings = attrgetter(group)(defaults)
-        left_out = _NOT_TAKEN.get(kind, set()) if group in ("rows", "objects", "masks") else set()
         for name in type(settings).model_fields:
-            if name not in left_out and (group != "columns" or name in columns_taken(kind)):
+            if name in taken:
                 yield _option(f"source.{group}.{name}", type(settings), name, getattr(settings, name))
 
 

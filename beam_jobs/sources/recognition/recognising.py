@@ -16,8 +16,8 @@ from typing import Any, cast
 
 from pydantic import ValidationError
 
-from shardmill.beam_jobs.config import PrepareConfig, SourceConfig, TableConfig
-from shardmill.beam_jobs.config.columns import columns_taken
+from shardmill.beam_jobs.config import PrepareConfig, SourceConfig
+from shardmill.beam_jobs.config.source import settings_taken
 from shardmill.beam_jobs.request import JobRequest
 from shardmill.beam_jobs.sources import files_of_settings, kinds
 from shardmill.beam_jobs.sources.classes.names import NO_CLASSES, plain_name
@@ -38,7 +38,6 @@ AUTO = "auto"
 # These read folders: a file in place of one is a mistake.
 _FOLDER_KINDS = ("image_folder", "table", "urls", "coco", "voc", "box_table", "tfds")
 _BY_FOLDERS = "image_folder"
-_OF_TABLES = ("table", "urls")
 
 
 def settled(request: JobRequest) -> JobRequest:
@@ -99,12 +98,7 @@ def recognise(glance: Glance, settings: SourceConfig) -> dict[str, Recognised]:
             look = cast(Callable[[Glance, SourceConfig], Recognised | None], fits)
             if (seen := look(glance, settings)) is not None:
                 found[kind] = seen
-    given_columns = settings.columns.model_dump(exclude_defaults=True).keys()
-    found = {
-        kind: seen  # the others refuse such settings
-        for kind, seen in found.items()
-        if columns_taken(kind) >= given_columns and (settings.table == TableConfig() or kind in _OF_TABLES)
-    }
+    found = {kind: seen for kind, seen in found.items() if _takes_given(kind, settings)}
     found = {kind: seen for kind, seen in found.items() if seen.is_certain} or found
     if any(_describes_all(seen, glance) for seen in found.values() if seen.is_certain or not seen.readings):
         found.pop(_BY_FOLDERS, None)
@@ -113,6 +107,15 @@ def recognise(glance: Glance, settings: SourceConfig) -> dict[str, Recognised]:
     if any(seen.is_complete and seen.image_folders for seen in found.values()):
         return {kind: seen for kind, seen in found.items() if seen.is_complete}
     return found
+
+
+def _takes_given(kind: str, settings: SourceConfig) -> bool:
+    """Tell whether a kind takes the settings of columns and tables that are given; it refuses others."""
+    taken = settings_taken(kind)
+    return all(
+        group.model_dump(exclude_defaults=True).keys() <= taken.get(name, frozenset())
+        for name, group in (("columns", settings.columns), ("table", settings.table))
+    )
 
 
 def _describes_all(seen: Recognised, glance: Glance) -> bool:

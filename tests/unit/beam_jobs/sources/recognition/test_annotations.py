@@ -118,3 +118,12 @@ def test_a_row_an_object_with_its_box_as_a_list(tmp_path: Path) -> None:
     assert (source.kind, source.objects.table.box_columns, source.columns.label) == (
         "box_table", ("bbox",), "class",
     )  # fmt: skip
+
+
+def test_boxes_stay_boxes_where_the_reading_of_the_table_is_given(tmp_path: Path) -> None:
+    rows = b"path;label;xmin;ymin;xmax;ymax\n1.jpg;cat;1;1;9;9\n"
+    write(tmp_path, {"1.jpg": jpeg(1), "boxes.csv": rows})
+    source = settled(asked(tmp_path, table={"delimiter": ";"})).config.source
+    assert (source.kind, source.table.delimiter) == ("box_table", ";")
+    as_table = settled(asked(tmp_path, table={"file": "boxes.csv"})).config.source
+    assert as_table.kind == "table", "box_table takes no source.table.file"

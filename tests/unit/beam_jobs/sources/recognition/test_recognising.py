@@ -305,3 +305,6 @@ def test_every_kind_is_described() -> None:
     of_tfds = {option["option"] for option in kinds["tfds"]["options"]}
     assert {"source.tfds.splits", "source.columns.label"} <= of_tfds
     assert "source.columns.target_columns" not in of_tfds, "refused"
+    of_boxes = {option["option"] for option in kinds["box_table"]["options"]}
+    assert {"source.table.delimiter", "source.objects.table.units"} <= of_boxes
+    assert not {"source.table.file", "source.table.prefix"} & of_boxes, "refused"
