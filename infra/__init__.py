@@ -5,13 +5,13 @@ Imports no Beam, TensorFlow or Prefect, so that every part above can run on its 
 
 from __future__ import annotations
 
-from pathlib import Path
-
 
 def release() -> str:
     """Return the release of Shardmill: in a checkout that of its pyproject.toml, else the installed one."""
+    # Loaded here: shardmill.infra.own_code.hiding has to come before each module that may be hidden.
     import tomllib
     from importlib.metadata import version
+    from pathlib import Path
 
     project = Path(__file__).resolve().parents[1] / "pyproject.toml"
     if project.is_file():

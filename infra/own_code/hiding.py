@@ -1,6 +1,6 @@
 """Name a file of the user that hides a module of Python or of a library, when that ends a command.
 
-Such as a ``random.py`` in a folder on PYTHONPATH: a library imports it in place of Python's own, and fails.
+An example is a ``random.py`` in a folder on PYTHONPATH: a library imports it in place of Python's, and fails.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ _OF_LIBRARIES = ("site-packages", "dist-packages", "lib-dynload")
 
 
 def watch_command() -> None:
-    """Have this process, a command of Shardmill, end with an error that names such a file.
+    """Make a failure of this command name the file of the user that caused it, if one did.
 
-    Called before anything else is imported, since that may be what fails.
+    Call it before all other imports: one of them may be what fails.
     """
     sys.excepthook = _end
 

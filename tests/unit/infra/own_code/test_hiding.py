@@ -31,6 +31,12 @@ def console_script(folder: Path, **variables: str) -> subprocess.CompletedProces
     [
         ("random.py", "x = 1\n", "random of Python, and something failed there: "),
         ("random.py", "1 +\n", "random of Python, and something failed there: SyntaxError"),
+        ("pathlib.py", "x = 1\n", "pathlib of Python, and something failed there: "),
+        (
+            "ipaddress.py",
+            "raise KeyError('mine')\n",
+            "ipaddress of Python, and something failed there: KeyError",
+        ),
         ("typing_extensions/__init__.py", "raise KeyError('mine')\n", "/typing_extensions.py, and something"),
     ],
 )
