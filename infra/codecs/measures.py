@@ -36,6 +36,7 @@ from shardmill.infra.codecs.formats import Pixels
 from shardmill.infra.codecs.jpeg.turbojpeg import Planes
 from shardmill.infra.codecs.resize import resize
 
+Float64 = npt.NDArray[np.float64]
 Statistics = tuple[tuple[float, ...], tuple[float, ...]]
 
 # JFIF 1.02: R = Y + 1.402 Cr', G = Y - 0.344 Cb' - 0.714 Cr', B = Y + 1.772 Cb'.
@@ -113,8 +114,8 @@ def _variance(squares: int, size: int, mean: float) -> float:
 
 
 THUMBNAIL_SIDE = 32
-
-_FREQUENCIES = np.arange(1, 9)
+LOOK_SIDE, ROOT_UNIT = 14, 4  # the same as in shardmill.infra.format.contract
+_HASH_SIDE = 8
 _TABLE_UNIT = 1 << 10
 # Halving is cheap, averaging by other ratios is not. So luma is halved down to this side (pixels) first.
 _HALVED_TO = 128
@@ -123,14 +124,32 @@ _HALVED_TO = 128
 _LEAST_MEDIAN = 0.5
 
 
-def _hash_table() -> npt.NDArray[np.float64]:
-    """Return the one-dimensional transform times ``_TABLE_UNIT``, float64 [8, 32]."""
+def _table() -> Float64:
+    """Return the one-dimensional transform times ``_TABLE_UNIT``: float64 [14 frequencies, 32]."""
     places = (2 * np.arange(THUMBNAIL_SIDE) + 1) * np.pi / (2 * THUMBNAIL_SIDE)
-    rows = np.sqrt(2 / THUMBNAIL_SIDE) * np.cos(_FREQUENCIES[:, np.newaxis] * places)
+    rows = np.sqrt(2 / THUMBNAIL_SIDE) * np.cos(np.arange(LOOK_SIDE)[:, np.newaxis] * places)
+    rows[0] /= np.sqrt(2)
     return np.asarray(np.rint(rows * _TABLE_UNIT))
 
 
-_HASH_TABLE = _hash_table()
+_LOOK_TABLE = _table()
+_HASH_TABLE = _LOOK_TABLE[1 : _HASH_SIDE + 1]  # frequencies 1 to 8
+
+
+def _transformed(thumbnails: npt.NDArray[np.uint8], table: Float64) -> Float64:
+    """Return the two-dimensional transform of each thumbnail, times ``_TABLE_UNIT`` squared.
+
+    Args:
+        thumbnails: uint8 [N, 32, 32].
+        table: float64 [F, 32], rows of ``_table``.
+
+    Returns:
+        float64 [N, F vertical frequencies, F horizontal frequencies].
+    """
+    # No matrix product: numpy and OpenCV would call OpenBLAS, whose threads stay awake for a while after each
+    # call and take a tenth of the processor's time. Sums stay below 2**53, so they are exact.
+    along_rows = np.einsum("nyx,ux->nyu", thumbnails.astype(np.float64), table)
+    return np.asarray(np.einsum("nyu,vy->nvu", along_rows, table))
 
 
 def thumbnail(luma: Pixels, halved: Pixels | None = None) -> Pixels:
@@ -164,18 +183,12 @@ def perceptual_hashes(thumbnails: npt.NDArray[np.uint8]) -> list[int | None]:
     """
     if not len(thumbnails):
         return []
-    values = thumbnails.astype(np.float64)
-    # No matrix product: numpy and OpenCV would call OpenBLAS, whose threads stay awake for a while after each
-    # call and take a tenth of the processor's time. Sums stay below 2**53, so they are exact.
-    along_rows = np.einsum("nyx,ux->nyu", values, _HASH_TABLE)
-    coefficients = np.einsum("nyu,vy->nvu", along_rows, _HASH_TABLE).reshape(-1, len(_FREQUENCIES) ** 2)
+    coefficients = _transformed(thumbnails, _HASH_TABLE).reshape(-1, _HASH_SIDE**2)
     bits = coefficients > np.median(coefficients, axis=1, keepdims=True)
     hashes = np.packbits(bits, axis=1).view(">u8")[:, 0].tolist()
     blank = np.median(np.abs(coefficients), axis=1) < _LEAST_MEDIAN * _TABLE_UNIT**2
     return [None if empty else value for value, empty in zip(hashes, blank.tolist(), strict=True)]
 
-
-LOOK_SIDE, ROOT_UNIT = 14, 4  # the same as in shardmill.infra.format.contract
 
 _LARGEST = 127
 # An image needs so many coefficients of its own. A blank one, or a smooth run of shades, has fewer, and would
@@ -184,19 +197,6 @@ _LEAST_SPREAD = 12
 # Grey levels: deviation of the outermost line of a border, and mean distance of the others from that shade.
 _SHADE_DEVIATION = 4
 _SHADE_TOLERANCE = 6
-
-Float64 = npt.NDArray[np.float64]
-
-
-def _look_table() -> Float64:
-    """Return the one-dimensional transform times ``_TABLE_UNIT``: float64 [14, 32]."""
-    places = (2 * np.arange(THUMBNAIL_SIDE) + 1) * np.pi / (2 * THUMBNAIL_SIDE)
-    rows = np.sqrt(2 / THUMBNAIL_SIDE) * np.cos(np.arange(LOOK_SIDE)[:, np.newaxis] * places)
-    rows[0] /= np.sqrt(2)
-    return np.asarray(np.rint(rows * _TABLE_UNIT))
-
-
-_LOOK_TABLE = _look_table()
 
 
 def looks(thumbnails: npt.NDArray[np.uint8]) -> list[bytes | None]:
@@ -210,10 +210,7 @@ def looks(thumbnails: npt.NDArray[np.uint8]) -> list[bytes | None]:
     """
     if not len(thumbnails):
         return []
-    values = thumbnails.astype(np.float64)
-    # See perceptual_hashes for why this is no matrix product.
-    along_rows = np.einsum("nyx,ux->nyu", values, _LOOK_TABLE)
-    coefficients = np.einsum("nyu,vy->nvu", along_rows, _LOOK_TABLE) / _TABLE_UNIT**2
+    coefficients = _transformed(thumbnails, _LOOK_TABLE) / _TABLE_UNIT**2
     coefficients[:, 0, 0] = 0
     roots = np.minimum(np.rint(ROOT_UNIT * np.sqrt(np.abs(coefficients))), _LARGEST)
     stored = (np.sign(coefficients) * roots).astype(np.int8)
