@@ -86,8 +86,8 @@ class StoredImage:
         stored_from: "planes", "pixels" or "source".
         source: facts about the source file.
         statistics: mean and standard deviation of each stored channel, before encoding.
-        thumbnails: of the whole upright image, and if it has a border of what is inside, for
-            shardmill.infra.codecs.measures and shardmill.infra.codecs.measures.
+        thumbnails: thumbnail of the whole upright image, and one of what is inside its border if it has one
+            (shardmill.infra.codecs.measures).
         metadata: what the file says of itself, if it was asked for.
     """
 

@@ -98,7 +98,7 @@ class DatasetVersion:
         return table
 
     def scan(self, columns: Sequence[str] | None = None) -> pads.Scanner:
-        """Return the indexes as a lazy Arrow table; see ``shardmill.infra.dataset.version``."""
+        """Return the indexes as a lazy Arrow table; see the function ``scan`` below."""
         return scan(self, columns)
 
     def rows(self, shard: Shard, columns: Sequence[str] | None = None) -> pa.Table:

@@ -72,9 +72,11 @@ def orientation_in(exif: bytes) -> int:
         exif: a TIFF header and its directories (CIPA DC-008, 4.5), with or without ``Exif`` in front.
     """
     found = Directories.of(exif)
+    if found is None:
+        return 1
     value = 1
-    for tag, kind, number, at in () if found is None else found.entries(found.first):
+    for tag, kind, number, at in found.entries(found.first):
         form = _FORMS.get((kind, number))
-        if found is not None and tag == _ORIENTATION and form is not None:
+        if tag == _ORIENTATION and form is not None:
             (value,) = struct.unpack_from(found.order + form, exif, at)
     return value if 1 <= value <= 8 else 1
