@@ -13,7 +13,8 @@ from pydantic import BaseModel
 
 from shardmill.beam_jobs.config import PrepareConfig
 from shardmill.beam_jobs.config.maintain import MaintainConfig
-from shardmill.infra.settings.keys import Setting, group_of, settings_of
+from shardmill.infra.settings.keys import Setting, settings_of
+from shardmill.infra.settings.model import group_of
 from shardmill.training.config import TrainConfig
 from shardmill.training.promotion.rules import PromotionRules
 

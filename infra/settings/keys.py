@@ -14,7 +14,7 @@ from pydantic.fields import FieldInfo
 
 from shardmill.infra.errors import ConfigError
 from shardmill.infra.near_names import likeness, plain_words
-from shardmill.infra.settings.model import AlsoCalled, new_path
+from shardmill.infra.settings.model import AlsoCalled, group_of, new_path
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +49,6 @@ def settings_of(model: type[BaseModel], prefix: str = "") -> Iterator[Setting]:
     for name, info in model.model_fields.items():
         if (group := group_of(info)) is not None:
             yield from settings_of(group, f"{prefix}{name}.")
-
-
-def group_of(info: FieldInfo) -> type[BaseModel] | None:
-    """The model of a field that is a group of settings; None: it is a setting."""
-    annotation = info.annotation
-    return annotation if isinstance(annotation, type) and issubclass(annotation, BaseModel) else None
 
 
 def known_keys(model: type[BaseModel], prefix: str = "") -> list[str]:

@@ -10,6 +10,7 @@ from types import UnionType
 from typing import Annotated, Any, ClassVar, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler, ValidationInfo, model_validator
+from pydantic.fields import FieldInfo
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
@@ -121,9 +122,9 @@ def with_new_names(
             raise ValueError(
                 f"{names[0]} is the old name of {names[1]}, and both have a value: leave {names[0]} out"
             )
-    for name in _groups(model):
+    for name, group in _groups(model).items():
         if isinstance(found.get(name), Mapping):
-            found[name] = with_new_names(model.model_fields[name].annotation, found[name], tell)  # type: ignore[arg-type]
+            found[name] = with_new_names(group, found[name], tell)
     return found
 
 
@@ -133,10 +134,9 @@ def new_path(model: type[BaseModel], path: Sequence[str]) -> list[str]:
     for old, new in getattr(model, "renamed", {}).items():
         if f"{key}.".startswith(f"{old}."):
             return f"{new.to}{key[len(old) :]}".split(".")
-    field = model.model_fields.get(path[0]) if path else None
-    if field is not None and isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
-        return [path[0], *new_path(field.annotation, path[1:])]
-    return list(path)
+    info = model.model_fields.get(path[0]) if path else None
+    group = None if info is None else group_of(info)
+    return list(path) if group is None else [path[0], *new_path(group, path[1:])]
 
 
 def _take(values: dict[str, Any], path: Sequence[str]) -> Any:
@@ -172,13 +172,18 @@ def _warn(message: str) -> None:
     warnings.warn(message, FutureWarning, stacklevel=4)
 
 
-def _groups(model: type[BaseModel]) -> list[str]:
-    """The names of the fields that are settings of their own."""
-    return [
-        name
-        for name, field in model.model_fields.items()
-        if isinstance(field.annotation, type) and issubclass(field.annotation, Settings)
-    ]
+def group_of(info: FieldInfo) -> type[BaseModel] | None:
+    """The model of a field that is a group of settings; None: it is a setting."""
+    annotation = info.annotation
+    return annotation if isinstance(annotation, type) and issubclass(annotation, BaseModel) else None
+
+
+def _groups(model: type[BaseModel]) -> dict[str, type[Settings]]:
+    """The groups of settings of a model, by their names."""
+    groups = {name: group_of(info) for name, info in model.model_fields.items()}
+    return {
+        name: group for name, group in groups.items() if group is not None and issubclass(group, Settings)
+    }
 
 
 @functools.cache
