@@ -47,6 +47,9 @@ class Constants:
     order_row: int = 4  # with a balance rule
     split_row: int = 36  # of the table of a split, in each rank
     core_hour_dollars: float = 0.04
+    million_writes_dollars: float = 5.0  # of S3, as the next two, for requests from its own region
+    million_reads_dollars: float = 0.4
+    gib_month_dollars: float = 0.023
     free_memory: int = 8 * GIB  # assumed; a plan in one process takes at most half of it
     files_of_a_range: int = 1_000_000
     exchanges: int = 6  # of rows between all ranges, in a plan by ranges
@@ -60,25 +63,11 @@ class Constants:
 
 
 @dataclass(frozen=True)
-class Prices:
-    """Assumed prices of an object store, in dollars, for requests from its own region."""
-
-    name: str
-    million_writes: float
-    million_reads: float
-    gib_month: float
-
-
-S3 = Prices("S3", 5.0, 0.4, 0.023)
-
-
-@dataclass(frozen=True)
 class Scale:
     """A dataset of so many images."""
 
     images: int
     constants: Constants = Constants()
-    prices: Prices = S3
     shard_bytes: int = 128 * MIB
 
     @property
@@ -153,14 +142,14 @@ class Scale:
     def dollars(self) -> float:
         """Price of preparing the version, for a million images."""
         one = self.constants
-        requests = self.reads * self.prices.million_reads + self.writes * self.prices.million_writes
+        requests = self.reads * one.million_reads_dollars + self.writes * one.million_writes_dollars
         cores = (self.encode_core_hours + self.plan_core_seconds / 3600) * one.core_hour_dollars
         return (requests / 1e6 + cores) / (self.images / 1e6)
 
     @property
     def month_dollars(self) -> float:
         """Price of keeping the version for a month, for a million images."""
-        return self.data_bytes / GIB * self.prices.gib_month / (self.images / 1e6)
+        return self.data_bytes / GIB * self.constants.gib_month_dollars / (self.images / 1e6)
 
     @property
     def hours_on_one_machine(self) -> float:
