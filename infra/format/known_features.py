@@ -65,18 +65,21 @@ ANNOTATED_SIZE: Final = "objects/annotated_size"
 
 BOX_NUMBERS: Final = 4
 
+_BOXES = Feature(name=BOXES, dtype="float32", shape="variable")
+_CROWDS = Feature(name=CROWDS, dtype="int64", shape="variable")
+_LEFT_OUT = Feature(name=LEFT_OUT, dtype="int64")
 OBJECT_FEATURES: Final = (
-    Feature(name=BOXES, dtype="float32", shape="variable"),
+    _BOXES,
     Feature(name=OBJECT_LABELS, dtype="int64", shape="variable"),
-    Feature(name=CROWDS, dtype="int64", shape="variable"),
-    Feature(name=LEFT_OUT, dtype="int64"),
+    _CROWDS,
+    _LEFT_OUT,
 )
-# The same as a source lists them: boxes in pixels of the annotated image, and names of classes.
+# The same in the listing of a source: boxes in pixels of the annotated image, and names of classes.
 LISTED_OBJECT_FEATURES: Final = (
-    Feature(name=BOXES, dtype="float32", shape="variable"),
+    _BOXES,
     Feature(name=OBJECT_LABELS, dtype="bytes", shape="variable", is_text=True),
-    Feature(name=CROWDS, dtype="int64", shape="variable"),
-    Feature(name=LEFT_OUT, dtype="int64"),
+    _CROWDS,
+    _LEFT_OUT,
     Feature(name=ANNOTATED_SIZE, dtype="int64", shape="fixed", length=2),
 )
 
