@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Sequence
 from typing import Any
 
 from shardmill.beam_jobs.config import BoxTableConfig
 from shardmill.beam_jobs.sources.annotations.recognising import HEAD_BYTES, MAX_FILES, split_with_year
 from shardmill.beam_jobs.sources.classes.names import quoted
+from shardmill.beam_jobs.sources.kinds.table.formats.delimited import cut_head
 from shardmill.beam_jobs.sources.kinds.table.recognising import TABLE_ENDINGS, columns_of, list_columns_of
 from shardmill.beam_jobs.sources.recognition.glance import Glance, Recognised
 from shardmill.beam_jobs.sources.roles import LABEL_NAMES, PATH_NAMES
@@ -102,10 +102,8 @@ def _folder_of_row(glance: Glance, uri: str, column: str) -> str:
     if not uri.lower().endswith((".csv", ".tsv")):
         return ""
     lines = glance.head(uri, HEAD_BYTES).decode("utf-8-sig", "replace").splitlines()[:2]
-    columns = columns_of(glance, uri)
-    delimiter = next((mark for mark in ",;\t|" if lines[0].count(mark) >= len(columns) - 1), ",")
-    rows = list(csv.DictReader(lines, delimiter=delimiter))
-    name = (rows[0].get(column) or "").removeprefix("./") if rows else ""
+    header, *rows = cut_head(lines)
+    name = dict(zip(header, rows[0], strict=False)).get(column, "").removeprefix("./") if rows else ""
     if not name:
         return ""
     for image in glance.images:

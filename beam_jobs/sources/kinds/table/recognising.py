@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from shardmill.beam_jobs.config import SourceConfig
 from shardmill.beam_jobs.sources.classes.names import quoted
 from shardmill.beam_jobs.sources.files.walking import SourceFault
+from shardmill.beam_jobs.sources.kinds.table.formats.delimited import cut_head
 from shardmill.beam_jobs.sources.recognition.glance import IMAGE_ENDINGS, Glance, Recognised, cli_for
 from shardmill.beam_jobs.sources.roles import ADDRESS_NAMES, LABEL_NAMES, PATH_NAMES
 
@@ -25,7 +26,6 @@ _MAX_TABLES = 20  # whose columns are looked at
 _ROWS_TRIED = 6  # whose images are looked for
 _FOLDERS_TRIED = 8
 _COMMON_ENDINGS = (".jpg", ".jpeg", ".png")
-_DELIMITERS = ",;\t|"
 _NOT_BELOW = re.compile(r"^/|://|(^|/)\.\.(/|$)")  # a path that is not to be looked for in folders
 
 
@@ -152,9 +152,7 @@ def first_values(glance: Glance, uri: str, column: str) -> list[str]:
                 objects = [json.loads(line) for line in lines[:_ROWS_TRIED]]
                 values = [one.get(column) for one in objects if isinstance(one, dict)]
             else:
-                header, *rows = max(
-                    (list(csv.reader(lines, delimiter=mark)) for mark in _DELIMITERS), key=_width
-                )
+                header, *rows = cut_head(lines)
                 values = [row[header.index(column)] for row in rows if len(row) == len(header)]
         except (ValueError, csv.Error):
             return []
@@ -166,10 +164,6 @@ def _lines(glance: Glance, uri: str) -> list[str]:
     head = glance.head(uri, _HEAD_BYTES)
     lines = head.decode("utf-8-sig", "replace").splitlines()
     return lines[:-1] if len(head) == _HEAD_BYTES and len(lines) > 1 else lines
-
-
-def _width(rows: Sequence[Sequence[str]]) -> int:
-    return len(rows[0]) if rows else 0
 
 
 def columns_of(glance: Glance, uri: str, *, floats: bool = False) -> list[str]:
@@ -195,7 +189,7 @@ def columns_of(glance: Glance, uri: str, *, floats: bool = False) -> list[str]:
             name for name, value in values if isinstance(value, str | int | float if floats else str | int)
         ]
     try:
-        return max((next(csv.reader(lines[:1], delimiter=mark)) for mark in ",;\t|"), key=len)
+        return cut_head(lines[:1])[0]
     except csv.Error:
         return []
 
@@ -216,10 +210,9 @@ def list_columns_of(glance: Glance, uri: str) -> list[str]:
                 if isinstance(row, dict)
                 else []
             )
-        rows = [list(csv.reader(lines, delimiter=mark)) for mark in ",;\t|"]
+        header, first = cut_head(lines)
     except (ValueError, csv.Error):
         return []
-    header, first = max(rows, key=lambda found: len(found[0]))
     return [name for name, value in zip(header, first, strict=False) if value.lstrip().startswith("[")]
 
 

@@ -29,7 +29,6 @@ ROWS_SCHEMA = pa.schema(
 OF_OBJECTS = f"{PREFIX}objects/"  # before the settings of columns of boxes and what belongs to them
 
 _COLUMNS_SHOWN = 20
-_DELIMITERS = ",;|"
 
 
 def wanted_columns(
@@ -52,8 +51,16 @@ def wanted_columns(
     return {name: column for name, column in named.items() if column is not None}
 
 
-def check_columns(table: str, found: Sequence[str], wanted: Mapping[str, str]) -> None:
+def check_columns(
+    table: str, found: Sequence[str], wanted: Mapping[str, str], remedy: str | None = None
+) -> None:
     """Check that each wanted column is in a table exactly once.
+
+    Args:
+        table: name of the table, for errors.
+        found: its columns.
+        wanted: as ``wanted_columns`` returns them.
+        remedy: what to do if one is missing; None to name the setting of the column.
 
     Raises:
         ConfigError: one is not; names the nearest column.
@@ -70,15 +77,14 @@ def check_columns(table: str, found: Sequence[str], wanted: Mapping[str, str]) -
         near = near_names(column, found)
         shown = ", ".join(repr(text) for text in found[:_COLUMNS_SHOWN])
         role = name.removeprefix(OF_OBJECTS).replace(":", " ")
-        uncut = next((sign for sign in _DELIMITERS if len(found) == 1 and sign in found[0]), None)
-        if uncut:
-            remedy = f"if {uncut!r} stands between its values, say --set 'source.table.delimiter={uncut}'"
-        elif near:
-            remedy = f"did you mean --set {_setting(name)}={near[0]}?"
-        else:
-            remedy = f"name it with --set {_setting(name)}=NAME"
         raise ConfigError(
-            f"the table {table} has no column {column!r} for the {role}; it has {shown}", remedy
+            f"the table {table} has no column {column!r} for the {role}; it has {shown}",
+            remedy
+            or (
+                f"did you mean --set {_setting(name)}={near[0]}?"
+                if near
+                else f"name it with --set {_setting(name)}=NAME"
+            ),
         )
 
 

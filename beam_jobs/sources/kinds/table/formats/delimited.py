@@ -9,7 +9,7 @@ from __future__ import annotations
 import codecs
 import csv
 import io
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -147,8 +147,27 @@ def _header(table: str, text: bytes, wanted: Mapping[str, str], marks: Marks) ->
             "say it, for example --set source.table.delimiter=';'",
         )
     mark = delimiter or fits[0]
-    check_columns(table, found[mark], wanted)
+    check_columns(table, found[mark], wanted, _other_delimiter(found[mark]))
     return mark, found[mark]
+
+
+def _other_delimiter(header: Sequence[str]) -> str | None:
+    """Return the remedy for a header that the given delimiter does not cut, though another would."""
+    others = [mark for mark in DELIMITERS if mark != "\t" and mark in header[0]] if len(header) == 1 else []
+    if not others:
+        return None
+    other = others[0]
+    return f"if {other!r} stands between its values, say --set 'source.table.delimiter={other}'"
+
+
+def cut_head(lines: Sequence[str]) -> list[list[str]]:
+    """Return the rows of the first lines of a table, cut at the delimiter that gives the most columns.
+
+    Raises:
+        csv.Error: a line cannot be read.
+    """
+    rows = [list(csv.reader(lines, delimiter=mark)) for mark in DELIMITERS]
+    return max(rows, key=lambda cut: len(cut[0]) if cut else 0)
 
 
 def _first_row(table: str, text: bytes, delimiter: str, quotes: bool) -> list[str]:

@@ -135,6 +135,7 @@ def test_all_rows_may_be_broken(tmp_path: Path) -> None:
         (b"path,label,label\n1,a,b\n", "t.csv", {}, "2 columns 'label'", "rename"),
         (b"path~label\n1~a\n", "t.csv", {}, "does not tell its delimiter: 'path~label'", "delimiter"),
         (b"path;label\n1;a\n", "t.csv", {"delimiter": ","}, "no column 'path'", "delimiter=;"),
+        (b'{"a;b": "1"}\n', "t.jsonl", {}, "no column 'path'", "NAME"),
         (b'path,label\n1,a\n2,"b\n3,c\n', "t.csv", {}, "quote .* never closed: its row 2", "close"),
         (b"path,label\n1,caf\xe9\n", "t.csv", {}, "byte 0xe9 in line 2", "encoding=cp1252"),
         ("path,label\n1,a\n".encode("utf-16-le"), "t.csv", {}, "zero bytes", "utf-16-le"),
