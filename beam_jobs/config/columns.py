@@ -140,6 +140,16 @@ class ColumnsConfig(Settings):
     )
 
     @property
+    def image_column(self) -> str:
+        """Name of the column of images of a table: "path" if the settings name none."""
+        return self.image or "path"
+
+    @property
+    def label_column(self) -> str:
+        """Name of the column of labels of a table or sidecar: "label" if the settings name none."""
+        return self.label or "label"
+
+    @property
     def further(self) -> dict[str, FeatureColumn]:
         """The further features by name; empty if none are named."""
         return self.features or {}

@@ -256,7 +256,7 @@ class SourceConfig(Settings):
                 'features = { my_objects = "objects" }'
             )
         boxes = self.objects.table
-        of_objects = {*boxes.box_columns, columns.label or "label", boxes.crowd_column}
+        of_objects = {*boxes.box_columns, columns.label_column, boxes.crowd_column}
         for name, features in further:
             if (column := features.column or name) in of_objects:
                 raise ValueError(

@@ -126,7 +126,7 @@ def _list_members(
                 ):
                     _keep_label(listed, member, settings)
                     if asked:
-                        _keep_values(listed, member, settings.columns.label or "label", asked)
+                        _keep_values(listed, member, settings.columns.label_column, asked)
                     members.append(member)
             except ArchiveDamaged as damage:
                 fault = SourceFault(BROKEN_CONTAINER, str(damage))
@@ -175,7 +175,7 @@ def _keep_label(listed: ListedArchive, member: Member, settings: SourceConfig) -
     key, is_json = stem_of(member.name), member.name.lower().endswith(".json")
     if (json_value(member.content) if is_json else _text_label(member.content)) is None:
         listed.unread.append(member.name)
-    name_key, label_key = settings.archive.name_key, settings.columns.label or "label"
+    name_key, label_key = settings.archive.name_key, settings.columns.label_column
     name = json_label(member.content, name_key) if is_json and name_key else None
     if name is not None:
         listed.labels[key] = name

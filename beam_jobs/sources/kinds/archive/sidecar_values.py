@@ -88,7 +88,7 @@ _NO_TEXT = pa.scalar(None, pa.string())
 
 def asked_values(settings: ColumnsConfig, kind: LabelKind) -> list[str]:
     """Return the keys of the ``.json`` sidecars whose values are read besides the one class of an image."""
-    keys = [settings.label or "label"] if kind in ("multi", "targets") else []
+    keys = [settings.label_column] if kind in ("multi", "targets") else []
     keys += [key for key in (settings.split, settings.group) if key is not None]
     return list(dict.fromkeys([*keys, *(one.column or name for name, one in settings.further.items())]))
 
@@ -116,7 +116,7 @@ def with_values(
         ConfigError: the values of a key have no common type.
     """
     settings, kind = config.source.columns, config.source.label_kind
-    label_key = settings.label or "label"
+    label_key = settings.label_column
     lists_of = label_key if kind in ("multi", "targets") else None
     columns, contradictions = _columns(table, archives, asked_values(settings, kind), lists_of)
     asked = {

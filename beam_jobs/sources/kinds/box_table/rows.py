@@ -83,7 +83,7 @@ class BoxTable:
             yield from self._rows_of(self.rows.slice(start, _CHUNK_ROWS))
 
     def _rows_of(self, rows: pa.Table) -> Iterator[BoxRow]:
-        settings, label = self.settings.objects.table, self.settings.columns.label or "label"
+        settings, label = self.settings.objects.table, self.settings.columns.label_column
 
         def column(role: str, name: str | None) -> list[Any]:
             return [None] * rows.num_rows if name is None else values_of(rows[f"{role}{name}"], self.format)
@@ -107,7 +107,7 @@ def read_box_table(table: Table, settings: SourceConfig) -> BoxTable:
     """
     columns, boxes = settings.columns, settings.objects.table
     roles = [(_BOX, name) for name in boxes.box_columns]
-    roles += [(_LABEL, columns.label or "label")]
+    roles += [(_LABEL, columns.label_column)]
     roles += [(_CROWD, boxes.crowd_column)] if boxes.crowd_column is not None else []
     roles += [(_SIZE, name) for name in boxes.size_columns]
     wanted = wanted_columns(columns, columns.further, "none")
@@ -133,7 +133,7 @@ def read_names_of_images(table: Table, settings: SourceConfig) -> list[tuple[int
     if table.path.lower().endswith(".txt"):
         names: Sequence[str | None] = [line.strip() for line in _text(table).splitlines()]
     else:
-        rows, _, how_read = read_rows(table, settings.table, {"path": settings.columns.image or "path"})
+        rows, _, how_read = read_rows(table, settings.table, {"path": settings.columns.image_column})
         log_rows(table, rows, how_read)
         names = rows["path"].to_pylist()
     return [(number, name) for number, name in enumerate(names, 1) if name]

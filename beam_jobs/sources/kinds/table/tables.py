@@ -153,7 +153,7 @@ def read_tables(tables: list[Table], settings: SourceConfig) -> pa.Table:
         ConfigError: a table cannot be read as the settings say. NotFoundError: there is no row.
     """
     columns, kind = settings.columns, settings.label_kind
-    label = columns.label or "label"
+    label = columns.label_column
     wanted = columns.further | label_columns(columns, kind, columns.mask or label)
     parts, typed = [], []
     for number, table in enumerate(tables):

@@ -42,8 +42,8 @@ def wanted_columns(
         kind: kind of the labels.
     """
     named: dict[str, str | None] = {
-        "path": settings.image or "path",
-        "label": (settings.label or "label") if kind == "class" else None,
+        "path": settings.image_column,
+        "label": settings.label_column if kind == "class" else None,
         "split": settings.split,
         "group": settings.group,
     }
