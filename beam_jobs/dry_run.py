@@ -27,7 +27,7 @@ from shardmill.beam_jobs.encode.facts import DigestList, KnownContents
 from shardmill.beam_jobs.encode.first_inputs import FIRST_INPUTS, understood
 from shardmill.beam_jobs.execution.errors import recover_fault
 from shardmill.beam_jobs.execution.pool import Pool
-from shardmill.beam_jobs.execution.pool.supervision import NumberFailed
+from shardmill.beam_jobs.execution.pool.supervision import ItemFailed
 from shardmill.beam_jobs.execution.runners import check_runner, num_processes
 from shardmill.beam_jobs.plan import RECORD_OVERHEAD_BYTES, num_shards
 from shardmill.beam_jobs.plan.splits.assignment import divide_by_fractions
@@ -231,7 +231,7 @@ def _encode_for_a_while(task: EncodeBlocks, num_blocks: int) -> list[float]:
             seconds.append(time.monotonic() - started)
             if cpu_seconds > SAMPLE_SECONDS:
                 break
-    except NumberFailed as error:
+    except ItemFailed as error:
         raise recover_fault(error) or error from error
     finally:
         pool.close()

@@ -1,7 +1,7 @@
 """Planning beyond memory: the plan of ``shardmill.beam_jobs.plan``, by ranges, with tables in the spool.
 
 One process holds only small data: counts of classes, and the records that are in groups. Tasks do the rest,
-as numbers of a Beam job::
+as items of a Beam job::
 
     task            a range of     does                                                sends
     --------------  -------------  --------------------------------------------------  ---------------

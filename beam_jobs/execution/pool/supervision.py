@@ -31,8 +31,8 @@ _open_pools: list[Pool] = []
 _trying = threading.Lock()
 
 
-class NumberFailed(RuntimeError):
-    """Error of a worker process, as text; ours as shardmill.beam_jobs.execution.errors packs it."""
+class ItemFailed(RuntimeError):
+    """Error of a worker process, as text; a ShardmillError is packed in it (execution.errors)."""
 
 
 class PoolClosed(Exception):
@@ -88,7 +88,7 @@ class Pool:
     def submit(self, item: int) -> Future[float]:
         """Have an item done as soon as a process is free; the result is its processor time (seconds).
 
-        The future raises NumberFailed, or a ShardmillError of the pool itself.
+        The future raises ItemFailed, or a ShardmillError of the pool itself.
         """
         future: Future[float] = Future()
         self._items.put((item, future))
@@ -141,7 +141,7 @@ class _Lane:
             outcome = self._attempt(item, patience=2**failures)
             if isinstance(outcome, Answer):
                 if outcome.error is not None:
-                    raise NumberFailed(outcome.error)
+                    raise ItemFailed(outcome.error)
                 return outcome.cpu_seconds
             self._end_process()
             if self._closing.is_set():

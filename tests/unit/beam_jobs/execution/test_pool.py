@@ -16,7 +16,7 @@ import pytest
 
 from shardmill.beam_jobs.execution.errors import recover_fault
 from shardmill.beam_jobs.execution.pool import Pool, files_in_progress
-from shardmill.beam_jobs.execution.pool.supervision import MAX_FAILURES, NumberFailed
+from shardmill.beam_jobs.execution.pool.supervision import MAX_FAILURES, ItemFailed
 from shardmill.infra.errors import ChildDied, EnvironmentFault, StorageError
 from shardmill.infra.progress import subscribe
 from tests.samples.preparing.deeds import Deeds, done, processes
@@ -98,12 +98,12 @@ def test_memory_that_stays_short_is_an_error_of_the_machine(tmp_path: Path) -> N
 
 def test_errors_of_ours_and_defects_come_back(tmp_path: Path) -> None:
     ours, fine, defect = outcomes(Deeds(tmp_path, {0: "fail", 2: "defect"}), 3)
-    assert isinstance(ours, NumberFailed)
+    assert isinstance(ours, ItemFailed)
     fault = recover_fault(ours)
     assert isinstance(fault, StorageError)
     assert (fault.message, fault.remedy) == ("it cannot be written", "make room")
     assert isinstance(fine, float)
-    assert isinstance(defect, NumberFailed)
+    assert isinstance(defect, ItemFailed)
     assert "KeyError: 'no such key'" in str(defect)
     assert recover_fault(defect) is None
 
