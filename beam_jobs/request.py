@@ -61,6 +61,6 @@ class JobRequest(Settings):
 
 
 def prepare_command(source: str, dataset: str, root: str, config: PrepareConfig) -> list[str]:
-    """The command that prepares a source as a version of a dataset."""
+    """Return the command that prepares a source as a version of a dataset."""
     given = [source, "--dataset", dataset, "--root", root]
     return [*PREPARE, *given, *config_arguments(config.model_dump_json())]

@@ -43,7 +43,11 @@ class FeatureColumn(Settings):
 
 
 def feature_name(column: str) -> str:
-    """Return the name of a feature for a column: letters, digits and _, and none that every record has."""
+    """Return a valid name of a feature for a column.
+
+    Other characters than letters, digits and _ become _. ``source_`` is put before a name that begins with
+    no letter, or that every record has already.
+    """
     from shardmill.infra.format.contract import RESERVED_NAMES  # with the library of tables
 
     name = re.sub(r"[^A-Za-z0-9_]", "_", column)
@@ -156,7 +160,7 @@ class ColumnsConfig(Settings):
 
     @property
     def names_several(self) -> bool:
-        """Whether columns of several labels an image are named."""
+        """Whether the settings name columns that give an image several labels."""
         return bool(self.label_columns) or self.label_separator is not None
 
 
@@ -178,7 +182,7 @@ _TAKEN: Final = {
 
 
 def columns_taken(kind: str) -> frozenset[str]:
-    """Return the settings of columns that a kind of source takes; a kind of the user's takes all."""
+    """Return the settings of columns that a kind of source takes; kinds of users take all."""
     return frozenset(_TAKEN.get(kind, _ALL))
 
 
@@ -215,7 +219,7 @@ _FORMER: dict[str, dict[str, tuple[str, Any]]] = {
 
 
 def _of_tfds(features: object) -> object:
-    """Return the features that ``tfds.features`` names by the names that the records give them."""
+    """Return the columns of the former ``tfds.features`` as name of the feature -> column."""
     columns = one_is_a_list(features)
     if not isinstance(columns, list | tuple):
         return columns
@@ -237,14 +241,17 @@ RENAMED: Final = {
 
 
 def former(columns: ColumnsConfig, group: str) -> dict[str, Any]:
-    """Return the settings as a group had them before, JSON-able: "table", "rows", "archive", ..."""
+    """Return the settings as they stood in a former group ("table", "rows", "archive" ...), JSON-able."""
     now = columns.model_dump(mode="json")
     names = _FORMER[group].items()
     return {old: default if now[new] is None else now[new] for old, (new, default) in names}
 
 
 def former_features(columns: ColumnsConfig) -> list[str] | dict[str, Any] | None:
-    """Return the further features as ``tfds.features`` named them: their columns, if their names follow."""
+    """Return the further features in the form of the former ``tfds.features``.
+
+    That is a list of their columns if each has the name that ``feature_name`` gives it, else name -> column.
+    """
     features = columns.features
     if features is None:
         return None

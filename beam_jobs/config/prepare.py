@@ -67,7 +67,7 @@ class PrepareConfig(Settings):
         return settings | {"source": self.source.in_use()}
 
     def effective(self) -> dict[str, Any]:
-        """Return ``in_use`` in the form that digests cover, in which it was in earlier releases."""
+        """Return ``in_use`` in the form of earlier releases, which digests are made from."""
         settings = self.in_use() | {"source": self.source.effective()}
         if not self.image.metadata:  # newer than the digests of earlier releases
             del settings["image"]["metadata"]

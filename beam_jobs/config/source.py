@@ -42,7 +42,7 @@ _MODELS: dict[str, type[Settings]] = {
     "masks": MasksConfig,
 }
 _OF_FOLDERS_OF_MASKS = {"image_sets", "images", "masks", "image_suffix", "mask_suffix"}
-# Kind -> groups of settings that it takes besides columns -> settings in each that it does not take.
+# Kind -> groups of settings that it takes besides columns -> settings of the group that it refuses.
 _GROUPS: dict[str, dict[str, set[str]]] = {
     "image_folder": {},
     "table": {"table": set(), "masks": _OF_FOLDERS_OF_MASKS},
@@ -309,7 +309,7 @@ class SourceConfig(Settings):
         return {name: value for name, value in settings.items() if name not in self.without_effect()}
 
     def effective(self) -> dict[str, Any]:
-        """Return the settings that change the written bytes, as digests cover them.
+        """Return the settings that change the written bytes, in the form that digests are made from.
 
         The columns stand in the groups that had them before they were one, and unset newer settings are left
         out, so that each configuration keeps the digest that it had in earlier releases.

@@ -1,8 +1,8 @@
-"""The module of a kind of source, found by the name in ``source.kind``, and what it shares with the job.
+"""Find the module of a kind of source by its name, and the types that kinds and the job pass to each other.
 
-A name without a dot is a module of ``shardmill.beam_jobs.sources.kinds``, one with dots any module that
-Python can import. So a kind is found in every process of every machine without being registered. Errors of
-Python inside a user's own kind are told apart from defects of Shardmill.
+The name is ``source.kind``. A name without a dot is a module of ``shardmill.beam_jobs.sources.kinds``, one
+with dots any module that Python can import. So a kind is found in every process of every machine without
+being registered. Errors of Python inside a user's own kind are told apart from defects of Shardmill.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which column of a source is what: the image, its label, split and group, and further features.
+"""Find which columns of a source hold the image, its label, split and group, and further features.
 
 Every kind whose images are rows says which columns its files have, and what each may hold. The settings
 (``source.columns``) name those that are meant; the rest is recognised here, by what a column holds or by its
@@ -107,7 +107,7 @@ class Roles:
     others: tuple[str, ...] = ()
 
     def in_words(self, noun: str, names: str = "") -> str:
-        """Return the roles for people; ``names`` says where the classes have their names from."""
+        """Return the roles for people; ``names``, behind the label, tells of the names of classes."""
         labels = f", labels in {self.label!r}{names}" if self.label is not None else ""
         others = f", further {noun}s {', '.join(map(repr, self.others))}" if self.others else ""
         return f"images in the {noun} {self.image!r}{labels}{others}"
@@ -220,7 +220,7 @@ def recognised_label(offer: Offer, kind: LabelKind) -> str | None:
 
 
 def check_there(offer: Offer, key: str, name: str) -> None:
-    """Check that a column that has a role is there, once.
+    """Check that the source has a column exactly once.
 
     Raises:
         ConfigError: it is not; names the setting ``source.columns.<key>`` and the nearest column.

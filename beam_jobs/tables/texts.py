@@ -1,4 +1,4 @@
-"""Columns of text: what is not UTF-8 though files say so, columns without any text, and of few texts."""
+"""Columns of text: texts that are not UTF-8, columns without any text, and columns of few different texts."""
 
 from __future__ import annotations
 

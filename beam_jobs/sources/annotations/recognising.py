@@ -1,4 +1,4 @@
-"""What recognising annotation files by how they begin needs, whatever their format."""
+"""Recognise annotation files by their first bytes: the steps that all formats share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names of classes: of numbers, those that ``filter.classes`` keeps, and those that are easily confused."""
+"""Names of classes: names for labels that are numbers, names to keep, and names that are easily confused."""
 
 from __future__ import annotations
 

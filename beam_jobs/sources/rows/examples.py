@@ -78,7 +78,7 @@ def find_features(uri: str, payload: bytes, settings: ColumnsConfig, kind: Label
 
 
 def recognised_image(records: Iterable[tuple[bytes, str | None]]) -> str:
-    """Return the name of the feature with the image, as the first records of a file have it.
+    """Return the name of the feature that holds the image in the first records of a file.
 
     Args:
         records: payload, and why it cannot be read.

@@ -112,7 +112,7 @@ def open_predictor(folder: Path, outputs: Sequence[str]) -> Callable[[Pixels], d
     def predict(images: Pixels) -> dict[str, npt.NDArray[Any]]:
         if "pixels" in signatures:
             found = served(images=tf.constant(images))
-        else:  # of an earlier release, which takes only files; it leaves those in its own size as they are
+        else:  # models of earlier releases take files only; files of the model's own size are not resized
             found = served(image_bytes=tf.stack([tf.io.encode_png(image) for image in images]))
         return {name: found[name].numpy() for name in outputs}
 

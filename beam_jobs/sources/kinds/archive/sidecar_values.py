@@ -1,4 +1,4 @@
-"""What the sidecars of WebDataset samples say besides one class: other labels, and further features.
+"""Read labels of other kinds than one class, and further features, from the sidecars of WebDataset samples.
 
 The sidecars of an image are those of its whole name, of a part of it, or of its sample. The key of a sample
 is a name up to the first dot of its last part. Names may have further dots all the same::
