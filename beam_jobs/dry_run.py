@@ -22,8 +22,14 @@ import pyarrow.compute as pc
 
 from shardmill.beam_jobs.config import PrepareConfig
 from shardmill.beam_jobs.encode.block_task import EncodeBlocks
-from shardmill.beam_jobs.encode.blocks import Block, block_digest, read_facts, write_references
-from shardmill.beam_jobs.encode.facts import DigestList, KnownContents
+from shardmill.beam_jobs.encode.blocks import (
+    Block,
+    DigestList,
+    KnownContents,
+    block_digest,
+    read_facts,
+    write_references,
+)
 from shardmill.beam_jobs.encode.first_inputs import FIRST_INPUTS, understood
 from shardmill.beam_jobs.execution.errors import recover_fault
 from shardmill.beam_jobs.execution.pool import Pool

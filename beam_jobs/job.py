@@ -28,7 +28,7 @@ from shardmill.beam_jobs.assemble.stage import (
     assemble_shards,
     lay_out,
 )
-from shardmill.beam_jobs.encode.facts import DigestList
+from shardmill.beam_jobs.encode.blocks import DigestList
 from shardmill.beam_jobs.encode.stage import EncodedFiles, encode_files
 from shardmill.beam_jobs.execution.runners import check_runner, load_beam
 from shardmill.beam_jobs.images.objects import complete_listing

@@ -17,13 +17,15 @@ import pyarrow as pa
 
 from shardmill.beam_jobs.config import FilterConfig, ImageConfig, PrepareConfig
 from shardmill.beam_jobs.encode.blocks import (
+    NOTHING_KNOWN,
     REFERENCES_FILE,
+    KnownContents,
     block_digest,
     is_finished,
     spool_file,
     write_facts,
 )
-from shardmill.beam_jobs.encode.facts import NOTHING_KNOWN, FactsOfBlock, KnownContents, stable_message
+from shardmill.beam_jobs.encode.facts import FactsOfBlock, stable_message
 from shardmill.beam_jobs.execution.pool.limits import MemoryRanOut, is_out_of_memory
 from shardmill.beam_jobs.execution.pool.notes import being_processed, counting_files
 from shardmill.beam_jobs.execution.task import Limits, Task

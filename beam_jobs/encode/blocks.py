@@ -9,10 +9,15 @@ added or removed. The mean length is about ``block_images``.
     blocks/<digest>.spool      the stored images, one after the other; behind each its mask if it has one
     blocks/<digest>.arrow      FACTS_SCHEMA and the features that reading finds, one row per file; written
                                last, so that it marks a complete block
+
+*Contents that are not decoded.* Two more files list the digests of contents that the previous version stores,
+and of those that must not come back. Every worker reads them.
 """
 
 from __future__ import annotations
 
+import mmap
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,7 +25,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from shardmill.beam_jobs.encode.facts import DigestList, KnownContents
 from shardmill.beam_jobs.execution.verdicts import NO_VERDICTS, Verdicts, holds_old_verdicts
 from shardmill.beam_jobs.schemas import (
     FACTS_SCHEMA,
@@ -202,3 +206,73 @@ def place_facts(facts: pa.Table, blocks: npt.NDArray[np.int32]) -> pa.Table:
     columns["shard"] = pa.nulls(facts.num_rows, pa.int32())
     schema = with_features(PLACED_FACTS_SCHEMA, features_of(facts))
     return pa.table(columns).select(schema.names).cast(schema)
+
+
+_STORED_FILE, _PURGED_FILE = "contents/stored.sha256", "contents/purged.sha256"
+_DIGEST_BYTES = 32
+
+
+@dataclass(frozen=True)
+class DigestList:
+    """A sorted list of digests of 32 bytes each, searched in place."""
+
+    data: bytes | mmap.mmap = b""
+
+    @classmethod
+    def of(cls, digests: Iterable[bytes]) -> DigestList:
+        """Sort digests into a list."""
+        return cls(b"".join(sorted(digests)))
+
+    def __len__(self) -> int:
+        return len(self.data) // _DIGEST_BYTES
+
+    def hexadecimal(self) -> list[str]:
+        """Return the digests as hexadecimal text."""
+        return [self.data[at : at + _DIGEST_BYTES].hex() for at in range(0, len(self.data), _DIGEST_BYTES)]
+
+    def __contains__(self, digest: bytes) -> bool:
+        low, high = 0, len(self)
+        while low < high:
+            middle = (low + high) // 2
+            found = self.data[middle * _DIGEST_BYTES : (middle + 1) * _DIGEST_BYTES]
+            if found == digest:
+                return True
+            low, high = (middle + 1, high) if found < digest else (low, middle)
+        return False
+
+
+@dataclass(frozen=True)
+class KnownContents:
+    """Files that a worker does not decode.
+
+    Attributes:
+        stored: digests of files whose stored image the previous version holds.
+        purged: digests of files that must not come back.
+    """
+
+    stored: DigestList = DigestList()
+    purged: DigestList = DigestList()
+
+    def write(self, spool: Storage) -> None:
+        """Write both lists to the spool."""
+        for path, digests in ((_STORED_FILE, self.stored), (_PURGED_FILE, self.purged)):
+            spool.write_atomic(path, bytes(digests.data))
+
+    @classmethod
+    def read(cls, spool: Storage) -> KnownContents:
+        """Read the lists from the spool; a list that is not there is empty."""
+        return cls(_read(spool, _STORED_FILE), _read(spool, _PURGED_FILE))
+
+
+def _read(spool: Storage, path: str) -> DigestList:
+    local = spool.local_path(path)
+    try:
+        if local is None:
+            return DigestList(spool.read_bytes(path))
+        with local.open("rb") as stream:  # one copy in memory for all threads and processes
+            return DigestList(mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ))
+    except (NotFoundError, FileNotFoundError, ValueError):  # mmap refuses an empty file
+        return DigestList()
+
+
+NOTHING_KNOWN = KnownContents()

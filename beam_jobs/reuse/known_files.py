@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from shardmill.beam_jobs.config import PrepareConfig
-from shardmill.beam_jobs.encode.facts import DigestList, KnownContents
+from shardmill.beam_jobs.encode.blocks import DigestList, KnownContents
 from shardmill.beam_jobs.images.features import features_found
 from shardmill.beam_jobs.reuse.facts import image_columns, mask_of
 from shardmill.beam_jobs.reuse.policy import retried_reasons

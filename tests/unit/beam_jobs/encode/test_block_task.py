@@ -20,13 +20,14 @@ from shardmill.beam_jobs.encode.block_task import (
 )
 from shardmill.beam_jobs.encode.blocks import (
     Block,
+    KnownContents,
     block_digest,
     cut_blocks,
     read_facts,
     spool_file,
     write_references,
 )
-from shardmill.beam_jobs.encode.facts import KnownContents, stable_message
+from shardmill.beam_jobs.encode.facts import stable_message
 from shardmill.beam_jobs.schemas import REFERENCE_SCHEMA, Status
 from shardmill.beam_jobs.sources.files.folder import SourceFolder
 from shardmill.infra.codecs import ImageRejected, decode

@@ -8,7 +8,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shardmill.beam_jobs.encode.facts import DigestList, KnownContents
+from shardmill.beam_jobs.encode.blocks import DigestList, KnownContents
 from shardmill.infra.storage.filesystem import Storage
 
 
