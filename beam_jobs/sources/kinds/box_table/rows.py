@@ -27,6 +27,7 @@ from shardmill.beam_jobs.sources.kinds.table.typed.features import (
 )
 from shardmill.beam_jobs.tables.features import PREFIX, equal_rows
 from shardmill.infra.errors import ConfigError
+from shardmill.infra.readable import shortened
 
 SETTING = "source.objects.table"
 _CHUNK_ROWS = 16_384
@@ -170,7 +171,7 @@ def _whole(value: Any) -> int | None:
     return int(number) if number is not None and number.is_integer() else None
 
 
-_SHOWN = 40  # characters of a value
+_SHOWN = 41  # characters of a value, or of its beginning with "…"
 
 Int64 = npt.NDArray[np.int64]
 
@@ -267,6 +268,5 @@ def _contradictions(values: pa.Table, images: Int64, first: Int64) -> dict[int, 
 
 
 def _in_words(value: Any) -> str:
-    """Return a value as it is shown in a message."""
-    text = "unset" if value is None else str(value)
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+    """Return the text of a value for an error: cut if it is long, "unset" if there is none."""
+    return shortened("unset" if value is None else str(value), _SHOWN)

@@ -24,6 +24,7 @@ from shardmill.beam_jobs.sources.rows.row_files import FileRows, RowFile, RowFil
 from shardmill.beam_jobs.tables.columns import one_chunk
 from shardmill.beam_jobs.tables.texts import without_broken_texts
 from shardmill.infra.format.labels import LabelKind
+from shardmill.infra.readable import shortened
 
 _BUFFER_BYTES = 1 << 20  # read at a time from the pages of a column
 _BATCH_BYTES = 4 << 20  # encoded images read from Parquet at a time
@@ -50,7 +51,7 @@ def offered(uri: str, schema: pa.Schema, kind: LabelKind) -> Offer:
     columns = [
         Column(
             field.name,
-            _short(field.type),
+            shortened(str(field.type), 30),
             holds_images=holds_images(field.type),
             is_image=_is(features.get(field.name), "Image"),
             is_class=_is(features.get(field.name), "ClassLabel")
@@ -96,11 +97,6 @@ def holds_images(kind: pa.DataType) -> bool:
 
 def _is_binary(kind: pa.DataType) -> bool:
     return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind))
-
-
-def _short(kind: pa.DataType) -> str:
-    text = str(kind)
-    return text if len(text) <= 30 else f"{text[:29]}…"
 
 
 def check_num_rows(parquet: pq.ParquetFile, size_bytes: int) -> None:

@@ -19,6 +19,7 @@ import pyarrow.csv as pa_csv
 
 from shardmill.beam_jobs.sources.kinds.table.formats.columns import check_columns, rows_of
 from shardmill.infra.errors import ConfigError
+from shardmill.infra.readable import shortened
 
 DELIMITERS = (",", "\t", ";", "|")
 
@@ -51,7 +52,7 @@ class _BrokenRows:
 
     def add(self, row: pa_csv.InvalidRow) -> str:
         """Note a row, and tell Arrow to go on."""
-        text = row.text if len(row.text) <= _SHOWN else f"{row.text[:_SHOWN]}…"
+        text = shortened(row.text, _SHOWN)
         values = "1 value" if row.actual_columns == 1 else f"{row.actual_columns} values"
         self.numbers.append(row.number - 1)  # the header counts
         self.faults.append(f"it has {values}, the header {row.expected_columns}: {text!r}")

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from shardmill.beam_jobs.sources.kinds.table.formats.columns import check_columns, rows_of
 from shardmill.beam_jobs.tables.features import PREFIX
+from shardmill.infra.readable import shortened
 
 _CHUNK_ROWS = 65_536  # rows that are Python values at a time
 _SHOWN = 60  # characters of a broken line
@@ -90,8 +91,7 @@ def _json(value: Any) -> str | None:
 
 
 def _shown(line: bytes) -> str:
-    text = line.decode("utf-8", "replace")
-    return repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…")
+    return repr(shortened(line.decode("utf-8", "replace"), _SHOWN))
 
 
 Kind = Literal["int64", "float", "text", "mixed"]

@@ -15,6 +15,7 @@ from shardmill.beam_jobs.tables.columns import is_listed, lengths_of, lists_of, 
 from shardmill.beam_jobs.tables.texts import not_utf8
 from shardmill.infra.errors import ConfigError
 from shardmill.infra.format.features import MISSING, Dtype
+from shardmill.infra.readable import shortened
 
 Kind = Literal["int64", "float", "text", "bytes"]  # the values of the setting ``dtype``
 
@@ -156,7 +157,6 @@ def _faults(
     faults: dict[int, str] = {}
     for at, row in zip(bad.tolist(), rows.tolist(), strict=True):
         if row not in faults:
-            text = str(values[at].as_py())
-            shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+            shown = shortened(str(values[at].as_py()), _SHOWN)
             faults[row] = f"is {shown!r}, not {_WORDS[kind]}"
     return faults
