@@ -1,4 +1,4 @@
-"""What is built for others to install: an sdist and a wheel with plain files under one name."""
+"""The source distribution and the wheel hold every file once, without links, under the name shardmill."""
 
 from __future__ import annotations
 
@@ -7,15 +7,13 @@ import subprocess
 import sys
 import tarfile
 import zipfile
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
-FOLDERS = ("flows", "beam_jobs", "training", "infra")
-_ABOUT = {"CHANGELOG.md", "LICENSE", "MANIFEST.in", "README.md", "constraints.txt", "pyproject.toml"}
+from tests.samples.repositories_of_users import ABOUT, FOLDERS, ROOT, copy_checkout
+
 _MADE = {"PKG-INFO", "setup.cfg"}
-_IGNORED = shutil.ignore_patterns("__pycache__", "*.so")
 
 Files = dict[str, bytes]  # path -> content
 
@@ -23,22 +21,10 @@ Files = dict[str, bytes]  # path -> content
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Files, Files]:
     """The files of the sdist, and of the wheel that is built from it."""
-    checkout = tmp_path_factory.mktemp("checkout")
-    for name in (*FOLDERS, "shardmill"):
-        shutil.copytree(ROOT / name, checkout / name, symlinks=True, ignore=_IGNORED)
-    for name in _ABOUT:
-        shutil.copy2(ROOT / name, checkout / name)
+    checkout = copy_checkout(tmp_path_factory.mktemp("checkout"))
     (checkout / "tests").mkdir()
     (checkout / "tests" / "test_nothing.py").write_text("")
-    command = [
-        sys.executable,
-        "-m",
-        "build",
-        "--no-isolation",
-        "--outdir",
-        str(checkout / "dist"),
-        str(checkout),
-    ]
+    command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", checkout / "dist", checkout]
     subprocess.run(command, check=True, capture_output=True, timeout=600)
     (archive,), (wheel,) = ((checkout / "dist").glob(f"*.{ending}") for ending in ("tar.gz", "whl"))
     with tarfile.open(archive) as tar:
@@ -78,4 +64,4 @@ def test_the_wheel_has_every_file_under_the_import_name_and_nothing_else(built: 
 def test_the_source_distribution_has_every_file_once(built: tuple[Files, Files]) -> None:
     sdist, _ = built
     kept = {name for name in sdist if not name.startswith("shardmill.egg-info/")} - _MADE
-    assert kept == {*of_the_checkout(), *_ABOUT}
+    assert kept == {*of_the_checkout(), *ABOUT}

@@ -19,6 +19,8 @@ from typing import Literal
 from tests.samples.sources.image_folders import write_image_folder
 
 ROOT = Path(__file__).parents[2]
+FOLDERS = ("flows", "beam_jobs", "training", "infra")
+ABOUT = {"CHANGELOG.md", "LICENSE", "MANIFEST.in", "README.md", "constraints.txt", "pyproject.toml"}
 NAMES = (
     "training", "flows", "infra", "beam_jobs", "tests", "data", "models", "utils", "datasets", "config",
 )  # fmt: skip
@@ -89,16 +91,19 @@ class Installed:
         return {**kept, **quiet, "PREFECT_HOME": str(home / "prefect")}
 
 
+def copy_checkout(folder: Path) -> Path:
+    """Copy the files from which packages are built, without anything that was built; return the folder."""
+    ignored = shutil.ignore_patterns("__pycache__", "*.so")
+    for name in (*FOLDERS, "shardmill"):
+        shutil.copytree(ROOT / name, folder / name, symlinks=True, ignore=ignored)
+    for name in ABOUT:
+        shutil.copy2(ROOT / name, folder)
+    return folder
+
+
 def install_wheel(folder: Path) -> Installed:
     """Build a wheel of this checkout, and install it where the checkout itself is not on the path."""
-    copy = folder / "checkout"
-    copy.mkdir(parents=True)
-    for name in ("pyproject.toml", "README.md", "LICENSE", "MANIFEST.in", "setup.py"):
-        if (ROOT / name).exists():
-            shutil.copy(ROOT / name, copy)
-    ignored = shutil.ignore_patterns("__pycache__", "*.so")
-    for name in ("shardmill", "flows", "beam_jobs", "training", "infra"):
-        shutil.copytree(ROOT / name, copy / name, symlinks=True, ignore=ignored)
+    copy = copy_checkout(folder / "checkout")
     _checked(sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation",
              "--no-index", "--wheel-dir", folder, copy)  # fmt: skip
     _checked(sys.executable, "-m", "venv", "--without-pip", folder / "venv")
@@ -139,7 +144,7 @@ def make_repository(folder: Path, names: Mapping[str, Kind]) -> Path:
 
 
 def all_names(first: int) -> dict[str, Kind]:
-    """Each of the names as another kind of file or folder, beginning with one of the kinds."""
+    """Return a file or folder for each name, of the three kinds in turn from ``KINDS[first]`` on."""
     kinds = {name: KINDS[(first + number) % 3] for number, name in enumerate((*NAMES, *HIDING))}
     return {**kinds, "shardmill": "images"}
 

@@ -43,7 +43,7 @@ class ConsumedTrace:
         return self._file.tell()
 
     def sync(self) -> None:
-        """Put on disk what was flushed. Another thread may add lines meanwhile."""
+        """Force the flushed lines to the disk; other threads may write lines during the call."""
         os.fsync(self._file.fileno())
 
     def close(self) -> None:
