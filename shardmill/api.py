@@ -21,23 +21,20 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from shardmill.beam_jobs.config import PrepareConfig
 from shardmill.beam_jobs.request import prepare_command
-from shardmill.flows.cli.jobs.settings import job_request, models_of_runs
 from shardmill.flows.flow_runs.jobs.job_commands import evaluate_command, predict_command, train_command
+from shardmill.flows.flow_runs.jobs.job_settings import job_request, load_job_settings
 from shardmill.flows.parameters import root_or_default, runs_or_default
 from shardmill.infra.arguments import checked
 from shardmill.infra.errors import DataError, NotFoundError, UsageError
 from shardmill.infra.processes.children import result_of
-from shardmill.infra.settings import Settings, load_settings, nested
 from shardmill.infra.strict_json import dump_json
 from shardmill.training.config import TrainConfig
-from shardmill.training.recipes import recipe_path
 from shardmill.training.run.files.stored import opened_run
 
-S = TypeVar("S", bound=Settings)
 _ENDINGS = {".csv": "csv", ".json": "json", ".jsonl": "json", ".parquet": "parquet"}
 
 
@@ -84,7 +81,7 @@ def prepare(
         DataError: too many images cannot be used; nothing was published.
         ShardmillError: see shardmill.infra.errors.
     """
-    load = partial(_settings, PrepareConfig, "prepare", settings, config, recipe)
+    load = partial(load_job_settings, PrepareConfig, "prepare", config, recipe=recipe, given=settings)
     request = job_request(os.fspath(source), dataset, _places(root)[0], load, as_is=as_is)
     command = prepare_command(request.source, request.dataset, request.root, request.config)
     return result_of([*command, *(["--dry-run"] if dry_run else [])])
@@ -127,7 +124,7 @@ def train(
         NotFoundError: there is no such dataset. DataError: there is nothing to train on, or it is damaged.
         LockedError: another process runs the same training. ShardmillError: see shardmill.infra.errors.
     """
-    chosen = _settings(TrainConfig, "train", settings, config, recipe)
+    chosen = load_job_settings(TrainConfig, "train", config, recipe=recipe, given=settings)
     return result_of(train_command(dataset, *_places(root, runs), chosen))
 
 
@@ -233,26 +230,6 @@ def _why(result: dict[str, Any]) -> str:
         return f"see the reasons in {result['out']}"
     first = result["predictions"][0]
     return f"{first['path']}: {first['message']}"
-
-
-def _settings(
-    model: type[S],
-    section: str,
-    settings: Mapping[str, Any] | None,
-    config: str | Path | None,
-    recipe: str | None,
-    base: Mapping[str, Any] | None = None,
-) -> S:
-    """Load the settings of one table from defaults, a recipe, a file and a mapping, each before the next."""
-    return load_settings(
-        model,
-        section=section,
-        base=base,
-        recipe=None if recipe is None else recipe_path(recipe),
-        config=config,
-        given=nested(settings or {}, model),
-        elsewhere={name: other for name, other in models_of_runs().items() if name != section},
-    )
 
 
 def _places(root: str | Path | None, runs: str | Path | None = None) -> tuple[str, str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from shardmill.flows.cli.help import explained, is_argument, typed, usage
-from shardmill.flows.cli.jobs.settings import models_of_runs
+from shardmill.flows.flow_runs.jobs.job_settings import models_of_runs
 from shardmill.infra.near_names import likeness, near_names
 
 # Words for commands that other programs have, or that are parts of ours.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from shardmill.flows.cli import output
-from shardmill.flows.cli.jobs.settings import train_settings
+from shardmill.flows.flow_runs.jobs.job_settings import train_settings
 from shardmill.flows.parameters import root_or_default
 from shardmill.infra.processes.children import result_of
 from shardmill.infra.processes.job_command import config_arguments

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any
 from shardmill.flows.cli import options
 from shardmill.flows.cli.help import explained_below
 from shardmill.flows.cli.jobs.flags import with_flags
-from shardmill.flows.cli.jobs.settings import (
+from shardmill.flows.flow_runs.jobs.job_settings import (
     job_request,
     prepare_settings,
     settings_by_section,
     train_settings,
-    with_options,
 )
 from shardmill.infra.dataset.views.references import reference_of
 
@@ -69,7 +68,7 @@ def prepare(
     _take_turns(now)
     from shardmill.flows.parameters import root_or_default
 
-    changes = with_options(overrides or [], source_kind, runner, flink_master, label_edits)
+    changes = _with_options(overrides or [], source_kind, runner, flink_master, label_edits)
     load = partial(prepare_settings, config, changes, failure_budget, recipe)
     request = job_request(source, dataset, root_or_default(root), load, as_is=as_is)
     if dry_run:
@@ -155,7 +154,7 @@ def run(
     from shardmill.flows.parameters import root_or_default, runs_or_default
 
     by_section = settings_by_section(overrides or [])
-    changes = with_options(by_section["prepare"], source_kind, runner, flink_master, label_edits)
+    changes = _with_options(by_section["prepare"], source_kind, runner, flink_master, label_edits)
     load = partial(prepare_settings, config, changes, failure_budget, recipe)
     for_train = train_settings(config, by_section["train"], recipe)
     request = job_request(source, dataset, root_or_default(root), load, as_is=as_is)
@@ -169,6 +168,30 @@ def run(
     )
     result = run_flow(call)
     _show(result, json_output, _print_run)
+
+
+def _with_options(
+    overrides: list[str],
+    kind: str | None,
+    runner: str | None,
+    flink_master: str | None,
+    label_edits: str | None = None,
+) -> list[str]:
+    """Return the overrides of prepare, and those that its command-line options stand for.
+
+    Args:
+        overrides: each as KEY=VALUE.
+        kind: kind of the source.
+        runner: name of the runner of the Beam jobs.
+        flink_master: HOST:PORT of a Flink cluster.
+        label_edits: path of a CSV as seen from here, or a URI.
+    """
+    from shardmill.beam_jobs.config.runner import runner_overrides
+    from shardmill.flows.parameters import absolute
+
+    of_source = [] if kind is None else [f"source.kind={kind}"]
+    of_source += [] if label_edits is None else [f"source.label_edits={absolute(label_edits)}"]
+    return [*overrides, *of_source, *runner_overrides(runner, flink_master)]
 
 
 def _take_turns(now: bool) -> None:

@@ -41,8 +41,8 @@ def profile(
       shardmill profile photos --torch --set data.image_size=224
     """
     from shardmill.flows.cli import output
-    from shardmill.flows.cli.jobs.settings import train_settings
     from shardmill.flows.flow_runs.jobs.job_commands import PROFILE
+    from shardmill.flows.flow_runs.jobs.job_settings import train_settings
     from shardmill.flows.parameters import root_or_default
     from shardmill.infra.processes.children import result_of
     from shardmill.infra.processes.job_command import config_arguments

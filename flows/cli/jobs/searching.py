@@ -9,7 +9,7 @@ import typer
 
 from shardmill.flows.cli import options
 from shardmill.flows.cli.jobs.flags import flag_of
-from shardmill.flows.cli.jobs.settings import models_of_runs
+from shardmill.flows.flow_runs.jobs.job_settings import models_of_runs
 from shardmill.infra.readable import shortened
 
 if TYPE_CHECKING:

@@ -113,7 +113,7 @@ class Wish:
 
 def planned_rule(wish: Wish) -> TrainingRule:
     """The rule of training that the options describe."""
-    from shardmill.flows.cli.jobs.settings import train_settings
+    from shardmill.flows.flow_runs.jobs.job_settings import train_settings
     from shardmill.flows.server.automations import TrainingRule
     from shardmill.flows.train_when import TrainWhen, parse_train_when
     from shardmill.infra.storage.names import check_dataset_name
@@ -163,7 +163,7 @@ def planned_inbox(wish: Wish) -> Inbox:
 def _work(wish: Wish, *more: str) -> tuple[str, dict[str, object]]:
     """The flow that runs, and its parameters."""
     from shardmill.beam_jobs.sources.kind_modules import own_kind
-    from shardmill.flows.cli.jobs.settings import (
+    from shardmill.flows.flow_runs.jobs.job_settings import (
         checked_source,
         prepare_settings,
         settings_by_section,

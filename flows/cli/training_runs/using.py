@@ -212,7 +212,7 @@ def label_errors(
     """
     from shardmill.flows.cli import output
     from shardmill.flows.cli.folders import runs_location
-    from shardmill.flows.cli.jobs.settings import train_settings
+    from shardmill.flows.flow_runs.jobs.job_settings import train_settings
     from shardmill.flows.parameters import root_or_default
     from shardmill.infra.dataset.catalog import Catalog
     from shardmill.infra.processes.children import result_of

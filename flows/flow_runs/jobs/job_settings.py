@@ -1,11 +1,11 @@
-"""Read and check the settings and the source that are given to a command."""
+"""Read and check the settings and the source of a job, for commands and for the functions of Python."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from shardmill.infra.errors import NotFoundError, UsageError
 
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from shardmill.beam_jobs.request import JobRequest
     from shardmill.infra.settings import Settings
     from shardmill.training.config import TrainConfig
+
+S = TypeVar("S", bound="Settings")
 
 
 def models_of_runs() -> dict[str, type[Settings]]:
@@ -24,6 +26,45 @@ def models_of_runs() -> dict[str, type[Settings]]:
     return {"prepare": PrepareConfig, "train": TrainConfig}
 
 
+def load_job_settings(
+    model: type[S],
+    section: str,
+    config: str | Path | None,
+    overrides: Sequence[str] = (),
+    recipe: str | None = None,
+    base: Mapping[str, Any] | None = None,
+    given: Mapping[str, Any] | None = None,
+) -> S:
+    """Load the settings of one section from a recipe, a file, overrides and a mapping, each before the next.
+
+    Args:
+        model: the section's model.
+        section: "prepare" or "train".
+        config: a TOML file.
+        overrides: each as KEY=VALUE.
+        recipe: name of a recipe, which may have settings of both sections.
+        base: nested values that take the place of defaults.
+        given: settings by their names or as nested tables; they win over all others.
+
+    Raises:
+        ConfigError: a setting is unknown or wrong. UsageError: one is given twice.
+    """
+    from shardmill.infra.settings import load_settings, nested
+    from shardmill.training.recipes import recipe_path
+
+    _check_given_once(overrides)
+    return load_settings(
+        model,
+        section=section,
+        base=base,
+        recipe=None if recipe is None else recipe_path(recipe),
+        config=config,
+        overrides=overrides,
+        given=nested(given or {}, model),
+        elsewhere={name: other for name, other in models_of_runs().items() if name != section},
+    )
+
+
 def prepare_settings(
     config: Path | None,
     overrides: list[str],
@@ -31,43 +72,18 @@ def prepare_settings(
     recipe: str | None = None,
     base: Mapping[str, Any] | None = None,
 ) -> PrepareConfig:
-    """The settings of prepare from a recipe, a file and single overrides, checked.
-
-    ``base`` has nested values that stand in for defaults.
-    """
+    """Load the settings of prepare for a command; ``base`` has nested values in place of defaults."""
     from shardmill.beam_jobs.config import PrepareConfig
-    from shardmill.infra.settings import load_settings
-    from shardmill.training.config import TrainConfig
 
-    _check_given_once(overrides)
     given = {} if failure_budget is None else {"failure_budget": failure_budget}
-    return load_settings(
-        PrepareConfig,
-        section="prepare",
-        base=base,
-        recipe=_file_of(recipe),
-        config=config,
-        overrides=overrides,
-        given=given,
-        elsewhere={"train": TrainConfig},
-    )
+    return load_job_settings(PrepareConfig, "prepare", config, overrides, recipe, base, given)
 
 
 def train_settings(config: Path | None, overrides: list[str], recipe: str | None = None) -> TrainConfig:
-    """The settings of training from a recipe, a file and single overrides, checked; own code is there."""
-    from shardmill.beam_jobs.config import PrepareConfig
-    from shardmill.infra.settings import load_settings
+    """Load the settings of training for a command, and check that the user's own code is where they say."""
     from shardmill.training.config import TrainConfig, own_code
 
-    _check_given_once(overrides)
-    settings = load_settings(
-        TrainConfig,
-        section="train",
-        recipe=_file_of(recipe),
-        config=config,
-        overrides=overrides,
-        elsewhere={"prepare": PrepareConfig},
-    )
+    settings = load_job_settings(TrainConfig, "train", config, overrides, recipe)
     for code in own_code(settings):
         code.check()
     return settings
@@ -84,7 +100,7 @@ def settings_by_section(overrides: list[str]) -> dict[str, list[str]]:
     return split_overrides(overrides, models_of_runs())
 
 
-def _check_given_once(overrides: list[str]) -> None:
+def _check_given_once(overrides: Sequence[str]) -> None:
     """Check that no setting is given twice with different values.
 
     Raises:
@@ -97,37 +113,6 @@ def _check_given_once(overrides: list[str]) -> None:
             raise UsageError(
                 f"{found[key]} and {override}: a setting is given twice", "leave one of them out"
             )
-
-
-def _file_of(recipe: str | None) -> Path | None:
-    """The configuration file of a recipe; a recipe may have settings of both commands."""
-    from shardmill.training.recipes import recipe_path
-
-    return None if recipe is None else recipe_path(recipe)
-
-
-def with_options(
-    overrides: list[str],
-    kind: str | None,
-    runner: str | None,
-    flink_master: str | None,
-    label_edits: str | None = None,
-) -> list[str]:
-    """Return the overrides of prepare, and those that its command-line options stand for.
-
-    Args:
-        overrides: each as KEY=VALUE.
-        kind: kind of the source.
-        runner: settings of the runner of the Beam jobs.
-        flink_master: HOST:PORT of a Flink cluster.
-        label_edits: path of a CSV as seen from here, or a URI.
-    """
-    from shardmill.beam_jobs.config.runner import runner_overrides
-    from shardmill.flows.parameters import absolute
-
-    of_source = [] if kind is None else [f"source.kind={kind}"]
-    of_source += [] if label_edits is None else [f"source.label_edits={absolute(label_edits)}"]
-    return [*overrides, *of_source, *runner_overrides(runner, flink_master)]
 
 
 def job_request(
