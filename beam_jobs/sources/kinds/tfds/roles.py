@@ -188,25 +188,24 @@ def _columns(
     leaves: Sequence[Leaf], asked: Mapping[str, FeatureColumn] | None
 ) -> tuple[tuple[FurtherColumn, ...], dict[str, str]]:
     """Return the further features, and why others are not taken."""
-    names = {leaf.key: feature_name(leaf.key) for leaf in leaves}
+    named = [(feature_name(leaf.key), leaf) for leaf in leaves]
     if asked is not None:
-        names = {one.column or name: name for name, one in asked.items()}
-        if unknown := sorted(set(names) - {leaf.key for leaf in leaves}):
+        there = {leaf.key: leaf for leaf in leaves}
+        keys = {name: one.column or name for name, one in asked.items()}
+        if unknown := sorted(set(keys.values()) - set(there)):
             check_there(_offer(leaves), "features", unknown[0])
-        leaves = [leaf for leaf in leaves if leaf.key in names]
+        named = [(name, there[key]) for name, key in keys.items()]
     columns: dict[str, FurtherColumn] = {}
     left_out: dict[str, str] = {}
-    for leaf in leaves:
+    for name, leaf in named:
         if leaf.role in ("image", "unusable"):
             left_out[leaf.key] = leaf.why or "a record has one image"
+        elif leaf.key in _OWN:
             continue
-        if leaf.key in _OWN:
-            continue
-        name = names[leaf.key]
-        if name in columns:
+        elif name in columns:
             left_out[leaf.key] = "its name is taken"
-            continue
-        columns[name] = _column(leaf, name)
+        else:
+            columns[name] = _column(leaf, name)
     if asked is not None and left_out:
         key, why = next(iter(left_out.items()))
         raise ConfigError(f"source.columns.features names {key!r}, which cannot be taken: {why}")

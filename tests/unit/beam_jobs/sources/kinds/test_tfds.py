@@ -121,6 +121,9 @@ def test_features_are_typed(tmp_path: Path) -> None:
     ]
     few = listed(tmp_path, columns={"features": ["tags"]})
     assert [feature.name for feature in features_of(few.table)] == ["tags"]
+    twice = listed(tmp_path, columns={"features": {"one": "tags", "two": "tags"}}).table.to_pylist()
+    assert ["a", "ü"] in [row["feature:one"] for row in twice]
+    assert [row["feature:one"] for row in twice] == [row["feature:two"] for row in twice]
 
 
 @pytest.mark.parametrize("cut", [1, 700, -1])
