@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -24,7 +23,13 @@ from shardmill.beam_jobs.schemas import (
 from shardmill.beam_jobs.sources.classes.names import class_numbers, look_alikes, no_classes, wanted_classes
 from shardmill.beam_jobs.sources.files.folder import SourceFolder
 from shardmill.beam_jobs.sources.files.walking import FoundFile, IgnorePatterns, SourceFault
-from shardmill.beam_jobs.sources.kinds.table.rules import Rule, classes_of, first_rules, understand_labels
+from shardmill.beam_jobs.sources.kinds.table.rules import (
+    Rule,
+    classes_of,
+    first_rules,
+    labels_of_no_row,
+    understand_labels,
+)
 from shardmill.beam_jobs.sources.kinds.table.typed.features import joined_features
 from shardmill.beam_jobs.sources.listing import Listing, rows_of_files, status_of
 from shardmill.beam_jobs.sources.roles import SPLIT_WORDS, split_of_name
@@ -258,20 +263,13 @@ def _warnings(rows: pa.Table, classes: list[str]) -> list[str]:
 
 def _unused(settings: ColumnsConfig, contents: Contents, typed: Sequence[TypedRows]) -> list[str]:
     """Warn of names in ``drop_labels`` and ``merge_labels`` that no row has."""
-    edits = {"drop_labels": settings.drop_labels, "merge_labels": tuple(settings.merge_labels)}
-    if not any(edits.values()):
+    if settings.classes_file or not (settings.drop_labels or settings.merge_labels):
         return []
-    found: Counter[str | None] = Counter()
+    found: set[str | None] = set(settings.class_names)
     for rows in contents.rows:
         found.update(pc.unique(rows.labels).to_pylist())
         found.update(rows.names.values())
     for one in typed:
         if PREFIX + LABELS in one.table.schema.names:
             found.update(pc.unique(one_chunk(one.table[PREFIX + LABELS]).flatten()).to_pylist())
-    found.update(settings.class_names)
-    return [
-        f"source.columns.{key} names {name!r}, which is the label of no row"
-        for key, names in edits.items()
-        for name in names
-        if name not in found and not settings.classes_file
-    ]
+    return labels_of_no_row(settings, sorted(name for name in found if name is not None))

@@ -13,11 +13,16 @@ from shardmill.beam_jobs.config import ColumnsConfig
 from shardmill.beam_jobs.schemas import BAD_PATH, BROKEN_ROW, NO_LABEL
 from shardmill.beam_jobs.sources.classes.names import ClassNumbers, name_labels
 from shardmill.beam_jobs.sources.files.walking import SPLIT_OF_FOLDER
-from shardmill.beam_jobs.sources.kinds.table.rules import Rule, first_rules, said_of, understand_labels
+from shardmill.beam_jobs.sources.kinds.table.rules import (
+    Rule,
+    first_rules,
+    labels_of_no_row,
+    said_of,
+    understand_labels,
+)
 from shardmill.beam_jobs.tables.columns import mask_of, one_chunk, values_of, with_column
 from shardmill.beam_jobs.tables.features import PREFIX, feature_columns, features_of
 from shardmill.infra.format.labels import LABELS, LabelKind
-from shardmill.infra.near_names import near_names
 
 Int64 = npt.NDArray[np.int64]
 
@@ -162,14 +167,7 @@ def settings_warnings(raw: pa.Table, columns: ColumnsConfig) -> list[str]:
     has_lists = PREFIX + LABELS in raw.schema.names
     labels = values_of(raw[PREFIX + LABELS]) if has_lists else raw["label"]
     found = [text for text in pc.unique(labels).to_pylist() if text is not None]
-    warnings = []
-    for key, names in (("drop_labels", columns.drop_labels), ("merge_labels", tuple(columns.merge_labels))):
-        for name in names:
-            if name not in found:
-                near = near_names(name, found)
-                meant = f"; did you mean {near[0]!r}?" if near else ""
-                warnings.append(f"source.columns.{key} names {name!r}, which is the label of no row{meant}")
-    return warnings
+    return labels_of_no_row(columns, found)
 
 
 def paths_within(paths: pa.ChunkedArray, source: str, prefix: str | pa.Array) -> pa.ChunkedArray:

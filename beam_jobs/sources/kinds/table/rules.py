@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,6 +21,7 @@ from shardmill.beam_jobs.tables.features import PREFIX
 from shardmill.infra.format.contract import SPLITS
 from shardmill.infra.format.features import features_in
 from shardmill.infra.format.labels import LABELS, LabelKind
+from shardmill.infra.near_names import near_names
 
 MISSING_LABEL = {"class": "label", "multi": "label", "targets": "number for each target"}
 _NO_TEXT = pa.scalar(None, pa.string())
@@ -168,3 +169,15 @@ def renamed(texts: pa.Array | pa.ChunkedArray, names: Mapping[str, str]) -> pa.A
         return texts
     at = pc.index_in(texts, pa.array(list(names), pa.string()))
     return pc.coalesce(pa.array(list(names.values()), pa.string()).take(at), texts)
+
+
+def labels_of_no_row(settings: ColumnsConfig, found: Collection[str]) -> list[str]:
+    """Warn of labels that ``drop_labels`` or ``merge_labels`` names, and that were not found."""
+    warnings = []
+    for key, names in (("drop_labels", settings.drop_labels), ("merge_labels", tuple(settings.merge_labels))):
+        for name in names:
+            if name not in found:
+                near = near_names(name, found)
+                meant = f"; did you mean {near[0]!r}?" if near else ""
+                warnings.append(f"source.columns.{key} names {name!r}, which is the label of no row{meant}")
+    return warnings

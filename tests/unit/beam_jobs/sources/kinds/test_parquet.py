@@ -208,6 +208,8 @@ def test_labels_that_no_row_has_are_named_in_a_warning(tmp_path: Path) -> None:
     write_parquet(tmp_path / "a.parquet", hugging_face_table([jpeg(0)], [0], NAMES))
     warnings = listed(tmp_path, "parquet", drop_labels=["bird"]).warnings
     assert "source.columns.drop_labels names 'bird', which is the label of no row" in warnings
+    (warning,) = [text for text in listed(tmp_path, "parquet", drop_labels=["cta"]).warnings if "cta" in text]
+    assert warning.endswith("which is the label of no row; did you mean 'cat'?")
 
 
 def test_other_classes_are_left_out(tmp_path: Path) -> None:
