@@ -35,6 +35,7 @@ _PAGE_DOTTED = 60  # the most points of a curve that are drawn as dots too, with
 _POINTS = 400  # a curve has about as many pixels
 
 Point = tuple[float, float]
+Points = Sequence[Point]
 
 
 def stacked_bars(title: str, counts: Mapping[str, Mapping[str, int]]) -> str:
@@ -117,7 +118,7 @@ class Panel:
     """
 
     title: str
-    series: Mapping[str, Sequence[Point]]
+    series: Mapping[str, Points]
 
 
 def panels(title: str, shown: Sequence[Panel], x_label: str, columns: int = 2) -> str:
@@ -145,12 +146,9 @@ class _Chart:
     x_span: Point
     x_label: str
 
-    def draw(
-        self, series: Mapping[str, Sequence[Point]], colours: Mapping[str, str] | None = None
-    ) -> Iterator[str]:
-        """Yield the elements of the chart."""
-        low, high = _span_of(series, 1)
-        colours = colours or dict(zip(series, _colours(len(series)), strict=True))
+    def draw(self, series: Mapping[str, Points], colours: Mapping[str, str]) -> Iterator[str]:
+        """Yield the elements of the chart, each series in its colour."""
+        low, high = _span([y for points in series.values() for _, y in points])
         left, right, bottom = self.left, self.left + self.width, self.top + self.height
         for tick in range(5):
             y = self.top + self.height * tick / 4
@@ -179,10 +177,6 @@ def _number(value: float) -> str:
     if abs(value) >= 1000:
         return f"{value:,.0f}" if abs(value) < 1e7 else f"{value:.3g}"
     return f"{value:.1e}" if 0 < abs(value) < 1e-3 else f"{value:.3g}"
-
-
-def _span_of(series: Mapping[str, Sequence[Point]], axis: int) -> Point:
-    return _span([point[axis] for points in series.values() for point in points])
 
 
 def intervals(title: str, rows: Mapping[str, tuple[float, float, float]], worse: str, better: str) -> str:
@@ -249,9 +243,6 @@ def _svg(parts: Sequence[str], height: float) -> str:
         f'viewBox="0 0 {_WIDTH} {height:.0f}" font-family="system-ui, sans-serif">'
         f'<rect width="100%" height="100%" fill="{_PAPER}"/>{"".join(parts)}</svg>'
     )
-
-
-Points = Sequence[Point]
 
 
 def curves_svg(
