@@ -1,4 +1,4 @@
-"""Which modules of ours the processes of a command loaded, and under which names."""
+"""Check the names under which the processes of a command loaded modules of Shardmill."""
 
 from __future__ import annotations
 

@@ -35,16 +35,8 @@ def meeting(num_ranks: int = 2, host: str = "localhost", port: int | None = None
 def command(root: Path, ref: str, config: Mapping[str, Any], python: str = sys.executable) -> list[str]:
     """The command of each rank."""
     places = ["--root", str(root / "datasets"), "--runs", str(root / "runs")]
-    return [
-        python,
-        "-m",
-        "shardmill.training.train",
-        ref,
-        *places,
-        "--json",
-        "--config-json",
-        json.dumps(config),
-    ]
+    settings = ["--json", "--config-json", json.dumps(config)]
+    return [python, "-m", "shardmill.training.train", ref, *places, *settings]
 
 
 class OuterRanks:

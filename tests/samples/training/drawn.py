@@ -1,4 +1,4 @@
-"""What augmentations have drawn for a batch, for tests that look at single arrays."""
+"""The random arrays that augmentations draw for a batch, each by its name, for tests."""
 
 from __future__ import annotations
 

@@ -29,15 +29,8 @@ class Trainer:
 
     def __init__(self, root: Path, ref: str, config: dict[str, Any]) -> None:
         read, write = os.pipe()
-        argv = [
-            sys.executable,
-            "-m",
-            "shardmill.training.train",
-            ref,
-            "--json",
-            "--config-json",
-            json.dumps(config),
-        ]
+        argv = [sys.executable, "-m", "shardmill.training.train", ref, "--json"]
+        argv += ["--config-json", json.dumps(config)]
         argv += ["--root", str(root / "datasets"), "--runs", str(root / "runs")]
         self.process = subprocess.Popen(
             argv,
