@@ -56,7 +56,7 @@ class _Form:
 
 
 _ANYTHING = _Form("any value", lambda _: True)
-# Arguments of other libraries, and what stands for them here.
+# Name of an argument in other libraries -> our argument for the same.
 _ALSO_CALLED = {
     **dict.fromkeys(("num_workers", "workers", "num_threads", "num_parallel_calls"), "threads"),
     **dict.fromkeys(("drop_remainder", "drop_last"), "last_batch"),

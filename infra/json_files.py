@@ -50,7 +50,7 @@ def write_json(path: Path, value: Any, opener: Callable[[str, int], int] | None 
     Args:
         path: the file; its folders are made.
         value: what ``read_json`` will return.
-        opener: as that of ``open``; it may choose who can read the file.
+        opener: passed to ``open``; it may choose who can read the file.
     """
     with file_writer(path, opener=opener) as file:
         file.write(dump_json(to_jsonable_python(value)).encode())

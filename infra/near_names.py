@@ -1,7 +1,7 @@
 """Suggest the name that a person meant by one that does not exist.
 
-Names are compared without case and signs: ``Image-Size`` is ``image_size``. Of names that are as near, the
-first one is suggested.
+Names are compared without case and signs: ``Image-Size`` is ``image_size``. Of equally near names the first
+one is suggested.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from collections.abc import Iterable, Sequence
 from difflib import SequenceMatcher
 
 NEAR = 0.6  # likeness from which a name is suggested
-# Letters of an abbreviation and of a part that say enough, and how near to the whole name they are.
+# Fewest letters of an abbreviation (a beginning) and of another part of a name, and how near each is to it.
 _ABBREVIATION, _ABBREVIATED = 3, 0.85
 _PART, _IN_IT = 4, 0.75
 _SHOWN = 30
 
 
 def likeness(name: str, known: str, least: float = 0.0) -> float:
-    """Return how alike two names are: from 0 to 1, where they are the same but for case and signs.
+    """Return how alike two names are, from 0 to 1; 1 if only case and signs differ.
 
     A name that stands at the beginning of the other or within it is nearer than its letters say.
 
@@ -40,7 +40,7 @@ def likeness(name: str, known: str, least: float = 0.0) -> float:
 
 
 def near_names(name: str, known: Iterable[str], count: int = 1, least: float = NEAR) -> list[str]:
-    """Return the known names that are nearest to a name, the nearest first; none that is less alike."""
+    """Return the known names nearest to a name, nearest first; each has at least the likeness ``least``."""
     found = [(likeness(name, one, least), one) for one in known]
     near = sorted((each for each in found if each[0] >= least), key=lambda each: -each[0])
     return [one for _, one in near[:count]]

@@ -1,4 +1,4 @@
-"""The house stands: floors hold, light commands stay light, and what is written about it is current."""
+"""Imports keep to the floors, light commands load no heavy library, and generated pages are current."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Publish beside other writers: the loser of a race starts again on top of the winner. Roll back likewise."""
+"""Publish versions, or roll back to one, while others publish: the loser of a race starts again."""
 
 from __future__ import annotations
 

@@ -204,7 +204,7 @@ def _place_of_spec(spec: ModuleSpec) -> str:
 
 
 def _parsed(file: str | None) -> ast.Module | None:
-    """Return the syntax tree of a file; None: it is no text, or importing it will say what is wrong."""
+    """Return the syntax tree of a file; None: it is no source, or its import will report what is wrong."""
     try:
         return None if file is None or not file.endswith(".py") else ast.parse(Path(file).read_bytes())
     except (OSError, SyntaxError, ValueError):

@@ -1,4 +1,4 @@
-"""A child process with all its descendants: their memory, what is free here, and how to end them together."""
+"""Measure the memory of a child process and all its descendants, end them together, and find free memory."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ class Renamed:
 
     Attributes:
         to: dotted name, within the model that knows the old one.
-        default: default of the old setting; a value equal to it says nothing.
+        default: default of the old setting; a value equal to it is dropped.
         convert: makes the value that the new setting takes from that of the old one.
     """
 
@@ -156,7 +156,7 @@ def _put(values: dict[str, Any], path: Sequence[str], value: Any, default: Any) 
         values: the tables.
         path: keys down to the value.
         value: to put; what a table has besides stays.
-        default: a value that says nothing.
+        default: default of the old setting; where it stands, no other value was there.
     """
     there = values.get(path[0])
     if len(path) > 1:

@@ -1,4 +1,4 @@
-"""Write files of this machine so that they appear whole or not at all, also those that a person names."""
+"""Write files on this machine so that they appear whole or not at all; name a file that cannot be written."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def file_writer(
         final: the file; its folders are made.
         make_visible: given the temporary file and ``final``; ``os.replace`` replaces an older file,
             ``os.link`` refuses to.
-        opener: as that of ``open``; it may choose who can read the file.
+        opener: passed to ``open``; it may choose who can read the file.
     """
     try:
         final.parent.mkdir(parents=True, exist_ok=True)

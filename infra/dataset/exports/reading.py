@@ -1,6 +1,6 @@
-"""Read the checked records of a shard in batches, with their rows of the index in words of other libraries.
+"""Read and check the records of a shard in batches, with their rows of the index, for other libraries.
 
-Memory stays flat. Class names become text, values JSON, encodings file suffixes.
+Memory stays flat. For other libraries class names become text, values JSON, and encodings file suffixes.
 """
 
 from __future__ import annotations

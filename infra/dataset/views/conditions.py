@@ -1,4 +1,4 @@
-"""Turn a parsed query into a condition on the columns of the index. A function of queries is one entry here.
+"""Turn a parsed query into a condition on the columns of the index, and compute the functions of queries.
 
 A comparison with a missing value is neither true nor false, as in SQL: the record is not selected, by the
 comparison or by its negation. ``is None`` finds such records.

@@ -1,4 +1,4 @@
-"""Open the stores of ``obstore`` that a URI names, also of Azure's accounts; give errors of the system."""
+"""Open the store of ``obstore`` that a URI names, or Azure's with Arrow, and raise its errors as OSError."""
 
 from __future__ import annotations
 

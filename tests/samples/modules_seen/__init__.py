@@ -12,7 +12,7 @@ _OURS = tuple(f"{ROOT / name}{os.sep}" for name in ("shardmill", "flows", "beam_
 
 
 def saying_modules(folder: Path) -> dict[str, str]:
-    """Return variables with which processes say what they loaded, in a folder that is made."""
+    """Make a folder; return the environment with which processes write there what they loaded."""
     folder.mkdir()
     paths = [str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])]
     return {"MODULES_SEEN": str(folder), "PYTHONPATH": os.pathsep.join(paths)}

@@ -24,10 +24,10 @@ class Drawn:
 
 
 def drawn_for_images(parameters: AugmentParameters) -> Drawn:
-    """What augmentations of single images have drawn."""
+    """Return what augmentations of single images have drawn."""
     return Drawn(AugmentSettings(), {type(one).__name__: drawn for one, drawn in parameters.images})
 
 
 def drawn_for_batches(settings: AugmentSettings, seed: int, epoch: int, positions: Any, size: int) -> Drawn:
-    """What augmentations of whole batches draw."""
+    """Return what augmentations of whole batches draw."""
     return Drawn(settings, draw_batch_parameters(settings, seed, epoch, np.asarray(positions), size))
