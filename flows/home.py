@@ -7,12 +7,11 @@
                                   and the user's own Prefect profile is left alone
       logs/                       server.log, worker.log, up.log
       running/                    a locked file for each command that runs a flow
-      turns-HOST.lock             locked by the job that works on this machine
-      (shardmill.infra.processes.turns) records/                    a file for each run without a server,
-      until `shardmill up` takes it over problems/                   a file for each open problem of the
-      platform (shardmill.flows.problems) alarm/                      what the alarm has seen, and messages
-      that wait (shardmill.flows.server.alarm) up.json, up.lock            of the `shardmill up` that runs
-      (shardmill.flows.server.running_up)
+      turns-HOST.lock             locked by the job that works on this machine (infra/processes/turns.py)
+      records/                    a file for each run without a server, until `shardmill up` takes it over
+      problems/                   a file for each open problem of the platform (flows/problems.py)
+      alarm/                      events that were told, and messages that wait (flows/server/alarm/)
+      up.json, up.lock            of the `shardmill up` that runs (flows/server/running_up.py)
 
 Only its user can read it, folders 0700 and files 0600 (``make_private``).
 """

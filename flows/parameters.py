@@ -95,7 +95,7 @@ def runs_or_default(runs: str | None) -> str:
 
 
 def _folder(place: str, of: str, option: str) -> str:
-    """Check that a place may be a folder.
+    """Return the place of a folder, which need not exist yet.
 
     Raises:
         UsageError: it is a file.

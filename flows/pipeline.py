@@ -106,7 +106,7 @@ def show_pipeline(page: RunPage, keys: Keys, of_prepare: Result, of_train: Resul
     """Show the results that a pipeline has so far.
 
     Args:
-        page: address of the page of the pipeline's run.
+        page: the page of the pipeline's run, which gets the artifact.
         keys: keys of the artifacts of the run.
         of_prepare: the result of the prepare job.
         of_train: the result of the training; None if it goes on, or if there is none.

@@ -18,7 +18,8 @@ from __future__ import annotations
 import sys
 from importlib import import_module
 
-# In a command, not in a program of the user. First: what fails may be the import of a library.
+# Only in our own commands, not in a program of the user. It comes before other imports, since one of them
+# fails if a file of the user hides a library.
 if sys.argv and sys.argv[0].rpartition("/")[2] in ("-m", "shardmill"):
     import_module("shardmill.infra.own_code.hiding").watch_command()
 
@@ -92,7 +93,7 @@ __all__ = [
     "train",
 ]
 
-# The module of each name; errors have one of their own.
+# The module of each name that is no error. Errors are in shardmill.infra.errors.
 _HOMES = {
     **dict.fromkeys(("evaluate", "predict", "prepare", "train"), "shardmill.api"),
     **dict.fromkeys(("Dataset", "open_dataset"), "shardmill.training.dataset"),

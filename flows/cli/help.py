@@ -29,8 +29,8 @@ class Command(TyperCommand):
         """Run the command.
 
         Raises:
-            UsageError: an option is given as an empty text, as a shell makes of a variable that is not set;
-                or a folder, where it names a file.
+            UsageError: an option is empty, as when a shell variable in its place is not set; or a folder is
+                given to an option that takes a file.
         """
         for one in self.params:
             is_given = getattr(ctx.get_parameter_source(one.name), "name", "") == "COMMANDLINE"

@@ -79,7 +79,7 @@ _OPTIONS_ALSO_CALLED = {
     "-d": "--dataset",
     "-n": "--dry-run",
 }
-# Words for what a command takes without an option.
+# An argument -> options that people type in its place.
 _ARGUMENTS_ALSO_CALLED = {
     "SOURCE": ("source", "src", "input", "inputs", "data", "data-dir", "images", "folder", "path"),
     "RUN": ("run", "model", "model-path", "checkpoint", "ckpt", "weights"),

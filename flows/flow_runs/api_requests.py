@@ -143,7 +143,8 @@ def own_deployments(client: SyncPrefectClient, deployments: Iterable[UUID]) -> s
 def renew_entrypoints(client: SyncPrefectClient) -> list[str]:
     """Let deployments of an earlier release run the flows of this one; return their names.
 
-    Such as those of a file of the user; ``prefect.yaml`` renews its own. Schedules and parameters stay.
+    They come from files of the user; our own are registered again from ``prefect.yaml``. Schedules and
+    parameters stay.
     """
     from prefect.client.schemas.actions import DeploymentUpdate
 

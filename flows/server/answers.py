@@ -216,4 +216,4 @@ def try_again_without_redis(server: FastAPI) -> None:
 
 
 async def _unavailable(_request: Request, _error: Any) -> JSONResponse:
-    return JSONResponse({"exception_message": "Redis is away"}, 503)
+    return JSONResponse({"exception_message": "Redis is away"}, _UNAVAILABLE)

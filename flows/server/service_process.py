@@ -2,13 +2,14 @@
 
 Usage::
 
-    python -m shardmill.flows.server.service_process server HOST PORT    the API, its web interface and its
-    scheduler python -m shardmill.flows.server.service_process worker POOL    runs each flow run in a process
-    of its own python -m shardmill.flows.server.service_process page HOST PORT    the platform's own page
-    (shardmill.flows.page) python -m shardmill.flows.server.service_process watch    tells people what
-    happened, watches inboxes python -m shardmill.flows.server.service_process tensorboard PORT    TensorBoard
-    on loopback, below /tensorboard python -m shardmill.flows.server.service_process deploy FILE    registers
-    the deployments of a file, then ends
+    python -m shardmill.flows.server.service_process KIND ...
+
+    server HOST PORT    the API, its web interface and its scheduler
+    worker POOL         runs each flow run in a process of its own
+    page HOST PORT      the platform's own page (shardmill.flows.page)
+    watch               sends messages about runs and problems, watches inboxes
+    tensorboard PORT    TensorBoard on loopback, below /tensorboard
+    deploy FILE         registers the deployments of a file, then ends
 
 Prefect's own commands (`prefect server start`, `prefect worker start`, `prefect deploy`) outlive a parent
 that is killed.

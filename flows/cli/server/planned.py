@@ -205,7 +205,7 @@ def _work(wish: Wish, *more: str) -> tuple[str, dict[str, object]]:
 
 
 def _folder_of_code(own: Sequence[OwnCode]) -> dict[str, object]:
-    """The parameter that lets runs find modules of this folder; nothing where all of them are installed."""
+    """Return the parameter ``code`` if some of the code lies in this folder; otherwise all is installed."""
     folder = Path.cwd()
     return {"code": str(folder)} if any(code.is_below(folder) for code in own) else {}
 

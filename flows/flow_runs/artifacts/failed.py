@@ -64,7 +64,7 @@ def show_failed(page: RunPage, keys: Keys, job: str, error: ShardmillError, comm
     """Make the artifact of a failed run, and the table of inputs that cannot be used.
 
     Args:
-        page: address of the page of the run.
+        page: the page of the run, which gets the artifacts.
         keys: keys of the artifacts of the run.
         job: the name of the job.
         error: the error of the run, caused by a ``JobEnd``.

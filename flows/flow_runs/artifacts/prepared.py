@@ -21,7 +21,7 @@ def show_prepared(page: RunPage, keys: Keys, result: Result, shards: Sequence[Ro
     """Make the artifacts of a published version.
 
     Args:
-        page: address of the page of the run.
+        page: the page of the run, which gets the artifacts.
         keys: keys of the artifacts of the run.
         result: the result of the prepare job.
         shards: the rows of ``shard_rows``.

@@ -20,7 +20,7 @@ from shardmill.infra.errors import ConfigError
 
 # Set by the worker of `shardmill up`. Other workers do not, and are known as the parent of this process.
 WORKER_VARIABLE = "SHARDMILL_WORKER"
-# Likewise: the folder in which it was started. Prefect starts runs in an empty one.
+# Set by the same worker: the folder in which it was started. Prefect starts each run in an empty folder.
 FOLDER_VARIABLE = "SHARDMILL_WORKER_FOLDER"
 
 _watcher: threading.Thread | None = None
@@ -42,7 +42,7 @@ def begin_workers_run() -> None:
 
 @contextlib.contextmanager
 def working_in(code: str | None) -> Iterator[None]:
-    """Work in the folder of the user's own modules within the block, as a command does that is started there.
+    """Make the folder of the user's own modules the working directory within the block.
 
     Args:
         code: the folder; None: where the worker was started, or this folder in a process without a worker.

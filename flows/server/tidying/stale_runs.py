@@ -3,8 +3,8 @@
 A run holds a lock from the moment its flow begins (shardmill.flows.flow_runs.lost_runs). Before that, its
 worker answers for it. If the worker is killed, or the server is away when the worker reports, nobody does.
 
-The process of such a run cannot be seen from here, and its lock file lies on its own machine. Two signs tell
-that it is gone: its worker is offline, and the lease of its dataset has expired. A worker that only fails to
+The process and the lock file of a run on another machine cannot be seen from here. Two signs tell that the
+machine is gone: its worker is offline, and the lease of the dataset has expired. A worker that only fails to
 reach the server is offline too; its run renews the lease meanwhile, and stays. Where no lease tells anything
 (a training holds none, and a dataset may lie on the disk of the other machine), a run is marked once its
 worker has been offline for ten minutes.
