@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sys
 import threading
@@ -132,6 +131,8 @@ class _Question(Generic[T]):
 
 
 def _activity(api: Api) -> Activity:
+    import asyncio
+
     from shardmill.flows.page.reading.prefect import PrefectApi
 
     async def ask() -> Activity:
