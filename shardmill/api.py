@@ -25,7 +25,12 @@ from typing import Any
 
 from shardmill.beam_jobs.config import PrepareConfig
 from shardmill.beam_jobs.request import prepare_command
-from shardmill.flows.flow_runs.jobs.job_commands import evaluate_command, predict_command, train_command
+from shardmill.flows.flow_runs.jobs.job_commands import (
+    ENDINGS,
+    evaluate_command,
+    predict_command,
+    train_command,
+)
 from shardmill.flows.flow_runs.jobs.job_settings import job_request, load_job_settings
 from shardmill.flows.parameters import root_or_default, runs_or_default
 from shardmill.infra.arguments import checked
@@ -34,8 +39,6 @@ from shardmill.infra.processes.children import result_of
 from shardmill.infra.strict_json import dump_json
 from shardmill.training.config import TrainConfig
 from shardmill.training.run.files.stored import opened_run
-
-_ENDINGS = {".csv": "csv", ".json": "json", ".jsonl": "json", ".parquet": "parquet"}
 
 
 @checked
@@ -194,9 +197,9 @@ def predict(
         ShardmillError: see shardmill.infra.errors.
     """
     given = [os.fspath(path) for path in ([paths] if isinstance(paths, str | Path) else paths)]
-    kind = "json" if out is None else _ENDINGS.get(Path(out).suffix)
+    kind = "json" if out is None else ENDINGS.get(Path(out).suffix)
     if kind is None:
-        raise UsageError(f"out = {out} has none of the endings {', '.join(_ENDINGS)}", "it tells the format")
+        raise UsageError(f"out = {out} has none of the endings {', '.join(ENDINGS)}", "it tells the format")
     if not given:
         raise UsageError("paths is empty", "name image files, or folders of them")
     if missing := [path for path in given if not os.path.lexists(path)]:

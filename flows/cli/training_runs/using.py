@@ -38,10 +38,6 @@ Overlays = Annotated[
 ]
 
 
-# Endings of tables -> the format that is meant; "" if it is not written.
-_ENDINGS = {".csv": "csv", ".parquet": "parquet", ".json": "json", ".jsonl": "json", ".xlsx": "", ".xls": ""}
-
-
 def evaluate(
     run: Run,
     split: Split = "test",
@@ -151,9 +147,12 @@ def _check_predicted(paths: list[Path], result: dict[str, Any]) -> None:
 
 
 def _check(format_name: str, out: Path | None, json_output: bool) -> None:
+    from shardmill.flows.flow_runs.jobs.job_commands import ENDINGS
+
     if format_name not in ("csv", "parquet", "json"):
         raise UsageError(f"--format {format_name!r} is not known", "there are: csv, parquet, json")
-    meant = format_name if out is None else _ENDINGS.get(out.suffix.lower(), format_name)
+    known = {**ENDINGS, ".xlsx": "", ".xls": ""}  # "": a format that is not written
+    meant = format_name if out is None else known.get(out.suffix.lower(), format_name)
     if meant != format_name:
         remedy = f"write --format {meant}" if meant else "csv, parquet and json are written"
         raise UsageError(f"--out {out}: the format is {format_name}", f"{remedy}, or give it another ending")

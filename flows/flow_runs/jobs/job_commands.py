@@ -18,6 +18,9 @@ PREDICT: tuple[str, ...] = tuple(python_module("shardmill.training.predict"))
 EVALUATE: tuple[str, ...] = tuple(python_module("shardmill.training.evaluate"))
 PROMOTE: tuple[str, ...] = tuple(python_module("shardmill.training.promote"))
 
+# Ending of a file of predictions -> its format.
+ENDINGS = {".csv": "csv", ".json": "json", ".jsonl": "json", ".parquet": "parquet"}
+
 
 def train_command(dataset: str, root: str, runs: str, config: TrainConfig) -> list[str]:
     """The command that trains on a dataset (``NAME[@VERSION][?QUERY]``)."""
