@@ -15,20 +15,53 @@ from shardmill.beam_jobs.schemas import CHANGED, UNREADABLE, VANISHED
 from shardmill.beam_jobs.sources.files.walking import SourceFault
 from shardmill.infra.errors import NotFoundError, ObjectRefused, StorageError
 
+_WINDOW_BYTES = 4 << 20  # read at a time from an object store: a request for each small image is slow
 _EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)  # this machine is at fault, not the file
 
 
-class _Ranges(Protocol):
-    """An open file or object."""
+class Ranges(Protocol):
+    """An open file that is read by ranges: ``Container`` for instance."""
+
+    def read_at(self, length: int, offset: int) -> bytes:
+        """Return ``length`` bytes from ``offset``; fewer only if the file ends."""
+
+    def close(self) -> None:
+        """Close the file."""
+
+
+class _Opened(Ranges, Protocol):
+    """An open file or object of a source."""
 
     @property
     def size_bytes(self) -> int: ...
 
-    def read_at(self, length: int, offset: int) -> bytes: ...
-
     def mtime_ns(self) -> int: ...
 
-    def close(self) -> None: ...
+
+class Window:
+    """Ranges of a file, mostly one after the other: the next bytes are fetched with the same request.
+
+    Args:
+        ranges: the open file.
+        window_bytes: bytes of a request.
+    """
+
+    def __init__(self, ranges: Ranges, window_bytes: int = _WINDOW_BYTES) -> None:
+        self._ranges = ranges
+        self._window_bytes = window_bytes
+        self._start = 0
+        self._data = b""
+
+    def read_at(self, length: int, offset: int) -> bytes:
+        """Return ``length`` bytes from ``offset``; fewer only if the file ends."""
+        if not self._start <= offset <= offset + length <= self._start + len(self._data):
+            self._start = offset
+            self._data = self._ranges.read_at(max(length, self._window_bytes), offset)
+        return self._data[offset - self._start : offset - self._start + length]
+
+    def close(self) -> None:
+        """Close the file."""
+        self._ranges.close()
 
 
 class Container(io.RawIOBase):
@@ -39,7 +72,7 @@ class Container(io.RawIOBase):
         size_bytes: its length.
     """
 
-    def __init__(self, uri: str, ranges: _Ranges) -> None:
+    def __init__(self, uri: str, ranges: _Opened) -> None:
         super().__init__()
         self.uri = uri
         self._ranges = ranges

@@ -21,6 +21,7 @@ import pyarrow as pa
 from shardmill.beam_jobs.config import PrepareConfig, RowCompression, SourceConfig
 from shardmill.beam_jobs.schemas import FileRef
 from shardmill.beam_jobs.sources.classes.names import quoted
+from shardmill.beam_jobs.sources.files.container import Ranges
 from shardmill.beam_jobs.sources.files.folder import SourceFolder
 from shardmill.beam_jobs.sources.listing import Listing
 from shardmill.beam_jobs.sources.recognition.glance import Glance, Recognised
@@ -35,7 +36,6 @@ from shardmill.beam_jobs.sources.rows.listing import Contents, list_contents, re
 from shardmill.beam_jobs.sources.rows.reading import RowReader
 from shardmill.beam_jobs.sources.rows.row_files import (
     FileRows,
-    Ranges,
     RowFile,
     RowFileBroken,
     choose_files,

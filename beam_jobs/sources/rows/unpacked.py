@@ -16,7 +16,8 @@ from typing import BinaryIO, Literal
 
 from isal import isal_zlib
 
-from shardmill.beam_jobs.sources.rows.row_files import Ranges, RowFile, Window
+from shardmill.beam_jobs.sources.files.container import Ranges, Window
+from shardmill.beam_jobs.sources.rows.row_files import RowFile
 from shardmill.infra.digests import digest_of
 from shardmill.infra.format.records import IsalError
 from shardmill.infra.storage.filesystem import Storage

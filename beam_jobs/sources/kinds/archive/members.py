@@ -39,7 +39,7 @@ class ArchiveDamaged(Exception):
     """The archive is damaged from here on. The message says how, for people."""
 
 
-class Ranges(Protocol):
+class ArchiveBytes(Protocol):
     """An archive as bytes, in a file or unpacked on the way."""
 
     def read_at(self, length: int, offset: int) -> bytes:

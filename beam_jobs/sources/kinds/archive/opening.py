@@ -18,7 +18,7 @@ from typing import IO, Any, cast
 import pyarrow as pa
 from isal import isal_zlib
 
-from shardmill.beam_jobs.sources.files.container import Container
+from shardmill.beam_jobs.sources.files.container import Container, Window
 from shardmill.beam_jobs.sources.kinds.archive.members import LABEL_SIDECARS, ArchiveDamaged, Member
 from shardmill.beam_jobs.sources.kinds.archive.tar import tar_members
 from shardmill.beam_jobs.sources.kinds.archive.zip import zip_members
@@ -73,23 +73,16 @@ def members_of(
     return tar_members(window, sidecars=sidecars)
 
 
-class _Window:
+class _Window(Window):
     """A plain archive, read a window at a time."""
 
     def __init__(self, archive: Container, window_bytes: int) -> None:
-        self._archive = archive
-        self._window_bytes = window_bytes
-        self._start, self._data = 0, b""
-
-    def read_at(self, length: int, offset: int) -> bytes:
-        at = offset - self._start
-        if at < 0 or at + length > len(self._data):
-            self._start, at = offset, 0
-            self._data = self._archive.read_at(max(length, self._window_bytes), offset)
-        return self._data[at : at + length]
+        super().__init__(archive, window_bytes)
+        self._size_bytes = archive.size_bytes
 
     def reaches(self, offset: int) -> bool:
-        return offset <= self._archive.size_bytes
+        """Tell whether the archive has at least so many bytes."""
+        return offset <= self._size_bytes
 
 
 class UnpackedStream:

@@ -15,9 +15,9 @@ from shardmill.beam_jobs.schemas import ARCHIVED_LINK, DAMAGED_MEMBER, SPECIAL_F
 from shardmill.beam_jobs.sources.files.walking import SourceFault
 from shardmill.beam_jobs.sources.kinds.archive.members import (
     LABEL_SIDECARS,
+    ArchiveBytes,
     ArchiveDamaged,
     Member,
-    Ranges,
     is_sidecar,
     member_name,
 )
@@ -40,7 +40,7 @@ class _Extension:
     is_sparse: bool = False
 
 
-def tar_members(ranges: Ranges, *, sidecars: Collection[str] = LABEL_SIDECARS) -> Iterator[Member]:
+def tar_members(ranges: ArchiveBytes, *, sidecars: Collection[str] = LABEL_SIDECARS) -> Iterator[Member]:
     """Yield the members of a tar archive in its order, without directories.
 
     Args:
@@ -115,7 +115,7 @@ def _cut(member: Member) -> Member:
     return Member(member.name, member.size_bytes, member.position, fault)
 
 
-def _extend(extension: _Extension, header: tarfile.TarInfo, ranges: Ranges, offset: int) -> None:
+def _extend(extension: _Extension, header: tarfile.TarInfo, ranges: ArchiveBytes, offset: int) -> None:
     """Read an extended header that belongs to the next member."""
     if header.type in (tarfile.XGLTYPE, tarfile.GNUTYPE_LONGLINK):
         return  # global headers name no member; links are not followed
@@ -150,7 +150,7 @@ def _pax_records(data: bytes, offset: int) -> Iterator[tuple[bytes, bytes]]:
         data = data[length:]
 
 
-def _check_end(ranges: Ranges, offset: int) -> None:
+def _check_end(ranges: ArchiveBytes, offset: int) -> None:
     """Check that nothing follows the end mark: archives that were joined have members there."""
     if any(ranges.read_at(_AFTER_END_BYTES, offset)):
         raise ArchiveDamaged(
