@@ -216,6 +216,8 @@ _FORMER: dict[str, dict[str, tuple[str, Any]]] = {
     "objects": {name: _WORDS[name] for name in ("drop_labels", "merge_labels")},
     "objects.table": {**_OF_TABLES, "features": ("features", {})},
 }
+# Settings of source.table that stood in source.objects.table too, with their defaults there.
+FORMER_OF_BOX_TABLES: Final = {"format": "auto", "delimiter": None, "quotes": True, "encoding": None}
 
 
 def _of_tfds(features: object) -> object:
@@ -235,7 +237,7 @@ RENAMED: Final = {
     "tfds.features": Renamed("columns.features", None, _of_tfds),
     **{
         f"objects.table.{name}": Renamed(f"table.{name}", default)
-        for name, default in (("format", "auto"), ("delimiter", None), ("quotes", True), ("encoding", None))
+        for name, default in FORMER_OF_BOX_TABLES.items()
     },
 }
 

@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from shardmill.beam_jobs.config.columns import (
+    FORMER_OF_BOX_TABLES,
     RENAMED,
     ColumnsConfig,
     FeatureColumn,
@@ -306,7 +307,8 @@ class SourceConfig(Settings):
         """Return the settings that change the written bytes, without groups of other kinds."""
         # The listing shows the effect of these.
         settings = self.model_dump(mode="json", exclude={"min_age_seconds", "label_edits"})
-        return {name: value for name, value in settings.items() if name not in self.without_effect()}
+        unused = self.without_effect()
+        return {name: value for name, value in settings.items() if name not in unused}
 
     def effective(self) -> dict[str, Any]:
         """Return the settings that change the written bytes, in the form that digests are made from.
@@ -353,7 +355,7 @@ class SourceConfig(Settings):
                 del part["image_list"]
             return objects
         objects["table"] |= former(self.columns, "objects.table")
-        objects["table"] |= {name: of_tables[name] for name in ("format", "delimiter", "quotes", "encoding")}
+        objects["table"] |= {name: of_tables[name] for name in FORMER_OF_BOX_TABLES}
         if not objects["table"]["features"]:
             del objects["table"]["features"]
         return objects
