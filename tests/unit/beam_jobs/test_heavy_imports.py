@@ -25,3 +25,11 @@ def test_beam_is_not_loaded_to_find_nothing_to_do() -> None:
     script = "import sys, shardmill.beam_jobs.job; print('apache_beam' in sys.modules)"
     done = python(script)
     assert done.stdout.strip() == "False"
+
+
+def test_assembling_shards_loads_no_image_libraries() -> None:
+    script = (
+        "import sys, shardmill.beam_jobs.assemble.shard_task\n"
+        "print([name for name in ('cv2', 'imagecodecs', 'PIL') if name in sys.modules])\n"
+    )
+    assert python(script).stdout.strip() == "[]"
