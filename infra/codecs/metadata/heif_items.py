@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import islice
 
-from shardmill.infra.codecs.structure.boxes import boxes
+from shardmill.infra.codecs.structure.boxes import bounded_boxes, boxes, heif_parts
 
 _C2PA_BOX = bytes.fromhex("d8fec3d61b0e483c92975828877ec481")
-_MAX_BOXES = 1_000
 _MAX_ITEMS = 10_000
 _MAX_EXTENTS = 100
 _VERSION_BYTES = 4  # version and flags of a full box
@@ -17,12 +15,7 @@ _XMP_TYPES = (b"application/rdf+xml",)
 
 def exif_and_xmp(data: bytes) -> tuple[bytes | None, bytes | None]:
     """Return the EXIF block, which begins with its TIFF header, and the XMP packet; each may be None."""
-    for name, start, end in _boxes(data, 0, len(data)):
-        if name == b"meta":
-            parts = {part: (opened, stop) for part, opened, stop in _boxes(data, start + 4, end)}
-            break
-    else:
-        return None, None
+    parts = heif_parts(data)
     if b"iinf" not in parts or b"iloc" not in parts:
         return None, None
     exif, xmp = _numbers(data, *parts[b"iinf"])
@@ -37,17 +30,12 @@ def exif_and_xmp(data: bytes) -> tuple[bytes | None, bytes | None]:
 
 def c2pa_store(data: bytes) -> bytes | None:
     """Return the store of C2PA manifests, or None."""
-    for name, start, end in _boxes(data, 0, len(data)):
+    for name, start, end in bounded_boxes(data, 0, len(data)):
         if name == b"uuid" and data[start : start + 16] == _C2PA_BOX:
             purpose = data.find(b"\x00", start + 16 + _VERSION_BYTES, end)
             if purpose >= 0 and data[start + 16 + _VERSION_BYTES : purpose] == b"manifest":
                 return data[purpose + 1 + 8 : end]
     return None
-
-
-def _boxes(data: bytes, start: int, end: int) -> Iterator[tuple[bytes, int, int]]:
-    for name, opened, stop in islice(boxes(data, start, min(end, len(data))), _MAX_BOXES):
-        yield name, opened, min(stop, end)
 
 
 def _numbers(data: bytes, start: int, end: int) -> tuple[int | None, int | None]:

@@ -7,6 +7,9 @@ stands in eight bytes behind the name, 0 that the box reaches to the end of the 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import islice
+
+_MAX_BOXES = 1_000
 
 
 def boxes(data: bytes, start: int, end: int) -> Iterator[tuple[bytes, int, int]]:
@@ -24,6 +27,23 @@ def boxes(data: bytes, start: int, end: int) -> Iterator[tuple[bytes, int, int]]
             return
         yield name, start + head, start + size
         start += size
+
+
+def bounded_boxes(data: bytes, start: int, end: int) -> Iterator[tuple[bytes, int, int]]:
+    """Yield the first 1,000 boxes as ``boxes`` does, but let none reach beyond the end or beyond the data."""
+    for name, opened, stop in islice(boxes(data, start, min(end, len(data))), _MAX_BOXES):
+        yield name, opened, min(stop, end)
+
+
+def heif_parts(data: bytes) -> dict[bytes, tuple[int, int]]:
+    """Return name -> start and end of the content of each box in the box meta of a HEIF or AVIF file.
+
+    Of several boxes of one name, the last one counts. Without a box meta there are none.
+    """
+    for name, start, end in bounded_boxes(data, 0, len(data)):
+        if name == b"meta":
+            return {part: (opened, stop) for part, opened, stop in bounded_boxes(data, start + 4, end)}
+    return {}
 
 
 def ends_within_a_box(data: bytes) -> bool:

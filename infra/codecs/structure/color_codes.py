@@ -6,12 +6,10 @@ Decoders return the samples as stored: HDR and wide gamuts would become records 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import islice
 
 from shardmill.infra.codecs.formats import ImageRejected
-from shardmill.infra.codecs.structure.boxes import boxes
+from shardmill.infra.codecs.structure.boxes import bounded_boxes, heif_parts
 
 # Curves and primaries that every viewer of still images shows as sRGB; 2 means that the file does not say.
 _CURVES_LIKE_SRGB = frozenset({1, 2, 6, 13, 14, 15})
@@ -19,7 +17,7 @@ _PRIMARIES_LIKE_SRGB = frozenset({1, 2, 5, 6, 7})
 _HDR = {16: "HDR by PQ (SMPTE ST 2084)", 18: "HDR by HLG (ARIB STD-B67)"}
 _CURVES = {4: "of gamma 2.2", 5: "of gamma 2.8", 8: "linear", 17: "of SMPTE ST 428-1"}
 _PRIMARIES = {4: "NTSC 1953", 9: "BT.2020", 11: "DCI-P3", 12: "Display P3"}
-_MAX_BOXES, _MAX_ITEMS = 1_000, 10_000
+_MAX_ITEMS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,18 +58,15 @@ def codes_in_chunk(chunk: bytes) -> ColorCodes | None:
 
 def codes_in_boxes(data: bytes) -> ColorCodes | None:
     """Return the code points of the primary image of an AVIF or HEIF file; None: it states none."""
-    meta = next((place for name, *place in _boxes(data, 0, len(data)) if name == b"meta"), None)
-    if meta is None:
-        return None
-    parts = {name: (start, end) for name, start, end in _boxes(data, meta[0] + 4, meta[1])}
+    parts = heif_parts(data)
     if b"pitm" not in parts or b"iprp" not in parts:
         return None
     at = parts[b"pitm"][0]
     primary = _number(data, at + 4, 2 if data[at : at + 1] == b"\x00" else 4)
-    within = {name: (start, end) for name, start, end in _boxes(data, *parts[b"iprp"])}
+    within = {name: (start, end) for name, start, end in bounded_boxes(data, *parts[b"iprp"])}
     if b"ipco" not in within or b"ipma" not in within:
         return None
-    properties = list(_boxes(data, *within[b"ipco"]))
+    properties = list(bounded_boxes(data, *within[b"ipco"]))
     for index in _associated(data, *within[b"ipma"], primary):
         if 0 < index <= len(properties):
             name, start, _ = properties[index - 1]
@@ -95,11 +90,6 @@ def _associated(data: bytes, start: int, end: int, item: int) -> list[int]:
             return [_number(data, at + place * wide, wide) & mask for place in range(count)]
         at += count * wide
     return []
-
-
-def _boxes(data: bytes, start: int, end: int) -> Iterator[tuple[bytes, int, int]]:
-    for name, opened, stop in islice(boxes(data, start, min(end, len(data))), _MAX_BOXES):
-        yield name, opened, min(stop, end)
 
 
 def _number(data: bytes, at: int, size: int) -> int:
