@@ -82,10 +82,12 @@ class ImageAugmentation(Augmentation[F]):
     """Changes each image alone, after its window was cut and resized to S × S pixels, in numpy or OpenCV.
 
     One that moves pixels overrides ``move_boxes`` and ``move_mask``; one that boxes and masks cannot follow
-    sets ``objects_follow``.
+    sets ``objects_follow``. One that TensorFlow can apply to each image with the same result has
+    ``apply_in_graph`` too, and sets ``is_in_graph``.
     """
 
     objects_follow: ClassVar[bool] = True
+    is_in_graph: ClassVar[bool] = False
 
     @abstractmethod
     def draw(self, keys: U64, image_size: int) -> Arrays:
@@ -94,6 +96,10 @@ class ImageAugmentation(Augmentation[F]):
     @abstractmethod
     def apply(self, image: npt.NDArray[np.uint8], drawn: Arrays, row: int) -> None:
         """Change an image, uint8 [S, S, 3], in place, with the parameters of row ``row`` of the batch."""
+
+    def apply_in_graph(self, image: Any, drawn: dict[str, Any]) -> Any:
+        """Return an image of TensorFlow, uint8 [S, S, 3], changed with the parameters of its row."""
+        raise NotImplementedError(type(self).__name__)
 
     def move_boxes(self, boxes: Boxes, drawn: Arrays) -> Boxes:
         """Return the boxes [B, M, 4] of a batch, moved with their images."""

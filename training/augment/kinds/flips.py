@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from functools import partial
+from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -10,7 +11,7 @@ from pydantic import Field
 
 from shardmill.infra.settings import AlsoCalled, Settings
 from shardmill.infra.splitmix import U64
-from shardmill.training.augment.kind import Array, Arrays, Boxes, ImageAugmentation, cv2
+from shardmill.training.augment.kind import Array, Arrays, Boxes, ImageAugmentation, cv2, tf
 from shardmill.training.draws import uniform
 
 _LEFT_RIGHT, _TOP_BOTTOM = 400, 401  # streams
@@ -35,6 +36,7 @@ class Flips(ImageAugmentation[_Fields]):
     turn = 20
     streams = range(_LEFT_RIGHT, _TOP_BOTTOM + 1)
     name = "augment.horizontal_flip and augment.vertical_flip"
+    is_in_graph = True
 
     @property
     def is_on(self) -> bool:
@@ -55,6 +57,12 @@ class Flips(ImageAugmentation[_Fields]):
         axes = _OPENCV.get((bool(drawn["left_right"][row]), bool(drawn["top_bottom"][row])))
         if axes is not None:
             cv2.flip(image, axes, dst=image)
+
+    def apply_in_graph(self, image: Any, drawn: dict[str, Any]) -> Any:
+        """Return the mirrored image, uint8 [S, S, 3]."""
+        for axis, name in enumerate(("top_bottom", "left_right")):
+            image = tf.cond(drawn[name], partial(tf.reverse, image, [axis]), partial(tf.identity, image))
+        return image
 
     def move_boxes(self, boxes: Boxes, drawn: Arrays) -> Boxes:
         """Mirror the boxes [B, M, 4] of mirrored images."""

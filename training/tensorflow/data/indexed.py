@@ -34,6 +34,7 @@ from shardmill.training.reading.budget import RamBudget
 from shardmill.training.reading.records.objects import SplitObjects
 from shardmill.training.tensorflow.data.decoding.by_tensorflow import TensorFlowDecoding
 from shardmill.training.tensorflow.data.decoding.columns import Column, LabelColumns, call
+from shardmill.training.tensorflow.data.image_augment import ImageAugment
 from shardmill.training.tensorflow.data.pipeline import in_channels, in_order
 
 # Batches made at the same time: the next one begins while the last rows of one are decoded. Few, so that
@@ -187,7 +188,7 @@ class IndexedPipeline:
             maker=self.batches,
             labels=self._label_columns,
             image_size=self.image_size,
-            augment=self.augment,
+            augment=ImageAugment(self.augment, self.image_size),
             rows_of_step=self.num_rows,
             plan=self._plan,
             failures=self._failures,

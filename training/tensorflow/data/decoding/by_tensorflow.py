@@ -1,7 +1,7 @@
 """Decode the images of steps by TensorFlow: fetch their records, then decode one example at a time.
 
-steps ─► fetch (parallel: plan the step, pread, inflate, check, parse; draw windows)
-      ─► one example at a time ─► decode a window, resize (parallel) ─► batch ─► augment
+steps ─► fetch (parallel: plan the step, pread, inflate, check, parse; draw windows and flips)
+      ─► one example at a time ─► decode a window, resize, flip (parallel) ─► batch ─► augment
 """
 
 from __future__ import annotations
@@ -15,11 +15,10 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from shardmill.training.augment.parameters import augment_image
-from shardmill.training.augment.settings import AugmentSettings
 from shardmill.training.order import StepPlan
 from shardmill.training.reading import BatchMaker, RecordReader
 from shardmill.training.tensorflow.data.decoding.columns import Column, LabelColumns, call
+from shardmill.training.tensorflow.data.image_augment import ImageAugment, augment_rows
 from shardmill.training.tensorflow.data.preprocess import decode_window
 
 _FETCHED = {
@@ -42,7 +41,7 @@ class TensorFlowDecoding:
         maker: draws the parameters of augmentation.
         labels: the columns of the labels.
         image_size: height and width of the images (pixels).
-        augment: how training examples are augmented; None for evaluation.
+        augment: augments the images.
         rows_of_step: the rows of a step that this process reads.
         plan: returns the plan of these rows, given the number of the step, over all epochs.
         failures: remembers an error of this project while the block runs.
@@ -52,7 +51,7 @@ class TensorFlowDecoding:
     maker: BatchMaker
     labels: LabelColumns
     image_size: int
-    augment: AugmentSettings | None
+    augment: ImageAugment
     rows_of_step: int
     plan: Callable[[int], StepPlan]
     failures: Callable[[], AbstractContextManager[None]]
@@ -63,7 +62,7 @@ class TensorFlowDecoding:
         dataset = dataset.map(self._fetch, num_parallel_calls=tf.data.AUTOTUNE).unbatch()
         dataset = dataset.map(self._example, num_parallel_calls=tf.data.AUTOTUNE)
         dataset = dataset.batch(rows, drop_remainder=True)
-        if self.augment is None or not self.augment.of_images:
+        if not self.augment.is_in_numpy:
             return dataset
         numbers = tf.data.Dataset.range(start * slices, stop * slices)
 
@@ -81,7 +80,7 @@ class TensorFlowDecoding:
 
     def _fetch(self, run_step: Any) -> dict[str, Any]:
         """Fetch the encoded images of one step and the parameters of their augmentation."""
-        columns = {**_FETCHED, **self.labels.columns}
+        columns = {**_FETCHED, **self.augment.columns, **self.labels.columns}
         return self.labels.gathered(call(self._read_step, run_step, columns, self.rows_of_step))
 
     def _read_step(self, run_step: int) -> dict[str, Any]:
@@ -98,6 +97,7 @@ class TensorFlowDecoding:
             "windows": parameters.windows,
             "weights": plan.weights,
             "ordinals": plan.ordinals,
+            **self.augment.arrays(parameters),
             **self.labels.arrays(labels, objects),
         }
 
@@ -110,15 +110,11 @@ class TensorFlowDecoding:
             self.reader.image_encoding,
         )
         kept = {name: fetched[name] for name in ("labels", "weights", "ordinals")}
-        return {"images": image, **kept}
+        return {"images": self.augment.in_graph(image, fetched), **kept}
 
     def _augment_rows(
         self, images: npt.NDArray[np.uint8], run_slice: int, slices: int
     ) -> npt.NDArray[np.uint8]:
         """Augment a batch, whose windows TensorFlow has cut."""
         run_step, number = divmod(run_slice, slices)
-        parameters = self.maker.parameters(self.plan(run_step).of_rank(number, slices))
-        images = images.copy()  # TensorFlow owns the array that it passes in
-        for row, image in enumerate(images):
-            augment_image(image, parameters, row)
-        return images
+        return augment_rows(images, self.maker.parameters(self.plan(run_step).of_rank(number, slices)))

@@ -3,8 +3,8 @@
 ::
 
     shards ─► shard by worker ─► shuffle ─► interleave (parallel: read, check, parse) ─► shuffle buffer
-           ─► skip to the step ─► rows of a step (parallel: draw windows)
-           ─► one example at a time ─► decode a window, resize (parallel) ─► batch ─► augment ─► prefetch
+           ─► skip to the step ─► rows of a step (parallel: draw windows and flips)
+           ─► one example at a time ─► decode a window, resize, flip (parallel) ─► batch ─► vary ─► prefetch
 
 For object stores without staging, and for disks that are slow at random reads: each shard is read in order.
 Its limits: the order is shuffled only as far as the buffer reaches, depends on the number of workers and on
@@ -26,13 +26,14 @@ import tensorflow as tf
 
 from shardmill.infra.errors import CorruptDataError, ShardmillError
 from shardmill.training.arrays import Floats
-from shardmill.training.augment.parameters import AugmentParameters, augment_image, draw_parameters
+from shardmill.training.augment.parameters import AugmentParameters, draw_parameters
 from shardmill.training.augment.settings import AugmentSettings
 from shardmill.training.draws import Purpose, key_of
 from shardmill.training.models.spec import Fit
 from shardmill.training.reading import RecordReader
 from shardmill.training.reading.budget import RamBudget
 from shardmill.training.reading.streaming_plan import StreamPlan
+from shardmill.training.tensorflow.data.image_augment import ImageAugment, augment_rows
 from shardmill.training.tensorflow.data.pipeline import in_channels, in_order
 from shardmill.training.tensorflow.data.preprocess import decode_image, decode_window
 from shardmill.training.tensorflow.data.streaming.sources import RecordSource
@@ -105,7 +106,7 @@ class StreamingPipeline:
         examples = examples.map(self._example, num_parallel_calls=tf.data.AUTOTUNE)
         rows = self.order.num_rows if batch_size is None else batch_size
         batches = self._batched(examples, rows)
-        if self.augment is not None and self.augment.of_images and self.image_size is not None:
+        if self._image_augment.is_in_numpy:
             batches = batches.map(self._augmented, num_parallel_calls=tf.data.AUTOTUNE)
         kept = ("images", "labels", "weights", "ordinals", *(() if self.image_size else ("shapes",)))
         batches = batches.map(lambda batch: {name: batch[name] for name in kept})
@@ -190,6 +191,7 @@ class StreamingPipeline:
             "labels": (tf.int32, []),
             "weights": (tf.float32, []),
             "positions": (tf.int64, []),
+            **self._image_augment.columns,
         }
         kinds = [kind for kind, _ in columns.values()]
         made = tf.numpy_function(self._plan_step, [run_step, ordinals, channels], kinds, stateful=False)
@@ -213,7 +215,8 @@ class StreamingPipeline:
         if self.class_weights is not None:
             weighed = self.class_weights[labels] * (weights > 0)
             weights = (weighed / weighed.sum()).astype(np.float32)
-        return shapes, parameters.windows, labels, weights, positions
+        drawn = self._image_augment.arrays(parameters)
+        return shapes, parameters.windows, labels, weights, positions, *drawn.values()
 
     def _parameters(
         self, epoch: int, positions: npt.NDArray[np.int64], ordinals: npt.NDArray[np.int64]
@@ -231,6 +234,7 @@ class StreamingPipeline:
             image = tf.ensure_shape(decode_image(stored, shape, encoding), [None, None, 3])
         else:
             image = decode_window(stored, shape, planned["windows"], self.image_size, encoding)
+            image = self._image_augment.in_graph(image, planned)
         kept = ("labels", "weights", "ordinals", "positions", "epochs")
         return {"images": image, "shapes": shape[:2]} | {name: planned[name] for name in kept}
 
@@ -238,6 +242,10 @@ class StreamingPipeline:
         if self.image_size is None:
             return examples.padded_batch(rows, drop_remainder=True)
         return examples.batch(rows, drop_remainder=True)
+
+    @property
+    def _image_augment(self) -> ImageAugment:
+        return ImageAugment(None if self.image_size is None else self.augment, self.image_size or 1)
 
     def _augmented(self, batch: dict[str, Any]) -> dict[str, Any]:
         given = [batch[name] for name in ("images", "epochs", "positions", "ordinals")]
@@ -252,11 +260,7 @@ class StreamingPipeline:
         positions: npt.NDArray[np.int64],
         ordinals: npt.NDArray[np.int64],
     ) -> npt.NDArray[np.uint8]:
-        parameters = self._parameters(int(epochs[0]), positions, ordinals)
-        images = images.copy()  # TensorFlow owns the array that it passes in
-        for row in range(len(images)):
-            augment_image(images[row], parameters, row)
-        return images
+        return augment_rows(images, self._parameters(int(epochs[0]), positions, ordinals))
 
     def _found_damage(self, error: Exception) -> ShardmillError:
         """Return the error of the first damaged record of this worker's shards."""
