@@ -2,16 +2,14 @@
 
 ::
 
-    of_dataset   kind of labels of a dataset version -> its task
-    traits       facts about each task that need no framework: figures, settings that apply
     task         the interface
-    single_label, multi_label, regression, detection, segmentation    the tasks
-    boxes        of detection: which cells learn which object, losses, decoding
-    target_scale mean and deviation of the numbers that a regression predicts
+    traits       facts about each task: figures, settings that apply
+    kinds        what tasks of classes and of numbers share in every framework
+    annotations  objects of images as labels
 
-A further task is a file with a class that implements ``Task`` and a function ``build(version, config)``, a
-line in ``of_dataset.BUILDERS``, and one in ``traits.TRAITS``. Its figures are a ``Tally`` of
+The tasks themselves are in the folders ``tasks`` of ``shardmill.training.tensorflow`` and
+``shardmill.training.torch``: a further one is a file there with a class that implements ``Task``, a line in
+``of_dataset.BUILDERS`` beside it, and one in ``traits.TRAITS``. Its figures are a ``Tally`` of
 ``shardmill.training.results.metrics``, each with a row in ``figures.FIGURES`` and a name in
 ``run.best_metric``. Its predictions are ``PredictionColumns`` of ``shardmill.training.results.predictions``.
-With PyTorch the same is done in ``shardmill.training.torch.tasks``.
 """

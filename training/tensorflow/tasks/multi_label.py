@@ -2,34 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import tensorflow as tf
 
-from shardmill.infra.dataset.version import DatasetVersion
-from shardmill.training.config import TrainConfig
-from shardmill.training.export.measures import LabelsMeasure
-from shardmill.training.results.metrics.multi_label import MultiLabelTally
-from shardmill.training.results.predictions.columns import MultiLabelColumns
+from shardmill.training.tasks.kinds import SeveralClasses
 from shardmill.training.tasks.task import LabelSpec
 from shardmill.training.tensorflow.augment_batches import mixed_targets
 
 _THRESHOLD = 0.5  # a class is predicted if it is more likely than not
 
 
-@dataclass(frozen=True, slots=True)
-class MultiLabel:
-    """Binary cross-entropy of each class, averaged over the classes. Implements ``Task``.
-
-    Attributes:
-        num_outputs: the number of classes, C.
-        label_smoothing: share of each target that is moved to 1/2 in training.
-    """
-
-    num_outputs: int
-    label_smoothing: float = 0.0
-    score_name = "exact_match"
+class MultiLabel(SeveralClasses):
+    """Binary cross-entropy of each class, averaged over the classes. Implements ``Task``."""
 
     @property
     def labels(self) -> LabelSpec:
@@ -62,20 +47,3 @@ class MultiLabel:
     def served(self, outputs: Any) -> dict[str, Any]:
         """Return ``probabilities`` float32 [b, C] and ``predicted`` bool [b, C]."""
         return {"probabilities": tf.sigmoid(outputs), "predicted": outputs > 0.0}
-
-    def form_measure(self) -> LabelsMeasure:
-        """Return how ONNX and LiteRT forms are compared with the model."""
-        return LabelsMeasure()
-
-    def tally(self) -> MultiLabelTally:
-        """Return an empty tally."""
-        return MultiLabelTally(self.num_outputs)
-
-    def columns(self) -> MultiLabelColumns:
-        """Return the columns of a file of predictions."""
-        return MultiLabelColumns()
-
-
-def build(version: DatasetVersion, config: TrainConfig) -> MultiLabel:
-    """Make the task of a dataset version."""
-    return MultiLabel(len(version.manifest.classes), config.optimizer.label_smoothing)

@@ -14,9 +14,9 @@ from shardmill.training.tensorflow.tasks import detection, multi_label, regressi
 Builder = Callable[[DatasetVersion, TrainConfig], Task]
 
 BUILDERS: Final[Mapping[Learned, Builder]] = {
-    "class": single_label.build,
-    "multi": multi_label.build,
-    "targets": regression.build,
+    "class": single_label.SingleLabel.of,
+    "multi": multi_label.MultiLabel.of,
+    "targets": regression.Regression.of,
     "objects": detection.build,
     "mask": segmentation.build,
 }

@@ -2,46 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import tensorflow as tf
 
-from shardmill.infra.dataset.version import DatasetVersion
-from shardmill.training.config import TrainConfig
-from shardmill.training.export.measures import NumbersMeasure
-from shardmill.training.results.metrics.regression import RegressionTally
-from shardmill.training.results.predictions.columns import RegressionColumns
-from shardmill.training.tasks.target_scale import target_scale
+from shardmill.training.tasks.kinds import Numbers
 from shardmill.training.tasks.task import LabelSpec
 from shardmill.training.tensorflow.augment_batches import mixed_targets
 
 
-@dataclass(frozen=True, slots=True)
-class Regression:
+class Regression(Numbers):
     """Squared error of standard scores, so that targets of any size train alike. Implements ``Task``.
 
-    The model's outputs are standard scores; ``predictions`` turns them back into the unit of the labels.
-
-    Attributes:
-        mean: mean of each target over the train split.
-        std: the standard deviation of each target over the train split, above 0.
+    ``predictions`` turns the outputs of the model back into the unit of the labels.
     """
-
-    mean: tuple[float, ...]
-    std: tuple[float, ...]
-    score_name = "absolute_error"
-
-    def __post_init__(self) -> None:
-        if len(self.mean) != len(self.std) or not self.mean or min(self.std) <= 0:
-            raise ValueError(
-                f"mean {self.mean}, std {self.std}: needs one of each for every target, std above 0"
-            )
-
-    @property
-    def num_outputs(self) -> int:
-        """The number of targets, T."""
-        return len(self.mean)
 
     @property
     def labels(self) -> LabelSpec:
@@ -68,27 +42,5 @@ class Regression:
         """Return ``values`` float32 [b, T], in the unit of the labels."""
         return {"values": self._values(outputs)}
 
-    def form_measure(self) -> NumbersMeasure:
-        """Return how ONNX and LiteRT forms are compared with the model."""
-        return NumbersMeasure(self.std)
-
-    def tally(self) -> RegressionTally:
-        """Return an empty tally."""
-        return RegressionTally(self.num_outputs)
-
-    def columns(self) -> RegressionColumns:
-        """Return the columns of a file of predictions."""
-        return RegressionColumns()
-
     def _values(self, outputs: Any) -> Any:
         return outputs * self.std + self.mean
-
-
-def build(version: DatasetVersion, _config: TrainConfig) -> Regression:
-    """Make the task of a dataset version, with mean and deviation of its train split.
-
-    Raises:
-        DataError: a target has the same value in all records.
-    """
-    scale = target_scale(version)
-    return Regression(scale.mean, scale.std)

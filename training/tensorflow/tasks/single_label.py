@@ -2,32 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import tensorflow as tf
 
-from shardmill.infra.dataset.version import DatasetVersion
-from shardmill.training.config import TrainConfig
-from shardmill.training.export.measures import ClassMeasure
-from shardmill.training.results.metrics.single_label import SingleLabelTally
-from shardmill.training.results.predictions.columns import SingleLabelColumns
+from shardmill.training.tasks.kinds import OneClass
 from shardmill.training.tasks.task import LabelSpec
 from shardmill.training.tensorflow.augment_batches import dominating_labels, mixed_loss
 
 
-@dataclass(frozen=True, slots=True)
-class SingleLabel:
-    """Softmax cross-entropy over logits. Implements ``Task``.
+class SingleLabel(OneClass):
+    """Softmax cross-entropy over logits. Implements ``Task``."""
 
-    Attributes:
-        num_outputs: the number of classes, C.
-        label_smoothing: share of the target that training spreads over all classes (Szegedy et al. 2016).
-    """
-
-    num_outputs: int
-    label_smoothing: float = 0.0
-    score_name = "accuracy"
     labels = LabelSpec("label", (), "int32")
 
     def training_losses(self, outputs: Any, labels: Any, own_share: Any | None = None) -> Any:
@@ -54,26 +40,9 @@ class SingleLabel:
         probabilities = tf.nn.softmax(outputs)
         return {"probabilities": probabilities, "label": tf.argmax(probabilities, axis=-1)}
 
-    def form_measure(self) -> ClassMeasure:
-        """Return how ONNX and LiteRT forms are compared with the model."""
-        return ClassMeasure()
-
-    def tally(self) -> SingleLabelTally:
-        """Return an empty tally."""
-        return SingleLabelTally(self.num_outputs)
-
-    def columns(self) -> SingleLabelColumns:
-        """Return the columns of a file of predictions."""
-        return SingleLabelColumns()
-
     def _smoothed(self, outputs: Any, labels: Any) -> Any:
         losses = self.losses(outputs, labels)
         if not self.label_smoothing:
             return losses
         spread = -tf.reduce_mean(tf.nn.log_softmax(outputs), axis=-1)
         return (1 - self.label_smoothing) * losses + self.label_smoothing * spread
-
-
-def build(version: DatasetVersion, config: TrainConfig) -> SingleLabel:
-    """Make the task of a dataset version."""
-    return SingleLabel(len(version.manifest.classes), config.optimizer.label_smoothing)

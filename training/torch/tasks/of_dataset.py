@@ -16,9 +16,9 @@ from shardmill.training.torch.tasks.task import Task
 Builder = Callable[[DatasetVersion, TrainConfig], Task]
 
 BUILDERS: Final[Mapping[LabelKind, Builder]] = {
-    "class": single_label.build,
-    "multi": multi_label.build,
-    "targets": regression.build,
+    "class": single_label.SingleLabel.of,
+    "multi": multi_label.MultiLabel.of,
+    "targets": regression.Regression.of,
 }
 
 

@@ -16,7 +16,7 @@ from shardmill.infra.format.labels import target_names, targets_feature
 from shardmill.infra.settings import validate
 from shardmill.training.config import TrainConfig
 from shardmill.training.run.files.identity import run_name
-from shardmill.training.tasks.target_scale import target_scale
+from shardmill.training.tasks.kinds import target_scale
 from shardmill.training.tasks.traits import TRAITS, settings_for, traits_of
 from tests.samples.datasets.published import Picture, coloured, patterned, publish, publish_patterned
 
