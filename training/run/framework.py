@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.errors import GO_ON, RankLost
 from shardmill.training.arrays import Ints
 from shardmill.training.config import TrainConfig, image_size_of
 from shardmill.training.models.spec import ModelSpec, pixels_of
@@ -25,7 +26,7 @@ from shardmill.training.reading.decode import Pixels
 from shardmill.training.results.metrics.tally import Evaluation, Rows
 from shardmill.training.results.predictions.columns import PredictionColumns
 from shardmill.training.run.ending.source_check import Written
-from shardmill.training.run.optimization.pruning import PruningSchedule
+from shardmill.training.run.optimization.pruning import Pruning
 from shardmill.training.run.optimization.schedules import Stages
 from shardmill.training.run.sharing.division import Division
 from shardmill.training.tasks.traits import traits_of
@@ -35,6 +36,7 @@ from shardmill.training.tasks.traits import traits_of
 Sink = Callable[[Ints, Any, Rows], None]
 # Takes a step: (batch, step of the run, real examples of the global batch). Raises OutOfMemory.
 Step = Callable[[Any, int, int], None]
+_SAID_CHARACTERS = 300
 
 
 class Framework(ABC):
@@ -142,12 +144,26 @@ class Evaluator(ABC):
     """Evaluates one model on splits.
 
     Attributes:
-        columns: the columns of a file of its predictions.
+        task: what the model has learned, with ``tally()`` and ``columns()``.
     """
 
-    columns: PredictionColumns
+    task: Any
 
     @abstractmethod
+    def predicted(self, reader: RecordReader, records: Ints | None) -> Iterator[tuple[Ints, Any, Rows]]:
+        """Yield the real examples of all ranks, batch by batch: the three arguments of a ``Sink``.
+
+        Args:
+            reader: the records of the split, in stored order.
+            records: int64 [M], ordinals of the only records to evaluate, ascending; None: all.
+        """
+
+    @property
+    def columns(self) -> PredictionColumns:
+        """The columns of a file of its predictions."""
+        found: PredictionColumns = self.task.columns()
+        return found
+
     def evaluate(
         self,
         reader: RecordReader,
@@ -166,6 +182,15 @@ class Evaluator(ABC):
         Raises:
             CorruptDataError: a record is damaged.
         """
+        tally, done = self.task.tally(), 0
+        for ordinals, labels, rows in self.predicted(reader, records):
+            tally.add(labels, rows)
+            if sink is not None:
+                sink(ordinals, labels, rows)
+            done += len(ordinals)
+            on_batch(done)
+        found: Evaluation = tally.evaluation()
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,8 +264,8 @@ class Model(ABC):
         stages: whether the classifier learns alone at first, and the learning rate of each step.
         step: takes a training step, as ``begin_stage`` has prepared it.
         evaluator: evaluates it.
-        pruning: when its smallest weights become zero; None: never.
-        notes: what was changed in the model, for the result.
+        changes: what was changed in the model before training, for the result.
+        pruning: makes its smallest weights zero; None: all stay.
     """
 
     spec: ModelSpec
@@ -248,8 +273,16 @@ class Model(ABC):
     stages: Stages
     step: Step
     evaluator: Evaluator
-    pruning: PruningSchedule | None = None
-    notes: list[str]
+    changes: tuple[str, ...]
+    pruning: Pruning | None = None
+
+    @property
+    def notes(self) -> list[str]:
+        """What was changed in the model, for the result."""
+        if self.pruning is None:
+            return [*self.changes]
+        zeros = self.pruning.share_of_zeros()
+        return [*self.changes, f"pruned: {zeros:.1%} of the weights in pruned layers are zero"]
 
     @abstractmethod
     def begin_stage(self, config: TrainConfig, rows: int, *, head_alone: bool) -> None:
@@ -328,6 +361,32 @@ class Model(ABC):
             ConfigError: one cannot work.
         """
         return Callbacks()
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The classifier in the stage in which only it learns.
+
+    Attributes:
+        alone: freezes the other layers, with ``begin()`` and ``end()``.
+        optimizer: of its weights.
+    """
+
+    alone: Any
+    optimizer: Any
+
+
+def rank_lost(rank: int, said: str) -> RankLost:
+    """Return the error of a rank whose framework says that another rank is gone.
+
+    Args:
+        rank: the number of this rank.
+        said: what the framework says, of which some words are kept.
+    """
+    return RankLost(
+        f"rank {rank} lost another rank: {said[:_SAID_CHARACTERS]}",
+        f"all ranks must be started again; {GO_ON}",
+    )
 
 
 def model_spec(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -12,8 +12,8 @@ from shardmill.training.arrays import Ints
 from shardmill.training.models.spec import ModelSpec
 from shardmill.training.order import SequentialOrder, rank_slice
 from shardmill.training.reading import RecordReader
-from shardmill.training.results.metrics.tally import Evaluation, Rows
-from shardmill.training.run.framework import Evaluator, Sink
+from shardmill.training.results.metrics.tally import Rows
+from shardmill.training.run.framework import Evaluator
 from shardmill.training.tasks.annotations import objects_of
 from shardmill.training.tasks.task import Task, evaluated
 from shardmill.training.tensorflow.data.indexed import IndexedPipeline
@@ -29,8 +29,7 @@ class KerasEvaluator(Evaluator):
     def __init__(self, strategy: Any, model: Any, task: Task, spec: ModelSpec, batch_size: int) -> None:
         """Evaluate a Keras model built from ``spec``; ``batch_size``: examples a step of all ranks."""
         self._strategy = strategy
-        self._task = task
-        self.columns = task.columns()
+        self.task: Task = task
         self._spec, self._batch_size = spec, batch_size
         ranks = group_of(strategy)
         self._threads = ranks.threads
@@ -38,29 +37,14 @@ class KerasEvaluator(Evaluator):
         self._step = _evaluation_step(strategy, model, task)
         self._prepared: dict[RecordReader, tuple[IndexedPipeline, Any]] = {}
 
-    def evaluate(
-        self,
-        reader: RecordReader,
-        on_batch: Callable[[int], None],
-        sink: Sink | None = None,
-        records: Ints | None = None,
-    ) -> Evaluation:
-        """Evaluate the records of the reader's split once, in stored order; see ``Evaluator``."""
+    def predicted(self, reader: RecordReader, records: Ints | None) -> Iterator[tuple[Ints, Any, Rows]]:
+        """Yield the real examples of all ranks, batch by batch; see ``Evaluator``."""
         pipeline, dataset = self._prepare(reader) if records is None else self._opened(reader, records)
-        tally = self._task.tally()
         batches = reraise([pipeline], lambda: iter(dataset))
-        done = 0
         for _ in range(pipeline.order.steps_per_epoch):
-            batch = reraise([pipeline], lambda: next(batches))
-            ordinals, labels, rows = self._evaluated(batch, pipeline)
-            tally.add(labels, rows)
-            if sink is not None:
-                sink(ordinals, labels, rows)
-            done += ordinals.size
-            on_batch(done)
-        return tally.evaluation()
+            yield self._real_examples(reraise([pipeline], lambda: next(batches)), pipeline)
 
-    def _evaluated(self, batch: Any, pipeline: IndexedPipeline) -> tuple[Ints, Any, Rows]:
+    def _real_examples(self, batch: Any, pipeline: IndexedPipeline) -> tuple[Ints, Any, Rows]:
         """Return ordinals, labels and predictions of the real examples of a batch."""
         rows = self._step(batch)
         of_ranks = partial(
@@ -90,7 +74,7 @@ class KerasEvaluator(Evaluator):
             image_channels=self._spec.image_channels,
             own_rows=self._own_rows,
             threads=self._threads,
-            objects=objects_of(self._task, reader),
+            objects=objects_of(self.task, reader),
             fit=self._spec.fit,
         )
         return pipeline, distribute(self._strategy, pipeline, 0, order.steps_per_epoch)

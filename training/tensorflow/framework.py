@@ -18,7 +18,7 @@ import numpy as np
 import tensorflow as tf
 
 from shardmill.infra.dataset.version import DatasetVersion
-from shardmill.infra.errors import GO_ON, CorruptDataError, RankLost
+from shardmill.infra.errors import CorruptDataError
 from shardmill.infra.processes.process import num_cpus
 from shardmill.training.arrays import Ints
 from shardmill.training.config import TrainConfig, image_size_of
@@ -39,6 +39,7 @@ from shardmill.training.run.framework import (
     Shown,
     StepTotals,
     model_spec,
+    rank_lost,
 )
 from shardmill.training.run.sharing.division import Division
 from shardmill.training.tasks.annotations import objects_of
@@ -72,7 +73,6 @@ from shardmill.training.tensorflow.step import TrainStep
 from shardmill.training.tensorflow.tasks.of_dataset import task_of
 
 WEIGHTS_FILE = "model.weights.h5"
-_LINE_CHARACTERS = 300
 _LOST = (
     tf.errors.UnavailableError,
     tf.errors.AbortedError,
@@ -249,7 +249,7 @@ class KerasModel(Model):
     def __init__(self, framework: TensorFlow, parts: TrainingParts, config: TrainConfig) -> None:
         self.parts = parts
         self.spec, self.task, self.stages = parts.spec, parts.task, parts.stages
-        self.pruning = None if parts.pruning is None else parts.pruning.schedule
+        self.changes, self.pruning = parts.notes, parts.pruning
         self._framework = framework
         self._augment = config.augment
         self._callbacks: AttachedCallbacks | None = None
@@ -257,15 +257,6 @@ class KerasModel(Model):
         self.evaluator: Evaluator = KerasEvaluator(
             parts.strategy, parts.model, parts.task, parts.spec, config.data.batch_size
         )
-
-    @property
-    def notes(self) -> list[str]:  # type: ignore[override]
-        """What was changed in the model."""
-        pruning, notes = self.parts.pruning, list(self.parts.notes)
-        if pruning is not None:
-            zeros = pruning.share_of_zeros()
-            notes.append(f"pruned: {zeros:.1%} of the weights in pruned layers are zero")
-        return notes
 
     def begin_stage(self, config: TrainConfig, rows: int, *, head_alone: bool) -> None:
         """Prepare the step of a stage, whose first call compiles it; see ``Model``."""
@@ -383,7 +374,4 @@ def _errors_of_peers(cluster: Cluster | None) -> Iterator[None]:
         if cluster is None or not (isinstance(error, _LOST) or PeerLost.__name__ in str(error)):
             raise
         said = str(error.message or error).strip().splitlines()
-        raise RankLost(
-            f"rank {cluster.rank} lost another rank: {(said or [''])[0][:_LINE_CHARACTERS]}",
-            f"all ranks must be started again; {GO_ON}",
-        ) from error
+        raise rank_lost(cluster.rank, (said or [""])[0]) from error

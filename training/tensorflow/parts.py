@@ -15,7 +15,7 @@ from shardmill.infra.errors import ConfigError
 from shardmill.training.config import TrainConfig
 from shardmill.training.models import ModelSpec
 from shardmill.training.models.changes import momentum_limit
-from shardmill.training.run.framework import StepTotals, model_spec
+from shardmill.training.run.framework import Head, StepTotals, model_spec
 from shardmill.training.run.optimization.pruning import PruningSchedule
 from shardmill.training.run.optimization.schedules import Stages
 from shardmill.training.tasks.task import Task
@@ -30,7 +30,7 @@ from shardmill.training.tensorflow.models.rematerialization import Rematerialize
 from shardmill.training.tensorflow.models.weights import load_initial
 from shardmill.training.tensorflow.optimization.averaging import WeightAverages
 from shardmill.training.tensorflow.optimization.optimizers import TabulatedRates, make_optimizer, precision
-from shardmill.training.tensorflow.optimization.pruning import Pruning
+from shardmill.training.tensorflow.optimization.pruning import MaskedPruning
 from shardmill.training.tensorflow.tasks.of_dataset import task_of
 
 
@@ -81,14 +81,6 @@ class DeviceTotals:
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
-    """The classifier in the stage in which only it learns: what freezes the other layers, its optimizer."""
-
-    alone: HeadAlone
-    optimizer: Any
-
-
-@dataclass(frozen=True, slots=True)
 class TrainingParts:
     """The objects that training, evaluation and export share.
 
@@ -116,7 +108,7 @@ class TrainingParts:
     head: Head | None
     totals: DeviceTotals
     averages: WeightAverages | None
-    pruning: Pruning | None = None
+    pruning: MaskedPruning | None = None
     rematerialized: Rematerialized | None = None
     notes: tuple[str, ...] = ()
 
@@ -185,7 +177,7 @@ def build_parts(
         decay = config.optimizer.ema_decay
         averages = None if decay is None else WeightAverages(model, decay)
         schedule = PruningSchedule.of(config.optimizer.pruning, steps_per_epoch)
-        pruning = None if schedule is None else Pruning(schedule, model, strategy)
+        pruning = None if schedule is None else MaskedPruning(schedule, model, strategy)
         totals = DeviceTotals()
     notes = tuple(str(change) for change in (loaded, frozen, limited, again) if change is not None)
     return TrainingParts(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from typing import Any
 
 import numpy.typing as npt
@@ -12,11 +12,12 @@ from shardmill.training.arrays import Ints
 from shardmill.training.config import TrainConfig
 from shardmill.training.order import SequentialOrder
 from shardmill.training.reading import BatchMaker, RecordReader
-from shardmill.training.results.metrics.tally import Evaluation
-from shardmill.training.run.framework import Evaluator, Sink
+from shardmill.training.results.metrics.tally import Rows
+from shardmill.training.run.framework import Evaluator
 from shardmill.training.torch.parts import TrainingParts
 from shardmill.training.torch.reading import Batches, open_batches
 from shardmill.training.torch.step import pixels
+from shardmill.training.torch.tasks.task import Task
 
 
 class TorchEvaluator(Evaluator):
@@ -25,20 +26,13 @@ class TorchEvaluator(Evaluator):
     def __init__(self, config: TrainConfig, parts: TrainingParts) -> None:
         self._config = config
         self._parts = parts
-        self.columns = parts.task.columns()
+        self.task: Task = parts.task
         self._opened: dict[RecordReader, Batches] = {}
 
-    def evaluate(
-        self,
-        reader: RecordReader,
-        on_batch: Callable[[int], None],
-        sink: Sink | None = None,
-        records: Ints | None = None,
-    ) -> Evaluation:
-        """Evaluate the records of the reader's split once, in stored order; see ``Evaluator``."""
+    def predicted(self, reader: RecordReader, records: Ints | None) -> Iterator[tuple[Ints, Any, Rows]]:
+        """Yield the real examples of all ranks, batch by batch; see ``Evaluator``."""
         batches = self._batches(reader) if records is None else self._open(reader, records)
-        tally, ranks, done = self._parts.task.tally(), self._parts.ranks, 0
-        size = self._config.data.batch_size
+        ranks, size = self._parts.ranks, self._config.data.batch_size
         self._parts.model.eval()
         for batch in batches.steps(0, batches.order.steps_per_epoch):
             columns = {"weights": batch.weights, "ordinals": batch.ordinals, "labels": batch.labels}
@@ -47,19 +41,13 @@ class TorchEvaluator(Evaluator):
             whole = {name: ranks.gather_rows(array, batches.rows, size) for name, array in arrays.items()}
             real = whole.pop("weights") > 0
             rows: dict[str, npt.NDArray[Any]] = {name: array[real] for name, array in whole.items()}
-            ordinals, labels = rows.pop("ordinals"), rows.pop("labels")
-            tally.add(labels, rows)
-            if sink is not None:
-                sink(ordinals, labels, rows)
-            done += len(labels)
-            on_batch(done)
-        return tally.evaluation()
+            yield rows.pop("ordinals"), rows.pop("labels"), rows
 
     @torch.inference_mode()  # type: ignore[untyped-decorator]
     def _rows(self, batch: Any) -> dict[str, Any]:
         with self._parts.autocast():
             outputs = self._parts.model(pixels(batch.images)).float()
-        return self._parts.task.evaluated(outputs, batch.labels)
+        return self.task.evaluated(outputs, batch.labels)
 
     def maker(self, reader: RecordReader) -> BatchMaker:
         """Return what makes the batches of a split."""

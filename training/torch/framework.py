@@ -15,7 +15,7 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 from shardmill.infra.dataset.version import DatasetVersion
-from shardmill.infra.errors import GO_ON, CorruptDataError, RankLost
+from shardmill.infra.errors import CorruptDataError
 from shardmill.training.arrays import Ints
 from shardmill.training.config import TrainConfig
 from shardmill.training.models.spec import ModelSpec
@@ -23,7 +23,7 @@ from shardmill.training.order import Order
 from shardmill.training.reading import RecordReader
 from shardmill.training.reading.decode import Pixels
 from shardmill.training.run.ending.source_check import Written, checked_on
-from shardmill.training.run.framework import Framework, Model, Shown, StepTotals
+from shardmill.training.run.framework import Framework, Model, Shown, StepTotals, rank_lost
 from shardmill.training.run.sharing.division import Division
 from shardmill.training.torch.data.batch import TorchBatch
 from shardmill.training.torch.data.transforms.device import DeviceAugment
@@ -37,7 +37,6 @@ from shardmill.training.torch.reading import Batches, open_training_input
 from shardmill.training.torch.state import TensorState
 from shardmill.training.torch.step import TrainStep, pixels
 
-_LINE_CHARACTERS = 300
 # What gloo and NCCL say when another rank has gone. PyTorch raises a plain RuntimeError for gloo.
 _LOST = ("gloo", "nccl", "connection closed by peer", "connection reset by peer", "process group")
 
@@ -172,19 +171,10 @@ class TorchModel(Model):
     def __init__(self, config: TrainConfig, parts: TrainingParts) -> None:
         self.parts = parts
         self.spec, self.task, self.stages = parts.spec, parts.task, parts.stages
-        self.pruning = None if parts.pruning is None else parts.pruning.schedule
+        self.changes, self.pruning = parts.notes, parts.pruning
         self.evaluator: TorchEvaluator = TorchEvaluator(config, parts)
         self._augment = DeviceAugment(config.augment, config.data.seed)
         self._optimizer = parts.optimizer
-
-    @property
-    def notes(self) -> list[str]:  # type: ignore[override]
-        """What was changed in the model."""
-        pruning, notes = self.parts.pruning, list(self.parts.notes)
-        if pruning is not None:
-            zeros = pruning.share_of_zeros()
-            notes.append(f"pruned: {zeros:.1%} of the weights in pruned layers are zero")
-        return notes
 
     def begin_stage(self, config: TrainConfig, rows: int, *, head_alone: bool) -> None:
         """Prepare the step of a stage; see ``Model``."""
@@ -249,7 +239,4 @@ def _errors_of_peers(place: Place) -> Iterator[None]:
         said = " ".join(str(error).split())
         if place is None or not any(word in said.lower() for word in _LOST):
             raise
-        raise RankLost(
-            f"rank {place.rank} lost another rank: {said[:_LINE_CHARACTERS]}",
-            f"all ranks must be started again; {GO_ON}",
-        ) from error
+        raise rank_lost(place.rank, said) from error

@@ -12,7 +12,7 @@ from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.training.config import TrainConfig
 from shardmill.training.models import ModelSpec
 from shardmill.training.models.changes import momentum_limit
-from shardmill.training.run.framework import StepTotals, model_spec
+from shardmill.training.run.framework import Head, StepTotals, model_spec
 from shardmill.training.run.optimization.pruning import PruningSchedule
 from shardmill.training.run.optimization.schedules import Stages
 from shardmill.training.torch.group import TorchRanks
@@ -22,7 +22,7 @@ from shardmill.training.torch.models.layers import HeadAlone, freeze_modules, is
 from shardmill.training.torch.models.rematerialization import rematerialize
 from shardmill.training.torch.optimization.averaging import WeightAverages
 from shardmill.training.torch.optimization.optimizers import make_optimizer, prepare_state
-from shardmill.training.torch.optimization.pruning import Pruning
+from shardmill.training.torch.optimization.pruning import MaskedPruning
 from shardmill.training.torch.state import ScaleState, TensorState, model_state, optimizer_state
 from shardmill.training.torch.tasks.of_dataset import task_of
 from shardmill.training.torch.tasks.task import Task
@@ -65,14 +65,6 @@ MIXED = {"off": None, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
-    """The classifier in the stage in which only it learns: what freezes the other modules, its optimizer."""
-
-    alone: HeadAlone
-    optimizer: Any
-
-
-@dataclass(frozen=True, slots=True)
 class TrainingParts:
     """The objects that training, evaluation and export share.
 
@@ -105,7 +97,7 @@ class TrainingParts:
     mixed: Any
     totals: DeviceTotals
     averages: WeightAverages | None
-    pruning: Pruning | None = None
+    pruning: MaskedPruning | None = None
     notes: tuple[str, ...] = ()
 
     @property
@@ -184,7 +176,7 @@ def build_parts(
         mixed=MIXED[config.run.mixed_precision],
         totals=DeviceTotals(ranks, device),
         averages=None if decay is None else WeightAverages(model_state(model), decay),
-        pruning=None if schedule is None else Pruning(schedule, model),
+        pruning=None if schedule is None else MaskedPruning(schedule, model),
         notes=tuple(str(note) for note in (loaded, frozen, limited, again) if note is not None),
     )
 

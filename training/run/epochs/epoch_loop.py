@@ -236,7 +236,7 @@ class EpochLoop:
         row = self._figures_of_epoch()
         pruning = self._model.pruning
         # A model that is not pruned to the end cannot be the best.
-        self._run.end_epoch(row, may_be_best=pruning is None or pruning.is_complete(row["step"]))
+        self._run.end_epoch(row, may_be_best=pruning is None or pruning.schedule.is_complete(row["step"]))
         with self._stop.during(Work.LONG):
             self._outputs.history.write(self.progress.history)
             self._outputs.trackers.epoch(row)

@@ -78,7 +78,7 @@ class TrainingReports:
             "gradient_norm": sums.gradient_norm / self._steps,
         }
         if self._model.pruning is not None:
-            step_figures["sparsity"] = self._model.pruning.sparsity(run_step)
+            step_figures["sparsity"] = self._model.pruning.schedule.sparsity(run_step)
         if scaled:
             step_figures["overflowed_steps"] = self._steps - sums.num_finite
         self._steps = self._images = 0

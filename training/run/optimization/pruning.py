@@ -7,10 +7,25 @@ follow each update of the optimizer. Biases and normalisation layers are left al
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Self
 
 from shardmill.training.config.optimizer import PruningSettings
+
+
+class Pruning(ABC):
+    """Makes the smallest weights of a model zero. Each wing implements it.
+
+    Attributes:
+        schedule: when weights are chosen, and how many.
+    """
+
+    schedule: PruningSchedule
+
+    @abstractmethod
+    def share_of_zeros(self) -> float:
+        """Return the share of zeros among the weights that can be pruned."""
 
 
 @dataclass(frozen=True, slots=True)

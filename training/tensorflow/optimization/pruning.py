@@ -8,11 +8,11 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from shardmill.training.run.optimization.pruning import PruningSchedule
+from shardmill.training.run.optimization.pruning import Pruning, PruningSchedule
 from shardmill.training.tensorflow.models.layers import without_weight_decay
 
 
-class Pruning:
+class MaskedPruning(Pruning):
     """The masks of a model's weights.
 
     Attributes:

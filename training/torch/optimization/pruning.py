@@ -6,12 +6,12 @@ from typing import Any
 
 import torch
 
-from shardmill.training.run.optimization.pruning import PruningSchedule
+from shardmill.training.run.optimization.pruning import Pruning, PruningSchedule
 from shardmill.training.torch.models.layers import NORMALIZATIONS, weighted_modules
 from shardmill.training.torch.state import TensorState
 
 
-class Pruning:
+class MaskedPruning(Pruning):
     """The masks of a model's weights; every rank computes the same.
 
     Attributes:
