@@ -14,9 +14,10 @@ from typing import Any, Final
 
 from shardmill.infra.errors import EnvironmentFault
 
-# Read when PyTorch is imported. Its threads would otherwise wait in a loop, and take the cores from threads
-# that decode, and from other processes: on two busy cores a step then takes five times as long.
-_ENVIRONMENT: Final = {"OMP_WAIT_POLICY": "PASSIVE"}
+# Framework -> variables that it reads when it is imported. The threads of PyTorch would otherwise wait in a
+# loop, and take the cores from threads that decode, and from other processes: on two busy cores a step then
+# takes five times as long.
+_ENVIRONMENT: Final = {"torch": {"OMP_WAIT_POLICY": "PASSIVE"}}
 # ``run.framework`` -> the name of the library for people, and how to install it. Each has a wing of its name.
 _FRAMEWORKS: Final = {
     "tensorflow": ("TensorFlow", "pip install shardmill"),
@@ -37,7 +38,7 @@ def start(framework: str, config: Any, place: Any = None) -> Any:
         ConfigError: the run asks for devices that are not there.
         RankLost: another rank ended or does not answer.
     """
-    for name, value in _ENVIRONMENT.items():
+    for name, value in _ENVIRONMENT.get(framework, {}).items():
         os.environ.setdefault(name, value)
     return load(framework, "framework").start(config, place)
 

@@ -17,16 +17,13 @@ of the new image; boxes and masks are not rounded with it.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from shardmill.training.augment.kind import Sizes
+from shardmill.training.augment.kind import Array, Boxes, Sizes
 from shardmill.training.augment.parameters import AugmentParameters
-
-Boxes = npt.NDArray[np.float32]  # [..., 4]: top, left, bottom, right edge, relative to the image, 0 to 1
-Array = npt.NDArray[Any]
 
 # An object of which less is to be seen is left out: what is left of it can hardly be recognised.
 LEAST_SHARE = 0.25

@@ -1,4 +1,4 @@
-"""PyTorch behind the interface of a framework: what it gets from there, beside TensorFlow and by hand."""
+"""What PyTorch gained by the common session, compared with TensorFlow or with figures computed by hand."""
 
 from __future__ import annotations
 

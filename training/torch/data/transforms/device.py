@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import torch
 
 from shardmill.infra.errors import UsageError
+from shardmill.training.augment.kind import Arrays
 from shardmill.training.augment.parameters import draw_batch_parameters, own_share
 from shardmill.training.config import AugmentSettings
 from shardmill.training.order import rank_slice
@@ -100,13 +101,13 @@ class DeviceAugment:
         """
         images, labels = batch.images, batch.labels.to(batch.images.device)
         settings = self.settings
-        if settings is None or not settings.of_batches:
-            return AugmentedBatch(images, labels, labels, torch.ones(len(labels), device=images.device))
-        _check(settings, images)
-        positions = batch.positions.cpu().numpy()
-        drawn = draw_batch_parameters(settings, self.seed, batch.epoch, positions, images.shape[-1])
-        for one in settings.of_batches:
-            images = one.torch(images, drawn[type(one).__name__])
+        drawn: dict[str, Arrays] = {}
+        if settings is not None and (of_batches := settings.of_batches):
+            _check(settings, images)
+            positions = batch.positions.cpu().numpy()
+            drawn = draw_batch_parameters(settings, self.seed, batch.epoch, positions, images.shape[-1])
+            for one in of_batches:
+                images = one.torch(images, drawn[type(one).__name__])
         shares = own_share(drawn)
         if shares is None:
             return AugmentedBatch(images, labels, labels, torch.ones(len(labels), device=images.device))
