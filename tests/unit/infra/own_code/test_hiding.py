@@ -48,7 +48,8 @@ def test_the_error_of_the_command_names_the_hiding_file(
     hiding.write_text(text)
     done = console_script(tmp_path, PYTHONPATH=f"{tmp_path / 'code'}:{ROOT}")
     assert done.returncode == 2, done.stderr
-    assert done.stderr.startswith(f"error: {hiding} hides "), done.stderr
+    # Python itself complains before this where the project is installed in editable mode.
+    assert f"\nerror: {hiding} hides " in f"\n{done.stderr}"
     assert said in done.stderr
     assert "remedy: give your file another name" in done.stderr
 
