@@ -56,8 +56,8 @@ def prepare(
     """Turn a folder of images into a version of a dataset, unless the newest version is already up to date.
 
     Args:
-        source: folder of images, one folder a class; a path or a URI. Of other kinds (``source.kind``) also a
-            file or a pattern.
+        source: folder of images, one folder a class; a path or a URI. Other kinds of sources
+            (``source.kind``) may be a file or a pattern of names too.
         dataset: name of the dataset.
         root: folder of the datasets, a path or a URI; None: ``$SHARDMILL_ROOT`` or ``./datasets``.
         settings: settings of the table ``[prepare]``; they win over all others.
@@ -103,7 +103,7 @@ def train(
     """Train a model on a version of a dataset, evaluate and export it; return the result of a finished run.
 
     Args:
-        dataset: ``name``, ``name@3`` or ``name@latest``; of a view with its query: ``name@3?width > 800``.
+        dataset: ``name``, ``name@3`` or ``name@latest``; with a query, a view: ``name@3?width > 800``.
         root: folder of the datasets, a path or a URI; None: ``$SHARDMILL_ROOT`` or ``./datasets``.
         runs: folder of the training runs, a path or a URI; None: ``$SHARDMILL_RUNS`` or ``./runs``.
         settings: settings of the table ``[train]``, such as ``model.name``, ``run.epochs``, ``run.devices``,
@@ -117,10 +117,10 @@ def train(
         split, the figures of the best model, such as ``loss`` and ``accuracy``. ``best``: its epoch and
         figures. ``history``: the figures of each epoch. ``epochs``, ``steps``, ``global_batch_size``,
         ``images_per_second``, ``seconds``. ``export_dir``, ``report``, ``predictions`` (by split): paths.
-        ``notes``: what to know of the run.
+        ``notes``: remarks about the run.
 
-        If ``ranks.launcher`` only writes a job, the names of its files. Empty in a process that an outer
-        system started as a rank other than the first.
+        If ``ranks.launcher`` only writes the files of a job, their names instead. Empty in a process that an
+        outer system started as a rank other than the first.
 
     Raises:
         ConfigError: an argument or a setting is unknown or wrong, or the training diverged.
@@ -143,7 +143,8 @@ def evaluate(
     """Evaluate the best model of a finished run again, on any split.
 
     Args:
-        run: folder of the run; or below ``runs`` its name, as much of it as no other has, or ``name@alias``.
+        run: folder of the run; or its name below ``runs``, or the beginning of that name if no other run's
+            name begins so; or ``name@alias``.
         split: "train", "validation" or "test".
         dataset: another version with the same classes, ``name`` or ``name@3``; None: that of the run.
         root: folder of the datasets, a path or a URI; None: ``$SHARDMILL_ROOT`` or ``./datasets``.
@@ -175,12 +176,13 @@ def predict(
     """Predict image files with the exported model of a finished run.
 
     Args:
-        run: folder of the run; or below ``runs`` its name, as much of it as no other has, or ``name@alias``.
+        run: folder of the run; or its name below ``runs``, or the beginning of that name if no other run's
+            name begins so; or ``name@alias``.
         paths: an image file or a folder of them, or several.
         out: file for the predictions, a row for each image, whose ending tells the format: ``.csv``,
             ``.parquet``, ``.json`` or ``.jsonl`` (an object a line). Masks are PNG files beside it. None: the
             rows are returned.
-        overlays: of predicted masks, write each image with its mask laid over it too.
+        overlays: if the run predicts masks, also write each image with its mask laid over it.
         root: folder of the datasets, for runs of earlier releases; None: ``$SHARDMILL_ROOT`` or
             ``./datasets``.
         runs: folder of the training runs, a path or a URI; None: ``$SHARDMILL_RUNS`` or ``./runs``.
