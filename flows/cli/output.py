@@ -40,6 +40,14 @@ def say(*lines: str) -> None:
     sys.stdout.flush()
 
 
+def answer(value: JsonObject, json_output: bool, *lines: str) -> None:
+    """Print the result of a command: a JSON object for programs, or lines for people."""
+    if json_output:
+        print_json(value)
+    else:
+        say(*lines)
+
+
 def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     """Print a table; columns of numbers are aligned right."""
     from rich import box

@@ -60,10 +60,7 @@ def report(
         with writes(out):
             out.write_bytes(page)
         local, place = out.absolute(), str(out)
-    if json_output:
-        output.print_json({**about, "report": place, "rebuilt": rebuilt})
-    else:
-        output.say(place)
+    output.answer({**about, "report": place, "rebuilt": rebuilt}, json_output, place)
     if open_it:
         _open(local, place)
 

@@ -79,10 +79,12 @@ def _verify_exports(named: str, key: PublicKey, runs: str | None, json_output: b
 
     with opened_run(named, runs_location(runs)) as run:
         names, name = check_exports(run.path, run.finished(), key), run.name
-    if json_output:
-        output.print_json({"run": name, "exports": names, "signed": True})
-    else:
-        output.say(f"The exports of {name} are as they were signed:", *(f"  {export}" for export in names))
+    output.answer(
+        {"run": name, "exports": names, "signed": True},
+        json_output,
+        f"The exports of {name} are as they were signed:",
+        *(f"  {export}" for export in names),
+    )
 
 
 def _read_all(opened: DatasetVersion) -> VerifyReport:
@@ -157,16 +159,15 @@ def sign(
     signing_key = SigningKey(key)
     if run is None:
         ref, path = _sign_version(str(dataset), signing_key, root)
-        if json_output:
-            output.print_json({"dataset": ref, "signature": path})
-        else:
-            output.say(f"Signed {ref}: {path}")
+        output.answer({"dataset": ref, "signature": path}, json_output, f"Signed {ref}: {path}")
         return
     name, exports = _sign_exports(run, signing_key, runs)
-    if json_output:
-        output.print_json({"run": name, "exports": exports})
-    else:
-        output.say(f"Signed the exports of {name}:", *(f"  {export}{SUFFIX}" for export in exports))
+    output.answer(
+        {"run": name, "exports": exports},
+        json_output,
+        f"Signed the exports of {name}:",
+        *(f"  {export}{SUFFIX}" for export in exports),
+    )
 
 
 def _sign_version(dataset: str, key: SigningKey, root: str | None) -> tuple[str, str]:

@@ -130,10 +130,7 @@ def reap(every: Every = None, json_output: options.Json = False) -> None:
         from shardmill.flows.server.tidying.reaper import Reaper
 
         done = Reaper(has_worker=False).reap()
-    if json_output:
-        output.print_json({"done": done})
-    else:
-        output.say(*(done or ["Nothing to do"]))
+    output.answer({"done": done}, json_output, *(done or ["Nothing to do"]))
 
 
 def _reap_again_and_again(seconds: float, json_output: bool) -> None:

@@ -81,7 +81,7 @@ def notify(
         with get_client(sync_client=True) as client:
             if remove is not None:
                 destinations.remove_destination(client, remove)
-                _say({"removed": remove}, json_output, f"{remove} is told nothing any more")
+                output.answer({"removed": remove}, json_output, f"{remove} is told nothing any more")
                 return
             known = destinations.read_destinations(client)
             if test:
@@ -93,22 +93,13 @@ def notify(
                 told = destinations.set_destination(client, url, wanted)
                 if not services.is_beating(services.WATCH):
                     output.note("warning: no watch runs on this machine; messages are sent where one does")
-                _say(
+                output.answer(
                     _row(told),
                     json_output,
                     f"{told} is told when: {', '.join(sorted(told.on))}",
                     "Try it: shardmill notify --test",
                     f"Take it back: shardmill notify --remove {told.name}",
                 )
-
-
-def _say(values: dict[str, Any], json_output: bool, *lines: str) -> None:
-    from shardmill.flows.cli import output
-
-    if json_output:
-        output.print_json(values)
-    else:
-        output.say(*lines)
 
 
 def _row(one: Destination) -> dict[str, Any]:
@@ -139,7 +130,7 @@ def _test(told: list[Destination], json_output: bool) -> None:
         except NotSent as error:
             failed.append(f"{one}: {error}")
         else:
-            _say({"took": one.name}, json_output, f"{one} took a message")
+            output.answer({"took": one.name}, json_output, f"{one} took a message")
     if failed:
         raise EnvironmentFault(
             "a message was not taken: " + "; ".join(failed), "check the URL and the service"

@@ -173,7 +173,7 @@ def server(
 
     if part is Part.MIGRATE:
         production.migrate(_given(database, "--database"))
-        _say({"database": "ready"}, "The database is ready", json_output)
+        output.answer({"database": "ready"}, json_output, "The database is ready")
         return
     backends = _backends(database, redis)
     if part is Part.API:
@@ -186,20 +186,11 @@ def server(
     with contextlib.suppress(KeyboardInterrupt):
         if part is Part.API:
             api_url = f"{server_url(host, port)}/api"
-            _say({"api_url": api_url}, f"Prefect's API: {api_url}", json_output)
+            output.answer({"api_url": api_url}, json_output, f"Prefect's API: {api_url}")
             service_process.serve(host, port, api_only=True)
         else:
-            _say({"services": "running"}, "Prefect's services run", json_output)
+            output.answer({"services": "running"}, json_output, "Prefect's services run")
             service_process.run_server_services()
-
-
-def _say(found: dict[str, str], words: str, json_output: bool) -> None:
-    from shardmill.flows.cli import output
-
-    if json_output:
-        output.print_json(found)
-    else:
-        output.say(words)
 
 
 def _backends(database: str, redis: str) -> Backends:

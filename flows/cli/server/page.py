@@ -57,8 +57,10 @@ def page(
         api_auth=api.auth if api else None,
         ui_url=api.ui_url if api else None,
     )
-    if json_output:
-        output.print_json({"page_url": server_url(host, port)})
-    else:
-        output.say(f"Page: {server_url(host, port)}", "Ctrl-C stops it.")
+    output.answer(
+        {"page_url": server_url(host, port)},
+        json_output,
+        f"Page: {server_url(host, port)}",
+        "Ctrl-C stops it.",
+    )
     serve_page(shown, host, port)

@@ -234,10 +234,11 @@ def _change(done: str, dataset: str, name: str | None, json_output: bool) -> Non
     if not number:
         what = f"no schedule named {name}" if name else "no schedule"
         raise NotFoundError(f"{dataset} has {what}", "list the schedules: shardmill schedule list")
-    if json_output:
-        output.print_json({"dataset": dataset, "name": name, done.lower(): number})
-    else:
-        output.say(f"{done} {output.counted(number, 'schedule')} of {dataset}")
+    output.answer(
+        {"dataset": dataset, "name": name, done.lower(): number},
+        json_output,
+        f"{done} {output.counted(number, 'schedule')} of {dataset}",
+    )
 
 
 def _set(wish: Wish) -> Any:

@@ -138,19 +138,17 @@ def down(json_output: options.Json = False) -> None:
 
     process_id = up_process()
     if process_id is None:
-        if json_output:
-            output.print_json({"stopped": False})
-        else:
-            output.say("shardmill up is not running")
+        output.answer({"stopped": False}, json_output, "shardmill up is not running")
         return
     with contextlib.suppress(psutil.NoSuchProcess):
         process = psutil.Process(process_id)
         process.terminate()
         _wait_for_end(process)
-    if json_output:
-        output.print_json({"stopped": True, "pid": process_id})
-    else:
-        output.say("Stopped; interrupted runs continue when they are run again")
+    output.answer(
+        {"stopped": True, "pid": process_id},
+        json_output,
+        "Stopped; interrupted runs continue when they are run again",
+    )
 
 
 def _wait_for_end(process: psutil.Process) -> None:

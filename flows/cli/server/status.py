@@ -80,10 +80,9 @@ def _say_that_nothing_answers(json_output: bool) -> None:
 
     process = up_process()
     if process is None:
-        if json_output:
-            output.print_json({"running": False})
-        else:
-            output.say("shardmill up is not running", "Start it: shardmill up --detach")
+        output.answer(
+            {"running": False}, json_output, "shardmill up is not running", "Start it: shardmill up --detach"
+        )
         return
     from shardmill.flows.problems import open_problems
 

@@ -114,10 +114,7 @@ def predict(
         )
     if out is not None:
         result = _predicted(found.path, paths, format_name, out, root, overlays=overlays)
-        if json_output:
-            output.print_json(result)
-        else:
-            output.say(f"{_counts(result)}: {out}")
+        output.answer(result, json_output, f"{_counts(result)}: {out}")
         _check_predicted(paths, result)
         return
     with tempfile.TemporaryDirectory() as place:
