@@ -114,6 +114,7 @@ def _test(told: list[Destination], json_output: bool) -> None:
     Raises:
         NotFoundError: there is nobody. EnvironmentFault: somebody did not take it.
     """
+    from shardmill.flows.cli import output
     from shardmill.flows.server.alarm.destinations import Message, NotSent, check_url, send
 
     if not told:
