@@ -2,7 +2,7 @@
 
 OpenJPEG, in imagecodecs, decodes the codestream to components. What they mean stands in the boxes around it
 and is applied here: the palette, the order of the channels, opacity and the colour space. Kinds that were
-not compared with other decoders (``tests/unit/infra/codecs/products/test_jpeg2000.py``) are refused by name.
+not compared with other decoders (``tests/unit/infra/codecs/test_jpeg2000.py``) are refused by name.
 """
 
 from __future__ import annotations

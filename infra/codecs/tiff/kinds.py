@@ -1,6 +1,6 @@
 """The kinds of TIFF that are read: those whose samples were compared with what other programs read.
 
-``tests/unit/infra/codecs/products/test_tiff.py`` makes a file of each combination that this table lets in,
+``tests/unit/infra/codecs/tiff/test_kinds.py`` makes a file of each combination that this table lets in,
 and compares it. Every other combination is refused by its name.
 """
 
