@@ -35,8 +35,7 @@ from shardmill.infra.format.labels import LabelKind
 from shardmill.infra.processes.children import result_of
 from shardmill.infra.settings import nested, validate
 from shardmill.infra.storage.filesystem import Storage
-from shardmill.infra.storage.locations import below, default_root
-from shardmill.infra.storage.names import check_dataset_name, uri_of
+from shardmill.infra.storage.locations import below, check_dataset_name, default_root, uri_of
 
 _FOLDER = ".arrays"  # below the root; a name that no dataset can have
 _FEATURE = "feature-"  # begins the roles of further features

@@ -16,8 +16,7 @@ from shardmill.infra.lineage import LineageDataset, reported_job
 from shardmill.infra.processes.job_command import JobParser, settings_of
 from shardmill.infra.processes.process import exit_at_once, run_main
 from shardmill.infra.progress import result, shown_to_people, work_clock
-from shardmill.infra.storage.locations import absolute_path, below
-from shardmill.infra.storage.names import uri_of
+from shardmill.infra.storage.locations import absolute_path, below, uri_of
 from shardmill.infra.strict_json import dump_json
 
 if TYPE_CHECKING:  # --help is quick

@@ -13,7 +13,7 @@ from shardmill.infra.errors import UsageError
 from shardmill.infra.processes.job_command import config_arguments
 from shardmill.infra.processes.python_module import python_module
 from shardmill.infra.settings import Settings
-from shardmill.infra.storage.names import check_dataset_name, is_text, uri_of
+from shardmill.infra.storage.locations import check_dataset_name, is_text, uri_of
 
 PREPARE: tuple[str, ...] = tuple(python_module("shardmill.beam_jobs.prepare"))
 

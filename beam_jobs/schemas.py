@@ -44,8 +44,8 @@ class FileRef:
     A container is a file that holds many images: an archive, or a table or record file whose rows are images.
 
     Attributes:
-        uri: relative to the source; see shardmill.infra.storage.names. Of a member: ``<container>#<name in
-            it>``.
+        uri: relative to the source; see shardmill.infra.storage.locations. Of a member:
+            ``<container>#<name in it>``.
         size_bytes: length of the image; of a member 0 if that is not known before it is read.
         mtime_ns: time of the last change of the file or of the container (nanoseconds since 1970); 0 if the
             source does not tell.

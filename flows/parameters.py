@@ -13,8 +13,7 @@ from pydantic import Field
 
 from shardmill.infra.errors import UsageError
 from shardmill.infra.settings import WholeText
-from shardmill.infra.storage.locations import absolute_path, default_root, default_runs
-from shardmill.infra.storage.names import is_text, uri_of
+from shardmill.infra.storage.locations import absolute_path, default_root, default_runs, is_text, uri_of
 
 Source = Annotated[
     str,

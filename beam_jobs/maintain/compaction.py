@@ -43,7 +43,7 @@ from shardmill.infra.format.layout import spool_dir
 from shardmill.infra.processes.process import run_main
 from shardmill.infra.processes.turns import Turn
 from shardmill.infra.progress import result
-from shardmill.infra.storage.names import check_dataset_name
+from shardmill.infra.storage.locations import check_dataset_name
 
 _HEAL = "delete that shard and prepare the same source again, which reads the missing images from the source"
 

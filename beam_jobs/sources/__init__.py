@@ -24,7 +24,7 @@ from shardmill.infra.own_code.finding import is_own
 from shardmill.infra.progress import log
 from shardmill.infra.readable import counted
 from shardmill.infra.storage.filesystem import Storage
-from shardmill.infra.storage.names import name_of
+from shardmill.infra.storage.locations import name_of
 
 
 def open_source(request: JobRequest) -> SourceFolder:

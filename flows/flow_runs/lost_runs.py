@@ -22,7 +22,7 @@ from uuid import UUID
 
 from shardmill.flows import home
 from shardmill.flows.flow_runs.api_requests import in_progress, own_runs
-from shardmill.infra.storage.locks.locking import kernel
+from shardmill.infra.storage.locking import kernel
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient

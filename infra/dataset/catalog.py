@@ -31,7 +31,7 @@ from shardmill.infra.near_names import near_miss
 from shardmill.infra.progress import log
 from shardmill.infra.signing import SigningKey
 from shardmill.infra.storage.filesystem import Storage
-from shardmill.infra.storage.names import check_dataset_name
+from shardmill.infra.storage.locations import check_dataset_name
 
 
 def load_version(storage: Storage, name: str, version: int) -> DatasetVersion:

@@ -13,7 +13,7 @@ from shardmill.infra.dataset.catalog import Catalog
 from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.errors import NotFoundError, UsageError
 from shardmill.infra.near_names import near_names
-from shardmill.infra.storage.names import is_text, uri_of
+from shardmill.infra.storage.locations import is_text, uri_of
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ def locate(
     Args:
         version: where to look.
         source: URI relative to the source folder, or the file's absolute path, also as a name that Python
-            gives (shardmill.infra.storage.names).
+            gives (shardmill.infra.storage.locations).
         record: id of the record.
 
     Returns:

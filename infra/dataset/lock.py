@@ -13,8 +13,8 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 
 from shardmill.infra.storage.filesystem import Storage
-from shardmill.infra.storage.locks.leases import DEFAULT_TIMES, SeenHolder
-from shardmill.infra.storage.locks.locking import Lock
+from shardmill.infra.storage.leases import DEFAULT_TIMES, SeenHolder
+from shardmill.infra.storage.locking import Lock
 
 LOCK_FILE = "upkeep.lock"  # the name is part of the format: an older Shardmill must find the same lock
 

@@ -20,6 +20,7 @@ import pyarrow.fs as pafs
 
 from shardmill.infra.arguments import checked
 from shardmill.infra.errors import NotFoundError, ObjectRefused, PublishConflict
+from shardmill.infra.storage.leases import DEFAULT_TIMES, LeaseTimes, SeenHolder, lease, seen_holders
 from shardmill.infra.storage.local import (
     TEMPORARY_PREFIX,
     create_file,
@@ -28,14 +29,11 @@ from shardmill.infra.storage.local import (
     remove_temporary_files,
 )
 from shardmill.infra.storage.locations import below, public_location
-from shardmill.infra.storage.locks.holder_lists import HolderFile, HolderList
-from shardmill.infra.storage.locks.leases import DEFAULT_TIMES, LeaseTimes, SeenHolder, lease, seen_holders
-from shardmill.infra.storage.locks.locking import HeldLocks, Lock, kernel_lock
+from shardmill.infra.storage.locking import HeldLocks, HolderFile, HolderList, Lock, kernel_lock
 from shardmill.infra.storage.objects.conditional import Bucket, ConditionalObjects, HolderObject
 from shardmill.infra.storage.objects.files import ObjectReader, object_writer, upload
 from shardmill.infra.storage.objects.retries import not_read, other_files_named, reading, retry, writing
-from shardmill.infra.storage.objects.stores import list_objects
-from shardmill.infra.storage.opening import open_filesystem
+from shardmill.infra.storage.objects.stores import list_objects, open_filesystem
 
 T = TypeVar("T")
 
@@ -329,7 +327,7 @@ class Storage:
         """Hold the only lock on ``path``, a small file that stays behind.
 
         In an object store, and in a folder of this machine or its network when ``times`` are given, the lock
-        is a lease (shardmill.infra.storage.locks.leases): it expires when its holder vanishes, and a holder
+        is a lease (shardmill.infra.storage.leases): it expires when its holder vanishes, and a holder
         whose lock another process took can no longer write or remove anything through this storage, its
         parents and its children. Without ``times``, the kernel holds a local lock and releases it when the
         holder ends.

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 from shardmill.infra.errors import UsageError
-from shardmill.infra.storage.names import check_dataset_name
+from shardmill.infra.storage.locations import check_dataset_name
 
 PRODUCTION = "production"
 ALIAS_PATTERN = r"^(?!latest$)[a-z][a-z0-9_-]{0,49}$"

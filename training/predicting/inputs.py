@@ -15,8 +15,7 @@ from shardmill.infra.codecs import ImageRejected, Pixels, decode
 from shardmill.infra.dataset.catalog import Catalog
 from shardmill.infra.errors import ShardmillError
 from shardmill.infra.preparation import Preparation
-from shardmill.infra.storage.locations import default_root
-from shardmill.infra.storage.names import uri_of
+from shardmill.infra.storage.locations import default_root, uri_of
 from shardmill.training.export.model_input import FILE, ModelInput, Seen, preparation_of, read_model_input
 from shardmill.training.reading.decode import resize_into
 from shardmill.training.results.run_files.run_folder import RunFolder

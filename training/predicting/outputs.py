@@ -11,7 +11,7 @@ from typing import Any, BinaryIO, Literal, Protocol
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from shardmill.infra.storage.names import uri_of
+from shardmill.infra.storage.locations import uri_of
 from shardmill.infra.strict_json import dump_json
 from shardmill.training.predicting.decisions import Decisions
 

@@ -16,7 +16,7 @@ from shardmill.infra.codecs import Pixels, encode_jpeg
 from shardmill.infra.codecs.masks import Numbers, encode_mask, lay_over
 from shardmill.infra.format.known_features import mask_format
 from shardmill.infra.storage.filesystem import Storage
-from shardmill.infra.storage.names import uri_of
+from shardmill.infra.storage.locations import uri_of
 from shardmill.training.predicting.inputs import Input
 from shardmill.training.predicting.outputs import Prediction
 

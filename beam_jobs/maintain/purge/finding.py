@@ -17,7 +17,7 @@ from shardmill.infra.errors import CorruptDataError, NotFoundError, UsageError
 from shardmill.infra.format.contract import Manifest
 from shardmill.infra.format.parquet import read_parquet
 from shardmill.infra.storage.filesystem import Storage
-from shardmill.infra.storage.names import is_text, uri_of
+from shardmill.infra.storage.locations import is_text, uri_of
 from shardmill.infra.strict_json import dump_json
 
 _PARTS_IN_MEMORY = 64

@@ -9,7 +9,7 @@ from shardmill.beam_jobs.sources.files.folder import SourceFolder
 from shardmill.beam_jobs.sources.kinds.table.tables import Table, find_files_named
 from shardmill.infra.errors import ConfigError, NotFoundError
 from shardmill.infra.readable import counted
-from shardmill.infra.storage.names import composed
+from shardmill.infra.storage.locations import composed
 
 FILES = {"train.txt": "train", "val.txt": "validation", "test.txt": "test"}
 

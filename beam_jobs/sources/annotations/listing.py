@@ -52,7 +52,7 @@ from shardmill.infra.format.known_features import (
 from shardmill.infra.format.labels import LABELS
 from shardmill.infra.progress import log
 from shardmill.infra.readable import counted
-from shardmill.infra.storage.names import stem_of
+from shardmill.infra.storage.locations import stem_of
 
 SETTING = "source.objects.annotations"
 

@@ -16,8 +16,7 @@ from shardmill.beam_jobs.sources.files.walking import SPLIT_OF_FOLDER
 from shardmill.infra.errors import ConfigError
 from shardmill.infra.near_names import near_names
 from shardmill.infra.storage.filesystem import Storage
-from shardmill.infra.storage.locations import absolute_path
-from shardmill.infra.storage.names import name_of
+from shardmill.infra.storage.locations import absolute_path, name_of
 
 # Names of folders, without the year that may follow (train2017), that are hardly those of classes.
 NO_CLASSES = frozenset({

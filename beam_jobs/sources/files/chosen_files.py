@@ -16,8 +16,7 @@ from shardmill.beam_jobs.schemas import BAD_NAME, SPECIAL_FILE, UNREADABLE, File
 from shardmill.beam_jobs.sources.files.walking import FoundFile, IgnorePatterns, SourceFault
 from shardmill.infra.errors import NotFoundError
 from shardmill.infra.storage.filesystem import FileEntry, Storage
-from shardmill.infra.storage.locations import public_location
-from shardmill.infra.storage.names import fault_of_key, name_of, uri_of
+from shardmill.infra.storage.locations import fault_of_key, name_of, public_location, uri_of
 
 _WILD = re.compile("[*?]")
 

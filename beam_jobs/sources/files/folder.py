@@ -18,8 +18,15 @@ from shardmill.beam_jobs.sources.files.walking import FoundFile, IgnorePatterns,
 from shardmill.infra.arguments import checked
 from shardmill.infra.errors import NotFoundError, UsageError
 from shardmill.infra.storage.filesystem import Storage
-from shardmill.infra.storage.locations import absolute_path, below, default_runs, public_location
-from shardmill.infra.storage.names import fault_of_key, name_of, uri_of
+from shardmill.infra.storage.locations import (
+    absolute_path,
+    below,
+    default_runs,
+    fault_of_key,
+    name_of,
+    public_location,
+    uri_of,
+)
 
 MAX_SOURCE_BYTES = 1 << 31  # the most that image.max_bytes can allow
 
@@ -43,7 +50,7 @@ class SourceFolder:
         uri: the place, for people and for comparison.
 
     Args:
-        location: a path as ``shardmill.infra.storage.names.uri_of`` gives it, or a URI.
+        location: a path as ``shardmill.infra.storage.locations.uri_of`` gives it, or a URI.
         left_out: places (shardmill.beam_jobs.sources.files.folder) of folders within it that are no part of
             it.
         max_bytes: longest file that is read: a film beside the photographs would fill the memory.

@@ -25,7 +25,7 @@ from shardmill.beam_jobs.schemas import (
 )
 from shardmill.infra.arguments import checked
 from shardmill.infra.errors import StorageError, UnusableInput
-from shardmill.infra.storage.names import uri_of
+from shardmill.infra.storage.locations import uri_of
 
 
 class IgnorePatterns:

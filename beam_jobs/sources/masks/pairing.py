@@ -15,7 +15,7 @@ from shardmill.beam_jobs.config import MasksConfig
 from shardmill.beam_jobs.schemas import LISTING_SCHEMA, MASK_WITHOUT_IMAGE, SEVERAL_MASKS, Status
 from shardmill.beam_jobs.sources.files.walking import SPLIT_OF_FOLDER
 from shardmill.beam_jobs.sources.masks.attaching import attach_masks, with_reason
-from shardmill.infra.storage.names import composed
+from shardmill.infra.storage.locations import composed
 
 Int64 = npt.NDArray[np.int64]
 

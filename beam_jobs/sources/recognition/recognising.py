@@ -32,7 +32,7 @@ from shardmill.infra.html.formatting import differing_settings
 from shardmill.infra.progress import log
 from shardmill.infra.settings import STORED, validate
 from shardmill.infra.storage.filesystem import Storage
-from shardmill.infra.storage.names import name_of, uri_of
+from shardmill.infra.storage.locations import name_of, uri_of
 
 AUTO = "auto"
 # These read folders: a file in place of one is a mistake.

@@ -116,7 +116,7 @@ def planned_rule(wish: Wish) -> TrainingRule:
     from shardmill.flows.flow_runs.jobs.job_settings import train_settings
     from shardmill.flows.server.automations import TrainingRule
     from shardmill.flows.train_when import TrainWhen, parse_train_when
-    from shardmill.infra.storage.names import check_dataset_name
+    from shardmill.infra.storage.locations import check_dataset_name
     from shardmill.training.config import own_code
 
     check_dataset_name(wish.dataset)
@@ -171,7 +171,7 @@ def _work(wish: Wish, *more: str) -> tuple[str, dict[str, object]]:
     )
     from shardmill.infra.own_code.finding import is_own
     from shardmill.infra.settings import load_settings
-    from shardmill.infra.storage.names import check_dataset_name
+    from shardmill.infra.storage.locations import check_dataset_name
     from shardmill.training.config import own_code
 
     given = {override.partition("=")[0].strip() for override in wish.overrides}

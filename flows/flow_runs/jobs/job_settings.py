@@ -147,7 +147,7 @@ def job_request(
 def checked_source(source: str, dataset: str, kind: str = "image_folder") -> str:
     """The source as an absolute path or URI. Obvious mistakes are reported before Prefect starts."""
     from shardmill.flows.parameters import absolute
-    from shardmill.infra.storage.names import check_dataset_name
+    from shardmill.infra.storage.locations import check_dataset_name
 
     check_dataset_name(dataset)
     if not source.strip():

@@ -12,7 +12,7 @@ from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.errors import ShardmillError
 from shardmill.infra.format.contract import Manifest
 from shardmill.infra.format.layout import version_of_manifest
-from shardmill.infra.storage.names import check_dataset_name
+from shardmill.infra.storage.locations import check_dataset_name
 
 _VERSIONS_KEPT = 5_000
 _LIST_SECONDS = 2.0

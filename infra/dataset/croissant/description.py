@@ -26,7 +26,7 @@ from shardmill.infra.format.labels import LABELS
 from shardmill.infra.format.layout import croissant_file
 from shardmill.infra.progress import log
 from shardmill.infra.storage.filesystem import Storage
-from shardmill.infra.storage.names import uri_of
+from shardmill.infra.storage.locations import uri_of
 from shardmill.infra.strict_json import dump_json
 
 _CONTEXT: dict[str, Any] = {

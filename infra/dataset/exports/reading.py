@@ -23,7 +23,7 @@ from shardmill.infra.errors import CorruptDataError
 from shardmill.infra.format.examples import ImageRecord, parse_example
 from shardmill.infra.format.labels import NO_CLASS
 from shardmill.infra.format.records import iter_records, unpack_record
-from shardmill.infra.storage.names import uri_of
+from shardmill.infra.storage.locations import uri_of
 from shardmill.infra.strict_json import dump_json
 
 _BATCH_ROWS, _BATCH_BYTES = 1000, 16 << 20

@@ -16,7 +16,7 @@ import pyarrow.types as types
 from shardmill.infra.errors import UsageError
 from shardmill.infra.format.labels import LABELS, NO_CLASS
 from shardmill.infra.near_names import near_miss
-from shardmill.infra.storage.names import uri_of
+from shardmill.infra.storage.locations import uri_of
 
 Kind = Literal["number", "text", "truth", "time", "list", "nothing"]
 

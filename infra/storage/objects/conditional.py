@@ -20,7 +20,7 @@ import pyarrow.fs as pafs
 from shardmill.infra.errors import StorageError
 from shardmill.infra.storage.local import TEMPORARY_PREFIX
 from shardmill.infra.storage.locations import object_path, public_location
-from shardmill.infra.storage.locks.holder_lists import ListChanged, Written
+from shardmill.infra.storage.locking import ListChanged, Written
 from shardmill.infra.storage.objects.retries import is_retryable, retry
 from shardmill.infra.storage.objects.stores import (
     ONE_ATTEMPT,
@@ -259,7 +259,7 @@ class ConditionalObjects:
 
 
 class HolderObject:
-    """The list of the holders of a lock, as an object. A ``HolderList`` of shardmill.infra.storage.locks."""
+    """A ``HolderList`` in an object."""
 
     def __init__(self, objects: ConditionalObjects, key: str) -> None:
         self._objects = objects

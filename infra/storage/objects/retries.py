@@ -16,8 +16,7 @@ from typing import TypeVar
 import pyarrow as pa
 
 from shardmill.infra.errors import GO_ON, NotFoundError, ObjectRefused, StorageError
-from shardmill.infra.storage.locations import without_secrets
-from shardmill.infra.storage.names import uri_of
+from shardmill.infra.storage.locations import uri_of, without_secrets
 
 T = TypeVar("T")
 

@@ -1,4 +1,4 @@
-"""Open the store of ``obstore`` that a URI names, or Azure's with Arrow, and raise its errors as OSError."""
+"""Open what a URI names: a filesystem of Arrow, and a store of ``obstore`` with errors of Python."""
 
 from __future__ import annotations
 
@@ -7,15 +7,19 @@ import os
 import re
 from collections.abc import Iterator
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pyarrow.fs as pafs
 
 from shardmill.infra.errors import StorageError
 from shardmill.infra.storage.locations import (
     ObjectLocation,
     object_location,
+    object_path,
     public_location,
+    with_plain_endpoint,
     without_secrets,
 )
 from shardmill.infra.storage.objects.retries import ATTEMPTS, DEADLINE_SECONDS
@@ -24,8 +28,52 @@ from shardmill.infra.strict_json import dump_json
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
+# Of Arrow's own repetitions of a request to Google's store, whose default is 15 minutes. Ours come on top.
+_GOOGLE_RETRY_SECONDS = 20
+_REQUEST_SECONDS = 20  # the longest that one attempt may take
+_CODE = re.compile(r"<Code>(\w+)</Code>")
+_CLIENT: Any = {"timeout": f"{_REQUEST_SECONDS}s", "connect_timeout": "5s", "allow_http": True}
+# A condition that failed after a lost answer must be seen by the caller.
+ONE_ATTEMPT: Any = {"max_retries": 0}
+SEVERAL_ATTEMPTS: Any = {
+    "max_retries": ATTEMPTS - 1,
+    "retry_timeout": timedelta(seconds=DEADLINE_SECONDS),
+}
 
-def azure_filesystem(location: ObjectLocation) -> pafs.FileSystem:
+
+def open_filesystem(location: str) -> tuple[pafs.FileSystem, str]:
+    """The filesystem of a URI or local path, and the path in it.
+
+    Raises:
+        StorageError: the URI is wrong, or of a kind of storage that is not known here.
+    """
+    if "://" not in location:
+        return pafs.LocalFileSystem(), str(Path(location).expanduser().absolute())
+    try:
+        found = object_location(location)
+        if found is not None and found.scheme == "az":
+            return _azure_filesystem(found), object_path(location)
+        filesystem, path = pafs.FileSystem.from_uri(_with_bounded_retries(location))
+    except (pa.ArrowException, OSError, ValueError) as error:
+        # Not `from error`: its text may hold the credentials of the URI.
+        scheme = location.partition("://")[0]
+        raise StorageError(
+            f"cannot open storage {public_location(location)}: {without_secrets(str(error), location)}",
+            f"check the URI and the credentials of {scheme}://",
+        ) from None
+    return filesystem, path
+
+
+def _with_bounded_retries(location: str) -> str:
+    """The location as Arrow takes it; in Google's store with a limit of Arrow's repetitions."""
+    location = with_plain_endpoint(location)
+    found = object_location(location)
+    if found is None or found.scheme not in ("gs", "gcs") or "retry_limit_seconds=" in location:
+        return location
+    return f"{location}{'&' if '?' in location else '?'}retry_limit_seconds={_GOOGLE_RETRY_SECONDS}"
+
+
+def _azure_filesystem(location: ObjectLocation) -> pafs.FileSystem:
     """Arrow's filesystem of the account. Without a key, it looks for credentials as Azure's own tools do.
 
     Raises:
@@ -68,30 +116,6 @@ def list_objects(filesystem: pafs.FileSystem, selector: pafs.FileSelector) -> li
     return found
 
 
-def azure_store(location: ObjectLocation, client: Any, attempts: Any) -> ObjectStore:
-    """The store of ``obstore`` of the container.
-
-    Raises:
-        ValueError: no account is named.
-    """
-    from obstore.store import AzureStore
-
-    account, key = _account(location), _key(location)
-    config: dict[str, Any] = {"account_name": account}
-    if key:
-        config["account_key"] = key
-    elif _token():
-        config["sas_key"] = _token()
-    if location.endpoint is not None:
-        config["endpoint"] = f"{location.endpoint}/{account}"
-    return AzureStore(
-        location.bucket,
-        config=config,  # type: ignore[arg-type]
-        client_options=client,
-        retry_config=attempts,
-    )
-
-
 def _account(location: ObjectLocation) -> str:
     account = location.user or os.environ.get("AZURE_STORAGE_ACCOUNT_NAME")
     if not account:
@@ -105,10 +129,6 @@ def _key(location: ObjectLocation) -> str:
 
 def _token() -> str:
     return os.environ.get("AZURE_STORAGE_SAS_TOKEN", "").removeprefix("?")
-
-
-_REQUEST_SECONDS = 20  # the longest that one attempt may take
-_CODE = re.compile(r"<Code>(\w+)</Code>")
 
 
 @contextlib.contextmanager
@@ -136,15 +156,6 @@ def first_line(error: Exception) -> str:
     return line if code is None or code[1] in line else f"{line} {code[1]}"
 
 
-_CLIENT: Any = {"timeout": f"{_REQUEST_SECONDS}s", "connect_timeout": "5s", "allow_http": True}
-# A condition that failed after a lost answer must be seen by the caller.
-ONE_ATTEMPT: Any = {"max_retries": 0}
-SEVERAL_ATTEMPTS: Any = {
-    "max_retries": ATTEMPTS - 1,
-    "retry_timeout": timedelta(seconds=DEADLINE_SECONDS),
-}
-
-
 def has_own_uploads(location: str) -> bool:
     """Tell whether whole objects are written by ``obstore``: Arrow's writer shows unfinished ones."""
     found = object_location(location)
@@ -170,7 +181,7 @@ def open_store(location: str, region: str | None, attempts: Any) -> ObjectStore:
         if found.scheme in ("gs", "gcs"):
             return _google_store(found, attempts)
         if found.scheme == "az":
-            return azure_store(found, _CLIENT, attempts)
+            return _azure_store(found, attempts)
     except (ValueError, TypeError) as error:
         raise StorageError(
             f"cannot open storage {public_location(location)}: "
@@ -180,6 +191,25 @@ def open_store(location: str, region: str | None, attempts: Any) -> ObjectStore:
     raise StorageError(
         f"cannot write to {public_location(location)}: writing to {found.scheme}:// is not supported",
         "write to a local folder, s3://, gs:// or az://",
+    )
+
+
+def _azure_store(location: ObjectLocation, attempts: Any) -> ObjectStore:
+    from obstore.store import AzureStore
+
+    account, key = _account(location), _key(location)
+    config: dict[str, Any] = {"account_name": account}
+    if key:
+        config["account_key"] = key
+    elif _token():
+        config["sas_key"] = _token()
+    if location.endpoint is not None:
+        config["endpoint"] = f"{location.endpoint}/{account}"
+    return AzureStore(
+        location.bucket,
+        config=config,  # type: ignore[arg-type]
+        client_options=_CLIENT,
+        retry_config=attempts,
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from shardmill.infra.storage.names import name_of
+from shardmill.infra.storage.locations import name_of
 from shardmill.training.results.predictions.file import columns_of, read_classes, read_predictions
 
 

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.errors import CorruptDataError
 from shardmill.infra.storage.filesystem import Storage
-from shardmill.infra.storage.names import uri_of
+from shardmill.infra.storage.locations import uri_of
 from shardmill.infra.strict_json import dump_json
 from shardmill.training.arrays import Ints
 from shardmill.training.reading import SplitTable

@@ -12,7 +12,7 @@ from markupsafe import Markup
 from shardmill.infra.codecs import encode_jpeg, resize_short_side
 from shardmill.infra.errors import CorruptDataError
 from shardmill.infra.html.page import data_uri
-from shardmill.infra.storage.names import name_of
+from shardmill.infra.storage.locations import name_of
 from shardmill.training.reading import RecordReader
 from shardmill.training.reading.records.record_ids import id_number
 from shardmill.training.results.pictures.annotated import Annotation

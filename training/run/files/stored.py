@@ -29,9 +29,9 @@ from shardmill.infra import progress as events
 from shardmill.infra.digests import digest_of
 from shardmill.infra.errors import GO_ON, LockedError, ShardmillError, StorageError
 from shardmill.infra.storage.filesystem import Storage
+from shardmill.infra.storage.leases import DEFAULT_TIMES
 from shardmill.infra.storage.locations import public_location
-from shardmill.infra.storage.locks.leases import DEFAULT_TIMES
-from shardmill.infra.storage.locks.locking import Lock
+from shardmill.infra.storage.locking import Lock
 from shardmill.infra.storage.mirror import Mirror
 from shardmill.training.aliases.history import FOLDER as ALIASES
 from shardmill.training.results.run_files.run_folder import RunFolder, is_run, open_run

@@ -32,7 +32,7 @@ from shardmill.beam_jobs.sources.kinds.archive.members import (
 from shardmill.beam_jobs.sources.kinds.archive.opening import is_archive, members_of
 from shardmill.beam_jobs.sources.kinds.box_table.values import text_of
 from shardmill.beam_jobs.sources.listing import rows_of_files
-from shardmill.infra.storage.names import stem_of
+from shardmill.infra.storage.locations import stem_of
 
 _CHUNK_ROWS = 2048  # members that are Python values at a time
 

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from shardmill.beam_jobs.schemas import BAD_NAME
 from shardmill.beam_jobs.sources.files.walking import SourceFault
-from shardmill.infra.storage.names import uri_of
+from shardmill.infra.storage.locations import uri_of
 
 MAX_SIDECAR_BYTES = 1 << 20
 # Endings of members that say something of an image of the same name (WebDataset).
@@ -21,7 +21,7 @@ class Member:
     """A file in an archive.
 
     Attributes:
-        name: name in the archive, as a URI; see shardmill.infra.storage.names.
+        name: name in the archive, as a URI; see shardmill.infra.storage.locations.
         size_bytes: length of its content, as the archive declares it.
         position: place in the archive (bytes): of the content in a tar, of the local header in a zip.
         fault: why it cannot be read, or None.

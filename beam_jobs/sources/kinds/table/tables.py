@@ -33,8 +33,14 @@ from shardmill.beam_jobs.tables.texts import without_broken_texts
 from shardmill.infra.errors import ConfigError, NotFoundError
 from shardmill.infra.progress import log
 from shardmill.infra.storage.filesystem import Storage
-from shardmill.infra.storage.locations import absolute_path, below, public_location
-from shardmill.infra.storage.names import fault_of_key, name_of, uri_of
+from shardmill.infra.storage.locations import (
+    absolute_path,
+    below,
+    fault_of_key,
+    name_of,
+    public_location,
+    uri_of,
+)
 
 _FORMATS = {
     ".csv": "csv", ".tsv": "csv", ".txt": "csv",

@@ -14,7 +14,7 @@ import pytest
 
 from shardmill.flows import home
 from shardmill.flows.flow_runs import lost_runs
-from shardmill.infra.storage.locks.locking import kernel
+from shardmill.infra.storage.locking import kernel
 from tests.samples.waiting import before_its_end
 
 _SERVER = "http://127.0.0.1:1/api"

@@ -28,7 +28,7 @@ from shardmill.infra.errors import (
 from shardmill.infra.format.contract import FORMAT_VERSIONS, Accounting, TableFile
 from shardmill.infra.format.layout import data_dir, manifest_file
 from shardmill.infra.format.stored_manifest import decode_manifest, encode_manifest
-from shardmill.infra.storage.names import check_dataset_name
+from shardmill.infra.storage.locations import check_dataset_name
 from tests.samples.datasets.versions import Made, VersionMaker
 
 

@@ -19,9 +19,8 @@ import pytest
 
 from shardmill.infra.errors import LockedError
 from shardmill.infra.storage.filesystem import Storage
-from shardmill.infra.storage.locks.holder_lists import HolderFile, HolderList, ListChanged, Written
-from shardmill.infra.storage.locks.leases import LeaseTimes, lease
-from shardmill.infra.storage.locks.locking import Lock
+from shardmill.infra.storage.leases import LeaseTimes, lease
+from shardmill.infra.storage.locking import HolderFile, HolderList, ListChanged, Lock, Written
 from shardmill.infra.storage.objects import retries
 from shardmill.infra.storage.objects.conditional import Bucket, HolderObject
 from tests.samples.stores.faulty_proxy import faulty_proxy
@@ -33,7 +32,7 @@ SHORT = LeaseTimes(lease_seconds=1.5, renew_seconds=0.2, margin_seconds=1.0)
 HOLDER = """
 import sys
 from shardmill.infra.storage.filesystem import Storage
-from shardmill.infra.storage.locks.leases import LeaseTimes
+from shardmill.infra.storage.leases import LeaseTimes
 storage = Storage.at(sys.argv[1])
 with storage.exclusive_lock("lock", times=LeaseTimes(*map(float, sys.argv[2:]))):
     print("held", flush=True)

@@ -27,7 +27,7 @@ from shardmill.infra.format.contract import Manifest
 from shardmill.infra.format.examples import ImageRecord, parse_example
 from shardmill.infra.format.features import Feature
 from shardmill.infra.format.records import iter_records
-from shardmill.infra.storage.names import uri_of
+from shardmill.infra.storage.locations import uri_of
 from tests.samples.datasets.published import coloured, publish
 
 PICTURES = coloured({"train": {"red fox": 7, "späte\nEule": 5}, "test": {"red fox": 2}})

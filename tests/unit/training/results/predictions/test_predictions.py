@@ -15,7 +15,7 @@ from shardmill.infra.dataset.catalog import Catalog
 from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.errors import CorruptDataError
 from shardmill.infra.storage.filesystem import Storage
-from shardmill.infra.storage.names import uri_of
+from shardmill.infra.storage.locations import uri_of
 from shardmill.training.reading import SplitTable, load_table
 from shardmill.training.results.predictions.file import (
     PredictionsWriter,

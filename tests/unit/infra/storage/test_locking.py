@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from shardmill.infra.storage.locks import locking as process_identity
-from shardmill.infra.storage.locks.locking import has_ended, started_at
+from shardmill.infra.storage import locking as process_identity
+from shardmill.infra.storage.locking import has_ended, started_at
 
 
 def test_a_process_that_works_has_not_ended() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from shardmill.infra.errors import StorageError
 from shardmill.infra.storage.filesystem import Storage
-from shardmill.infra.storage.opening import open_filesystem
+from shardmill.infra.storage.objects.stores import open_filesystem
 
 
 @pytest.mark.parametrize(

@@ -27,8 +27,15 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from shardmill.infra.errors import GO_ON, EnvironmentFault, LockedError, StorageError
-from shardmill.infra.storage.locks.holder_lists import HolderList, ListChanged, Written
-from shardmill.infra.storage.locks.locking import Lock, has_ended, machine, started_at
+from shardmill.infra.storage.locking import (
+    HolderList,
+    ListChanged,
+    Lock,
+    Written,
+    has_ended,
+    machine,
+    started_at,
+)
 from shardmill.infra.strict_json import dump_json
 
 _MAX_UPDATES = 100  # attempts to change the list against others who change it too
@@ -138,7 +145,7 @@ def lease(
         held.release()
 
 
-class _Lease:
+class _Lease(Lock):
     """One entry, from its creation to its removal."""
 
     def __init__(

@@ -1,1 +1,0 @@
-"""Locks: of the kernel on local disks, leases on object stores."""
