@@ -6,15 +6,14 @@ It is made from the command line itself, as ``shardmill COMMAND --help`` is, so 
 from __future__ import annotations
 
 import html
-from collections.abc import Iterator
 from typing import Any
 
-import typer.main
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
-from shardmill.flows.cli.app import app
+from shardmill.flows.cli.app import root
 from shardmill.flows.cli.help import described, explained, shown, typed, usage
+from shardmill.flows.cli.tree import all_commands
 
 _INTRODUCTION = """\
 # Commands
@@ -32,19 +31,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 def render() -> str:
     """The whole page."""
-    return _INTRODUCTION + "\n".join(_sections(typer.main.get_command(app), "shardmill"))
-
-
-def _sections(command: Any, path: str) -> Iterator[str]:
-    """Sections of a command, or of every command of a group, in the order of ``--help``."""
-    for name in command.list_commands(None):
-        inner = command.commands[name]
-        if inner.hidden:
-            continue
-        if hasattr(inner, "commands"):
-            yield from _sections(inner, f"{path} {name}")
-        else:
-            yield _section(inner, f"{path} {name}")
+    return _INTRODUCTION + "\n".join(_section(command, path) for path, command in all_commands(root()))
 
 
 def _section(command: Any, path: str) -> str:

@@ -12,8 +12,9 @@ import contextlib
 import signal
 import sys
 from collections.abc import Iterator, Sequence
+from functools import cache
 from types import FrameType
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 import typer.main
@@ -37,7 +38,7 @@ _CLICK_EXCEPTION, _USAGE_ERROR = typer.BadParameter.__mro__[2], typer.BadParamet
 _CANCELLED = 130
 _LAYOUT = "\n\t"  # control characters that a message may contain
 
-app = typer.Typer(
+_APP = typer.Typer(
     name="shardmill",
     cls=Group,
     help="""Folders of raw images in; accounted-for, balanced, sharded TFRecords and a trained model out.
@@ -53,7 +54,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-tree.add_to(app)
 
 
 def _print_version(is_asked: bool) -> None:
@@ -62,7 +62,7 @@ def _print_version(is_asked: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
+@_APP.callback()
 def _options(
     show_version: Annotated[
         bool,
@@ -72,6 +72,14 @@ def _options(
     ] = False,
 ) -> None:
     """Options of the command itself; each command has more."""
+
+
+@cache
+def root() -> Any:
+    """The group of all commands."""
+    group = typer.main.get_command(_APP)
+    tree.add_to(group)
+    return group
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -92,7 +100,7 @@ def run(argv: Sequence[str] | None = None) -> int:
         words = [*words[1:], "--help"]
     try:
         with _stopping_on_signals(), output_flushed():
-            status = app(args=words, prog_name="shardmill", standalone_mode=False)
+            status = root().main(args=words, prog_name="shardmill", standalone_mode=False)
     except ReaderGone:
         return READER_GONE
     except ShardmillError as error:
@@ -112,8 +120,8 @@ def _usage_error(error: Exception, words: Sequence[str]) -> int:
     message = slips.message_of(error)
     if not message:  # no command at all: the help has been printed
         return 2
-    root = typer.main.get_command(app)
-    return _fail(message, slips.remedy_of(error, words, root) if isinstance(error, _USAGE_ERROR) else None, 2)
+    remedy = slips.remedy_of(error, words, root()) if isinstance(error, _USAGE_ERROR) else None
+    return _fail(message, remedy, 2)
 
 
 def _fail(message: str, remedy: str | None, status: int) -> int:

@@ -122,8 +122,7 @@ def explained(parameter: Any) -> str:
 
 def one_line(command: Any) -> str:
     """The first sentence of the help of a command, without its full stop."""
-    paragraphs, _ = described(command.help)
-    return paragraphs[0].partition(". ")[0].rstrip(".") if paragraphs else ""
+    return str(command.get_short_help_str(limit=1000)).rstrip(".")
 
 
 def _command_page(command: Any, path: str, width: int) -> Iterator[str]:

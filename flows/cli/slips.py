@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from shardmill.flows.cli.help import explained, is_argument, typed, usage
-from shardmill.flows.flow_runs.jobs.job_settings import models_of_runs
+from shardmill.flows.cli.tree import Unloaded
 from shardmill.infra.near_names import likeness, near_names
 
 # Words for commands that other programs have, or that are parts of ours.
@@ -126,7 +126,7 @@ def _command_of(words: Sequence[str], root: Any) -> tuple[str, Any]:
         if not hasattr(command, "commands") or word not in command.commands:
             break
         path, command = f"{path} {word}", command.commands[word]
-    return path, command
+    return path, command.loaded() if isinstance(command, Unloaded) else command
 
 
 def _option_of(error: Any, command: Any) -> Any:
@@ -197,6 +197,7 @@ def _option_meant(option: str, command: Any, path: str) -> str | None:
 
 def _setting_meant(option: str, options: dict[str, Any]) -> str | None:
     """A setting that has the name of the option, if the command takes settings."""
+    from shardmill.flows.flow_runs.jobs.job_settings import models_of_runs
     from shardmill.infra.settings import near_settings
 
     if "--set" not in options or not option.startswith("--"):

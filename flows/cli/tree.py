@@ -2,41 +2,26 @@
 
 A group is a command with commands of its own. ``up``, ``down`` and ``status``, which one types most, stand
 on top too. The names of the last release are in ``shardmill.flows.cli.old_names``.
+
+A command is named by its module below ``shardmill.flows.cli`` and its function. The module is imported when
+a command line names the command; a list of commands needs only the first sentences of the docstrings.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import ast
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import typer
+import typer.main
+from typer.core import TyperCommand
 
-from shardmill.flows.cli.datasets import catalog, maintenance, removing
-from shardmill.flows.cli.datasets.diff import diff
-from shardmill.flows.cli.datasets.export import export
-from shardmill.flows.cli.datasets.report import report
-from shardmill.flows.cli.datasets.verify import sign, verify
 from shardmill.flows.cli.help import Command, Group
-from shardmill.flows.cli.jobs import commands as jobs
-from shardmill.flows.cli.jobs.profile import profile
-from shardmill.flows.cli.jobs.searching import settings
-from shardmill.flows.cli.server import backup, schedule, service
-from shardmill.flows.cli.server.backup import reap
-from shardmill.flows.cli.server.notify import notify
-from shardmill.flows.cli.server.own_server import deploy, server
-from shardmill.flows.cli.server.page import page
-from shardmill.flows.cli.server.status import status
-from shardmill.flows.cli.training_runs import comparing, looking, promoting, using
-from shardmill.flows.cli.training_runs.using import label_errors
-
-_PREPARE, _DATASETS, _MODELS, _KEEP, _PLATFORM = (
-    "Prepare and train",
-    "Look at datasets",
-    "Training runs and models",
-    "Keep datasets",
-    "Platform: schedules, pages, notifications",
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,80 +31,149 @@ class Branch:
     Attributes:
         name: as one types it.
         help: its first sentence stands in the list of commands.
-        commands: the functions behind its commands.
+        commands: each as ``MODULE:FUNCTION``.
     """
 
     name: str
     help: str
-    commands: Sequence[Callable[..., Any]]
+    commands: Sequence[str]
 
 
+_UP_AND_DOWN = ("server.service:up", "server.service:down", "server.status:status")
 MODEL = Branch(
     "model",
     "Aliases such as photos@production: promote, rollback, aliases.",
-    (promoting.promote, promoting.rollback, promoting.aliases),
+    (
+        "training_runs.promoting:promote",
+        "training_runs.promoting:rollback",
+        "training_runs.promoting:aliases",
+    ),
 )
 SCHEDULE = Branch(
     "schedule",
     "Start runs automatically: add, list, pause, resume, remove. The server of `shardmill up` does it.",
-    (schedule.add, schedule.list_, schedule.pause, schedule.resume, schedule.remove),
+    (
+        "server.schedule:add",
+        "server.schedule:list_",
+        "server.schedule:pause",
+        "server.schedule:resume",
+        "server.schedule:remove",
+    ),
 )
 PLATFORM = Branch(
     "platform",
     "up, down, status, page, backup, restore, deploy, server, reap. The last three: your own server.",
     (
-        service.up,
-        service.down,
-        status,
-        page,
-        backup.backup,
-        backup.restore,
-        deploy,
-        server,
-        reap,
+        *_UP_AND_DOWN,
+        "server.page:page",
+        "server.backup:backup",
+        "server.backup:restore",
+        "server.own_server:deploy",
+        "server.own_server:server",
+        "server.backup:reap",
     ),
 )
-TREE: tuple[tuple[str, tuple[Callable[..., Any] | Branch, ...]], ...] = (
-    (_PREPARE, (jobs.run, jobs.prepare, jobs.train, settings)),
-    (
-        _DATASETS,
-        (
-            catalog.datasets,
-            catalog.show,
-            removing.versions,
-            diff,
-            report,
-            catalog.locate,
-            verify,
-            export,
-            profile,
-        ),
+TREE: dict[str, tuple[str | Branch, ...]] = {
+    "Prepare and train": (
+        "jobs.commands:run",
+        "jobs.commands:prepare",
+        "jobs.commands:train",
+        "jobs.searching:settings",
     ),
-    (
-        _MODELS,
-        (looking.runs, comparing.compare, using.evaluate, using.predict, label_errors, MODEL),
+    "Look at datasets": (
+        "datasets.catalog:datasets",
+        "datasets.catalog:show",
+        "datasets.removing:versions",
+        "datasets.diff:diff",
+        "datasets.report:report",
+        "datasets.catalog:locate",
+        "datasets.verify:verify",
+        "datasets.export:export",
+        "jobs.profile:profile",
     ),
-    (
-        _KEEP,
-        (maintenance.rollback, removing.rm, maintenance.compact, maintenance.gc, maintenance.purge, sign),
+    "Training runs and models": (
+        "training_runs.looking:runs",
+        "training_runs.comparing:compare",
+        "training_runs.using:evaluate",
+        "training_runs.using:predict",
+        "training_runs.using:label_errors",
+        MODEL,
     ),
-    (_PLATFORM, (service.up, service.down, status, SCHEDULE, notify, PLATFORM)),
-)
+    "Keep datasets": (
+        "datasets.maintenance:rollback",
+        "datasets.removing:rm",
+        "datasets.maintenance:compact",
+        "datasets.maintenance:gc",
+        "datasets.maintenance:purge",
+        "datasets.verify:sign",
+    ),
+    "Platform: schedules, pages, notifications": (
+        *_UP_AND_DOWN,
+        "server.notify:notify",
+        SCHEDULE,
+        PLATFORM,
+    ),
+}
 
 
-def name_of(command: Callable[..., Any]) -> str:
+class Unloaded(TyperCommand):
+    """A command whose module is not imported yet.
+
+    Args:
+        place: its module and function, as in the tree.
+        section: the title above it in a list of commands.
+    """
+
+    def __init__(self, place: str, section: str | None = None) -> None:
+        self._module, _, self._function = place.partition(":")
+        super().__init__(name_of(place), rich_help_panel=section)
+
+    def loaded(self) -> Any:
+        """Import the module, and return the command with its options."""
+        function = getattr(import_module(f"shardmill.flows.cli.{self._module}"), self._function)
+        alone = typer.Typer(add_completion=False, rich_markup_mode=None)
+        alone.command(self.name, cls=Command)(function)
+        return typer.main.get_command(alone)
+
+    def make_context(self, *args: Any, **kwargs: Any) -> Any:
+        """Parse the arguments of the command."""
+        return self.loaded().make_context(*args, **kwargs)
+
+    def get_short_help_str(self, limit: int = 45) -> str:
+        """The first sentence of the docstring of its function."""
+        return _docstrings(self._module)[self._function].partition("\n\n")[0].partition(". ")[0]
+
+
+@cache
+def _docstrings(module: str) -> dict[str, str]:
+    """The docstrings of the functions of a module, read from its file."""
+    path = Path(__file__).parent.joinpath(*module.split(".")).with_suffix(".py")
+    functions = (one for one in ast.parse(path.read_bytes()).body if isinstance(one, ast.FunctionDef))
+    return {one.name: ast.get_docstring(one) or "" for one in functions}
+
+
+def name_of(place: str) -> str:
     """The name that one types. A function named like a built-in of Python ends in an underscore."""
-    return command.__name__.rstrip("_").replace("_", "-")
+    return place.partition(":")[2].rstrip("_").replace("_", "-")
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add all commands to the application."""
-    for section, entries in TREE:
+def add_to(group: Any) -> None:
+    """Add all commands to the group of the application."""
+    for section, entries in TREE.items():
         for entry in entries:
             if isinstance(entry, Branch):
-                group = typer.Typer(cls=Group, help=entry.help, no_args_is_help=True)
-                for command in entry.commands:
-                    group.command(name_of(command), cls=Command)(command)
-                app.add_typer(group, name=entry.name, rich_help_panel=section)
+                inner = Group(name=entry.name, help=entry.help, no_args_is_help=True, rich_help_panel=section)
+                for place in entry.commands:
+                    inner.add_command(Unloaded(place))
+                group.add_command(inner)
             else:
-                app.command(name_of(entry), cls=Command, rich_help_panel=section)(entry)
+                group.add_command(Unloaded(entry, section))
+
+
+def all_commands(group: Any, path: str = "shardmill") -> Iterator[tuple[str, Any]]:
+    """Yield the path and the command of every command of a group, in the order of its help."""
+    for name, command in group.commands.items():
+        if isinstance(command, Unloaded):
+            yield f"{path} {name}", command.loaded()
+        else:
+            yield from all_commands(command, f"{path} {name}")

@@ -10,12 +10,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import typer
-import typer.main
 
 from shardmill.beam_jobs.config import PrepareConfig
 from shardmill.beam_jobs.config.maintain import MaintainConfig
 from shardmill.beam_jobs.prepare import build_parser as prepare_parser
-from shardmill.flows.cli.app import app
+from shardmill.flows.cli.app import root
 from shardmill.infra.errors import ConfigError, ShardmillError
 from shardmill.infra.settings import Settings, load_settings, split_overrides, validate
 from shardmill.training.config import TrainConfig
@@ -115,7 +114,7 @@ def _until_operator(words: Sequence[str]) -> list[str]:
 
 def _check_shardmill(arguments: list[str]) -> None:
     """Parse a command of ``shardmill`` as it would be, then read its settings."""
-    name, context = "", typer.main.get_command(app).make_context("shardmill", list(arguments))
+    name, context = "", root().make_context("shardmill", list(arguments))
     command: Any = context.command
     rest = list(arguments)
     while hasattr(command, "commands"):

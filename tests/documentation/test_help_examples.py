@@ -10,11 +10,11 @@ import shlex
 from pathlib import Path
 
 import pytest
-import typer.main
 
 from shardmill.flows import cli
-from shardmill.flows.cli.app import app
+from shardmill.flows.cli.app import root
 from shardmill.flows.cli.help import described
+from shardmill.flows.cli.tree import all_commands
 from shardmill.infra.dataset.catalog import Catalog
 from tests.documentation.workplace import make_workplace
 
@@ -47,15 +47,11 @@ ELSEWHERE = {
 }
 
 
-def _examples(group: object) -> list[str]:
-    found: list[str] = []
-    for command in group.commands.values():  # type: ignore[attr-defined]
-        found += _examples(command) if hasattr(command, "commands") else described(command.help)[1]
-    return list(dict.fromkeys(found))
-
-
 # What removes the whole dataset comes last.
-EXAMPLES = sorted(_examples(typer.main.get_command(app)), key=lambda example: "rm photos --purge" in example)
+EXAMPLES = sorted(
+    dict.fromkeys(line for _, command in all_commands(root()) for line in described(command.help)[1]),
+    key=lambda example: "rm photos --purge" in example,
+)
 
 
 def _runs_elsewhere(example: str) -> bool:

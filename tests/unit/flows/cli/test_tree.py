@@ -5,32 +5,18 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import typer.main
 
 from shardmill.flows import cli
-from shardmill.flows.cli.app import app
+from shardmill.flows.cli.app import root
 from shardmill.flows.cli.help import described, one_line, shown, typed, usage
 from shardmill.flows.cli.old_names import OLD_NAMES, translated
-from shardmill.flows.cli.tree import TREE, Branch, name_of
+from shardmill.flows.cli.tree import MODEL, PLATFORM, SCHEDULE, Branch, all_commands, name_of
 from tests.documentation.command_lines import problem_of
 
-_ROOT: Any = typer.main.get_command(app)
-
-
-def _commands(group: Any = _ROOT, path: str = "shardmill") -> Iterator[tuple[str, Any]]:
-    """Every command with its path."""
-    for name, command in group.commands.items():
-        if hasattr(command, "commands"):
-            yield from _commands(command, f"{path} {name}")
-        else:
-            yield f"{path} {name}", command
-
-
-COMMANDS = dict(_commands())
+COMMANDS = dict(all_commands(root()))
 EXAMPLES = [example for command in COMMANDS.values() for example in described(command.help)[1]]
 
 # A line of each old name, and what it does now.
@@ -134,18 +120,13 @@ def test_the_first_page_fits_a_screen(
     assert not any("…" in line for line in page)
 
 
-@pytest.mark.parametrize(
-    "name", [entry.name for _, entries in TREE for entry in entries if isinstance(entry, Branch)]
-)
-def test_a_group_lists_its_commands(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    (branch,) = [
-        entry for _, entries in TREE for entry in entries if isinstance(entry, Branch) and entry.name == name
-    ]
-    assert cli.run([name, "--help"]) == 0
+@pytest.mark.parametrize("branch", [MODEL, SCHEDULE, PLATFORM], ids=lambda branch: branch.name)
+def test_a_group_lists_its_commands(branch: Branch, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run([branch.name, "--help"]) == 0
     page = capsys.readouterr().out
     for command in branch.commands:
         assert f"  {name_of(command)} " in page
-        assert one_line(COMMANDS[f"shardmill {name} {name_of(command)}"]) in page
+        assert one_line(COMMANDS[f"shardmill {branch.name} {name_of(command)}"]) in page
 
 
 def test_usage_names_what_is_needed() -> None:
