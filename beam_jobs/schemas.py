@@ -135,14 +135,20 @@ _PLACE_COLUMNS = (
 
 PLACED_FACTS_SCHEMA = pa.schema([*FACTS_SCHEMA, *_PLACE_COLUMNS])
 
+IMAGE_NAMES: Final = tuple(field.name for field in IMAGE_COLUMNS)
+
+# The columns of an index that say something of a record itself, not of its image or its place.
+_RECORD_COLUMNS = tuple(
+    field
+    for field in INDEX_SCHEMA
+    if field.name not in ("id", "sha256", "offset_bytes", "length_bytes", *IMAGE_NAMES)
+)
+
 PLAN_SCHEMA = pa.schema(
     [
         ("id", pa.string()),  # first 16 hexadecimal digits of the SHA-256
         ("sha256", pa.binary(32)),  # of the source file's bytes
-        ("label", pa.int32()),  # number of the class
-        ("source_uri", pa.string()),  # relative to the source
-        ("source_bytes", pa.int64()),  # length of the source file
-        ("group", pa.string()),  # null if there is none
+        *_RECORD_COLUMNS,
         *_PLACE_COLUMNS,
         ("offset_bytes", pa.int64()),  # in the block or shard
         *IMAGE_COLUMNS,
@@ -159,15 +165,11 @@ PREVIOUS_RECORDS_SCHEMA = pa.schema(
     [
         pa.field("sha256", pa.binary(32)),  # of the source file's bytes
         pa.field("shard", pa.int32()),  # number in the manifest
-        *(
-            INDEX_SCHEMA.field(name)
-            for name in ("source_bytes", "offset_bytes", "length_bytes", "label", "source_uri", "group")
-        ),
+        *(INDEX_SCHEMA.field(name) for name in ("offset_bytes", "length_bytes")),
+        *_RECORD_COLUMNS,
         *IMAGE_COLUMNS,
     ]
 )
-
-IMAGE_NAMES: Final = tuple(field.name for field in IMAGE_COLUMNS)
 
 # Stages in which a file can drop out, or be found to repeat another.
 LIST, READ, DECODE, FILTER, PLAN = STAGES = ("list", "read", "decode", "filter", "plan")

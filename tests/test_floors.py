@@ -73,11 +73,14 @@ def test_configuration_page_is_current() -> None:
     assert written == reference.render(), "run: python docs/configuration_reference.py"
 
 
-def test_reasons_of_the_guide_are_current() -> None:
-    reference = script("reasons_reference")
-    written = reference.PAGE.read_text(encoding="utf-8")
-    assert written == reference.render(written), "run: python docs/reasons_reference.py"
-    assert "- `decoder_hung`: " in written
+@pytest.mark.parametrize(
+    ("page", "line"), [("REASONS", "- `decoder_hung`: "), ("COLUMNS", "| `look` binary |")]
+)
+def test_lists_from_the_code_are_current(page: str, line: str) -> None:
+    reference = script("reference_tables")
+    written = getattr(reference, page).read_text(encoding="utf-8")
+    assert written == reference.render(getattr(reference, page)), "run: python docs/reference_tables.py"
+    assert line in written
 
 
 def test_architecture_picture_is_current() -> None:

@@ -7,10 +7,9 @@ worker holds one image at a time, and the facts of its block.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 import pyarrow as pa
@@ -25,7 +24,7 @@ from shardmill.beam_jobs.encode.blocks import (
     spool_file,
     write_facts,
 )
-from shardmill.beam_jobs.encode.facts import FactsOfBlock, stable_message
+from shardmill.beam_jobs.encode.facts import FactsOfBlock, SourceBytes, stable_message
 from shardmill.beam_jobs.execution.pool.limits import MemoryRanOut, is_out_of_memory
 from shardmill.beam_jobs.execution.pool.notes import being_processed, counting_files
 from shardmill.beam_jobs.execution.task import Limits, Task
@@ -55,7 +54,6 @@ from shardmill.beam_jobs.schemas import (
 )
 from shardmill.beam_jobs.sources.files.walking import SourceFault
 from shardmill.beam_jobs.sources.kind_modules import Reader
-from shardmill.beam_jobs.tables.ids import content_of
 from shardmill.infra.codecs import ImageRejected
 from shardmill.infra.codecs.metadata.reading import NOTHING, Metadata
 from shardmill.infra.codecs.prepare import LIBRARY_FAULTS, StoredImage, prepare_image
@@ -108,7 +106,7 @@ class EncodeBlocks(Task):
     def find_culprit(self, file: FileRef) -> bool:
         """Decode a file alone, and keep a verdict if it is to blame; return whether there is one."""
         try:
-            source = _SourceBytes.read(self._source, file)
+            source = SourceBytes.read(self._source, file)
         except SourceFault:
             return False  # the block finds the same, and makes its row
         limits = self._config.runner
@@ -124,46 +122,7 @@ class EncodeBlocks(Task):
         return True
 
 
-@dataclass(frozen=True)
-class _SourceBytes:
-    """The bytes of an image and of its mask, and their digests.
-
-    Attributes:
-        image, mask: the files; ``mask`` is None if the image has none.
-        sha256, mask_sha256: of the files.
-        mask_uri: names the mask in messages.
-    """
-
-    image: bytes
-    sha256: bytes
-    mask: bytes | None = None
-    mask_sha256: bytes | None = None
-    mask_uri: str = ""
-
-    @classmethod
-    def read(cls, reader: Reader, file: FileRef) -> _SourceBytes:
-        """Read a file and its mask.
-
-        Raises:
-            SourceFault: one of them cannot be read.
-        """
-        image = reader.read(file)
-        sha256 = hashlib.sha256(image).digest()
-        if file.mask is None:
-            return cls(image, sha256)
-        try:
-            mask = reader.read(file.mask)
-        except SourceFault as fault:
-            raise SourceFault(fault.reason, f"its mask {file.mask.uri}: {fault.message}") from fault
-        return cls(image, sha256, mask, hashlib.sha256(mask).digest(), file.mask.uri)
-
-    @property
-    def content(self) -> bytes:
-        """The content: see shardmill.beam_jobs.tables.ids."""
-        return content_of(self.sha256, self.mask_sha256)
-
-
-def _decode(image: bytes, source: _SourceBytes, config: PrepareConfig) -> None:
+def _decode(image: bytes, source: SourceBytes, config: PrepareConfig) -> None:
     """Convert an image and its mask, as a call in the sandbox does."""
     _convert(replace(source, image=image), config, _masks_of(config))
 
@@ -197,11 +156,11 @@ def encode_block(
         for file in counting_files(file_refs(references)):
             found, stage = None, READ
             try:
-                found = _SourceBytes.read(source, file)
+                found = SourceBytes.read(source, file)
                 if found.sha256 in contents.purged:
                     raise ImageFiltered(PURGED, "its content was purged from this dataset")
                 if found.content in contents.stored:
-                    facts.add_stored_before(found.sha256, found.mask_sha256)
+                    facts.add_stored_before(found)
                     continue
                 stage = DECODE
                 if (verdict := verdicts.get(found.content)) is not None:
@@ -209,10 +168,9 @@ def encode_block(
                 with _noted(file):
                     image, mask = _convert(found, config, masks)
             except (ImageFiltered, SourceFault, ImageRejected, *LIBRARY_FAULTS) as fault:
-                sha256, mask_sha256 = (found.sha256, found.mask_sha256) if found else (None, None)
-                facts.add_lost(sha256, mask_sha256, *_lost(fault, stage))
+                facts.add_lost(found, *_lost(fault, stage))
             else:
-                facts.add_stored(found.sha256, image, mask, found.mask_sha256)
+                facts.add_stored(found, image, mask)
                 stored.write(image.image)
                 if mask is not None:
                     stored.write(mask.mask)
@@ -231,12 +189,12 @@ def _lost(fault: Exception, stage: str) -> tuple[Status, str, str, str]:
 
 
 def _convert(
-    source: _SourceBytes, config: PrepareConfig, masks: MaskConverter | None
+    source: SourceBytes, config: PrepareConfig, masks: MaskConverter | None
 ) -> tuple[StoredImage, StoredMask | None]:
     image = convert(source.image, config.image, config.filter)
-    if masks is None or source.mask is None:
+    if masks is None or source.mask is None or source.file.mask is None:
         return image, None
-    return image, masks.convert(source.mask, source.mask_uri, image.source)
+    return image, masks.convert(source.mask, source.file.mask.uri, image.source)
 
 
 @contextmanager

@@ -1,8 +1,13 @@
-"""The facts of the files of a block: a row for each, as reading and converting it found them."""
+"""The facts of the files of a block: a row for each, as reading and converting it found them.
+
+``_described`` has the value of each column that describes an image.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import re
+from dataclasses import dataclass
 from itertools import accumulate
 
 import numpy as np
@@ -11,7 +16,10 @@ import pyarrow as pa
 from shardmill.beam_jobs.config import PrepareConfig
 from shardmill.beam_jobs.images.features import facts_schema, values_of
 from shardmill.beam_jobs.images.masks import StoredMask
-from shardmill.beam_jobs.schemas import FACTS_SCHEMA, Status
+from shardmill.beam_jobs.schemas import FACTS_SCHEMA, IMAGE_NAMES, FileRef, Status
+from shardmill.beam_jobs.sources.files.walking import SourceFault
+from shardmill.beam_jobs.sources.kind_modules import Reader
+from shardmill.beam_jobs.tables.ids import content_of
 from shardmill.infra.codecs import Pixels
 from shardmill.infra.codecs.measures import looks, perceptual_hashes
 from shardmill.infra.codecs.prepare import StoredImage
@@ -20,6 +28,68 @@ from shardmill.infra.readable import shortened
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 _MESSAGE_CHARACTERS = 300
 _HASH_COLUMN, _LOOK_COLUMN = map(FACTS_SCHEMA.get_field_index, ("perceptual_hash", "look"))
+
+
+@dataclass(frozen=True)
+class SourceBytes:
+    """The bytes of an image and of its mask, and their digests.
+
+    Attributes:
+        file: names both.
+        image, mask: the files; ``mask`` is None if the image has none.
+        sha256, mask_sha256: of the files.
+    """
+
+    file: FileRef
+    image: bytes
+    sha256: bytes
+    mask: bytes | None = None
+    mask_sha256: bytes | None = None
+
+    @classmethod
+    def read(cls, reader: Reader, file: FileRef) -> SourceBytes:
+        """Read a file and its mask.
+
+        Raises:
+            SourceFault: one of them cannot be read.
+        """
+        image = reader.read(file)
+        sha256 = hashlib.sha256(image).digest()
+        if file.mask is None:
+            return cls(file, image, sha256)
+        try:
+            mask = reader.read(file.mask)
+        except SourceFault as fault:
+            raise SourceFault(fault.reason, f"its mask {file.mask.uri}: {fault.message}") from fault
+        return cls(file, image, sha256, mask, hashlib.sha256(mask).digest())
+
+    @property
+    def content(self) -> bytes:
+        """The content: see shardmill.beam_jobs.tables.ids."""
+        return content_of(self.sha256, self.mask_sha256)
+
+
+def _described(source: SourceBytes, image: StoredImage) -> dict[str, object]:
+    """Return the value of each of IMAGE_COLUMNS but perceptual hash and look, which a block has at once."""
+    found, (mean, deviation) = image.source, image.statistics
+    return {
+        "stored_bytes": len(image.image),
+        "height": image.height,
+        "width": image.width,
+        "stored_from": image.stored_from,
+        "source_format": found.format,
+        "source_color": found.color,
+        "source_height": found.height,
+        "source_width": found.width,
+        "orientation": found.orientation,
+        "icc_profile": found.icc_profile,
+        "had_alpha": found.had_alpha,
+        "salvaged": found.salvaged,
+        "perceptual_hash": None,
+        "look": None,
+        "pixel_mean": mean,
+        "pixel_std": deviation,
+    }
 
 
 class FactsOfBlock:
@@ -39,47 +109,36 @@ class FactsOfBlock:
         self._offset_bytes = 0
 
     def add_lost(
-        self,
-        sha256: bytes | None,
-        mask_sha256: bytes | None,
-        status: Status,
-        stage: str,
-        reason: str,
-        message: str,
+        self, source: SourceBytes | None, status: Status, stage: str, reason: str, message: str
     ) -> None:
-        """Add a file that is not stored."""
-        self._add((sha256, status, stage, reason, message), self._of_mask(None, mask_sha256))
+        """Add a file that is not stored; ``source`` is None if it was not read."""
+        sha256 = source.sha256 if source else None
+        self._add((sha256, status, stage, reason, message), self._of_mask(source, None))
 
-    def add_stored_before(self, sha256: bytes, mask_sha256: bytes | None) -> None:
+    def add_stored_before(self, source: SourceBytes) -> None:
         """Add a file whose stored image and facts are in the previous version."""
-        self._add((sha256, Status.STORED_BEFORE), self._of_mask(None, mask_sha256))
+        self._add((source.sha256, Status.STORED_BEFORE), self._of_mask(source, None))
 
-    def add_stored(
-        self, sha256: bytes, image: StoredImage, mask: StoredMask | None, mask_sha256: bytes | None
-    ) -> None:
+    def add_stored(self, source: SourceBytes, image: StoredImage, mask: StoredMask | None) -> None:
         """Add a file whose image, and mask if it has one, are next in the block."""
         self._shown.append((len(self._rows), len(image.thumbnails)))
         self._thumbnails += image.thumbnails
-        source, (mean, deviation) = image.source, image.statistics
-        row: tuple[object, ...] = (
-            sha256, Status.STORED, None, None, None,
-            self._offset_bytes, len(image.image), image.height, image.width, image.stored_from,
-            source.format, source.color, source.height, source.width, source.orientation,
-            source.icc_profile, source.had_alpha, source.salvaged, None, None, mean, deviation,
-        )  # fmt: skip
-        row += values_of(image.metadata, self._image)
-        self._add(row, self._of_mask(mask, mask_sha256))
+        values = _described(source, image)
+        row: list[object] = [source.sha256, Status.STORED, None, None, None, self._offset_bytes]
+        row += [values[name] for name in IMAGE_NAMES]
+        self._add((*row, *values_of(image.metadata, self._image)), self._of_mask(source, mask))
         self._offset_bytes += len(image.image) + (len(mask.mask) if mask is not None else 0)
 
     def _add(self, row: tuple[object, ...], features: tuple[object, ...]) -> None:
         unknown = (None,) * (len(self._schema) - len(row) - len(features))
         self._rows.append((*row, *unknown, *features))
 
-    def _of_mask(self, mask: StoredMask | None, sha256: bytes | None) -> tuple[object, ...]:
+    def _of_mask(self, source: SourceBytes | None, mask: StoredMask | None) -> tuple[object, ...]:
         """Return the values of READ_MASK_FEATURES; none if the images have no masks."""
         if not self._has_masks:
             return ()
         known = (None, None, None) if mask is None else (mask.labels, mask.pixels, len(mask.mask))
+        sha256 = source.mask_sha256 if source else None
         return (*known, None if sha256 is None else sha256.hex())
 
     def table(self) -> pa.Table:

@@ -16,7 +16,7 @@ from shardmill.beam_jobs.sources.listing import Listing
 from shardmill.beam_jobs.tables.ids import batches_digest, table_digest
 from shardmill.infra.codecs import codec_builds
 from shardmill.infra.digests import digest_of
-from shardmill.infra.format.contract import FORMAT_VERSION, INPUTS_SCHEMA
+from shardmill.infra.format.contract import FORMAT_VERSION, INPUTS_SCHEMA, REVISION
 from shardmill.infra.format.records import Container
 
 # The place that an image is copied from does not change the written bytes.
@@ -70,7 +70,7 @@ def builds_of(config: PrepareConfig) -> dict[str, str]:
     codecs = codec_builds(config.image.encoding)
     if config.source.label_kind == "mask":
         codecs |= codec_builds("png")
-    return codecs | {name: version(name) for name in ("isal", "pyarrow")}
+    return {"shardmill": str(REVISION)} | codecs | {name: version(name) for name in ("isal", "pyarrow")}
 
 
 def _records_digest(planned: RecordRows) -> str:

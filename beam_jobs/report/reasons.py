@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-# reason -> (meaning, remedy); docs/reasons_reference.py writes them into docs/recover-from-failures.md
+# reason -> (meaning, remedy); docs/reference_tables.py writes them into docs/recover-from-failures.md
 REASONS: dict[str, tuple[str, str]] = {
     "empty": ("The file has no content", "Copy it from the original again, or delete it"),
     "unknown_format": (

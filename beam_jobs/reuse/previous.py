@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from shardmill.beam_jobs.plan import HeldShards, PreviousRecords
 from shardmill.beam_jobs.plan.columns import Codes, split_codes
-from shardmill.beam_jobs.schemas import IMAGE_NAMES, PLAN_SCHEMA, PREVIOUS_RECORDS_SCHEMA
+from shardmill.beam_jobs.schemas import PLAN_SCHEMA, PREVIOUS_RECORDS_SCHEMA
 from shardmill.beam_jobs.tables.columns import find_ids, in_one_chunk, with_short_offsets
 from shardmill.beam_jobs.tables.features import PREFIX, feature_columns, with_features
 from shardmill.beam_jobs.tables.ids import UInt64, digest_bytes, hex_bytes, hex_text, record_ids
@@ -158,11 +158,8 @@ class PreviousVersion:
 
         The records are PLAN_SCHEMA and columns of features.
         """
-        extra = feature_columns(self.features)
         records = with_short_offsets(self.records)
-        columns = {name: records[name] for name in ("sha256", "label", "source_uri", "source_bytes", *extra)}
-        columns |= {name: records[name] for name in ("group", "shard", "offset_bytes", *IMAGE_NAMES)}
-        columns |= {
+        columns = {name: records[name] for name in records.column_names} | {
             "id": hex_text(digest_bytes(self.records["sha256"])[:, :8]),
             "block": pa.nulls(records.num_rows, pa.int32()),
         }

@@ -54,11 +54,6 @@ __all__ = [
     "sniff",
 ]
 
-# Raise this with every change, here or in a caller, that gives some file other pixels or another verdict.
-# Then work that was finished under the old code is not mixed with new work.
-REVISION = 5
-
-
 # Pillow may take these from the system, so its own version does not tell which one is loaded.
 _ENCODER_OF = {"png": "zlib", "webp": "webp"}
 
@@ -73,7 +68,6 @@ def codec_builds(encoding: Encoding) -> dict[str, str]:
         encoding: the stored form.
     """
     builds = {
-        "shardmill": str(REVISION),
         "simplejpeg": simplejpeg.__version__,
         "turbojpeg": libturbojpeg.build(),
         "opencv": cv2.__version__,

@@ -54,42 +54,69 @@ FEATURES: dict[str, str] = {
     "channels": "int64: 1 (grey) or 3 (RGB)",
 }
 
-# Columns that describe a stored image and its source.
-IMAGE_COLUMNS = (
-    pa.field("stored_bytes", pa.int64()),  # of the encoded image alone
-    pa.field("height", pa.int32()),
-    pa.field("width", pa.int32()),
-    pa.field("stored_from", pa.string()),  # STORED_FROM
-    pa.field("source_format", pa.string()),
-    pa.field("source_color", pa.string()),  # e.g. "YCbCr 4:2:0", "RGB", "grey 16-bit", "CMYK", "palette"
-    pa.field("source_height", pa.int32()),
-    pa.field("source_width", pa.int32()),
-    pa.field("orientation", pa.int8()),  # EXIF orientation that was applied, 1 to 8
-    pa.field("icc_profile", pa.string()),  # description of the profile that was converted to sRGB; else null
-    pa.field("had_alpha", pa.bool_()),  # transparent pixels were composited on the background
-    pa.field("salvaged", pa.bool_()),  # the file ends early; the missing pixels are grey
-    pa.field("perceptual_hash", pa.uint64()),  # 64-bit DCT hash of the upright image
-    pa.field("look", pa.binary()),  # coarse structure of the upright image; a second time without its border
-    pa.field("pixel_mean", pa.list_(pa.float32())),  # of the stored image, a channel (0 to 255)
-    pa.field("pixel_std", pa.list_(pa.float32())),
+# Raise this with every change that gives some file other pixels or another verdict, or records other columns.
+# Then work that was finished under the old code is not mixed with new work.
+REVISION: Final = 5
+
+_Columns = dict[str, tuple[pa.DataType, str]]  # name -> type and meaning; docs/reference_tables.py lists them
+
+_SOURCE_IMAGE = "of the source image (pixels)"
+_STORED_IMAGE = "of the stored image (pixels)"
+_OF_CHANNELS = "of each channel of the stored image, 0 to 255, as it was before it was encoded"
+_LOOK = (
+    "coarse structure of the picture, by which [near-duplicates](honest-splits.md#groups) are found: 14×14 "
+    "values of int8, rows of vertical frequencies of its cosine transform, ±4·√ of each coefficient in grey "
+    "levels, the mean as 0; then the same of the picture without its border, if it has one. Null without "
+    "structure, and in earlier releases"
 )
+
+# What is known of a stored image and its source; beam_jobs/encode/facts.py has the values.
+_IMAGE: Final[_Columns] = {
+    "stored_bytes": (pa.int64(), "length of the stored image: its `image` feature"),
+    "height": (pa.int32(), _STORED_IMAGE),
+    "width": (pa.int32(), _STORED_IMAGE),
+    "stored_from": (
+        pa.string(),
+        "`planes`: a JPEG scaled in YCbCr; `pixels`: by way of RGB or grey; `source`: the source's picture",
+    ),
+    "source_format": (pa.string(), "of the source image: `jpeg` and so on"),
+    "source_color": (pa.string(), "`YCbCr 4:2:0`, `RGB`, `grey 16-bit`, `CMYK`, `palette` and others"),
+    "source_height": (pa.int32(), _SOURCE_IMAGE),
+    "source_width": (pa.int32(), _SOURCE_IMAGE),
+    "orientation": (pa.int8(), "the EXIF orientation (1 to 8) that was applied"),
+    "icc_profile": (pa.string(), "colour profile that was converted to sRGB, or null"),
+    "had_alpha": (pa.bool_(), "transparency was put on the background"),
+    "salvaged": (pa.bool_(), "the file ends early"),
+    "perceptual_hash": (
+        pa.uint64(),
+        "64 bits that scaling and compression hardly change; null for blank pictures",
+    ),
+    "look": (pa.binary(), _LOOK),
+    "pixel_mean": (pa.list_(pa.float32()), _OF_CHANNELS),
+    "pixel_std": (pa.list_(pa.float32()), _OF_CHANNELS),
+}
 
 # planes: resized in YCbCr; pixels: resized in RGB or grey; source: the source's bytes without its metadata.
 STORED_FROM = ("planes", "pixels", "source")
 
-INDEX_SCHEMA = pa.schema(
-    [
-        ("id", pa.string()),
-        ("offset_bytes", pa.int64()),  # place of the gzip member, or of the framed record
-        ("length_bytes", pa.int64()),
-        ("label", pa.int32()),
-        ("source_uri", pa.string()),
-        ("sha256", pa.string()),  # of the source bytes
-        ("source_bytes", pa.int64()),
-        ("group", pa.string()),  # key of the images that must stay in one split; null if there is none
-        *IMAGE_COLUMNS,
-    ]
-)
+# All columns of an index. ``PlannedRecords`` (beam_jobs/plan/records.py) has the values of those of a record.
+INDEX_COLUMNS: Final[_Columns] = {
+    "id": (pa.string(), "as in the record"),
+    "offset_bytes": (
+        pa.int64(),
+        "where the record lies: the gzip member, or the framed record in container `none`",
+    ),
+    "length_bytes": (pa.int64(), "its length there"),
+    "label": (pa.int32(), "as in the record"),
+    "source_uri": (pa.string(), "the file it came from, relative to the source"),
+    "sha256": (pa.string(), "of the source file"),
+    "source_bytes": (pa.int64(), "length of the source file"),
+    "group": (pa.string(), "the key of images that stay in one split, or null"),
+    **_IMAGE,
+}
+
+IMAGE_COLUMNS = tuple(pa.field(name, kind) for name, (kind, _) in _IMAGE.items())
+INDEX_SCHEMA = pa.schema([(name, kind) for name, (kind, _) in INDEX_COLUMNS.items()])
 
 # Names that no further feature may have: keys of records, columns of indexes, and names of a batch.
 RESERVED_NAMES: Final = frozenset({
