@@ -85,12 +85,7 @@ class PlannedRecords:
         chosen = np.argpartition(ranks, count - 1)[:count] if count else np.empty(0, np.int64)
         return self.take(np.sort(chosen))
 
-    def _table(
-        self,
-        rows: Rows,
-        places: Rows,
-        labels: npt.NDArray[np.int32],
-    ) -> pa.Table:
+    def _table(self, rows: Rows, places: Rows, labels: npt.NDArray[np.int32]) -> pa.Table:
         extra = feature_columns(self.features)
         sources = self.listing.select(["uri", "size_bytes", "group", *extra]).take(pa.array(rows))
         facts = self.facts.select(["sha256", *_FACTS_OF_RECORDS]).take(pa.array(places))
@@ -104,4 +99,5 @@ class PlannedRecords:
         }
         columns |= {name: facts[name] for name in _FACTS_OF_RECORDS}
         columns |= {name: sources[name] for name in extra}
-        return pa.table(columns).cast(self.schema)
+        schema = self.schema
+        return pa.table({name: columns[name] for name in schema.names}).cast(schema)
