@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from inspect import signature
 from typing import Protocol
 
 import numpy as np
@@ -16,14 +17,7 @@ from shardmill.training.arrays import Floats, Ints
 from shardmill.training.config.data import DataSettings
 from shardmill.training.order.balance import class_weights
 from shardmill.training.order.balance.class_weights import WeightRule
-from shardmill.training.order.balance.rules import (
-    RULES,
-    Rule,
-    by_weights,
-    effective_number,
-    natural,
-    repeat_factor,
-)
+from shardmill.training.order.balance.rules import RULES, Rule, by_weights, natural
 from shardmill.training.order.balance.several_labels import LabelSets, by_leading_label
 from shardmill.training.order.blocks import BlockSizes
 from shardmill.training.order.epochs import TrainingOrder
@@ -107,18 +101,16 @@ def _without_single_classes(data: DataSettings, table: SplitLabels) -> tuple[npt
 
 
 def balance_rule(data: DataSettings, classes: Sequence[str]) -> Rule:
-    """Return the rule of ``data.balance`` with its parameters.
+    """Return the rule of ``data.balance`` with its parameters: ``beta`` is ``data.balance_beta``, and so on.
 
     Raises:
         ConfigError: ``data.balance_weights`` names an unknown class.
     """
     if data.balance == "weights":
         return partial(by_weights, weights=_by_label("data.balance_weights", data.balance_weights, classes))
-    if data.balance == "effective-number":
-        return partial(effective_number, beta=data.balance_beta)
-    if data.balance == "repeat-factor":
-        return partial(repeat_factor, threshold=data.balance_threshold)
-    return RULES[data.balance]
+    rule = RULES[data.balance]
+    _, *parameters = signature(rule).parameters
+    return partial(rule, **{name: getattr(data, f"balance_{name}") for name in parameters})
 
 
 def weight_rule(data: DataSettings, classes: Sequence[str]) -> WeightRule | None:

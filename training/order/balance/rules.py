@@ -2,8 +2,8 @@
 
 A rule is a function from the number of records of each class to the number of draws of each class in one
 epoch. The draws add up to the number of records, and are the same in every epoch. To add a rule, write the
-function, and add its name to ``RULES`` and to ``config.data.Balance``. A rule with parameters has defaults,
-or is made by ``functools.partial``.
+function, and add its name to ``RULES`` and to ``config.data.Balance``. A parameter ``beta`` of a rule is the
+setting ``balance_beta`` there.
 
 n_c is the number of records of class c, and N is the number of all records. The draws are in proportion to
 
