@@ -1,11 +1,12 @@
 """The HTML report of a version: inputs and results as figures, pictures and plots.
 
     writing     from a version's files to its page
-    page        the templates and what fills them
+    lost        the page of a refused run, and the event that names lost inputs
+    sections    each section: its values, and its template in templates/
     findings    what deserves a look
     reasons     the meaning and remedy of each reason why an input is lost
     figures/    the figures of the page
-    pictures/   its thumbnails
+    gallery, thumbnails   its pictures: of inputs that are in no shard, and of records
 
 The report is one self-contained page without scripts. The template engine escapes every text, and a content
 security policy forbids scripts and requests, so a file name or a label can do no harm.

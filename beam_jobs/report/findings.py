@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from shardmill.beam_jobs.config import SourceConfig
+from shardmill.beam_jobs.report.figures.groups import NearDuplicateGroups
 from shardmill.beam_jobs.report.figures.inputs import ClassRow
-from shardmill.beam_jobs.report.figures.near_duplicates import NearDuplicateGroups
 from shardmill.infra.dataset.drift.figures import Drift
 from shardmill.infra.format.contract import SPLITS, Manifest
 from shardmill.infra.readable import counted

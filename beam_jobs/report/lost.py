@@ -6,13 +6,15 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
+from markupsafe import Markup
 
 from shardmill.beam_jobs.report.figures.inputs import ReasonRow, reason_rows
-from shardmill.beam_jobs.report.page import render_refused
-from shardmill.beam_jobs.report.pictures.gallery import exhibit
+from shardmill.beam_jobs.report.gallery import exhibit
 from shardmill.beam_jobs.report.reasons import REASONS
+from shardmill.beam_jobs.report.sections import lost_inputs, outcome_counts, template
 from shardmill.beam_jobs.sources.kind_modules import Reader
 from shardmill.infra.format.contract import FILTERED, QUARANTINED, Accounting
+from shardmill.infra.html.page import style_hash, style_sheet
 from shardmill.infra.progress import emit, events_go_to_parent
 from shardmill.infra.storage.filesystem import Storage
 
@@ -88,6 +90,15 @@ def write_refused(
         The location of the page.
     """
     quarantined, filtered = reason_rows(inputs(), QUARANTINED), reason_rows(inputs(), FILTERED)
-    page = render_refused(dataset, accounting, quarantined, filtered, exhibit(source, quarantined))
+    outcomes, style = outcome_counts(accounting), style_sheet()
+    values = lost_inputs(quarantined, filtered, exhibit(source, quarantined))
+    page = template("refused").render(
+        dataset=dataset,
+        style=style,
+        style_hash=style_hash(style),
+        num_inputs=accounting.num_inputs,
+        outcomes=outcomes,
+        lost=Markup(template("quarantine").render(outcomes=outcomes, **values)) if values else "",
+    )
     spool.write_atomic(REFUSED_PAGE, page.encode("utf-8"))
     return f"{spool.uri}/{REFUSED_PAGE}"

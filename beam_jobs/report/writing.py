@@ -9,13 +9,17 @@ from pydantic import ValidationError
 
 from shardmill.beam_jobs.config import PrepareConfig
 from shardmill.beam_jobs.report.figures.changes import ChangesSince, changes_since, drift_since
-from shardmill.beam_jobs.report.figures.divided_groups import DividedKey, divided_keys
+from shardmill.beam_jobs.report.figures.groups import (
+    DividedKey,
+    NearDuplicateGroups,
+    divided_keys,
+    near_duplicates,
+)
 from shardmill.beam_jobs.report.figures.inputs import InputFigures, StoredInputs, count_inputs
-from shardmill.beam_jobs.report.figures.near_duplicates import NearDuplicateGroups, near_duplicates
 from shardmill.beam_jobs.report.figures.survey import survey_indexes
-from shardmill.beam_jobs.report.page import Contents, PagePictures, render_page
-from shardmill.beam_jobs.report.pictures.gallery import exhibit, exhibit_inputs
-from shardmill.beam_jobs.report.pictures.thumbnails import Thumbnail, choose_and_read, read_thumbnails
+from shardmill.beam_jobs.report.gallery import exhibit, exhibit_inputs
+from shardmill.beam_jobs.report.sections import SECTIONS, Contents, outcome_counts, template
+from shardmill.beam_jobs.report.thumbnails import Thumbnail, choose_and_read, read_thumbnails
 from shardmill.beam_jobs.schemas import FileRef
 from shardmill.beam_jobs.sources import open_reader
 from shardmill.beam_jobs.sources.files.folder import SourceFolder
@@ -26,6 +30,7 @@ from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.errors import ConfigError, CorruptDataError, StorageError
 from shardmill.infra.format.contract import Manifest
 from shardmill.infra.format.layout import data_dir, manifest_file
+from shardmill.infra.html.page import style_hash, style_sheet
 from shardmill.infra.settings import STORED
 from shardmill.infra.storage.filesystem import Storage
 
@@ -115,13 +120,38 @@ def make_report(
     named = list(dict.fromkeys(_named(manifest, rows, near, keys, since)))
     survey = survey_indexes(storage, manifest, named)
     refused = _RefusedImages(manifest, source)
-    pictures = PagePictures(
-        records=choose_and_read(storage, manifest, survey, named),
-        gallery=exhibit(refused, rows.quarantined),
-        dropped=exhibit_inputs(refused, rows.wanted),
-        removed=_removed(storage, since),
+    return _render(
+        Contents(
+            storage,
+            manifest,
+            rows,
+            survey,
+            near,
+            keys,
+            since,
+            drift,
+            pictures=choose_and_read(storage, manifest, survey, named),
+            gallery=exhibit(refused, rows.quarantined),
+            dropped=exhibit_inputs(refused, rows.wanted),
+            removed=_removed(storage, since),
+        )
     )
-    return render_page(Contents(manifest, rows, survey, near, keys, since, drift, pictures))
+
+
+def _render(contents: Contents) -> str:
+    """Return the page as HTML."""
+    manifest = contents.manifest
+    shared = {
+        "manifest": manifest,
+        "outcomes": outcome_counts(manifest.accounting),
+        "thumbnails": contents.pictures.by_id,
+        "dropped": contents.dropped,
+        "stored_bytes": sum(shard.num_bytes for shard in manifest.shards),
+    }
+    rendered = [(section, section.render(contents, shared)) for section in SECTIONS]
+    shown = [(section, html) for section, html in rendered if html is not None]
+    style = style_sheet()
+    return template("page").render(**shared, style=style, style_hash=style_hash(style), sections=shown)
 
 
 class _RefusedImages:

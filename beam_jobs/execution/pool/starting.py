@@ -21,7 +21,7 @@ _LOADED_AHEAD = [
     "shardmill.beam_jobs.execution.pool.fork_server",
     "shardmill.beam_jobs.encode.block_task",
     "shardmill.beam_jobs.assemble.shard_task",
-    "shardmill.beam_jobs.report.pictures.gallery",
+    "shardmill.beam_jobs.report.gallery",
 ]
 _context = multiprocessing.get_context("forkserver")
 _context.set_forkserver_preload(_LOADED_AHEAD)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -76,3 +78,24 @@ class LogHistogram:
 
     def _edge(self, at: int) -> float:
         return float(2 ** (self._start + at / self._per_octave))
+
+
+def histograms(described: Iterable[tuple[str, LogHistogram, Callable[[float], str]]]) -> list[dict[str, Any]]:
+    """Return what the page draws of histograms that have values.
+
+    Args:
+        described: the title of each, the histogram, and how its values are written.
+    """
+    return [
+        {
+            "title": title,
+            "bars": [(bar, f"{say(bar.low)} – {say(bar.high)}: {bar.count:,}") for bar in histogram.bars()],
+            "highest": max(bar.count for bar in histogram.bars()),
+            "minimum": say(histogram.minimum),
+            "median": say(histogram.median()),
+            "maximum": say(histogram.maximum),
+            "is_constant": histogram.minimum == histogram.maximum,
+        }
+        for title, histogram, say in described
+        if histogram.total
+    ]

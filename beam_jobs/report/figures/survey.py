@@ -1,5 +1,7 @@
 """A survey of the records: one pass over the indexes for distributions, traits and records to show.
 
+Traits are formats, colours and orientations of the source images, and how they were handled.
+
 Memory does not grow with the number of records: values go into fixed logarithmic bins or are counted, and
 only a few candidates for the contact sheet of each class are kept.
 """
@@ -8,9 +10,9 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -19,9 +21,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from shardmill.beam_jobs.report.figures.histogram import LogHistogram
-from shardmill.beam_jobs.report.figures.traits import counted_values, described_columns
 from shardmill.infra.format.contract import Manifest
+from shardmill.infra.format.features import Feature
 from shardmill.infra.format.known_features import CROWDS, LEFT_OUT
+from shardmill.infra.html import formatting
+from shardmill.infra.readable import readable_bytes
 from shardmill.infra.storage.filesystem import Storage
 
 CANDIDATES_PER_CLASS = 12
@@ -67,6 +71,16 @@ class Survey:
     objects: ObjectFigures | None = None  # None if the records have no boxes
     by_class: dict[int, list[Candidate]] = field(default_factory=dict)  # label -> smallest ids first
     by_id: dict[str, Candidate] = field(default_factory=dict)  # candidates of the wanted ids
+
+    @property
+    def measured(self) -> list[tuple[str, LogHistogram, Callable[[float], str]]]:
+        """The title of each histogram, and how its values are written."""
+        return [
+            ("Short side of sources", self.short_side, formatting.pixels),
+            ("Width ÷ height", self.aspect, formatting.ratio),
+            ("Source files", self.source_bytes, readable_bytes),
+            ("Stored images", self.stored_bytes, readable_bytes),
+        ]
 
 
 def survey_indexes(storage: Storage, manifest: Manifest, wanted_ids: Collection[str]) -> Survey:
@@ -227,3 +241,111 @@ def object_columns(manifest: Manifest) -> list[str]:
     """Return the columns of the indexes that tell of objects; none if the version has no boxes."""
     names = {feature.name for feature in manifest.extra_features}
     return [CROWDS, LEFT_OUT] if {CROWDS, LEFT_OUT} <= names else []
+
+
+ROWS_SHOWN = 7
+
+_TURNED = {
+    "": "not stated",
+    "1": "upright",
+    "2": "mirrored",
+    "3": "upside down",
+    "4": "upside down, mirrored",
+    "5": "on its side, mirrored",
+    "6": "on its side, turned right",
+    "7": "on its side, mirrored",
+    "8": "on its side, turned left",
+}
+_STORED_FROM = {
+    "planes": "resized as YCbCr planes",
+    "pixels": "resized as pixels",
+    "source": "the source's own bytes",
+    "": "not stated",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Trait:
+    """One trait: (value, number of records), the most frequent value first."""
+
+    title: str
+    rows: tuple[tuple[str, int], ...]
+
+    @property
+    def total(self) -> int:
+        """Number of records."""
+        return sum(count for _, count in self.rows)
+
+
+def traits(survey: Survey) -> list[Trait]:
+    """Return the traits to plot: those that are known of some record."""
+    found = survey.traits
+    handling: Counter[str] = Counter()
+    handling["converted to sRGB from an ICC profile"] = _known(found["icc_profile"])
+    handling["transparent, put on the background"] = _known(found["had_alpha"])
+    handling["salvaged: the file ends early"] = _known(found["salvaged"])
+    for value, words in _STORED_FROM.items():
+        if value:
+            handling[words] = found["stored_from"][value]
+    turned: Counter[str] = Counter()
+    for value, count in found["orientation"].items():
+        turned[_TURNED.get(value, value)] += count
+    profiles = Counter({value: count for value, count in found["icc_profile"].items() if value})
+    cards = [
+        _trait("Format", found["source_format"], "unknown"),
+        _trait("Colour", found["source_color"], "not stated"),
+        _trait("Orientation (EXIF)", turned, "not stated"),
+        _trait("What was done", +handling, ""),
+        _trait("ICC profiles", profiles, ""),
+        *(_trait(_TITLES[name], counts, "not stated") for name, counts in survey.described.items()),
+    ]
+    return [card for card in cards if {name for name, _ in card.rows} - {"not stated"}]
+
+
+def _known(counts: Counter[str]) -> int:
+    return sum(count for value, count in counts.items() if value)
+
+
+def _trait(title: str, counts: Counter[str], unnamed: str) -> Trait:
+    ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    rows = [(value or unnamed, count) for value, count in ranked if count]
+    if len(rows) > ROWS_SHOWN:
+        rest = sum(count for _, count in rows[ROWS_SHOWN - 1 :])
+        rows = [*rows[: ROWS_SHOWN - 1], (f"{len(ranked) - ROWS_SHOWN + 1:,} others", rest)]
+    return Trait(title, tuple(rows))
+
+
+_TITLES: Final = {
+    "captured_at": "Year of capture",
+    "camera_model": "Camera",
+    "digital_source_type": "Declared origin",
+    "licence": "Licence",
+    "license": "Licence",
+    "attribution": "Attribution",
+    "gps_present": "Position in the file",
+    "c2pa_present": "Content Credentials",
+}
+_TRUTHS: Final = {"0": "none", "1": "present"}
+_YEAR_CHARACTERS = 4
+_MAX_CHARACTERS = 80
+
+
+def described_columns(features: Sequence[Feature]) -> list[str]:
+    """Return the features that are counted: single texts, and those that are 1 or 0."""
+    found = []
+    for feature in features:
+        is_truth = feature.name in ("gps_present", "c2pa_present") and feature.dtype == "int64"
+        if feature.name in _TITLES and feature.shape == "scalar" and (feature.is_text or is_truth):
+            found.append(feature.name)
+    return found
+
+
+def counted_values(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
+    """Return the values of a feature as they are counted: string [N], null where a record lacks it."""
+    texts = column.cast(pa.string())
+    if name == "captured_at":
+        return pc.utf8_slice_codeunits(texts, 0, _YEAR_CHARACTERS)
+    if name in ("gps_present", "c2pa_present"):
+        at = pc.index_in(texts, pa.array(list(_TRUTHS)))
+        return pa.chunked_array([pa.array(list(_TRUTHS.values())).take(at.combine_chunks())])
+    return pc.utf8_slice_codeunits(texts, 0, _MAX_CHARACTERS)

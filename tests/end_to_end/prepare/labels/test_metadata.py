@@ -13,8 +13,7 @@ import pytest
 from shardmill import open_dataset
 from shardmill.beam_jobs.config import PrepareConfig
 from shardmill.beam_jobs.maintain.compaction import compact
-from shardmill.beam_jobs.report.figures.survey import survey_indexes
-from shardmill.beam_jobs.report.figures.traits import traits
+from shardmill.beam_jobs.report.figures.survey import survey_indexes, traits
 from shardmill.infra.dataset.catalog import Catalog
 from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.errors import ConfigError

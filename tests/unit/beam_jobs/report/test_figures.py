@@ -11,17 +11,17 @@ import pyarrow.compute as pc
 import pytest
 
 from shardmill.beam_jobs.report import PAGE_AT_MOST_BYTES, make_report, write_report
-from shardmill.beam_jobs.report.figures.divided_groups import divided_keys
-from shardmill.beam_jobs.report.figures.inputs import LostInput, count_inputs
-from shardmill.beam_jobs.report.figures.near_duplicates import (
+from shardmill.beam_jobs.report.figures.groups import (
     GROUPS_SHOWN,
     LEAKS_SHOWN,
     MEMBERS_SHOWN,
     choose_groups,
+    divided_keys,
 )
-from shardmill.beam_jobs.report.figures.statistics import split_figures
-from shardmill.beam_jobs.report.figures.survey import survey_indexes
-from shardmill.beam_jobs.report.figures.traits import traits
+from shardmill.beam_jobs.report.figures.inputs import LostInput, count_inputs
+from shardmill.beam_jobs.report.figures.splits import split_figures
+from shardmill.beam_jobs.report.figures.survey import survey_indexes, traits
+from shardmill.beam_jobs.report.sections import SECTIONS
 from shardmill.infra.dataset.catalog import Catalog
 from shardmill.infra.format.contract import (
     NEAR_DUPLICATES_SCHEMA,
@@ -143,6 +143,12 @@ def test_a_version_that_a_purge_left_empty_has_a_page(tmp_path: Path) -> None:
     made = maker.write()
     assert made.manifest.shards == []
     assert "0 records in 0 classes, 0 shards" in make_report(made.storage, made.manifest)
+
+
+def test_the_navigation_names_every_section_that_has_something_to_show(page: str) -> None:
+    links = [anchor["href"] for anchor in Elements(page.split("</nav>")[0]).of("a")]
+    assert links == [f"#{section['id']}" for section in Elements(page).of("section")]
+    assert set(links) == {f"#{section.name}" for section in SECTIONS if section.name != "objects"}
 
 
 def test_near_duplicates_stand_side_by_side(page: str) -> None:

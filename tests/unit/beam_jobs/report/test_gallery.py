@@ -11,9 +11,9 @@ import pytest
 from PIL import Image
 
 from shardmill.beam_jobs.execution.task import Limits
+from shardmill.beam_jobs.report import gallery
 from shardmill.beam_jobs.report.figures.inputs import LostInput, ReasonRow
-from shardmill.beam_jobs.report.pictures import gallery
-from shardmill.beam_jobs.report.pictures.gallery import Exhibit, exhibit
+from shardmill.beam_jobs.report.gallery import Exhibit, exhibit
 from shardmill.beam_jobs.sources.files.folder import SourceFolder
 from shardmill.infra.codecs import decode
 from tests.samples.images.decoders import misbehaving

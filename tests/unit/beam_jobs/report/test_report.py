@@ -14,13 +14,12 @@ import numpy as np
 import pytest
 
 from shardmill.beam_jobs.config import PrepareConfig
-from shardmill.beam_jobs.report import write_report
-from shardmill.beam_jobs.report.figures.balance import shard_balance
+from shardmill.beam_jobs.report import thumbnails, write_report
 from shardmill.beam_jobs.report.figures.histogram import LogHistogram
 from shardmill.beam_jobs.report.figures.inputs import count_by_class, count_inputs, reason_rows
+from shardmill.beam_jobs.report.figures.splits import shard_balance
 from shardmill.beam_jobs.report.figures.survey import survey_indexes
 from shardmill.beam_jobs.report.findings import empty_splits, find, untrained_classes
-from shardmill.beam_jobs.report.pictures import thumbnails
 from shardmill.beam_jobs.schemas import FileRef
 from shardmill.beam_jobs.sources.files.folder import SourceFolder
 from shardmill.infra.errors import CorruptDataError, StorageError
