@@ -55,7 +55,7 @@ from shardmill.beam_jobs.schemas import (
 from shardmill.beam_jobs.sources.files.walking import SourceFault
 from shardmill.beam_jobs.sources.kind_modules import Reader
 from shardmill.infra.codecs import ImageRejected
-from shardmill.infra.codecs.metadata.reading import NOTHING, Metadata
+from shardmill.infra.codecs.metadata import NOTHING, Metadata
 from shardmill.infra.codecs.prepare import LIBRARY_FAULTS, StoredImage, prepare_image
 from shardmill.infra.errors import UnusableInput
 from shardmill.infra.progress import log

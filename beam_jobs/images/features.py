@@ -12,7 +12,7 @@ import pyarrow as pa
 from shardmill.beam_jobs.config import FilterConfig, ImageConfig, PrepareConfig
 from shardmill.beam_jobs.schemas import FACTS_SCHEMA, Status
 from shardmill.beam_jobs.tables.features import PREFIX, features_of, with_features
-from shardmill.infra.codecs.metadata.reading import NOTHING, Metadata, read_metadata
+from shardmill.infra.codecs.metadata import NOTHING, Metadata, read_metadata
 from shardmill.infra.format.features import Feature, Scalar
 from shardmill.infra.format.known_features import METADATA_FEATURES, READ_MASK_FEATURES
 

@@ -21,6 +21,7 @@ from shardmill.beam_jobs.schemas import (
 from shardmill.beam_jobs.tables.features import PREFIX
 from shardmill.infra.codecs import ImageRejected, SourceFacts
 from shardmill.infra.codecs.boxes import upright_sizes
+from shardmill.infra.codecs.formats import apply_orientation
 from shardmill.infra.codecs.masks import (
     ClassValues,
     class_numbers,
@@ -29,7 +30,6 @@ from shardmill.infra.codecs.masks import (
     encode_mask,
     fit_mask,
 )
-from shardmill.infra.codecs.orientation import apply_orientation
 from shardmill.infra.codecs.resize import geometry
 from shardmill.infra.format.known_features import MASK_FEATURES, MASK_URI, mask_format
 from shardmill.infra.format.labels import LABELS

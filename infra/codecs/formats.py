@@ -1,13 +1,17 @@
-"""Formats by their signatures, decoded images, and the refusal of an image."""
+"""Formats by their signatures; decoded images, turned upright; and the refusal of an image."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from shardmill.infra.errors import UnusableInput
+
+Sample = TypeVar("Sample", bound=np.generic)
+
 
 Pixels = npt.NDArray[np.uint8]
 Color = tuple[int, int, int]  # red, green, blue, 0 to 255
@@ -175,3 +179,22 @@ def check_pixels(height: int, width: int, max_pixels: int) -> None:
 def too_many_pixels(max_pixels: int) -> str:
     """Return the message about an image with more pixels than ``max_pixels``."""
     return f"its header announces more pixels than are allowed ({max_pixels:,}); nothing was decoded"
+
+
+def apply_orientation(pixels: npt.NDArray[Sample], orientation: int) -> npt.NDArray[Sample]:
+    """Turn pixels upright (EXIF 2.32, tag 274).
+
+    Args:
+        pixels: [H, W, C] as stored.
+        orientation: 1 to 8.
+
+    Returns:
+        [H, W, C], or [W, H, C] for 5 to 8.
+    """
+    if orientation >= 5:
+        pixels = pixels.transpose(1, 0, 2)
+    if orientation in (3, 4, 7, 8):
+        pixels = pixels[::-1]
+    if orientation in (2, 3, 6, 7):
+        pixels = pixels[:, ::-1]
+    return np.ascontiguousarray(pixels)

@@ -15,14 +15,12 @@ from typing import cast
 import cv2
 import numpy as np
 
-from shardmill.infra.codecs import ImageRejected, Pixels, SourceFacts, decode
+from shardmill.infra.codecs import ImageRejected, Pixels, SourceFacts, check_storable, decode, encode
 from shardmill.infra.codecs.color import conversion_to_srgb
-from shardmill.infra.codecs.encode import check_storable, encode
 from shardmill.infra.codecs.jpeg.decode import is_readable_in_training
 from shardmill.infra.codecs.jpeg.header import JpegHeader, check_header, read_header
-from shardmill.infra.codecs.jpeg.libturbojpeg import library
 from shardmill.infra.codecs.jpeg.planes import cuts_exactly, fit, turn_upright, turns_exactly
-from shardmill.infra.codecs.jpeg.turbojpeg import decode_planes, encode_planes, read_planar_header
+from shardmill.infra.codecs.jpeg.turbojpeg import decode_planes, encode_planes, library, read_planar_header
 from shardmill.infra.codecs.measures import (
     Statistics,
     halve,
@@ -31,8 +29,7 @@ from shardmill.infra.codecs.measures import (
     thumbnail,
     without_border,
 )
-from shardmill.infra.codecs.metadata.reading import NOTHING, Metadata
-from shardmill.infra.codecs.metadata.removal import without_metadata
+from shardmill.infra.codecs.metadata import NOTHING, Metadata, without_metadata
 from shardmill.infra.codecs.resize import Geometry, geometry, resize
 from shardmill.infra.preparation import Preparation, Resample
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from shardmill.infra.codecs import decode
-from shardmill.infra.codecs.metadata.removal import without_metadata
+from shardmill.infra.codecs.metadata import without_metadata
 from shardmill.infra.dataset.catalog import Catalog
 from tests.samples.preparing.imports import imported, records_by_split, stored_images
 from tests.third_party.test_readers import interpreter

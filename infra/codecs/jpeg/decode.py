@@ -15,9 +15,8 @@ import simplejpeg
 from PIL import Image
 
 from shardmill.infra.codecs.color import Conversion, conversion_to_srgb
-from shardmill.infra.codecs.formats import DecodedImage, ImageRejected, Pixels, SourceFacts
+from shardmill.infra.codecs.formats import DecodedImage, ImageRejected, Pixels, SourceFacts, apply_orientation
 from shardmill.infra.codecs.jpeg.header import JpegHeader, check_header, read_header
-from shardmill.infra.codecs.jpeg.libturbojpeg import library
 from shardmill.infra.codecs.jpeg.segments import (
     EOI,
     cut_behind_scans,
@@ -25,8 +24,7 @@ from shardmill.infra.codecs.jpeg.segments import (
     without_padding,
     without_stray_bytes,
 )
-from shardmill.infra.codecs.jpeg.turbojpeg import decode_pixels
-from shardmill.infra.codecs.orientation import apply_orientation
+from shardmill.infra.codecs.jpeg.turbojpeg import decode_pixels, library
 
 __all__ = ["JpegHeader", "check_header", "conversion_of", "decode_jpeg", "decode_jpeg_small", "read_header"]
 

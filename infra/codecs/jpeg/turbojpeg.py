@@ -1,16 +1,141 @@
-"""Decode JPEG to planes or pixels, and encode planes, each with a call of libturbojpeg."""
+"""Decode JPEG to planes or pixels, and encode planes, each with a call of the system's libturbojpeg.
+
+The binding (TurboJPEG's API 2, in 2.1 and 3.x) is our own because one call for each step is enough.
+PyTurboJPEG copies planes and files, and its current release refuses the library of Debian 12. Calls release
+the GIL. Each thread has its own handles.
+
+If the library is not installed (Debian: ``libturbojpeg0``, Ubuntu: ``libturbojpeg``), JPEGs go through RGB
+pixels (shardmill.infra.codecs.jpeg.decode), which takes 1.8 times as long (400×533 pixels to 256).
+"""
 
 from __future__ import annotations
 
 import ctypes
+import ctypes.util
+import functools
+import hashlib
+import os
+import re
+import threading
 from dataclasses import dataclass
-from typing import cast
+from pathlib import Path
+from typing import Any, cast
 
 import cv2
 import numpy as np
 
 from shardmill.infra.codecs.formats import Pixels
-from shardmill.infra.codecs.jpeg.libturbojpeg import library, this_thread
+
+# Environment variable: path of a library to use in place of the system's; "none" uses no library.
+LIBRARY_VARIABLE = "SHARDMILL_LIBTURBOJPEG"
+
+_NAMES = ("libturbojpeg.so.0", "libturbojpeg.0.dylib")
+_VERSION = re.compile(rb"libjpeg-turbo version (\d+\.\d+[\w. ]*(?:\(build \d+\))?)")
+
+
+@functools.cache
+def library() -> Any:
+    """Return the loaded library, or None if no suitable one is found."""
+    chosen = os.environ.get(LIBRARY_VARIABLE, "")
+    if chosen == "none":
+        return None
+    for name in (chosen,) if chosen else (*_NAMES, ctypes.util.find_library("turbojpeg") or ""):
+        try:
+            loaded = ctypes.CDLL(name) if name else None
+        except OSError:
+            continue
+        if loaded is not None and hasattr(loaded, "tjDecompressToYUVPlanes"):
+            _declare(loaded)
+            return loaded
+    return None
+
+
+def _declare(loaded: Any) -> None:
+    pointer, number, size = ctypes.c_void_p, ctypes.c_int, ctypes.c_ulong
+    for name, result, arguments in (
+        ("tjInitDecompress", pointer, ()),
+        ("tjInitCompress", pointer, ()),
+        ("tjDestroy", number, (pointer,)),
+        ("tjDecompressHeader3", number, (pointer, ctypes.c_char_p, size, pointer, pointer, pointer, pointer)),
+        (
+            "tjDecompress2",
+            number,
+            (pointer, ctypes.c_char_p, size, pointer, number, number, number, number, number),
+        ),
+        ("tjGetErrorCode", number, (pointer,)),
+        ("tjGetErrorStr2", ctypes.c_char_p, (pointer,)),
+        (
+            "tjDecompressToYUVPlanes",
+            number,
+            (pointer, ctypes.c_char_p, size, pointer, number, pointer, number, number),
+        ),
+        (
+            "tjCompressFromYUVPlanes",
+            number,
+            (pointer, pointer, number, pointer, number, number, pointer, pointer, number, number),
+        ),
+    ):
+        function = getattr(loaded, name)
+        function.restype, function.argtypes = result, arguments
+
+
+@functools.cache
+def build() -> str:
+    """Return the version of the library, such as ``2.1.5 (build 20230203)``, or "none"."""
+    loaded = library()
+    if loaded is None:
+        return "none"
+    content = _library_path(loaded).read_bytes()
+    found = _VERSION.search(content)
+    return found[1].decode().strip() if found else f"sha256 {hashlib.sha256(content).hexdigest()[:16]}"
+
+
+class _SymbolInfo(ctypes.Structure):
+    _fields_ = (
+        ("file", ctypes.c_char_p),
+        ("base", ctypes.c_void_p),
+        ("symbol", ctypes.c_char_p),
+        ("address", ctypes.c_void_p),
+    )
+
+
+def _library_path(loaded: Any) -> Path:
+    """Return the file that was loaded; the loader finds it on paths of its own."""
+    info = _SymbolInfo()
+    address = ctypes.cast(loaded.tjInitDecompress, ctypes.c_void_p)
+    if not ctypes.CDLL(None).dladdr(address, ctypes.byref(info)):
+        raise OSError("the dynamic loader cannot find libturbojpeg")
+    return Path(os.fsdecode(info.file))
+
+
+class _Handles:
+    """The library's handles of one thread. Making them takes 60 µs, so a thread keeps them between images."""
+
+    def __init__(self) -> None:
+        self._library = library()
+        self.decompressor = self._library.tjInitDecompress()
+        self.compressor = self._library.tjInitCompress()
+
+    def forget_failure(self) -> None:
+        """Take a new handle: after an error TurboJPEG 2.1 would continue in the middle of the failed file."""
+        self._library.tjDestroy(self.decompressor)
+        self.decompressor = self._library.tjInitDecompress()
+
+    def __del__(self) -> None:
+        self._library.tjDestroy(self.decompressor)
+        self._library.tjDestroy(self.compressor)
+
+
+_local = threading.local()
+
+
+def _this_thread() -> _Handles:
+    """Return the calling thread's handles. Needs the library."""
+    mine: _Handles | None = getattr(_local, "mine", None)
+    if mine is None:
+        mine = _local.mine = _Handles()
+    return mine
+
 
 # turbojpeg.h: number of the sampling -> vertical and horizontal size of a chroma sample (pixels).
 _SAMPLINGS = {0: (1, 1), 1: (1, 2), 2: (2, 2), 3: (1, 1), 4: (2, 1), 5: (1, 4)}
@@ -92,7 +217,7 @@ class PlanarHeader:
 
 def read_planar_header(data: bytes) -> PlanarHeader | None:
     """Read size and sampling of a JPEG. Return None if its planes cannot be decoded, or if it is no JPEG."""
-    mine = this_thread()
+    mine = _this_thread()
     header = (ctypes.c_int * 4)()  # width, height, sampling, colour space
     places = (ctypes.addressof(header) + ctypes.sizeof(ctypes.c_int) * number for number in range(4))
     if library().tjDecompressHeader3(mine.decompressor, data, len(data), *places):
@@ -114,7 +239,7 @@ def decode_planes(data: bytes, header: PlanarHeader) -> Planes | None:
     Returns:
         The planes, or None after an error or a warning. A truncated file causes only a warning.
     """
-    mine = this_thread()
+    mine = _this_thread()
     (rows, stride), (chroma_rows, chroma_stride) = header.decoded_luma, header.decoded_chroma
     luma, chroma = rows * stride, chroma_rows * chroma_stride
     memory = np.empty(luma + 2 * chroma, np.uint8)
@@ -152,7 +277,7 @@ def decode_pixels(data: bytes, size: tuple[int, int], colorspace: str, strict: b
     number, channels = _PIXEL_FORMATS[colorspace]
     height, width = size
     pixels = np.zeros((height, width, channels), np.uint8)
-    mine = this_thread()
+    mine = _this_thread()
     flags = _ACCURATE_DCT | _LIMIT_SCANS | (_STOP_ON_WARNING if strict else 0)
     if library().tjDecompress2(
         mine.decompressor, data, len(data), pixels.ctypes.data, width, width * channels, height, number, flags
@@ -188,7 +313,7 @@ def encode_planes(planes: Planes, quality: int) -> bytes:
     Raises:
         RuntimeError: the library failed, most likely for lack of memory.
     """
-    mine = this_thread()
+    mine = _this_thread()
     height, width = planes.y.shape
     grey = planes.cb is None or planes.cr is None
     # The library reads whole chroma samples, so with an odd side a column or row of luma beyond the picture.

@@ -11,27 +11,28 @@ from dataclasses import dataclass, replace
 
 from PIL import Image, UnidentifiedImageError
 
+from shardmill.infra.codecs.color import ColorCodes, codes_in_boxes
 from shardmill.infra.codecs.formats import (
     Color,
     DecodedImage,
     ImageRejected,
     SourceFacts,
+    apply_orientation,
     check_pixels,
     too_many_pixels,
 )
-from shardmill.infra.codecs.orientation import apply_orientation
-from shardmill.infra.codecs.pillow.library_state import no_warnings, open_heif, truncation_tolerated
-from shardmill.infra.codecs.pillow.raster import AnyPixels, flatten, samples_of
-from shardmill.infra.codecs.pillow.run_length_bmp import is_run_length_bmp, load_run_length_bmp
-from shardmill.infra.codecs.pillow.undetected_damage import (
+from shardmill.infra.codecs.pillow.faults import (
     check_after_loading,
     check_before_loading,
     ends_early,
+    is_run_length_bmp,
+    load_run_length_bmp,
     rejected_by_library,
     unidentified,
 )
+from shardmill.infra.codecs.pillow.library_state import no_warnings, open_heif, truncation_tolerated
+from shardmill.infra.codecs.pillow.raster import AnyPixels, flatten, samples_of
 from shardmill.infra.codecs.structure.boxes import ends_within_a_box
-from shardmill.infra.codecs.structure.color_codes import ColorCodes, codes_in_boxes
 from shardmill.infra.codecs.structure.exif import orientation_in
 from shardmill.infra.codecs.structure.png_chunks import PngFile, read_png
 from shardmill.infra.codecs.structure.webp_chunks import read_webp

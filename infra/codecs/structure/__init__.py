@@ -1,1 +1,1 @@
-"""Read the structure of image files without a decoder: boxes, chunks, strips and EXIF."""
+"""The structure of image files, read without a decoder: boxes, chunks, directories, and metadata in them."""

@@ -1,7 +1,8 @@
 """Read the boxes of AVIF, HEIF (ISO/IEC 14496-12, 4.2) and JPEG 2000 (ISO/IEC 15444-1, annex I) files.
 
 A box is its length in four bytes, its name in four bytes, and its content. The length 1 means that the length
-stands in eight bytes behind the name, 0 that the box reaches to the end of the file.
+stands in eight bytes behind the name, 0 that the box reaches to the end of the file. HEIF and AVIF files hold
+EXIF and XMP as items (ISO/IEC 14496-12, 8.11).
 """
 
 from __future__ import annotations
@@ -10,6 +11,11 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 
 _MAX_BOXES = 1_000
+_C2PA_BOX = bytes.fromhex("d8fec3d61b0e483c92975828877ec481")
+_MAX_ITEMS = 10_000
+_MAX_EXTENTS = 100
+_VERSION_BYTES = 4  # version and flags of a full box
+_XMP_TYPES = (b"application/rdf+xml",)
 
 
 def boxes(data: bytes, start: int, end: int) -> Iterator[tuple[bytes, int, int]]:
@@ -80,3 +86,93 @@ def _within(
         for name, content, content_end in boxes(data, start, end):
             if name == wanted and content < min(content_end, len(data)):
                 yield content + skipped, min(content_end, len(data))
+
+
+def exif_and_xmp(data: bytes) -> tuple[bytes | None, bytes | None]:
+    """Return the EXIF block, which begins with its TIFF header, and the XMP packet; each may be None."""
+    parts = heif_parts(data)
+    if b"iinf" not in parts or b"iloc" not in parts:
+        return None, None
+    exif, xmp = _numbers(data, *parts[b"iinf"])
+    wanted = {number for number in (exif, xmp) if number is not None}
+    idat = parts.get(b"idat", (0, 0))
+    found = _contents(data, parts[b"iloc"], idat, wanted) if wanted else {}
+    block = found.get(exif, b"") if exif is not None else b""
+    # The block begins with the distance to its TIFF header.
+    tiff = block[4 + int.from_bytes(block[:4], "big") :] if len(block) > 4 else None
+    return tiff, found.get(xmp) if xmp is not None else None
+
+
+def c2pa_store(data: bytes) -> bytes | None:
+    """Return the store of C2PA manifests, or None."""
+    for name, start, end in bounded_boxes(data, 0, len(data)):
+        if name == b"uuid" and data[start : start + 16] == _C2PA_BOX:
+            purpose = data.find(b"\x00", start + 16 + _VERSION_BYTES, end)
+            if purpose >= 0 and data[start + 16 + _VERSION_BYTES : purpose] == b"manifest":
+                return data[purpose + 1 + 8 : end]
+    return None
+
+
+def _numbers(data: bytes, start: int, end: int) -> tuple[int | None, int | None]:
+    """Return the numbers of the first item of EXIF and of the first of XMP."""
+    exif = xmp = None
+    head = _VERSION_BYTES + (2 if data[start : start + 1] == b"\x00" else 4)
+    for name, at, stop in islice(boxes(data, start + head, end), _MAX_ITEMS):
+        version = data[at] if at < len(data) else 0
+        if name != b"infe" or version < 2:
+            continue
+        wide = 4 if version > 2 else 2
+        number = int.from_bytes(data[at + 4 : at + 4 + wide], "big")
+        kind = at + 4 + wide + 2
+        if data[kind : kind + 4] == b"Exif" and exif is None:
+            exif = number
+        elif data[kind : kind + 4] == b"mime" and xmp is None:
+            texts = data[kind + 4 : min(stop, end)].split(b"\x00", 2)  # name, type of the content
+            xmp = number if len(texts) > 1 and texts[1] in _XMP_TYPES else None
+    return exif, xmp
+
+
+def _contents(
+    data: bytes, iloc: tuple[int, int], idat: tuple[int, int], wanted: set[int]
+) -> dict[int, bytes]:
+    """Return number -> content of the wanted items; without those that are longer than the file."""
+    table = data[iloc[0] : iloc[1]]
+    if len(table) < 8 or table[0] > 2:
+        return {}
+    version = table[0]
+    sizes = [table[4] >> 4, table[4] & 15, table[5] >> 4, table[5] & 15 if version else 0]
+    fields = _Fields(table, 6)
+    found: dict[int, bytes] = {}
+    for _ in range(min(fields.take(4 if version == 2 else 2), _MAX_ITEMS)):
+        number = fields.take(4 if version == 2 else 2)
+        method = fields.take(2) & 15 if version else 0
+        fields.take(2)  # the file that holds it, which is this one
+        base = fields.take(sizes[2])
+        extents = []
+        for _ in range(min(fields.take(2), _MAX_EXTENTS)):
+            fields.take(sizes[3])
+            extents.append((base + fields.take(sizes[0]), fields.take(sizes[1])))
+        if fields.at > len(table):
+            return found
+        is_possible = sum(size for _, size in extents) <= len(data)
+        if number in wanted and number not in found and method in (0, 1) and is_possible:
+            begin = idat[0] if method else 0
+            found[number] = b"".join(data[begin + at : begin + at + size] for at, size in extents)
+    return found
+
+
+class _Fields:
+    """Numbers that stand one after the other.
+
+    Attributes:
+        at: place of the next; beyond the end if there were too few.
+    """
+
+    def __init__(self, data: bytes, at: int) -> None:
+        self._data = data
+        self.at = at
+
+    def take(self, size: int) -> int:
+        """Return the next number of a size (bytes)."""
+        self.at += size
+        return int.from_bytes(self._data[self.at - size : self.at], "big")

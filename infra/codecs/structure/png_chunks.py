@@ -18,9 +18,8 @@ from dataclasses import dataclass
 
 from isal.isal_zlib import crc32  # at ten times the speed of zlib's
 
-from shardmill.infra.codecs.color import MAX_ICC_BYTES
+from shardmill.infra.codecs.color import MAX_ICC_BYTES, ColorCodes, codes_in_chunk
 from shardmill.infra.codecs.formats import ImageRejected
-from shardmill.infra.codecs.structure.color_codes import ColorCodes, codes_in_chunk
 from shardmill.infra.codecs.structure.exif import orientation_in
 
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"

@@ -21,8 +21,14 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from shardmill.infra.codecs.formats import Color, DecodedImage, ImageRejected, Pixels, SourceFacts
-from shardmill.infra.codecs.orientation import apply_orientation
+from shardmill.infra.codecs.formats import (
+    Color,
+    DecodedImage,
+    ImageRejected,
+    Pixels,
+    SourceFacts,
+    apply_orientation,
+)
 from shardmill.infra.codecs.pillow.raster import composited
 from shardmill.infra.codecs.tiff.kinds import (
     ASSOCIATED,

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from shardmill.infra.codecs.encode import encode
+from shardmill.infra.codecs import encode
 from shardmill.infra.dataset.exports.plan import Part, Plan
 from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.errors import CorruptDataError

@@ -50,8 +50,8 @@ def _as_shardmill(data: bytes) -> bytes:
     """Through planes of luma and chroma as ``prepare`` does; through pixels where ``prepare`` would."""
     from shardmill.infra.codecs import WHITE, decode, encode_jpeg, resize_short_side
     from shardmill.infra.codecs.jpeg import turbojpeg
-    from shardmill.infra.codecs.jpeg.libturbojpeg import library
     from shardmill.infra.codecs.jpeg.planes import fit
+    from shardmill.infra.codecs.jpeg.turbojpeg import library
     from shardmill.infra.codecs.resize import geometry
     from shardmill.infra.preparation import Sizing
 

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from shardmill import Dataset, open_dataset
-from shardmill.infra.codecs.jpeg.libturbojpeg import library
+from shardmill.infra.codecs.jpeg.turbojpeg import library
 from shardmill.infra.dataset.version import DatasetVersion
 from tests.samples.images.photos import jpeg, make_photos, rotated_jpeg, write
 from tests.samples.preparing.runs import run

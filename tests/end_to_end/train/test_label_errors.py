@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from shardmill.flows import cli
-from shardmill.infra.codecs.encode import encode
+from shardmill.infra.codecs import encode
 from shardmill.infra.dataset.catalog import Catalog
 from shardmill.infra.progress import subscribe
 from tests.samples.datasets.published import coloured

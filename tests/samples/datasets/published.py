@@ -13,8 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from shardmill.infra.codecs import Pixels
-from shardmill.infra.codecs.encode import encode
+from shardmill.infra.codecs import Pixels, encode
 from shardmill.infra.dataset.catalog import Catalog
 from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.digests import sha256_hex

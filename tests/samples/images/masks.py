@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from shardmill.infra.codecs.orientation import apply_orientation
+from shardmill.infra.codecs.formats import apply_orientation
 
 CLASSES = ("ground", "disc", "box")
 COLORS = np.array([(40, 60, 40), (220, 40, 40), (40, 80, 220), (250, 250, 250)], np.uint8)

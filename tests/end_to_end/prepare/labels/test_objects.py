@@ -15,7 +15,7 @@ from PIL import Image
 
 from shardmill.beam_jobs.maintain.compaction import compact
 from shardmill.flows.cli.datasets.print_version import print_version
-from shardmill.infra.codecs.orientation import apply_orientation
+from shardmill.infra.codecs.formats import apply_orientation
 from shardmill.infra.dataset.catalog import Catalog
 from shardmill.infra.dataset.compare import diff
 from shardmill.infra.dataset.verify import verify

@@ -14,7 +14,7 @@ from shardmill.beam_jobs.encode.block_task import ImageFiltered, convert
 from shardmill.infra.codecs import ImageRejected, decode
 from shardmill.infra.codecs import prepare as preparing
 from shardmill.infra.codecs.jpeg.decode import decode_jpeg_small
-from shardmill.infra.codecs.jpeg.libturbojpeg import library
+from shardmill.infra.codecs.jpeg.turbojpeg import library
 from shardmill.infra.codecs.measures import perceptual_hashes
 from shardmill.infra.codecs.prepare import StoredImage
 from tests.samples.images import references

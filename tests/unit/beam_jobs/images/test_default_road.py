@@ -13,7 +13,7 @@ from PIL import Image
 from shardmill.beam_jobs.config import FilterConfig, ImageConfig
 from shardmill.beam_jobs.encode.block_task import convert
 from shardmill.infra.codecs import Pixels
-from shardmill.infra.codecs.jpeg.libturbojpeg import library
+from shardmill.infra.codecs.jpeg.turbojpeg import library
 from tests.samples.images import references
 from tests.samples.images.forms import saved
 from tests.samples.images.jpegs import sampled_jpeg

@@ -17,7 +17,7 @@ from shardmill.infra.codecs.boxes import (
     turn_boxes_upright,
     upright_sizes,
 )
-from shardmill.infra.codecs.orientation import apply_orientation
+from shardmill.infra.codecs.formats import apply_orientation
 from shardmill.infra.codecs.prepare import fit_pixels
 from shardmill.infra.codecs.resize import geometry
 

@@ -11,8 +11,8 @@ import pytest
 from PIL import Image
 
 from shardmill.infra.codecs import decode
+from shardmill.infra.codecs.color import ColorCodes, codes_in_boxes
 from shardmill.infra.codecs.formats import ImageRejected
-from shardmill.infra.codecs.structure.color_codes import ColorCodes, codes_in_boxes
 
 COLOUR = (200, 30, 40)
 

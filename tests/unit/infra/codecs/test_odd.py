@@ -11,7 +11,7 @@ import pytest
 from shardmill.beam_jobs.report.reasons import REASONS
 from shardmill.infra import codecs
 from shardmill.infra.codecs import DecodedImage, ImageRejected
-from shardmill.infra.codecs.metadata.removal import without_metadata
+from shardmill.infra.codecs.metadata import without_metadata
 
 ODD = Path(__file__).parents[4] / "../shared/data/odd"
 

@@ -15,16 +15,18 @@ import simplejpeg
 from PIL import Image
 
 from shardmill.infra.codecs import Pixels
-from shardmill.infra.codecs.jpeg.libturbojpeg import LIBRARY_VARIABLE, build, library
+from shardmill.infra.codecs.formats import apply_orientation
 from shardmill.infra.codecs.jpeg.planes import cuts_exactly, fit, turn_upright, turns_exactly
 from shardmill.infra.codecs.jpeg.turbojpeg import (
+    LIBRARY_VARIABLE,
     Planes,
+    build,
     decode_planes,
     encode_planes,
+    library,
     read_planar_header,
 )
 from shardmill.infra.codecs.measures import halve, pixel_statistics, plane_statistics
-from shardmill.infra.codecs.orientation import apply_orientation
 from shardmill.infra.codecs.prepare import fit_pixels
 from shardmill.infra.codecs.resize import geometry, resize
 from shardmill.infra.preparation import Sizing
@@ -266,7 +268,7 @@ def test_the_build_names_a_version_and_can_be_done_without() -> None:
     assert build()[0].isdigit() or build().startswith("sha256 ")
     code = (
         "from shardmill.infra.codecs import codec_builds;"
-        "from shardmill.infra.codecs.jpeg.libturbojpeg import library;"
+        "from shardmill.infra.codecs.jpeg.turbojpeg import library;"
         "print(library(), codec_builds('jpeg')['turbojpeg'])"
     )
     for value in ("none", "/nowhere/libturbojpeg.so"):

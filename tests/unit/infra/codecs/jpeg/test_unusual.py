@@ -14,7 +14,7 @@ import pytest
 from shardmill.infra import codecs
 from shardmill.infra.codecs import ImageRejected, Pixels
 from shardmill.infra.codecs.jpeg.header import read_header
-from shardmill.infra.codecs.jpeg.libturbojpeg import LIBRARY_VARIABLE, library
+from shardmill.infra.codecs.jpeg.turbojpeg import LIBRARY_VARIABLE, library
 from tests.samples.images.forms import gradient_image, saved
 from tests.samples.images.jpegs import first_scans, noise, sampled_jpeg, scan_count
 

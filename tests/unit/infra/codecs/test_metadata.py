@@ -1,19 +1,176 @@
-"""Metadata of files of each format, and of damaged ones."""
+"""Metadata: read, bounded in work however often hostile files point at the same bytes, and removed."""
 
 from __future__ import annotations
 
+import io
 import struct
+import time
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from PIL import Image
 
-from shardmill.infra.codecs.metadata.reading import NOTHING, Metadata, read_metadata
-from shardmill.infra.codecs.metadata.text import MAX_CHARACTERS, clean, iso_time
-from shardmill.infra.codecs.metadata.xmp import CREATOR, RIGHTS, read_xmp
+from shardmill.infra import codecs
+from shardmill.infra.codecs.metadata import NOTHING, Metadata, read_metadata, without_metadata
+from shardmill.infra.codecs.structure.boxes import exif_and_xmp
+from shardmill.infra.codecs.structure.c2pa import declared_source_types
+from shardmill.infra.codecs.structure.texts import MAX_CHARACTERS, clean, iso_time
+from shardmill.infra.codecs.structure.xmp import CREATOR, RIGHTS, read_xmp
 from tests.samples.images import described
-from tests.samples.images.described import NEWSCODES, image_file, manifest, store, xmp
+from tests.samples.images.described import NEWSCODES, box, image_file, jumbf, manifest, store, xmp
+from tests.samples.images.forms import gradient, gradient_image, png_chunk, rgb_profile, saved
+
+
+class CountedBytes(bytes):
+    """Bytes that count how many of them were copied."""
+
+    copied = 0
+
+    def __getitem__(self, key: Any) -> Any:
+        part = super().__getitem__(key)
+        self.copied += len(part) if isinstance(part, bytes) else 1
+        return part
+
+
+@contextmanager
+def few_cpu_seconds() -> Iterator[None]:
+    """Allow a hundred times what the work takes, and a tenth of what its square would."""
+    start = time.process_time()
+    yield
+    assert time.process_time() - start < 5
+
+
+@pytest.mark.parametrize("text", ["2021-03-04T05:06:07{}x", "2021-03-04T05:06:07{}Z{}x"])
+def test_a_time_with_a_long_run_of_spaces(text: str) -> None:
+    with few_cpu_seconds():
+        iso_time(text.replace("{}", " " * 500_000))
+    assert iso_time(f"  {' ' * 500_000}2021-03-04T05:06:07 Z  ") == "2021-03-04T05:06:07+00:00"
+
+
+def test_a_long_text_of_xmp_with_many_tags() -> None:
+    packet = xmp({"dc:creator": " \n" * 200_000 + "<a/>" * 120_000 + "Bo"})
+    with few_cpu_seconds():
+        assert read_xmp(packet) == {CREATOR: "Bo"}
+
+
+def test_an_unknown_encoding_of_xmp_tells_nothing() -> None:
+    packet = b'<?xml version="1.0" encoding="x-unknown"?>' + xmp({"dc:creator": "Bo"})
+    assert CREATOR not in read_xmp(packet)
+    assert read_metadata(image_file("jpeg", packet=packet)).creator is None
+
+
+def test_overlapping_values_of_content_credentials() -> None:
+    actions = b"\x71digitalSourceType\x79\xff\xff" * 2_000
+    assertion = jumbf(b"cbor\x00\x11", b"c2pa.actions", box(b"cbor", actions))
+    manifest = jumbf(b"c2ma\x00\x11", b"m", jumbf(b"c2as\x00\x11", b"c2pa.assertions", assertion))
+    found = declared_source_types(jumbf(b"c2pa\x00\x11", b"c2pa", manifest))
+    assert 0 < sum(map(len, found)) <= 50_000
+
+
+def test_descriptions_that_reach_beyond_their_boxes() -> None:
+    described = struct.pack(">I4s16sB", 0x7FFF_FFFF, b"jumd", b"c2as", 3)
+    manifest = jumbf(b"c2ma\x00\x11", b"m", box(b"jumb", described) * 900)
+    store = CountedBytes(jumbf(b"c2pa\x00\x11", b"c2pa", manifest * 10))
+    assert declared_source_types(store) == []
+    assert store.copied < 10 * len(store)
+
+
+def heif(extents: list[tuple[int, int]], repeated: int) -> CountedBytes:
+    """A file with an item of EXIF, whose place is told again and again; extents: places and sizes."""
+    item = box(b"infe", b"\x02\x00\x00\x00" + struct.pack(">HH4s", 1, 0, b"Exif"))
+    places = struct.pack(">HHH", 1, 0, len(extents))
+    places += b"".join(struct.pack(">II", *extent) for extent in extents)
+    information = box(b"iinf", bytes(4) + struct.pack(">H", 1) + item)
+    located = box(b"iloc", bytes(4) + b"\x44\x00" + struct.pack(">H", repeated) + places * repeated)
+    brand = box(b"ftyp", b"avif" + bytes(4) + b"avif")
+    return CountedBytes(brand + box(b"meta", bytes(4) + information + located) + bytes(100_000))
+
+
+@pytest.mark.parametrize(
+    ("extents", "is_found"),
+    [([(0, 100_000)], True), ([(0, 50_000), (0, 50_000)], True), ([(0, 100_000)] * 100, False)],
+)
+def test_an_item_of_heif_that_is_told_again_and_again(extents: list[tuple[int, int]], is_found: bool) -> None:
+    data = heif(extents, 50)
+    tiff, _ = exif_and_xmp(data)
+    assert (tiff is not None) is is_found
+    assert data.copied < 3 * len(data)
+
+
+def test_many_damaged_compressed_texts_of_png(monkeypatch: pytest.MonkeyPatch) -> None:
+    inflated = []
+    original = zlib.decompressobj
+
+    def counted(*options: Any) -> Any:
+        inflated.append(options)
+        return original(*options)
+
+    monkeypatch.setattr(zlib, "decompressobj", counted)
+    content = b"iTXtXML:com.adobe.xmp\x00\x01\x00\x00\x00" + zlib.compress(bytes(2 << 20))
+    chunk = struct.pack(">I", len(content) - 4) + content + struct.pack(">I", zlib.crc32(content))
+    data = image_file("png")
+    assert read_metadata(data[:33] + chunk * 50 + data[33:]).creator is None
+    assert len(inflated) == 1
+
+
+SECRETS = {"JPEG": b"\xff\xe1", "PNG": b"eXIf", "WEBP": b"EXIF"}
+
+
+@pytest.mark.parametrize(
+    ("format_", "mode"),
+    [
+        *(("JPEG", mode) for mode in ("RGB", "L")),
+        *((format_, mode) for format_ in ("PNG", "WEBP") for mode in ("RGB", "RGBA", "L", "P")),
+    ],
+)
+@pytest.mark.parametrize("lossless", [False, True])
+def test_without_metadata_the_picture_is_the_same(format_: str, mode: str, lossless: bool) -> None:
+    source = gradient_image().convert(mode)
+    if mode == "RGBA":
+        source.putalpha(Image.linear_gradient("L").resize(source.size))
+    exif = Image.Exif()
+    exif[0x010F] = "Camera of somebody"
+    options: dict[str, Any] = {"exif": exif, "icc_profile": rgb_profile(swapped=False)}
+    options |= {"lossless": lossless, "xmp": b"somebody"} if format_ == "WEBP" else {}
+    plain = {"lossless": lossless} if format_ == "WEBP" else {}
+    data = saved(source, format_, **options) + b"and more of somebody"
+    clean = without_metadata(data, format_.lower())
+    assert clean is not None
+    assert b"somebody" in data
+    for secret in (b"somebody", SECRETS[format_], b"ICC", b"iCCP"):
+        assert secret not in clean
+    assert without_metadata(clean, format_.lower()) == clean
+    assert len(clean) <= len(saved(source, format_, **plain)) + 18
+    with Image.open(io.BytesIO(data)) as before, Image.open(io.BytesIO(clean)) as after:
+        assert np.array_equal(np.asarray(before), np.asarray(after))
+
+
+@pytest.mark.parametrize("format_", ["gif", "tiff", "bmp", "avif", "heif", "jpeg2000"])
+def test_metadata_of_other_formats_cannot_be_removed(format_: str) -> None:
+    assert without_metadata(b"anything", format_) is None
+
+
+def test_metadata_of_an_animation_or_of_a_broken_file_cannot_be_removed() -> None:
+    frames = [Image.new("RGB", (20, 10), color) for color in ("red", "blue")]
+    assert without_metadata(saved(frames[0], "WEBP", save_all=True, append_images=frames[1:]), "webp") is None
+    for format_ in SECRETS:
+        for end in (40, -2):
+            assert without_metadata(saved(gradient_image(), format_)[:end], format_.lower()) is None
+
+
+def test_what_lies_behind_a_chunk_that_cannot_be_followed_never_passes_for_the_picture() -> None:
+    plain = saved(gradient_image(), "PNG")
+    end = plain.index(b"IEND") - 4
+    data = plain[:end] + png_chunk(b"\x00\x00\x00\x00", b"") + png_chunk(b"tEXt", b"somebody") + plain[end:]
+    assert np.array_equal(codecs.decode(data).pixels, gradient())
+    assert without_metadata(data, "png") is None
+
 
 FORMATS = ("jpeg", "png", "webp", "tiff", "avif")
 TRAINED, CAPTURE = NEWSCODES + "trainedAlgorithmicMedia", NEWSCODES + "digitalCapture"

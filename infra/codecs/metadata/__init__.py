@@ -1,1 +1,0 @@
-"""The metadata of image files: what they say of themselves, and how it is removed."""
