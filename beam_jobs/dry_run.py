@@ -51,7 +51,7 @@ from shardmill.beam_jobs.sources.files.folder import SourceFolder
 from shardmill.beam_jobs.sources.recognition.recognising import settled
 from shardmill.beam_jobs.tables.features import PREFIX, features_of
 from shardmill.infra.dataset.catalog import Catalog
-from shardmill.infra.dataset.maintenance.purged import purged_contents
+from shardmill.infra.dataset.maintenance.removed import purged_contents
 from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.format.contract import SPLITS
 from shardmill.infra.format.known_features import MASK_BYTES

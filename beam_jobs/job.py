@@ -72,7 +72,7 @@ from shardmill.beam_jobs.spool.claims import RunClaim, check_builds, damaged_sha
 from shardmill.beam_jobs.tables.texts import code_texts
 from shardmill.infra.dataset.catalog import Catalog
 from shardmill.infra.dataset.drift.figures import Drift
-from shardmill.infra.dataset.maintenance.purged import purged_contents
+from shardmill.infra.dataset.maintenance.removed import purged_contents
 from shardmill.infra.dataset.publishing import publish_on_newest
 from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.errors import CorruptDataError

@@ -14,7 +14,7 @@ from shardmill.infra.dataset.catalog import Catalog
 from shardmill.infra.dataset.drift.figures import Drift, DriftFigure
 from shardmill.infra.dataset.drift.measuring import measure
 from shardmill.infra.dataset.maintenance.removed import files_of_removed
-from shardmill.infra.dataset.reports import with_report
+from shardmill.infra.dataset.publishing import with_report
 from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.errors import DataError, DriftExceeded, EnvironmentFault
 from shardmill.infra.format.contract import (

@@ -19,8 +19,7 @@ from typing import Self
 
 from shardmill.infra.dataset.catalog import Catalog
 from shardmill.infra.dataset.lock import lock_for_adding, lock_for_run
-from shardmill.infra.dataset.maintenance.purged import warning_of_unfinished_purge
-from shardmill.infra.dataset.maintenance.removed import files_of_removed
+from shardmill.infra.dataset.maintenance.removed import files_of_removed, warning_of_unfinished_purge
 from shardmill.infra.digests import digest_of
 from shardmill.infra.errors import DataError, EnvironmentFault, LockedError, NotFoundError
 from shardmill.infra.format.contract import Manifest

@@ -27,7 +27,7 @@ def catalog_at(root: str | None, signing_key: str | None = None) -> Catalog:
 def warn_of_unfinished_purge(opened: DatasetVersion) -> None:
     """Warn people if a purge of the dataset was begun and not finished."""
     from shardmill.flows.cli import output
-    from shardmill.infra.dataset.maintenance.purged import warning_of_unfinished_purge
+    from shardmill.infra.dataset.maintenance.removed import warning_of_unfinished_purge
 
     if warning := warning_of_unfinished_purge(opened.storage, opened.name):
         output.note(f"warning: {warning}")

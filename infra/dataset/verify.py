@@ -13,7 +13,7 @@ from shardmill.infra.arguments import checked
 from shardmill.infra.codecs import ImageRejected
 from shardmill.infra.codecs.masks import classes_shown, decode_stored_mask
 from shardmill.infra.dataset.croissant import describes
-from shardmill.infra.dataset.reports import report_sha256
+from shardmill.infra.dataset.publishing import report_sha256
 from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.digests import stream_sha256
 from shardmill.infra.errors import CorruptDataError, FormatVersionError, NotFoundError, StorageError

@@ -18,9 +18,8 @@ from shardmill.infra.dataset.catalog import Catalog
 from shardmill.infra.dataset.croissant import write_croissant
 from shardmill.infra.dataset.lock import lock_for_removing
 from shardmill.infra.dataset.maintenance.garbage import find_garbage, remove_files
-from shardmill.infra.dataset.maintenance.purged import PURGING_FILE, add_purged
-from shardmill.infra.dataset.maintenance.removed import delete_for_good
-from shardmill.infra.dataset.reports import record_report
+from shardmill.infra.dataset.maintenance.removed import PURGING_FILE, add_purged, delete_for_good
+from shardmill.infra.dataset.publishing import record_report
 from shardmill.infra.format.layout import croissant_file
 from shardmill.infra.progress import progress, stage
 from shardmill.infra.storage.filesystem import Storage

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from shardmill.infra.dataset.catalog import Catalog
-from shardmill.infra.dataset.maintenance.purged import PURGING_FILE, purged_contents, purged_uris
+from shardmill.infra.dataset.maintenance.removed import PURGING_FILE, purged_contents, purged_uris
 from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.errors import CorruptDataError, NotFoundError, UsageError
 from shardmill.infra.format.contract import Manifest

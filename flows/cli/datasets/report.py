@@ -89,7 +89,7 @@ def _page(catalog: Catalog, opened: DatasetVersion, rebuild: bool) -> tuple[str,
     """(path of the page in the dataset, whether it was written just now)."""
     from shardmill.beam_jobs.report import report_path, write_report
     from shardmill.infra.dataset.lock import lock_for_adding
-    from shardmill.infra.dataset.reports import record_report
+    from shardmill.infra.dataset.publishing import record_report
 
     path = report_path(opened.storage, opened.manifest)
     if rebuild or not opened.storage.exists(path):

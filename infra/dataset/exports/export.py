@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from shardmill.infra.dataset.exports.formats import Format, format_named
-from shardmill.infra.dataset.exports.plan import Part, Plan, plan_export
-from shardmill.infra.dataset.exports.reading import Batch, read_batches
+from shardmill.infra.dataset.exports.parts import Batch, Part, Plan, plan_export, read_batches
 from shardmill.infra.dataset.exports.target import CHECKSUMS_FILE, FileMade, PartFiles, Target
 from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.digests import sha256_hex

@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from shardmill.infra.dataset.exports.plan import Part, Plan
+from shardmill.infra.dataset.exports.parts import Part, Plan
 from shardmill.infra.errors import GO_ON, NotFoundError, StorageError, UsageError
 from shardmill.infra.storage.filesystem import Storage
 from shardmill.infra.strict_json import dump_json
@@ -38,7 +38,7 @@ class FileMade:
     sha256: str
 
 
-class HashingWriter:
+class _HashingWriter:
     """A binary writer that counts and hashes what passes through it."""
 
     def __init__(self, stream: BinaryIO) -> None:
@@ -91,7 +91,7 @@ class PartFiles:
         self.made: list[FileMade] = []
 
     @contextlib.contextmanager
-    def create(self, path: str) -> Iterator[HashingWriter]:
+    def create(self, path: str) -> Iterator[_HashingWriter]:
         """Open a file of the export for writing.
 
         Raises:
@@ -106,7 +106,7 @@ class PartFiles:
                 ends.enter_context(_reported(local))
                 local.parent.mkdir(parents=True, exist_ok=True)
                 stream = ends.enter_context(local.open("wb"))
-            writer = HashingWriter(stream)
+            writer = _HashingWriter(stream)
             yield writer
         self.made.append(writer.made(path))
 

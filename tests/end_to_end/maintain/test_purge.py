@@ -18,7 +18,7 @@ from shardmill.beam_jobs.maintain.purge import find_to_purge, purge
 from shardmill.flows import cli
 from shardmill.infra.dataset.catalog import Catalog
 from shardmill.infra.dataset.lock import lock_for_adding
-from shardmill.infra.dataset.maintenance.purged import purged_contents
+from shardmill.infra.dataset.maintenance.removed import purged_contents
 from shardmill.infra.errors import LockedError, NotFoundError
 from shardmill.infra.storage.filesystem import Storage
 from tests.samples.datasets.contents import outcomes, records

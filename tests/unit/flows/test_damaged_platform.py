@@ -22,7 +22,7 @@ from shardmill.flows.page.options import PageOptions
 from shardmill.flows.problems import open_problems
 from shardmill.flows.train_when import TrainWhen, due
 from shardmill.infra.dataset.catalog import Catalog
-from shardmill.infra.dataset.maintenance.purged import add_purged, purged_contents
+from shardmill.infra.dataset.maintenance.removed import add_purged, purged_contents
 from shardmill.infra.errors import ShardmillError
 from shardmill.infra.storage.filesystem import Storage
 from shardmill.training.aliases.names import AliasName

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterator, Sequence
-from typing import Protocol, cast
+from typing import cast
 
-from shardmill.infra.dataset.exports.plan import Part, Plan
-from shardmill.infra.dataset.exports.reading import Batch
+from shardmill.infra.dataset.exports.parts import Batch, Part, Plan
 from shardmill.infra.dataset.exports.target import FileMade, PartFiles
 from shardmill.infra.errors import UsageError
 from shardmill.infra.near_names import near_miss
@@ -16,8 +15,11 @@ from shardmill.infra.storage.filesystem import Storage
 FORMATS = ("tfds", "webdataset", "parquet", "huggingface", "array_record", "folder")
 
 
-class Format(Protocol):
-    """Writes the records of a version in one form. It is stateless, and several threads use it."""
+class Format:
+    """Writes the records of a version in one form. It is stateless, and several threads use it.
+
+    This one holds every version, never links, and needs no description.
+    """
 
     def check(self, plan: Plan) -> None:
         """Check before anything is written that this version can be exported.
@@ -28,12 +30,15 @@ class Format(Protocol):
 
     def links(self, plan: Plan, destination: Storage) -> bool:
         """Tell whether the parts will be links to the version's own shards."""
+        return False
 
     def write(self, plan: Plan, part: Part, batches: Iterator[Batch], files: PartFiles) -> int:
         """Write the files of a part; return the number of its records."""
+        raise NotImplementedError
 
     def describe(self, plan: Plan, parts: Sequence[FileMade]) -> dict[str, bytes]:
         """Path -> content of the files that describe the whole export."""
+        return {}
 
 
 def format_named(name: str) -> Format:
@@ -45,18 +50,3 @@ def format_named(name: str) -> Format:
     if name not in FORMATS:
         raise UsageError(f"there is no export format {name!r}", near_miss(name, FORMATS))
     return cast(Format, importlib.import_module(f"{__name__}.{name}").FORMAT)
-
-
-class PlainFormat:
-    """The common traits of most formats: they hold every version, never link, and need no description."""
-
-    def check(self, plan: Plan) -> None:
-        """See ``Format``."""
-
-    def links(self, plan: Plan, destination: Storage) -> bool:
-        """See ``Format``."""
-        return False
-
-    def describe(self, plan: Plan, parts: Sequence[FileMade]) -> dict[str, bytes]:
-        """See ``Format``."""
-        return {}

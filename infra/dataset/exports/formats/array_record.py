@@ -11,9 +11,8 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from shardmill.infra.dataset.exports.formats import PlainFormat
-from shardmill.infra.dataset.exports.plan import Part, Plan
-from shardmill.infra.dataset.exports.reading import Batch
+from shardmill.infra.dataset.exports.formats import Format
+from shardmill.infra.dataset.exports.parts import Batch, Part, Plan
 from shardmill.infra.dataset.exports.target import PartFiles
 from shardmill.infra.errors import EnvironmentFault
 
@@ -21,7 +20,7 @@ from shardmill.infra.errors import EnvironmentFault
 _OPTIONS = "group_size:1"
 
 
-class _ArrayRecord(PlainFormat):
+class _ArrayRecord(Format):
     def check(self, plan: Plan) -> None:
         """See ``Format``."""
         if importlib.util.find_spec("array_record") is None:

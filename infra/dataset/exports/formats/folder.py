@@ -18,9 +18,8 @@ from urllib.parse import quote
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from shardmill.infra.dataset.exports.formats import PlainFormat
-from shardmill.infra.dataset.exports.plan import Part, Plan
-from shardmill.infra.dataset.exports.reading import Batch, as_picture, image_suffix, label_names
+from shardmill.infra.dataset.exports.formats import Format
+from shardmill.infra.dataset.exports.parts import Batch, Part, Plan, as_picture, image_suffix, label_names
 from shardmill.infra.dataset.exports.target import PartFiles
 from shardmill.infra.errors import UsageError
 
@@ -28,7 +27,7 @@ _LONGEST_BYTES = 255  # longest file name of usual file systems
 _HARMLESS = " !#$&'()+,-.=@[]^_{}~" + "".join(map(chr, range(0xA0, 0x3000)))
 
 
-class _Folder(PlainFormat):
+class _Folder(Format):
     def check(self, plan: Plan) -> None:
         """See ``Format``."""
         for name in plan.version.manifest.classes:

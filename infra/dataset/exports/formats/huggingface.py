@@ -13,10 +13,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.types as types
 
-from shardmill.infra.dataset.exports.formats import PlainFormat
+from shardmill.infra.dataset.exports.formats import Format
 from shardmill.infra.dataset.exports.formats.parquet import picture_columns, table_schema, write_tables
-from shardmill.infra.dataset.exports.plan import Part, Plan
-from shardmill.infra.dataset.exports.reading import Batch, as_picture, class_names, image_suffix
+from shardmill.infra.dataset.exports.parts import Batch, Part, Plan, as_picture, class_names, image_suffix
 from shardmill.infra.dataset.exports.target import FileMade, PartFiles
 from shardmill.infra.format.labels import LABELS
 from shardmill.infra.strict_json import dump_json
@@ -24,7 +23,7 @@ from shardmill.infra.strict_json import dump_json
 _IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 
 
-class _HuggingFace(PlainFormat):
+class _HuggingFace(Format):
     def write(self, plan: Plan, part: Part, batches: Iterator[Batch], files: PartFiles) -> int:
         """See ``Format``."""
         plain = table_schema(plan, _IMAGE, {})

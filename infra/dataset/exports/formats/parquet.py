@@ -11,9 +11,8 @@ from collections.abc import Callable, Iterator
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from shardmill.infra.dataset.exports.formats import PlainFormat
-from shardmill.infra.dataset.exports.plan import Part, Plan
-from shardmill.infra.dataset.exports.reading import Batch, class_names, label_names
+from shardmill.infra.dataset.exports.formats import Format
+from shardmill.infra.dataset.exports.parts import Batch, Part, Plan, class_names, label_names
 from shardmill.infra.dataset.exports.target import PartFiles
 from shardmill.infra.strict_json import dump_json
 
@@ -90,7 +89,7 @@ def _by_leaf(schema: pa.Schema, codecs: dict[str, str]) -> dict[str, str]:
     return found
 
 
-class _Parquet(PlainFormat):
+class _Parquet(Format):
     def write(self, plan: Plan, part: Part, batches: Iterator[Batch], files: PartFiles) -> int:
         """See ``Format``."""
         about = {

@@ -23,9 +23,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from shardmill.infra.dataset.exports.formats import PlainFormat
-from shardmill.infra.dataset.exports.plan import Part, Plan
-from shardmill.infra.dataset.exports.reading import Batch
+from shardmill.infra.dataset.exports.formats import Format
+from shardmill.infra.dataset.exports.parts import Batch, Part, Plan
 from shardmill.infra.dataset.exports.target import FileMade, PartFiles
 from shardmill.infra.errors import UsageError
 from shardmill.infra.format.contract import Manifest
@@ -37,7 +36,7 @@ from shardmill.infra.storage.filesystem import Storage
 from shardmill.infra.strict_json import dump_json
 
 
-class _TensorFlowDatasets(PlainFormat):
+class _TensorFlowDatasets(Format):
     def check(self, plan: Plan) -> None:
         """See ``Format``."""
         version = plan.version
@@ -62,7 +61,7 @@ class _TensorFlowDatasets(PlainFormat):
     def describe(self, plan: Plan, parts: Sequence[FileMade]) -> dict[str, bytes]:
         """See ``Format``."""
         sizes = {file.path: file.num_bytes for file in parts}
-        return metadata_files(plan, {part.stem: sizes[f"{part.stem}.tfrecord"] for part in plan.parts})
+        return _metadata_files(plan, {part.stem: sizes[f"{part.stem}.tfrecord"] for part in plan.parts})
 
 
 def _linked(plan: Plan, part: Part, files: PartFiles) -> list[tuple[int, int]]:
@@ -94,7 +93,7 @@ _SHARD_NAMES = "{SPLIT}-{SHARD_X_OF_Y}.tfrecord"
 _DECODED = ("jpeg", "png")  # encodings that its Image feature decodes
 
 
-def metadata_files(plan: Plan, num_bytes: Mapping[str, int]) -> dict[str, bytes]:
+def _metadata_files(plan: Plan, num_bytes: Mapping[str, int]) -> dict[str, bytes]:
     """Return file name -> content of the metadata files of an export.
 
     Args:

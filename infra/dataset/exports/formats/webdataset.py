@@ -17,13 +17,20 @@ import tarfile
 from collections.abc import Iterator
 from typing import BinaryIO, cast
 
-from shardmill.infra.dataset.exports.formats import PlainFormat
-from shardmill.infra.dataset.exports.plan import Part, Plan
-from shardmill.infra.dataset.exports.reading import Batch, as_npy, image_suffix, json_line, json_rows
+from shardmill.infra.dataset.exports.formats import Format
+from shardmill.infra.dataset.exports.parts import (
+    Batch,
+    Part,
+    Plan,
+    as_npy,
+    image_suffix,
+    json_line,
+    json_rows,
+)
 from shardmill.infra.dataset.exports.target import PartFiles
 
 
-class _WebDataset(PlainFormat):
+class _WebDataset(Format):
     def write(self, plan: Plan, part: Part, batches: Iterator[Batch], files: PartFiles) -> int:
         """See ``Format``."""
         suffix, number = image_suffix(plan, raw="npy"), 0

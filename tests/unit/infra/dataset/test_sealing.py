@@ -12,7 +12,7 @@ import pytest
 
 from shardmill.infra.dataset.catalog import Catalog
 from shardmill.infra.dataset.maintenance.garbage import find_garbage
-from shardmill.infra.dataset.reports import record_report, with_report
+from shardmill.infra.dataset.publishing import record_report, with_report
 from shardmill.infra.dataset.verify import verify
 from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.errors import CorruptDataError, FormatVersionError

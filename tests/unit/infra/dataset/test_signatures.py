@@ -15,8 +15,7 @@ from shardmill.flows.server.backup.backing_up import back_up_dataset, check_data
 from shardmill.infra.dataset.catalog import Catalog
 from shardmill.infra.dataset.lock import lock_for_removing
 from shardmill.infra.dataset.maintenance.garbage import collect_garbage
-from shardmill.infra.dataset.publishing import rollback
-from shardmill.infra.dataset.reports import record_report, with_report
+from shardmill.infra.dataset.publishing import record_report, rollback, with_report
 from shardmill.infra.dataset.signatures import check_signature, sign_version, signed_versions
 from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.digests import canonical_json, sha256_hex

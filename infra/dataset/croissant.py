@@ -1,75 +1,119 @@
 """Describe a version as MLCommons Croissant 1.0: files with checksums, splits, classes, columns and features.
 
 The description is a pure function of the manifest, and of the licence and the attribution that all records of
-the version have (``terms``). It lies in the folder of the dataset, to which its paths
-are relative, so a dataset can be copied or served from anywhere. It does not name the folder of the source.
-It is written after the version is published, by the writer that published it. A version is whole without it,
-and the next one to be published adds what a killed writer left out.
+the version have. It lies in the folder of the dataset, to which its paths are relative, so a dataset can be
+copied or served from anywhere. It does not name the folder of the source. It is written after the version is
+published, by the writer that published it. A version is whole without it, and the next one to be published
+adds what a killed writer left out.
 Specification: https://docs.mlcommons.org/croissant/docs/croissant-spec.html
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.types as types
 
-from shardmill.infra.dataset.croissant.terms import PROPERTIES, Terms, terms_of
 from shardmill.infra.errors import EnvironmentFault, NotFoundError
 from shardmill.infra.format.contract import INDEX_SCHEMA, Manifest
 from shardmill.infra.format.features import Feature
 from shardmill.infra.format.known_features import MASK
 from shardmill.infra.format.labels import LABELS
 from shardmill.infra.format.layout import croissant_file
+from shardmill.infra.format.parquet import read_parquet
 from shardmill.infra.progress import log
 from shardmill.infra.storage.filesystem import Storage
 from shardmill.infra.storage.locations import uri_of
 from shardmill.infra.strict_json import dump_json
 
-_CONTEXT: dict[str, Any] = {
-    "@language": "en",
-    "@vocab": "https://schema.org/",
-    "citeAs": "cr:citeAs",
-    "column": "cr:column",
-    "conformsTo": "dct:conformsTo",
-    "cr": "http://mlcommons.org/croissant/",
-    "data": {"@id": "cr:data", "@type": "@json"},
-    "dataBiases": "cr:dataBiases",
-    "dataCollection": "cr:dataCollection",
-    "dataType": {"@id": "cr:dataType", "@type": "@vocab"},
-    "dct": "http://purl.org/dc/terms/",
-    "equivalentProperty": "cr:equivalentProperty",
-    "examples": {"@id": "cr:examples", "@type": "@json"},
-    "extract": "cr:extract",
-    "field": "cr:field",
-    "fileObject": "cr:fileObject",
-    "fileProperty": "cr:fileProperty",
-    "fileSet": "cr:fileSet",
-    "format": "cr:format",
-    "includes": "cr:includes",
-    "isLiveDataset": "cr:isLiveDataset",
-    "jsonPath": "cr:jsonPath",
-    "key": "cr:key",
-    "md5": "cr:md5",
-    "parentField": "cr:parentField",
-    "path": "cr:path",
-    "personalSensitiveInformation": "cr:personalSensitiveInformation",
-    "rai": "http://mlcommons.org/croissant/RAI/",
-    "recordSet": "cr:recordSet",
-    "references": "cr:references",
-    "regex": "cr:regex",
-    "repeated": "cr:repeated",
-    "replace": "cr:replace",
-    "samplingRate": "cr:samplingRate",
-    "sc": "https://schema.org/",
-    "separator": "cr:separator",
-    "source": "cr:source",
-    "subField": "cr:subField",
-    "transform": "cr:transform",
+# Name of a further feature -> the property of schema.org that it is.
+_PROPERTIES: Final[Mapping[str, str]] = {
+    "licence": "license",
+    "license": "license",
+    "attribution": "creditText",
+    "creator": "creator",
+    "rights": "copyrightNotice",
 }
+_LICENCES, _ATTRIBUTIONS = ("licence", "license"), ("attribution",)
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """Properties that every record of a version shares.
+
+    Attributes:
+        licence: the one that all records have; None if they have several, or one has none.
+        attribution: likewise.
+    """
+
+    licence: str | None = None
+    attribution: str | None = None
+
+
+def terms_of(storage: Storage, manifest: Manifest) -> Terms:
+    """Read the licence and the attribution of a version from its indexes.
+
+    Nothing is read if the version has no such features.
+
+    Raises:
+        NotFoundError: an index is missing. pyarrow.ArrowException: it is not readable.
+    """
+    names = {feature.name for feature in manifest.extra_features if _is_text(feature)}
+    return Terms(
+        *(
+            _only_value(storage, manifest, next((name for name in known if name in names), None))
+            for known in (_LICENCES, _ATTRIBUTIONS)
+        )
+    )
+
+
+def _is_text(feature: Feature) -> bool:
+    return feature.is_text and feature.shape == "scalar"
+
+
+def _only_value(storage: Storage, manifest: Manifest, name: str | None) -> str | None:
+    """Return the value that a feature has in every record; None if there is no such value."""
+    found: set[str | None] = set()
+    if name is None:
+        return None
+    for shard in manifest.shards:
+        with storage.open_input(shard.index_path) as stream:
+            column = read_parquet(stream, columns=[name])[name]
+        found.update(pc.unique(column).to_pylist())
+        if len(found) > 1:
+            return None
+    return found.pop() or None if found else None
+
+
+# Terms of Croissant's own vocabulary, then those of others.
+_TERMS = (
+    "citeAs", "column", "dataBiases", "dataCollection", "equivalentProperty", "extract", "field",
+    "fileObject", "fileProperty", "fileSet", "format", "includes", "isLiveDataset", "jsonPath", "key",
+    "md5", "parentField", "path", "personalSensitiveInformation", "recordSet", "references", "regex",
+    "repeated", "replace", "samplingRate", "separator", "source", "subField", "transform",
+)  # fmt: skip
+_CONTEXT: dict[str, Any] = dict(
+    sorted(
+        {
+            **{term: f"cr:{term}" for term in _TERMS},
+            "@language": "en",
+            "@vocab": "https://schema.org/",
+            "conformsTo": "dct:conformsTo",
+            "cr": "http://mlcommons.org/croissant/",
+            "data": {"@id": "cr:data", "@type": "@json"},
+            "dataType": {"@id": "cr:dataType", "@type": "@vocab"},
+            "dct": "http://purl.org/dc/terms/",
+            "examples": {"@id": "cr:examples", "@type": "@json"},
+            "rai": "http://mlcommons.org/croissant/RAI/",
+            "sc": "https://schema.org/",
+        }.items()
+    )
+)
 _CONFORMS_TO = "http://mlcommons.org/croissant/1.0"
 _PARQUET, _TFRECORD, _GZIP = "application/x-parquet", "application/x-tfrecord", "application/gzip"
 _SHARDS, _INDEXES = "shards", "indexes"
@@ -231,7 +275,7 @@ def _column(field: pa.Field) -> dict[str, Any]:
 
 def _property(name: str) -> dict[str, Any]:
     """Return the schema.org property of a feature, such as the licence of an image."""
-    return {"equivalentProperty": f"sc:{PROPERTIES[name]}"} if name in PROPERTIES else {}
+    return {"equivalentProperty": f"sc:{_PROPERTIES[name]}"} if name in _PROPERTIES else {}
 
 
 def _data_type(kind: pa.DataType) -> str:
