@@ -1,4 +1,4 @@
-"""The data flow of ``prepare``: every Arrow table between two stages, and every status, stage and reason.
+"""The data flow of ``prepare``: every Arrow table between two stages, and every status and stage.
 
 One row of a table stands for one file of the source, until planning makes records of the files::
 
@@ -30,10 +30,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Final, Literal
+from typing import Final
 
 import pyarrow as pa
 
+from shardmill.beam_jobs.reasons import UNREADABLE as UNREADABLE  # where kinds of users expect it
 from shardmill.infra.format.contract import FILTERED, IMAGE_COLUMNS, INDEX_SCHEMA, QUARANTINED
 
 
@@ -173,125 +174,6 @@ PREVIOUS_RECORDS_SCHEMA = pa.schema(
 
 # Stages in which a file can drop out, or be found to repeat another.
 LIST, READ, DECODE, FILTER, PLAN = STAGES = ("list", "read", "decode", "filter", "plan")
-
-# Reasons of FILTERED files.
-IGNORED: Final = "ignored"  # list: a pattern of filter.ignore matches it
-OTHER_CLASS: Final = "class"  # list: filter.classes does not name its class
-SPECIAL_FILE: Final = "special_file"  # list: a pipe, a socket or a device
-SOURCE_TABLE: Final = "table"  # list: it is the table that names the images
-NOT_IN_TABLE: Final = "not_in_table"  # list: no row of the table names it
-DROPPED_LABEL: Final = "dropped_label"  # list: source.columns.drop_labels names its label
-LABEL_EDIT: Final = "label_edit"  # list: a row of source.label_edits drops it
-EMPTY_ARCHIVE: Final = "empty_archive"  # list: an archive without a file in it
-SIDECAR: Final = "sidecar"  # list: it says something of the image of the same name
-REPLACED_MEMBER: Final = "replaced_member"  # list: a later member of the archive has the same name
-REPEATED_ROW: Final = "repeated_row"  # list: a row that says the same as an earlier one
-OPTED_OUT: Final = "opted_out"  # list: the server reserves the image
-ROW_FILE: Final = "row_file"  # list: its rows are images, or say something of them
-OTHER_FILE: Final = "other_file"  # list: not of the kind of files that are read
-MASK_FILE: Final = "mask"  # list: the mask of an image
-UNMASKED: Final = "unmasked"  # list or read: it has no mask, and source.masks.unmasked leaves it out
-TOO_SMALL: Final = "too_small"  # filter
-ASPECT: Final = "aspect"  # filter
-AI_MADE: Final = "ai_made"  # filter: it declares that a generative model made it
-PURGED: Final = "purged"  # filter: its content was purged from the dataset
-LEAK: Final = "leak"  # plan: its group is in another split too
-FILTER_REASONS: Final = frozenset({
-    IGNORED, OTHER_CLASS, SPECIAL_FILE, SOURCE_TABLE, NOT_IN_TABLE, DROPPED_LABEL, LABEL_EDIT, REPEATED_ROW,
-    OPTED_OUT, ROW_FILE, OTHER_FILE, MASK_FILE, UNMASKED, EMPTY_ARCHIVE, SIDECAR, REPLACED_MEMBER,
-    TOO_SMALL, ASPECT, AI_MADE, PURGED, LEAK,
-})  # fmt: skip
-
-# Reasons of QUARANTINED files, by the stage that finds them.
-NO_CLASS: Final = "no_class"
-PATH_TOO_LONG: Final = "path_too_long"
-UNLISTED_FOLDER: Final = "unlisted_folder"
-BROKEN_LINK: Final = "broken_link"
-UNREADABLE: Final = "unreadable"  # found by listing or by reading
-# Of containers and their rows.
-BROKEN_CONTAINER: Final = "broken_container"  # found by listing or by reading
-NO_IMAGE: Final = "no_image"
-# Of rows of a table, and of the files that they name.
-BROKEN_ROW: Final = "broken_row"
-BAD_PATH: Final = "bad_path"
-MISSING_FILE: Final = "missing_file"
-SEVERAL_FILES: Final = "several_files"
-NO_LABEL: Final = "no_label"
-UNKNOWN_SPLIT: Final = "unknown_split"
-CONTRADICTION: Final = "contradicting_rows"
-ROW_REASONS: Final = (
-    BROKEN_ROW, BAD_PATH, MISSING_FILE, SEVERAL_FILES, NO_LABEL, UNKNOWN_SPLIT, CONTRADICTION,
-)  # fmt: skip
-# Of rows of kind urls: the address gave no image.
-NOT_FOUND: Final = "not_found"
-ACCESS_DENIED: Final = "access_denied"
-SERVER_ERROR: Final = "server_error"
-TOO_MANY_REQUESTS: Final = "too_many_requests"
-UNREACHABLE: Final = "unreachable"
-TIMED_OUT: Final = "timed_out"
-BROKEN_OFF: Final = "broken_off"
-BAD_REDIRECT: Final = "bad_redirect"
-PRIVATE_HOST: Final = "private_host"
-NOT_AN_IMAGE: Final = "not_an_image"
-FETCH_REASONS: Final = (
-    NOT_FOUND, ACCESS_DENIED, SERVER_ERROR, TOO_MANY_REQUESTS, UNREACHABLE, TIMED_OUT, BROKEN_OFF,
-    BAD_REDIRECT, PRIVATE_HOST, NOT_AN_IMAGE,
-)  # fmt: skip
-# Of archives and their members.
-BAD_NAME: Final = "bad_name"
-ARCHIVED_LINK: Final = "archived_link"
-ENCRYPTED: Final = "encrypted"
-UNSUPPORTED_MEMBER: Final = "unsupported_member"
-DAMAGED_MEMBER: Final = "damaged_member"  # found by listing or by reading
-ARCHIVE_REASONS: Final = (BAD_NAME, ARCHIVED_LINK, ENCRYPTED, UNSUPPORTED_MEMBER, DAMAGED_MEMBER)
-# Of images without a usable mask, and of masks without an image.
-NO_MASK: Final = "no_mask"  # found by listing or by reading
-MISSING_MASK: Final = "missing_mask"
-SEVERAL_MASKS: Final = "several_masks"
-MASK_WITHOUT_IMAGE: Final = "mask_without_image"
-MASK_LIST_REASONS: Final = (NO_MASK, MISSING_MASK, SEVERAL_MASKS, MASK_WITHOUT_IMAGE)
-LIST_REASONS: Final = (
-    NO_CLASS, PATH_TOO_LONG, UNLISTED_FOLDER, BROKEN_LINK, UNREADABLE, BROKEN_CONTAINER, *ROW_REASONS,
-    *FETCH_REASONS, *ARCHIVE_REASONS, *MASK_LIST_REASONS,
-)  # fmt: skip
-VANISHED: Final = "vanished"
-CHANGED: Final = "changed"
-TOO_LARGE: Final = "too_large"
-READ_REASONS: Final = (
-    VANISHED, CHANGED, TOO_LARGE, UNREADABLE, BROKEN_CONTAINER, NO_IMAGE, DAMAGED_MEMBER, NO_MASK,
-)  # fmt: skip
-# Raised by shardmill.infra.codecs, apart from the last.
-UNPROCESSABLE: Final = "unprocessable"  # a library failed in a way that no rule foresees
-DECODE_REASONS: Final = (
-    "empty", "unknown_format", "unsupported", "truncated", "corrupt", "too_many_pixels", "bomb", "too_long",
-    UNPROCESSABLE,
-)  # fmt: skip
-# Of the masks of images that are fine; the last two are raised by shardmill.infra.codecs.
-BROKEN_MASK: Final = "broken_mask"
-OTHER_MASK_SIZE: Final = "other_mask_size"
-LOSSY_MASK: Final = "lossy_mask"
-UNKNOWN_MASK_VALUE: Final = "unknown_mask_value"
-MASK_REASONS: Final = (BROKEN_MASK, OTHER_MASK_SIZE, LOSSY_MASK, UNKNOWN_MASK_VALUE)
-# Verdicts on files that a process of their own did not survive.
-CRASHED: Final = "decoder_crashed"
-HUNG: Final = "decoder_hung"
-OUT_OF_MEMORY: Final = "decoder_out_of_memory"
-VerdictReason = Literal["decoder_crashed", "decoder_hung", "decoder_out_of_memory"]
-VERDICT_REASONS: tuple[VerdictReason, ...] = (CRASHED, HUNG, OUT_OF_MEMORY)
-
-# Reasons that may be gone at the next run although the listing has not changed.
-PASSING_REASONS: Final = (UNREADABLE, VANISHED, CHANGED)
-
-# Found by planning.
-OTHER_SIZE: Final = "other_size"
-
-QUARANTINE_REASONS: Final = frozenset(
-    (*LIST_REASONS, *READ_REASONS, *DECODE_REASONS, *MASK_REASONS, *VERDICT_REASONS, OTHER_SIZE)
-)
-
-# Reasons of DUPLICATES; the second where the source gives the file another split than the record it repeats.
-SAME_BYTES: Final = "same_bytes"
-SAME_BYTES_ACROSS_SPLITS: Final = "same_bytes_across_splits"
 
 _OUTCOMES = pa.array([OUTCOME_OF_STATUS.get(status) for status in Status], pa.string())
 

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from shardmill.beam_jobs.report.reasons import explain
-from shardmill.beam_jobs.schemas import FILTER_REASONS, QUARANTINE_REASONS
+from shardmill.beam_jobs.reasons import FILTER_REASONS, QUARANTINE_REASONS, explain
 from shardmill.infra.format.contract import INDEX_COLUMNS
 
 REASONS = Path(__file__).with_name("recover-from-failures.md")

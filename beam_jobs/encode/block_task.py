@@ -38,20 +38,8 @@ from shardmill.beam_jobs.execution.verdicts import (
 )
 from shardmill.beam_jobs.images.features import needed_metadata
 from shardmill.beam_jobs.images.masks import MaskConverter, StoredMask
-from shardmill.beam_jobs.schemas import (
-    AI_MADE,
-    ASPECT,
-    DECODE,
-    FILTER,
-    FILTER_REASONS,
-    PURGED,
-    READ,
-    TOO_SMALL,
-    UNPROCESSABLE,
-    FileRef,
-    Status,
-    file_refs,
-)
+from shardmill.beam_jobs.reasons import AI_MADE, ASPECT, FILTER_REASONS, PURGED, TOO_SMALL, UNPROCESSABLE
+from shardmill.beam_jobs.schemas import DECODE, FILTER, READ, FileRef, Status, file_refs
 from shardmill.beam_jobs.sources.files.walking import SourceFault
 from shardmill.beam_jobs.sources.kind_modules import Reader
 from shardmill.infra.codecs import ImageRejected

@@ -26,13 +26,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from shardmill.beam_jobs.execution.verdicts import NO_VERDICTS, Verdicts, holds_old_verdicts
-from shardmill.beam_jobs.schemas import (
-    FACTS_SCHEMA,
-    PASSING_REASONS,
-    PLACED_FACTS_SCHEMA,
-    Status,
-    reference_schema,
-)
+from shardmill.beam_jobs.reasons import PASSING_REASONS
+from shardmill.beam_jobs.schemas import FACTS_SCHEMA, PLACED_FACTS_SCHEMA, Status, reference_schema
 from shardmill.beam_jobs.tables.cutting import part_lengths
 from shardmill.beam_jobs.tables.features import PREFIX, features_of, with_features
 from shardmill.beam_jobs.tables.ids import contents_of

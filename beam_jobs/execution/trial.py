@@ -16,9 +16,9 @@ from collections.abc import Callable
 
 from shardmill.beam_jobs.execution.pool.sandbox import Ending, SandboxResult, call_in_sandbox
 from shardmill.beam_jobs.execution.task import Limits
-from shardmill.beam_jobs.schemas import CRASHED, HUNG, OUT_OF_MEMORY, VerdictReason
+from shardmill.beam_jobs.reasons import CRASHED, HUNG, OUT_OF_MEMORY
 
-_PROVES: dict[Ending, VerdictReason] = {
+_PROVES: dict[Ending, str] = {
     "hung": HUNG,
     "too_large": OUT_OF_MEMORY,
     "got_no_memory": OUT_OF_MEMORY,
@@ -26,9 +26,7 @@ _PROVES: dict[Ending, VerdictReason] = {
 }
 
 
-def try_alone(
-    decode: Callable[[bytes], object], data: bytes, limits: Limits
-) -> tuple[VerdictReason | None, str]:
+def try_alone(decode: Callable[[bytes], object], data: bytes, limits: Limits) -> tuple[str | None, str]:
     """Decode a file alone.
 
     Args:

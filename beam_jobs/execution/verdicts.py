@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from shardmill.beam_jobs.config import RunnerConfig
-from shardmill.beam_jobs.schemas import HUNG, OUT_OF_MEMORY, VERDICT_REASONS, VerdictReason
+from shardmill.beam_jobs.reasons import HUNG, OUT_OF_MEMORY, VERDICT_REASONS
 from shardmill.beam_jobs.tables.ids import contents_of
 from shardmill.infra.storage.filesystem import Storage
 from shardmill.infra.strict_json import dump_json
@@ -39,7 +39,7 @@ class Verdict:
     """
 
     sha256: str
-    reason: VerdictReason
+    reason: str
     image_seconds: float
     image_memory_bytes: int
 
@@ -80,7 +80,7 @@ def holds_old_verdicts(facts: pa.Table, verdicts: Verdicts) -> bool:
     return any(content not in verdicts for content in contents_of(judged))
 
 
-def reasons_to_retry(then: Mapping[str, Any], now: RunnerConfig) -> tuple[VerdictReason, ...]:
+def reasons_to_retry(then: Mapping[str, Any], now: RunnerConfig) -> tuple[str, ...]:
     """The reasons of an earlier version's rows that may be over, since an image may take more now.
 
     Args:

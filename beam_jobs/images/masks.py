@@ -11,13 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from shardmill.beam_jobs.config import ImageConfig, MasksConfig
-from shardmill.beam_jobs.schemas import (
-    BROKEN_MASK,
-    MASK_COLUMNS,
-    MASK_MEMBER_COLUMNS,
-    MASK_REASONS,
-    OTHER_MASK_SIZE,
-)
+from shardmill.beam_jobs.reasons import BROKEN_MASK, MASK_REASONS, OTHER_MASK_SIZE
+from shardmill.beam_jobs.schemas import MASK_COLUMNS, MASK_MEMBER_COLUMNS
 from shardmill.beam_jobs.tables.features import PREFIX
 from shardmill.infra.codecs import ImageRejected, SourceFacts
 from shardmill.infra.codecs.boxes import upright_sizes

@@ -18,15 +18,8 @@ import pyarrow.compute as pc
 from shardmill.beam_jobs.plan.columns import PLAN_ROWS, Codes, Rows, insertion_points, places_of
 from shardmill.beam_jobs.plan.similarity.duplicates import Duplicates, Files
 from shardmill.beam_jobs.plan.splits.leaks import Dropped
-from shardmill.beam_jobs.schemas import (
-    LEAK,
-    LIST,
-    PLAN,
-    SAME_BYTES,
-    SAME_BYTES_ACROSS_SPLITS,
-    Status,
-    outcomes_of,
-)
+from shardmill.beam_jobs.reasons import LEAK, SAME_BYTES, SAME_BYTES_ACROSS_SPLITS
+from shardmill.beam_jobs.schemas import LIST, PLAN, Status, outcomes_of
 from shardmill.beam_jobs.tables.ids import hex_text
 from shardmill.infra.format.contract import DUPLICATE, FILTERED, INPUTS_SCHEMA, RECORD, SPLITS
 

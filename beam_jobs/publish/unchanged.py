@@ -8,7 +8,8 @@ import pyarrow.compute as pc
 from shardmill.beam_jobs.config import RunnerConfig
 from shardmill.beam_jobs.execution.verdicts import reasons_to_retry
 from shardmill.beam_jobs.publish.digests import Digests
-from shardmill.beam_jobs.schemas import PASSING_REASONS, READ, file_refs
+from shardmill.beam_jobs.reasons import PASSING_REASONS
+from shardmill.beam_jobs.schemas import READ, file_refs
 from shardmill.beam_jobs.sources.files.walking import SourceFault
 from shardmill.beam_jobs.sources.kind_modules import Reader
 from shardmill.beam_jobs.sources.listing import Listing

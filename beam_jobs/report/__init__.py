@@ -4,7 +4,6 @@
     lost        the page of a refused run, and the event that names lost inputs
     sections    each section: its values, and its template in templates/
     findings    what deserves a look
-    reasons     the meaning and remedy of each reason why an input is lost
     figures/    the figures of the page
     gallery, thumbnails   its pictures: of inputs that are in no shard, and of records
 

@@ -18,15 +18,9 @@ from PIL import Image, ImageFile, ImageOps
 
 from shardmill.beam_jobs.execution.pool.sandbox import call_in_sandbox
 from shardmill.beam_jobs.execution.task import Limits
+from shardmill.beam_jobs.reasons import BROKEN_LINK, PATH_TOO_LONG, UNLISTED_FOLDER, UNREADABLE, VANISHED
 from shardmill.beam_jobs.report.figures.inputs import LostInput, ReasonRow
-from shardmill.beam_jobs.schemas import (
-    BROKEN_LINK,
-    PATH_TOO_LONG,
-    UNLISTED_FOLDER,
-    UNREADABLE,
-    VANISHED,
-    FileRef,
-)
+from shardmill.beam_jobs.schemas import FileRef
 from shardmill.beam_jobs.sources.files.walking import SourceFault
 from shardmill.beam_jobs.sources.kind_modules import Reader
 from shardmill.infra.codecs import sniff

@@ -8,9 +8,9 @@ from dataclasses import replace
 import pyarrow as pa
 from markupsafe import Markup
 
+from shardmill.beam_jobs.reasons import REASONS
 from shardmill.beam_jobs.report.figures.inputs import ReasonRow, reason_rows
 from shardmill.beam_jobs.report.gallery import exhibit
-from shardmill.beam_jobs.report.reasons import REASONS
 from shardmill.beam_jobs.report.sections import lost_inputs, outcome_counts, template
 from shardmill.beam_jobs.sources.kind_modules import Reader
 from shardmill.infra.format.contract import FILTERED, QUARANTINED, Accounting

@@ -23,6 +23,7 @@ from markupsafe import Markup
 from pydantic import ValidationError
 
 from shardmill.beam_jobs.config import SourceConfig
+from shardmill.beam_jobs.reasons import explain
 from shardmill.beam_jobs.report.figures.changes import FIGURES_SHOWN, ChangesSince
 from shardmill.beam_jobs.report.figures.groups import DividedKey, NearDuplicateGroups
 from shardmill.beam_jobs.report.figures.histogram import histograms
@@ -37,7 +38,6 @@ from shardmill.beam_jobs.report.figures.splits import shard_balance, split_figur
 from shardmill.beam_jobs.report.figures.survey import Survey, traits
 from shardmill.beam_jobs.report.findings import find
 from shardmill.beam_jobs.report.gallery import Exhibit
-from shardmill.beam_jobs.report.reasons import explain
 from shardmill.beam_jobs.report.thumbnails import Pictures, Thumbnail
 from shardmill.infra.codecs.masks import legend
 from shardmill.infra.dataset.drift.figures import Drift

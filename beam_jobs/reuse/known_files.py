@@ -18,18 +18,11 @@ import pyarrow.compute as pc
 from shardmill.beam_jobs.config import PrepareConfig
 from shardmill.beam_jobs.encode.blocks import DigestList, KnownContents
 from shardmill.beam_jobs.images.features import features_found
+from shardmill.beam_jobs.reasons import PURGED
 from shardmill.beam_jobs.reuse.facts import image_columns, mask_of
 from shardmill.beam_jobs.reuse.policy import retried_reasons
 from shardmill.beam_jobs.reuse.previous import PreviousVersion
-from shardmill.beam_jobs.schemas import (
-    DECODE,
-    FILTER,
-    MASK_COLUMNS,
-    PLACED_FACTS_SCHEMA,
-    PURGED,
-    Status,
-    has_masks,
-)
+from shardmill.beam_jobs.schemas import DECODE, FILTER, MASK_COLUMNS, PLACED_FACTS_SCHEMA, Status, has_masks
 from shardmill.beam_jobs.tables.columns import find_ids, one_chunk, places_in, take_rows
 from shardmill.beam_jobs.tables.features import PREFIX, with_features
 from shardmill.beam_jobs.tables.ids import contents_of, digest_bytes, hex_bytes, record_ids

@@ -8,8 +8,8 @@ from pydantic import ValidationError
 
 from shardmill.beam_jobs.config import FilterConfig, PrepareConfig
 from shardmill.beam_jobs.execution.verdicts import reasons_to_retry
+from shardmill.beam_jobs.reasons import MASK_REASONS, PASSING_REASONS, VERDICT_REASONS
 from shardmill.beam_jobs.reuse.previous import Reuse
-from shardmill.beam_jobs.schemas import MASK_REASONS, PASSING_REASONS, VERDICT_REASONS
 from shardmill.infra.errors import ShardmillError
 from shardmill.infra.format.contract import Manifest
 from shardmill.infra.settings import STORED

@@ -12,8 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from shardmill.beam_jobs.config import PrepareConfig
+from shardmill.beam_jobs.reasons import IGNORED
 from shardmill.beam_jobs.request import JobRequest
-from shardmill.beam_jobs.schemas import IGNORED, has_masks
+from shardmill.beam_jobs.schemas import has_masks
 from shardmill.beam_jobs.sources.files.folder import SourceFolder, folders_of_ours, place_of
 from shardmill.beam_jobs.sources.kind_modules import OwnReader, Reader, Workplace, faults_of, kind_module
 from shardmill.beam_jobs.sources.listing import Listing, check_listing, group_by_pattern

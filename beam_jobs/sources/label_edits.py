@@ -19,7 +19,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from shardmill.beam_jobs.schemas import DROPPED_LABEL, LABEL_EDIT, NO_CLASS, NO_LABEL, OTHER_CLASS, Status
+from shardmill.beam_jobs.reasons import DROPPED_LABEL, LABEL_EDIT, NO_CLASS, NO_LABEL, OTHER_CLASS
+from shardmill.beam_jobs.schemas import Status
 from shardmill.beam_jobs.sources.files.folder import SourceFolder
 from shardmill.beam_jobs.sources.kinds.table.tables import Table, find_files_named
 from shardmill.beam_jobs.tables.columns import mask_of

@@ -14,14 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from shardmill.beam_jobs.config import PrepareConfig
-from shardmill.beam_jobs.schemas import (
-    FILTER_REASONS,
-    IGNORED,
-    LISTING_SCHEMA,
-    OUTCOME_OF_STATUS,
-    Status,
-    outcomes_of,
-)
+from shardmill.beam_jobs.reasons import FILTER_REASONS, IGNORED
+from shardmill.beam_jobs.schemas import LISTING_SCHEMA, OUTCOME_OF_STATUS, Status, outcomes_of
 from shardmill.beam_jobs.sources.files.walking import FoundFile
 from shardmill.beam_jobs.tables.ids import table_digest
 from shardmill.beam_jobs.tables.texts import share_empty_texts

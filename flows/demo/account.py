@@ -14,8 +14,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from shardmill.beam_jobs.reasons import explain
 from shardmill.beam_jobs.report.figures.inputs import ClassRow, count_by_class, reason_rows
-from shardmill.beam_jobs.report.reasons import explain
 from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.format.contract import DUPLICATE, FILTERED, QUARANTINED, SPLITS
 

@@ -17,7 +17,7 @@ from shardmill.beam_jobs.maintain.purge.finding import ToPurge
 from shardmill.beam_jobs.plan.statistics import split_statistics
 from shardmill.beam_jobs.publish.accounting import account, quarantine_reasons
 from shardmill.beam_jobs.publish.outline import table_bytes
-from shardmill.beam_jobs.schemas import LEAK, SAME_BYTES_ACROSS_SPLITS
+from shardmill.beam_jobs.reasons import LEAK, SAME_BYTES_ACROSS_SPLITS
 from shardmill.beam_jobs.tables.ids import table_digest
 from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.digests import digest_of, sha256_hex

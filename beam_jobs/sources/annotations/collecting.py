@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from shardmill.beam_jobs.schemas import BROKEN_ROW
+from shardmill.beam_jobs.reasons import BROKEN_ROW
 
 # Why an object is not in the record of its image; the first three are found once all are collected.
 NO_AREA, OUTSIDE, DROPPED = "without an area", "outside of their image", "of a dropped class"

@@ -19,7 +19,7 @@ from shardmill.beam_jobs.config import (
     PrepareConfig,
     SourceConfig,
 )
-from shardmill.beam_jobs.schemas import BAD_PATH, BROKEN_ROW, MISSING_FILE
+from shardmill.beam_jobs.reasons import BAD_PATH, BROKEN_ROW, MISSING_FILE
 from shardmill.beam_jobs.sources.annotations.collecting import (
     DROPPED,
     NO_AREA,

@@ -17,7 +17,8 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from shardmill.beam_jobs.config import PrepareConfig
-from shardmill.beam_jobs.schemas import BAD_NAME, NO_CLASS, OTHER_CLASS, Status
+from shardmill.beam_jobs.reasons import BAD_NAME, NO_CLASS, OTHER_CLASS
+from shardmill.beam_jobs.schemas import Status
 from shardmill.beam_jobs.sources.classes.names import NO_CLASSES, look_alikes, plain_name, quoted
 from shardmill.beam_jobs.sources.files.walking import SPLIT_OF_FOLDER
 from shardmill.infra.errors import UsageError

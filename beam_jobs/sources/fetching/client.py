@@ -20,7 +20,7 @@ import httpcore
 import httpx
 
 from shardmill.beam_jobs.config import UrlsConfig
-from shardmill.beam_jobs.schemas import (
+from shardmill.beam_jobs.reasons import (
     BROKEN_OFF,
     NOT_AN_IMAGE,
     OPTED_OUT,

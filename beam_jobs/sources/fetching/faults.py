@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shardmill.beam_jobs.schemas import (
+from shardmill.beam_jobs.reasons import (
     ACCESS_DENIED,
     BROKEN_OFF,
     NOT_FOUND,

@@ -12,7 +12,8 @@ import re
 import stat
 from collections.abc import Iterator
 
-from shardmill.beam_jobs.schemas import BAD_NAME, SPECIAL_FILE, UNREADABLE, FileRef
+from shardmill.beam_jobs.reasons import BAD_NAME, SPECIAL_FILE, UNREADABLE
+from shardmill.beam_jobs.schemas import FileRef
 from shardmill.beam_jobs.sources.files.walking import FoundFile, IgnorePatterns, SourceFault
 from shardmill.infra.errors import NotFoundError
 from shardmill.infra.storage.filesystem import FileEntry, Storage

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
-from shardmill.beam_jobs.schemas import CHANGED, UNREADABLE, VANISHED
+from shardmill.beam_jobs.reasons import CHANGED, UNREADABLE, VANISHED
 from shardmill.beam_jobs.sources.files.walking import SourceFault
 from shardmill.infra.errors import NotFoundError, ObjectRefused, StorageError
 

@@ -11,7 +11,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Protocol
 
-from shardmill.beam_jobs.schemas import BAD_NAME, CHANGED, TOO_LARGE, FileRef
+from shardmill.beam_jobs.reasons import BAD_NAME, CHANGED, TOO_LARGE
+from shardmill.beam_jobs.schemas import FileRef
 from shardmill.beam_jobs.sources.files.chosen_files import ChosenFiles, found_object
 from shardmill.beam_jobs.sources.files.container import Container, LocalRanges, faults_of
 from shardmill.beam_jobs.sources.files.walking import FoundFile, IgnorePatterns, LocalWalk, SourceFault

@@ -15,14 +15,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from shardmill.beam_jobs.schemas import (
-    BROKEN_LINK,
-    PATH_TOO_LONG,
-    SPECIAL_FILE,
-    UNLISTED_FOLDER,
-    UNREADABLE,
-    FileRef,
-)
+from shardmill.beam_jobs.reasons import BROKEN_LINK, PATH_TOO_LONG, SPECIAL_FILE, UNLISTED_FOLDER, UNREADABLE
+from shardmill.beam_jobs.schemas import FileRef
 from shardmill.infra.arguments import checked
 from shardmill.infra.errors import StorageError, UnusableInput
 from shardmill.infra.storage.locations import uri_of
@@ -83,7 +77,7 @@ class SourceFault(UnusableInput):
     """One file or folder of a source cannot be used. It becomes a row with the reason.
 
     Attributes:
-        reason: one of LIST_REASONS or READ_REASONS of shardmill.beam_jobs.schemas, or SPECIAL_FILE.
+        reason: of shardmill.beam_jobs.reasons.
         message: the fault, for a person; the same whenever it happens.
     """
 

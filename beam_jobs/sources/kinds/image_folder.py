@@ -17,7 +17,8 @@ from itertools import islice
 import pyarrow as pa
 
 from shardmill.beam_jobs.config import PrepareConfig, SourceConfig
-from shardmill.beam_jobs.schemas import BAD_NAME, LISTING_SCHEMA
+from shardmill.beam_jobs.reasons import BAD_NAME
+from shardmill.beam_jobs.schemas import LISTING_SCHEMA
 from shardmill.beam_jobs.sources.classes.folders import (
     Shape,
     class_names,

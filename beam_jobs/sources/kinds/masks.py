@@ -18,7 +18,8 @@ import numpy as np
 import pyarrow as pa
 
 from shardmill.beam_jobs.config import PrepareConfig, SourceConfig
-from shardmill.beam_jobs.schemas import BROKEN_ROW, MASK_FILE, OTHER_FILE, Status
+from shardmill.beam_jobs.reasons import BROKEN_ROW, MASK_FILE, OTHER_FILE
+from shardmill.beam_jobs.schemas import Status
 from shardmill.beam_jobs.sources.annotations.image_sets import ImageSets, read_image_sets
 from shardmill.beam_jobs.sources.files.folder import SourceFolder
 from shardmill.beam_jobs.sources.files.walking import IgnorePatterns

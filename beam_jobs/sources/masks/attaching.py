@@ -8,18 +8,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from shardmill.beam_jobs.config import MasksConfig
-from shardmill.beam_jobs.schemas import (
+from shardmill.beam_jobs.reasons import (
     FILTER_REASONS,
-    MASK_COLUMNS,
     MASK_FILE,
-    MASK_MEMBER_COLUMNS,
-    MEMBER_COLUMNS,
     MISSING_MASK,
     NO_MASK,
     NOT_IN_TABLE,
     UNMASKED,
-    Status,
 )
+from shardmill.beam_jobs.schemas import MASK_COLUMNS, MASK_MEMBER_COLUMNS, MEMBER_COLUMNS, Status
 
 Int64 = npt.NDArray[np.int64]
 

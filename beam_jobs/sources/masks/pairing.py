@@ -12,7 +12,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from shardmill.beam_jobs.config import MasksConfig
-from shardmill.beam_jobs.schemas import LISTING_SCHEMA, MASK_WITHOUT_IMAGE, SEVERAL_MASKS, Status
+from shardmill.beam_jobs.reasons import MASK_WITHOUT_IMAGE, SEVERAL_MASKS
+from shardmill.beam_jobs.schemas import LISTING_SCHEMA, Status
 from shardmill.beam_jobs.sources.files.walking import SPLIT_OF_FOLDER
 from shardmill.beam_jobs.sources.masks.attaching import attach_masks, with_reason
 from shardmill.infra.storage.locations import composed

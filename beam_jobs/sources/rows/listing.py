@@ -10,16 +10,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from shardmill.beam_jobs.config import ColumnsConfig, PrepareConfig
-from shardmill.beam_jobs.schemas import (
+from shardmill.beam_jobs.reasons import (
     BROKEN_CONTAINER,
     BROKEN_ROW,
-    MEMBER_LISTING_SCHEMA,
     NO_LABEL,
     OTHER_CLASS,
     OTHER_FILE,
     ROW_FILE,
-    Status,
 )
+from shardmill.beam_jobs.schemas import MEMBER_LISTING_SCHEMA, Status
 from shardmill.beam_jobs.sources.classes.names import class_numbers, look_alikes, no_classes, wanted_classes
 from shardmill.beam_jobs.sources.files.folder import SourceFolder
 from shardmill.beam_jobs.sources.files.walking import FoundFile, IgnorePatterns, SourceFault

@@ -7,7 +7,8 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from shardmill.beam_jobs.schemas import BROKEN_CONTAINER, UNREADABLE, FileRef
+from shardmill.beam_jobs.reasons import BROKEN_CONTAINER, UNREADABLE
+from shardmill.beam_jobs.schemas import FileRef
 from shardmill.beam_jobs.sources.files.container import faults_of
 from shardmill.beam_jobs.sources.files.folder import SourceFolder
 from shardmill.beam_jobs.sources.files.walking import SourceFault

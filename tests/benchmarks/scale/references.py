@@ -18,7 +18,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from shardmill.beam_jobs.schemas import DECODE, FACTS_SCHEMA, IGNORED, LISTING_SCHEMA, Status
+from shardmill.beam_jobs.reasons import IGNORED
+from shardmill.beam_jobs.schemas import DECODE, FACTS_SCHEMA, LISTING_SCHEMA, Status
 from shardmill.infra.format.contract import LOOK_BYTES, LOOK_SIDE, ROOT_UNIT
 from shardmill.infra.splitmix import splitmix64
 

@@ -16,8 +16,8 @@ from shardmill.beam_jobs.config import PrepareConfig
 from shardmill.beam_jobs.job import prepare_version
 from shardmill.beam_jobs.maintain.purge import purge
 from shardmill.beam_jobs.plan import inputs as inputs_module
+from shardmill.beam_jobs.reasons import SAME_BYTES
 from shardmill.beam_jobs.request import JobRequest
-from shardmill.beam_jobs.schemas import SAME_BYTES
 from shardmill.beam_jobs.sources.files.folder import SourceFolder
 from shardmill.beam_jobs.sources.kind_modules import Workplace
 from shardmill.beam_jobs.sources.listing import Listing

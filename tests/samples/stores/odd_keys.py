@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from shardmill.beam_jobs.config import PrepareConfig
-from shardmill.beam_jobs.schemas import BAD_NAME, file_refs
+from shardmill.beam_jobs.reasons import BAD_NAME
+from shardmill.beam_jobs.schemas import file_refs
 from shardmill.beam_jobs.sources import list_inputs, open_reader
 from shardmill.beam_jobs.sources.files.folder import SourceFolder
 

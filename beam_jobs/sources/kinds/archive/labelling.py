@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from shardmill.beam_jobs.config import ColumnsConfig, PrepareConfig
-from shardmill.beam_jobs.schemas import (
+from shardmill.beam_jobs.reasons import (
     CONTRADICTION,
     DROPPED_LABEL,
     FILTER_REASONS,
@@ -16,8 +16,8 @@ from shardmill.beam_jobs.schemas import (
     OTHER_CLASS,
     OTHER_FILE,
     SIDECAR,
-    Status,
 )
+from shardmill.beam_jobs.schemas import Status
 from shardmill.beam_jobs.sources.classes.folders import (
     class_names,
     given_splits,

@@ -11,16 +11,8 @@ from typing import Any
 import pyarrow as pa
 
 from shardmill.beam_jobs.config import SourceConfig
-from shardmill.beam_jobs.schemas import (
-    BAD_NAME,
-    BROKEN_CONTAINER,
-    EMPTY_ARCHIVE,
-    MEMBER_LISTING_SCHEMA,
-    OTHER_FILE,
-    REPLACED_MEMBER,
-    FileRef,
-    Status,
-)
+from shardmill.beam_jobs.reasons import BAD_NAME, BROKEN_CONTAINER, EMPTY_ARCHIVE, OTHER_FILE, REPLACED_MEMBER
+from shardmill.beam_jobs.schemas import MEMBER_LISTING_SCHEMA, FileRef, Status
 from shardmill.beam_jobs.sources.files.folder import SourceFolder
 from shardmill.beam_jobs.sources.files.walking import FoundFile, IgnorePatterns, SourceFault
 from shardmill.beam_jobs.sources.kinds.archive.members import (

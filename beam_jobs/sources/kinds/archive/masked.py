@@ -14,7 +14,8 @@ import numpy as np
 import pyarrow as pa
 
 from shardmill.beam_jobs.config import PrepareConfig
-from shardmill.beam_jobs.schemas import OTHER_FILE, SIDECAR, Status
+from shardmill.beam_jobs.reasons import OTHER_FILE, SIDECAR
+from shardmill.beam_jobs.schemas import Status
 from shardmill.beam_jobs.sources.kinds.archive.labelling import is_image
 from shardmill.beam_jobs.sources.kinds.archive.layouts import splits_by_name, without_ending
 from shardmill.beam_jobs.sources.kinds.archive.listing import ListedArchive

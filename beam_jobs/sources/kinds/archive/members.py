@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Protocol
 
-from shardmill.beam_jobs.schemas import BAD_NAME
+from shardmill.beam_jobs.reasons import BAD_NAME
 from shardmill.beam_jobs.sources.files.walking import SourceFault
 from shardmill.infra.storage.locations import uri_of
 

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from shardmill.beam_jobs.schemas import DAMAGED_MEMBER, UNREADABLE, VANISHED, FileRef, has_masks
+from shardmill.beam_jobs.reasons import DAMAGED_MEMBER, UNREADABLE, VANISHED
+from shardmill.beam_jobs.schemas import FileRef, has_masks
 from shardmill.beam_jobs.sources.files.container import Container
 from shardmill.beam_jobs.sources.files.containers import Containers
 from shardmill.beam_jobs.sources.files.folder import SourceFolder

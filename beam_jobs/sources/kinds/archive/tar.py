@@ -11,7 +11,7 @@ import tarfile
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-from shardmill.beam_jobs.schemas import ARCHIVED_LINK, DAMAGED_MEMBER, SPECIAL_FILE, UNSUPPORTED_MEMBER
+from shardmill.beam_jobs.reasons import ARCHIVED_LINK, DAMAGED_MEMBER, SPECIAL_FILE, UNSUPPORTED_MEMBER
 from shardmill.beam_jobs.sources.files.walking import SourceFault
 from shardmill.beam_jobs.sources.kinds.archive.members import (
     LABEL_SIDECARS,

@@ -16,7 +16,8 @@ import zlib
 from collections.abc import Collection, Iterator
 from typing import Any
 
-from shardmill.beam_jobs.schemas import ARCHIVED_LINK, DAMAGED_MEMBER, ENCRYPTED, UNSUPPORTED_MEMBER, FileRef
+from shardmill.beam_jobs.reasons import ARCHIVED_LINK, DAMAGED_MEMBER, ENCRYPTED, UNSUPPORTED_MEMBER
+from shardmill.beam_jobs.schemas import FileRef
 from shardmill.beam_jobs.sources.files.container import Container
 from shardmill.beam_jobs.sources.files.walking import SourceFault
 from shardmill.beam_jobs.sources.kinds.archive.members import (

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from shardmill.beam_jobs.config import PrepareConfig, SourceConfig
-from shardmill.beam_jobs.schemas import CONTRADICTION, UNKNOWN_SPLIT
+from shardmill.beam_jobs.reasons import CONTRADICTION, UNKNOWN_SPLIT
 from shardmill.beam_jobs.sources.annotations.collecting import NO_NAME, AnnotatedImage, Annotations
 from shardmill.beam_jobs.sources.annotations.listing import AnnotationTable, list_annotated
 from shardmill.beam_jobs.sources.files.folder import SourceFolder

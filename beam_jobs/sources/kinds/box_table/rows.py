@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from shardmill.beam_jobs.config import FeatureColumn, SourceConfig
-from shardmill.beam_jobs.schemas import CONTRADICTION
+from shardmill.beam_jobs.reasons import CONTRADICTION
 from shardmill.beam_jobs.sources.annotations.collecting import Annotations, size_of
 from shardmill.beam_jobs.sources.kinds.box_table.values import number_of, numbers_of, values_of
 from shardmill.beam_jobs.sources.kinds.table.formats.columns import OF_OBJECTS, wanted_columns

@@ -18,15 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from shardmill.beam_jobs.config import PrepareConfig, SourceConfig
-from shardmill.beam_jobs.schemas import (
-    MASK_COLUMNS,
-    MASK_MEMBER_COLUMNS,
-    NO_IMAGE,
-    NO_MASK,
-    UNMASKED,
-    FileRef,
-    Status,
-)
+from shardmill.beam_jobs.reasons import NO_IMAGE, NO_MASK, UNMASKED
+from shardmill.beam_jobs.schemas import MASK_COLUMNS, MASK_MEMBER_COLUMNS, FileRef, Status
 from shardmill.beam_jobs.sources.files.folder import SourceFolder
 from shardmill.beam_jobs.sources.files.walking import SourceFault
 from shardmill.beam_jobs.sources.kinds.parquet.reading import (

@@ -15,7 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from shardmill.beam_jobs.schemas import NO_IMAGE, FileRef
+from shardmill.beam_jobs.reasons import NO_IMAGE
+from shardmill.beam_jobs.schemas import FileRef
 from shardmill.beam_jobs.sources.files.walking import SourceFault
 from shardmill.beam_jobs.sources.kinds.table.formats.columns import as_text, trimmed
 from shardmill.beam_jobs.sources.kinds.table.tables import PARQUET_DAMAGES, first_line

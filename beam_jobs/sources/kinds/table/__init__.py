@@ -24,15 +24,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from shardmill.beam_jobs.config import MasksConfig, PrepareConfig, SourceConfig
-from shardmill.beam_jobs.schemas import (
-    LISTING_SCHEMA,
-    MISSING_FILE,
-    MISSING_MASK,
-    SEVERAL_FILES,
-    SEVERAL_MASKS,
-    SOURCE_TABLE,
-    Status,
-)
+from shardmill.beam_jobs.reasons import MISSING_FILE, MISSING_MASK, SEVERAL_FILES, SEVERAL_MASKS, SOURCE_TABLE
+from shardmill.beam_jobs.schemas import LISTING_SCHEMA, Status
 from shardmill.beam_jobs.sources.classes.names import class_numbers, look_alikes, no_classes, wanted_classes
 from shardmill.beam_jobs.sources.files.folder import SourceFolder
 from shardmill.beam_jobs.sources.files.walking import FoundFile, IgnorePatterns

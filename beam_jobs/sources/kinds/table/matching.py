@@ -10,7 +10,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from shardmill.beam_jobs.schemas import BROKEN_ROW, MISSING_FILE, SEVERAL_FILES, Status
+from shardmill.beam_jobs.reasons import BROKEN_ROW, MISSING_FILE, SEVERAL_FILES
+from shardmill.beam_jobs.schemas import Status
 from shardmill.beam_jobs.sources.kinds.table.rows import reject
 from shardmill.beam_jobs.tables.columns import mask_of, one_chunk
 from shardmill.infra.errors import NotFoundError

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from shardmill.beam_jobs.config import ColumnsConfig
-from shardmill.beam_jobs.schemas import DROPPED_LABEL, NO_LABEL, UNKNOWN_SPLIT
+from shardmill.beam_jobs.reasons import DROPPED_LABEL, NO_LABEL, UNKNOWN_SPLIT
 from shardmill.beam_jobs.sources.kinds.table.typed.labels import (
     having_one_of,
     renamed_labels,

@@ -13,13 +13,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from shardmill.beam_jobs.schemas import (
-    CONTRADICTION,
-    LISTING_SCHEMA,
-    NOT_IN_TABLE,
-    OTHER_CLASS,
-    REPEATED_ROW,
-)
+from shardmill.beam_jobs.reasons import CONTRADICTION, NOT_IN_TABLE, OTHER_CLASS, REPEATED_ROW
+from shardmill.beam_jobs.schemas import LISTING_SCHEMA
 from shardmill.beam_jobs.sources.kinds.table.rows import reject_some
 from shardmill.beam_jobs.sources.kinds.table.rules import classes_of
 from shardmill.beam_jobs.sources.kinds.table.typed.labels import MASK_PATH

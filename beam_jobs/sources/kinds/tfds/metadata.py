@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from shardmill.beam_jobs.schemas import VANISHED
+from shardmill.beam_jobs.reasons import VANISHED
 from shardmill.beam_jobs.sources.files.folder import SourceFolder
 from shardmill.beam_jobs.sources.files.walking import SourceFault
 from shardmill.infra.errors import ConfigError, NotFoundError

@@ -17,7 +17,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from shardmill.beam_jobs.schemas import BROKEN_ROW, Status
+from shardmill.beam_jobs.reasons import BROKEN_ROW
+from shardmill.beam_jobs.schemas import Status
 from shardmill.beam_jobs.sources.kinds.tfds.metadata import Leaf
 from shardmill.beam_jobs.sources.listing import Listing
 from shardmill.beam_jobs.tables.columns import lengths_of, lists_of, mask_of, one_chunk, with_column

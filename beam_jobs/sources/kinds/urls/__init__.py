@@ -18,7 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from shardmill.beam_jobs.config import PrepareConfig, SourceConfig
-from shardmill.beam_jobs.schemas import CHANGED, MASK_COLUMNS, UNREADABLE, VANISHED, FileRef, has_masks
+from shardmill.beam_jobs.reasons import CHANGED, UNREADABLE, VANISHED
+from shardmill.beam_jobs.schemas import MASK_COLUMNS, FileRef, has_masks
 from shardmill.beam_jobs.sources.fetching.rounds import fetch_all, settled_uris
 from shardmill.beam_jobs.sources.fetching.store import ANSWERS_SCHEMA, KeptAnswers, RunStore, content_tag
 from shardmill.beam_jobs.sources.files.folder import SourceFolder

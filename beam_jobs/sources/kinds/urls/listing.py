@@ -9,7 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from shardmill.beam_jobs.config import MasksConfig, PrepareConfig
-from shardmill.beam_jobs.schemas import LISTING_SCHEMA, MASK_FILE, MISSING_MASK, NO_MASK, UNMASKED, Status
+from shardmill.beam_jobs.reasons import MASK_FILE, MISSING_MASK, NO_MASK, UNMASKED
+from shardmill.beam_jobs.schemas import LISTING_SCHEMA, Status
 from shardmill.beam_jobs.sources.classes.names import class_numbers, wanted_classes
 from shardmill.beam_jobs.sources.fetching.addresses import Address, BadAddress, read_address
 from shardmill.beam_jobs.sources.fetching.rounds import REQUESTS_SCHEMA

@@ -21,7 +21,7 @@ from PIL import Image
 from shardmill.beam_jobs.config import PrepareConfig
 from shardmill.beam_jobs.dry_run import dry_run
 from shardmill.beam_jobs.maintain.compaction import compact
-from shardmill.beam_jobs.report.reasons import REASONS
+from shardmill.beam_jobs.reasons import REASONS
 from shardmill.beam_jobs.request import JobRequest
 from shardmill.beam_jobs.summaries import forecast_lines
 from shardmill.infra.codecs.masks import decode_stored_mask

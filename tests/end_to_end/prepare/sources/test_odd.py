@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from shardmill.beam_jobs.report.reasons import REASONS
+from shardmill.beam_jobs.reasons import REASONS
 from shardmill.infra.dataset.catalog import Catalog
 from shardmill.infra.dataset.verify import verify
 from shardmill.infra.format.contract import QUARANTINED

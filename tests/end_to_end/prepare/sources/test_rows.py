@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shardmill.beam_jobs.report.reasons import REASONS
+from shardmill.beam_jobs.reasons import REASONS
 from shardmill.infra.dataset.catalog import Catalog
 from shardmill.infra.dataset.verify import verify
 from shardmill.infra.format.records import frame

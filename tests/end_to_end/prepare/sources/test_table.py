@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from shardmill.beam_jobs.report.reasons import REASONS
+from shardmill.beam_jobs.reasons import REASONS
 from shardmill.infra.dataset.catalog import Catalog
 from shardmill.infra.dataset.verify import verify
 from tests.samples.images.photos import jpeg, write

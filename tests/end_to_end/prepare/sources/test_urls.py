@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from shardmill.beam_jobs.report.reasons import REASONS
+from shardmill.beam_jobs.reasons import REASONS
 from shardmill.beam_jobs.sources.fetching.store import RunStore
 from shardmill.infra.dataset.catalog import Catalog
 from shardmill.infra.dataset.verify import verify

@@ -11,15 +11,8 @@ import pytest
 from shardmill.beam_jobs.config import RunnerConfig
 from shardmill.beam_jobs.publish.digests import Digests
 from shardmill.beam_jobs.publish.unchanged import unchanged_version
-from shardmill.beam_jobs.schemas import (
-    LISTING_SCHEMA,
-    MASK_COLUMNS,
-    READ,
-    UNREADABLE,
-    VANISHED,
-    FileRef,
-    Status,
-)
+from shardmill.beam_jobs.reasons import UNREADABLE, VANISHED
+from shardmill.beam_jobs.schemas import LISTING_SCHEMA, MASK_COLUMNS, READ, FileRef, Status
 from shardmill.beam_jobs.sources.files.walking import SourceFault
 from shardmill.beam_jobs.sources.listing import Listing
 from shardmill.infra.format.contract import INPUTS_SCHEMA

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from shardmill.beam_jobs.report.reasons import REASONS
+from shardmill.beam_jobs.reasons import REASONS
 from shardmill.infra import codecs
 from shardmill.infra.codecs import DecodedImage, ImageRejected
 from shardmill.infra.codecs.metadata import without_metadata

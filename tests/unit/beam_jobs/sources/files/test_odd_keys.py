@@ -12,7 +12,8 @@ import boto3
 import pytest
 
 from shardmill.beam_jobs.config import PrepareConfig
-from shardmill.beam_jobs.schemas import UNREADABLE, FileRef, file_refs
+from shardmill.beam_jobs.reasons import UNREADABLE
+from shardmill.beam_jobs.schemas import FileRef, file_refs
 from shardmill.beam_jobs.sources import list_inputs, open_reader
 from shardmill.beam_jobs.sources.files.folder import SourceFolder
 from shardmill.beam_jobs.sources.files.walking import SourceFault

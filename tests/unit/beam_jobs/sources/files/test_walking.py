@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 from shardmill.beam_jobs.config import PrepareConfig
-from shardmill.beam_jobs.schemas import PATH_TOO_LONG, SPECIAL_FILE, UNLISTED_FOLDER, Status
+from shardmill.beam_jobs.reasons import PATH_TOO_LONG, SPECIAL_FILE, UNLISTED_FOLDER
+from shardmill.beam_jobs.schemas import Status
 from shardmill.beam_jobs.sources import list_inputs
 from shardmill.beam_jobs.sources.files.folder import SourceFolder
 from shardmill.beam_jobs.sources.files.walking import FoundFile, IgnorePatterns

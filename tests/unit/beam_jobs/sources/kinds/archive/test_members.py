@@ -15,7 +15,8 @@ import pyarrow as pa
 import pytest
 
 from shardmill.beam_jobs.config import PrepareConfig
-from shardmill.beam_jobs.schemas import FILTER_REASONS, QUARANTINE_REASONS, Status, file_refs
+from shardmill.beam_jobs.reasons import FILTER_REASONS, QUARANTINE_REASONS
+from shardmill.beam_jobs.schemas import Status, file_refs
 from shardmill.beam_jobs.sources import list_inputs, make_readable, open_reader
 from shardmill.beam_jobs.sources.files.folder import SourceFolder
 from shardmill.beam_jobs.sources.files.walking import SourceFault
