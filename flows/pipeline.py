@@ -36,7 +36,7 @@ from shardmill.flows.parameters import (
 from shardmill.flows.scheduling.attempts import attempted
 from shardmill.flows.train_when import TrainWhen
 from shardmill.infra.errors import Cancelled
-from shardmill.training.aliases.names import PRODUCTION
+from shardmill.training.aliases import PRODUCTION
 from shardmill.training.config import TrainConfig
 from shardmill.training.promotion.rules import PromotionRules
 

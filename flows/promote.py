@@ -30,7 +30,7 @@ from shardmill.flows.parameters import (
     runs_or_default,
 )
 from shardmill.infra.errors import Cancelled
-from shardmill.training.aliases.names import PRODUCTION
+from shardmill.training.aliases import PRODUCTION
 from shardmill.training.promotion.rules import PromotionRules
 
 RULES = PromotionRules()

@@ -36,10 +36,10 @@ from shardmill.flows.scheduling.attempts import attempted
 from shardmill.flows.train_when import TrainWhen, due
 from shardmill.infra.dataset.views.references import parse_reference
 from shardmill.infra.errors import Cancelled, ConfigError
-from shardmill.training.aliases.names import PRODUCTION
+from shardmill.training.aliases import PRODUCTION
 from shardmill.training.config import TrainConfig
 from shardmill.training.promotion.rules import PromotionRules
-from shardmill.training.ranks.launchers.registry import is_rendering
+from shardmill.training.ranks.launchers import is_rendering
 
 
 @flow(name="train", flow_run_name="train-{dataset}")

@@ -14,7 +14,7 @@ from shardmill.flows.parameters import AliasWord, DatasetRef, OptionalFolder, Un
 from shardmill.flows.scheduling.attempts import attempted
 from shardmill.flows.train import Promoting, run_training
 from shardmill.flows.train_when import TrainWhen
-from shardmill.training.aliases.names import PRODUCTION
+from shardmill.training.aliases import PRODUCTION
 from shardmill.training.config import RunSettings, TrainConfig
 from shardmill.training.promotion.rules import PromotionRules
 

@@ -14,8 +14,8 @@ from shardmill.infra import progress as events
 from shardmill.infra.processes.job_command import JobParser, deliver, settings_of
 from shardmill.infra.processes.process import exit_at_once, run_main
 from shardmill.infra.storage.locations import default_root, default_runs
+from shardmill.training.aliases import PRODUCTION
 from shardmill.training.aliases.history import Decision
-from shardmill.training.aliases.names import PRODUCTION
 from shardmill.training.promotion.deciding import promote_by_figures, promote_by_hand
 from shardmill.training.promotion.rules import PromotionRules
 from shardmill.training.run.files.stored import opened_run

@@ -41,10 +41,9 @@ from shardmill.infra.storage.filesystem import Storage
 from shardmill.infra.storage.locations import below, default_runs, public_location
 from shardmill.training.config import TrainConfig, faults_of_users, with_devices
 from shardmill.training.frameworks import check_installed
-from shardmill.training.ranks.cluster import Cluster, Meeting, cluster_from_environment
+from shardmill.training.ranks.cluster import Cluster, Meeting, cluster_from_environment, meet
 from shardmill.training.ranks.devices import DeviceRequest, visible_gpus
-from shardmill.training.ranks.launchers.registry import LauncherName, is_rendering
-from shardmill.training.ranks.rendezvous import meet
+from shardmill.training.ranks.launchers import LauncherName, is_rendering
 from shardmill.training.recipes import recipe_names, recipe_path
 from shardmill.training.results.run_files.curve import recorded_curve
 from shardmill.training.results.run_files.run_folder import RUN_FILE

@@ -58,7 +58,7 @@ def run_named(subject: str, runs: str | None, root: str | None) -> RunFolder | N
     """
     from shardmill.flows.parameters import root_or_default
     from shardmill.infra.dataset.catalog import Catalog
-    from shardmill.training.aliases.names import names_an_alias
+    from shardmill.training.aliases import names_an_alias
     from shardmill.training.results.run_files.run_folder import find_run, open_run, run_names
 
     folder = runs_folder(runs)

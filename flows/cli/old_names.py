@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from shardmill.flows.cli.server.planned import RULE_NAME
-from shardmill.training.aliases.names import names_an_alias
+from shardmill.training.aliases import names_an_alias
 
 Words = list[str]
 

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 import yaml
 
-from shardmill.training.ranks.launchers.slurm.next_try import last_checkpoint
+from shardmill.training.ranks.launchers.slurm_next_try import last_checkpoint
 from tests.samples.clusters.jobset_processes import JobSetProcesses
 from tests.samples.clusters.kubernetes_schemas import check_jobset
 from tests.samples.datasets.published import coloured, publish

@@ -15,8 +15,8 @@ from typing import Any
 import psutil
 import pytest
 
+from shardmill.training.ranks.devices import RankCount
 from shardmill.training.ranks.supervision.silence import Limits
-from shardmill.training.ranks.supervision.slots import RankCount
 from shardmill.training.ranks.supervision.supervisor import RankPlan, Supervisor
 from tests.samples.clusters.ray_cluster import RayCluster
 from tests.samples.ranks.local_ranks import CONFIG
@@ -100,8 +100,8 @@ def test_a_signal_saves_and_the_same_command_on_one_machine_goes_on(
 def test_ranks_follow_the_machines_that_come_and_go(tmp_path: Path, cluster: RayCluster) -> None:
     """With fake ranks: a worker of Ray dies, a machine goes, another comes."""
     ray = pytest.importorskip("ray")
-    from shardmill.training.ranks.launchers.ray.hosts import RayHosts
-    from shardmill.training.ranks.launchers.ray.settings import RaySettings
+    from shardmill.training.ranks.launchers.ray import RayHosts
+    from shardmill.training.ranks.launchers.settings import RaySettings
 
     seen: list[int] = []
 

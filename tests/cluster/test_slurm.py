@@ -13,9 +13,9 @@ from typing import Any
 import psutil
 import pytest
 
-from shardmill.training.ranks.launchers.slurm.next_try import last_checkpoint
-from shardmill.training.ranks.launchers.slurm.script import FILE, render
-from shardmill.training.ranks.launchers.slurm.settings import SlurmSettings
+from shardmill.training.ranks.launchers.settings import SlurmSettings
+from shardmill.training.ranks.launchers.slurm import FILE, render
+from shardmill.training.ranks.launchers.slurm_next_try import last_checkpoint
 from tests.samples.clusters.slurm_cluster import ENDED, NODES, SlurmCluster, missing_programs, slurm_cluster
 from tests.samples.datasets.published import coloured, publish
 from tests.samples.ranks.outer_jobs import outer_job

@@ -10,3 +10,57 @@ A record is created if its number is absent, as manifests are: two processes nev
 and a record that is half written is never seen. Records are not changed later. The last one that moved the
 alias says which run has it. Imports no TensorFlow.
 """
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from shardmill.infra.errors import UsageError
+from shardmill.infra.storage.locations import check_dataset_name
+
+PRODUCTION = "production"
+ALIAS_PATTERN = r"^(?!latest$)[a-z][a-z0-9_-]{0,49}$"
+
+_ALIAS = re.compile(ALIAS_PATTERN.removesuffix("$"))
+
+
+@dataclass(frozen=True, slots=True)
+class AliasName:
+    """An alias of the models of a dataset.
+
+    Attributes:
+        dataset: name of the dataset.
+        alias: name of the alias.
+    """
+
+    dataset: str
+    alias: str = PRODUCTION
+
+    def __post_init__(self) -> None:
+        check_dataset_name(self.dataset)
+        if not _ALIAS.fullmatch(self.alias):
+            raise UsageError(
+                f"{self.alias!r} cannot name an alias",
+                "use a small letter, then small letters, digits, '_' and '-' (at most 50 characters); "
+                "'latest' is the newest version of a dataset",
+            )
+
+    def __str__(self) -> str:
+        return f"{self.dataset}@{self.alias}"
+
+
+def names_an_alias(text: str) -> bool:
+    """Return whether ``NAME@WORD`` names an alias rather than a version of a dataset."""
+    _, mark, word = text.partition("@")
+    return bool(mark) and _ALIAS.fullmatch(word) is not None
+
+
+def parse_alias(text: str) -> AliasName:
+    """Return the alias that ``NAME@ALIAS`` names; ``NAME`` alone is its alias ``production``.
+
+    Raises:
+        UsageError: the text is not of this form. ConfigError: the name of the dataset cannot be used.
+    """
+    dataset, mark, alias = text.partition("@")
+    return AliasName(dataset, alias if mark else PRODUCTION)

@@ -15,7 +15,7 @@ from shardmill.infra.errors import (
     UsageError,
 )
 from shardmill.infra.storage.filesystem import Storage
-from shardmill.training.aliases.names import AliasName
+from shardmill.training.aliases import AliasName
 from shardmill.training.aliases.record import AliasRecord, decode_record
 
 FOLDER = "aliases"

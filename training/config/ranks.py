@@ -7,11 +7,9 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from shardmill.infra.settings import Settings
-from shardmill.training.ranks.launchers.kubernetes.settings import KubernetesSettings
-from shardmill.training.ranks.launchers.ray.settings import RaySettings
-from shardmill.training.ranks.launchers.registry import LauncherName
-from shardmill.training.ranks.launchers.slurm.settings import SlurmSettings
-from shardmill.training.ranks.supervision.slots import RankCount
+from shardmill.training.ranks.devices import RankCount
+from shardmill.training.ranks.launchers import LauncherName
+from shardmill.training.ranks.launchers.settings import KubernetesSettings, RaySettings, SlurmSettings
 
 
 def _workers(value: object) -> str | None:

@@ -10,13 +10,11 @@ from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.errors import CorruptDataError, DataError, NotFoundError, UsageError
 from shardmill.infra.storage.filesystem import Storage
 from shardmill.infra.storage.locations import public_location
+from shardmill.training.aliases import AliasName
 from shardmill.training.aliases.history import AliasHistory, AliasRecords, Decision, list_aliases, rolled_back
-from shardmill.training.aliases.names import AliasName
 from shardmill.training.aliases.record import Action, AliasRecord, now, this_user
-from shardmill.training.promotion.measuring import measure
-from shardmill.training.promotion.metrics import metric_of
-from shardmill.training.promotion.rules import PromotionRules
-from shardmill.training.promotion.verdict import Measured, Verdict, judge, judge_first
+from shardmill.training.promotion.rules import PromotionRules, metric_of
+from shardmill.training.promotion.verdict import Measured, Verdict, judge, judge_first, measure
 from shardmill.training.results.run_files.run_folder import RunFolder
 from shardmill.training.results.tracking.aliases import tell_trackers
 from shardmill.training.run.files.stored import opened_run

@@ -1,4 +1,4 @@
-"""Rules that decide whether a candidate takes over an alias."""
+"""Rules that decide whether a candidate takes over an alias, and the figures that can decide, by task."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from typing import Literal
 
 from pydantic import Field
 
+from shardmill.infra.errors import ConfigError
 from shardmill.infra.settings import Settings
-from shardmill.training.promotion.metrics import Metric
+from shardmill.training.config.run import BestMetric
+from shardmill.training.tasks.traits import TRAITS
 
 
 class PromotionRules(Settings):
@@ -17,10 +19,7 @@ class PromotionRules(Settings):
         default="validation",
         description="Split whose records decide; figures of the test split are reported anyway",
     )
-    metric: Metric | Literal["auto"] = Field(
-        default="auto",
-        description="Figure that decides; 'auto': as run.best_metric",
-    )
+    metric: BestMetric = Field(default="auto", description="Figure that decides; 'auto': as run.best_metric")
     confidence: float = Field(
         default=0.95,
         ge=0.5,
@@ -39,3 +38,26 @@ class PromotionRules(Settings):
         le=1e9,
         description="Worst value with which the first model gets the alias; unset: any",
     )
+
+
+def metric_of(task: str, wanted: str) -> str:
+    """Return the figure that decides for a task.
+
+    Args:
+        task: its name.
+        wanted: the figure that the rules name, or "auto".
+
+    Raises:
+        ConfigError: runs of the task are not compared, or not by this figure.
+    """
+    known = next((traits.figures for traits in TRAITS.values() if traits.name == task), ())
+    if not known:
+        raise ConfigError(
+            f"runs that learned {task} are not compared by figures",
+            "decide by hand: shardmill model promote RUN --reason TEXT",
+        )
+    if wanted == "auto":
+        return known[0]
+    if wanted not in known:
+        raise ConfigError(f"{wanted} is no figure of {task}", f"there are: {', '.join(known)}")
+    return wanted

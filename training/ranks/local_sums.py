@@ -1,4 +1,4 @@
-"""Add up small arrays over the ranks of one machine, through its sockets. No framework.
+"""Add up small arrays over the ranks of one machine, through its sockets.
 
 TensorFlow's collectives cost 1.4 ms of CPU time each between processes, whatever the size of the array; these
 cost 0.2 ms. Batch normalisation needs two in each layer and step.

@@ -108,7 +108,7 @@ def train(
     from shardmill.flows.parameters import root_or_default, runs_or_default
     from shardmill.infra.dataset.catalog import Catalog
     from shardmill.training.config import with_devices
-    from shardmill.training.ranks.launchers.registry import is_rendering
+    from shardmill.training.ranks.launchers import is_rendering
 
     changes = [*(overrides or []), *([] if framework is None else [f"run.framework={framework}"])]
     settings = with_devices(train_settings(config, changes, recipe), devices, workers, launcher)

@@ -10,7 +10,7 @@ import typer
 from shardmill.flows.cli import options
 from shardmill.flows.cli.training_runs.looking import Run
 from shardmill.infra.errors import UsageError
-from shardmill.training.aliases.names import PRODUCTION
+from shardmill.training.aliases import PRODUCTION
 
 if TYPE_CHECKING:
     from shardmill.training.aliases.history import AliasRecords
@@ -55,7 +55,7 @@ def promote(
     from shardmill.flows.parameters import root_or_default
     from shardmill.infra.processes.children import result_of
     from shardmill.infra.settings import load_settings
-    from shardmill.training.aliases.names import AliasName
+    from shardmill.training.aliases import AliasName
     from shardmill.training.promote import summary
     from shardmill.training.promotion.rules import PromotionRules
     from shardmill.training.run.files.stored import is_in_store, opened_run
@@ -97,7 +97,7 @@ def rollback(
     """
     from shardmill.flows.cli import output
     from shardmill.flows.cli.folders import runs_location
-    from shardmill.training.aliases.names import AliasName, parse_alias
+    from shardmill.training.aliases import AliasName, parse_alias
     from shardmill.training.promote import result_of, summary
     from shardmill.training.promotion.deciding import roll_back
 
@@ -143,8 +143,8 @@ def _histories(name: str | None, runs: Path) -> list[AliasRecords]:
     from shardmill.infra.errors import NotFoundError
     from shardmill.infra.near_names import near_miss
     from shardmill.infra.storage.filesystem import Storage
+    from shardmill.training.aliases import parse_alias
     from shardmill.training.aliases.history import AliasHistory, list_aliases
-    from shardmill.training.aliases.names import parse_alias
 
     storage = Storage.at(runs)
     if name is None:

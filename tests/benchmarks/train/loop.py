@@ -27,7 +27,7 @@ from typing import Any
 from shardmill.infra.settings import load_settings
 from shardmill.infra.storage.filesystem import Storage
 from shardmill.training.config import TrainConfig
-from shardmill.training.ranks.gpu_use import GpuSampler
+from shardmill.training.ranks.devices import GpuSampler
 from shardmill.training.results.tracking.trackers import Trackers
 from shardmill.training.tensorflow import starting
 from tests.benchmarks.train.in_memory import InMemory, random_batch

@@ -16,11 +16,11 @@ import pytest
 from shardmill.flows import cli
 from shardmill.infra.errors import UsageError
 from shardmill.infra.storage.filesystem import Storage
+from shardmill.training.aliases import AliasName
 from shardmill.training.aliases.history import AliasHistory, AliasRecords
-from shardmill.training.aliases.names import AliasName
 from shardmill.training.aliases.record import AliasRecord
 from shardmill.training.config import TrainConfig
-from shardmill.training.promotion import measuring
+from shardmill.training.promotion import verdict
 from shardmill.training.promotion.deciding import promote_by_figures, promote_by_hand
 from shardmill.training.promotion.rules import PromotionRules
 from shardmill.training.results.predictions.file import predictions_file
@@ -192,7 +192,7 @@ def test_what_was_evaluated_to_compare_is_uploaded(
         f"shutil.copy({str(kept)!r}, pathlib.Path(sys.argv[1]) / {predictions_file('test')!r});"
         "events.result({})"
     )
-    monkeypatch.setattr(measuring, "EVALUATE", (sys.executable, "-c", program))
+    monkeypatch.setattr(verdict, "EVALUATE", (sys.executable, "-c", program))
     machines.use("a")
     with opened_run("one", machines.runs) as one:
         promote_by_hand(one, "production", machines.runs, "the first")

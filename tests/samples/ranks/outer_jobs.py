@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from shardmill.training.ranks.devices import RankCount
 from shardmill.training.ranks.launchers.outer import OuterJob
-from shardmill.training.ranks.supervision.slots import RankCount
 
 
 def outer_job(**changed: Any) -> OuterJob:

@@ -25,7 +25,7 @@ from shardmill.infra.dataset.catalog import Catalog
 from shardmill.infra.dataset.maintenance.removed import add_purged, purged_contents
 from shardmill.infra.errors import ShardmillError
 from shardmill.infra.storage.filesystem import Storage
-from shardmill.training.aliases.names import AliasName
+from shardmill.training.aliases import AliasName
 from shardmill.training.config import TrainConfig
 from shardmill.training.promotion.deciding import promote_by_figures, promote_by_hand, roll_back
 from shardmill.training.promotion.purged import AffectedRun, affected_runs, mark_runs

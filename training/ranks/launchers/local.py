@@ -1,4 +1,4 @@
-"""The launcher of one machine: a process for each GPU, or any number on the CPU. No TensorFlow."""
+"""The launcher of one machine: a process for each GPU, or any number on the CPU."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
+from typing_extensions import override
+
 from shardmill.infra import progress as events
 from shardmill.infra.errors import ConfigError, EnvironmentFault
 from shardmill.infra.processes.ports import free_port
 from shardmill.infra.readable import counted
 from shardmill.training.ranks.cluster import Cluster
-from shardmill.training.ranks.devices import DeviceRequest, visible_gpus
-from shardmill.training.ranks.supervision.hosts import OnEvent, RankHosts, RankJob
-from shardmill.training.ranks.supervision.rank_process import RankProcess, RankStart
-from shardmill.training.ranks.supervision.slots import RankCount, Slot
+from shardmill.training.ranks.devices import DeviceRequest, RankCount, Slot, visible_gpus
+from shardmill.training.ranks.supervision.running_rank import RankProcess, RankStart
+from shardmill.training.ranks.supervision.supervisor import RankHosts, RankJob
 
 # After so many failed starts in a row, a device is no longer used, if there are others.
 _FAILED_STARTS = 2
@@ -28,8 +29,8 @@ def open_hosts(count: RankCount, devices: str, _options: object = None) -> Itera
     yield LocalHosts(count, devices)
 
 
-class LocalHosts:
-    """The places for ranks on this machine, as devices come and go; see ``RankHosts``."""
+class LocalHosts(RankHosts):
+    """The places for ranks on this machine, as devices come and go."""
 
     def __init__(
         self,
@@ -55,7 +56,6 @@ class LocalHosts:
         self._look_seconds = look_seconds
         self._on_gpus = not self._request.on_cpu and bool(list_gpus())
         self._failed_starts: Counter[Slot] = Counter()
-        self._left_out: set[Slot] = set()
         self._look: threading.Thread | None = None
         self._looked_at = time.monotonic()
         self._seen: list[Slot] = []
@@ -67,12 +67,8 @@ class LocalHosts:
                 f"set ranks.workers to {present}, or run.devices to cpu:{count.least}",
             )
 
+    @override
     def choose(self, is_wanted: Callable[[], bool] = lambda: True) -> list[Slot]:
-        """Return the places of the next attempt, one for each rank. It does not wait.
-
-        Raises:
-            EnvironmentFault: too few devices are left.
-        """
         self._seen = []
         present = self._present()
         usable = self._usable(present)
@@ -85,14 +81,12 @@ class LocalHosts:
             )
         return usable[: self._count.most]
 
+    @override
     def has_more_than(self, used: Sequence[Slot]) -> bool:
-        """Return whether a device is there again, as the last look has found. Looks only now and then.
-
-        The driver may take long to answer, or not answer at all: ranks that train are watched meanwhile.
-        """
         if len(used) >= self._count.most:
             return False
         if time.monotonic() - self._looked_at >= self._look_seconds:
+            # Ranks that train are watched meanwhile: the driver may take long to answer, or never answer.
             if self._look is None or not self._look.is_alive():
                 self._look = threading.Thread(target=self._look_again, name="devices", daemon=True)
                 self._look.start()
@@ -107,21 +101,17 @@ class LocalHosts:
             events.log(f"looking for devices that are there again: {error}", level="warning")
 
     def _usable(self, present: Sequence[Slot]) -> list[Slot]:
-        return [slot for slot in present if slot not in self._left_out]
+        return [slot for slot in present if self._failed_starts[slot] < _FAILED_STARTS]
 
-    def note_failed_start(self, slot: Slot) -> None:
-        """Note that the rank of ``slot`` failed before it began to train."""
-        self._failed_starts[slot] += 1
-        if self._failed_starts[slot] >= _FAILED_STARTS:
-            self._left_out.add(slot)
+    @override
+    def note_attempt(self, failed_start: Slot | None) -> None:
+        if failed_start is None:
+            self._failed_starts.clear()
+        else:
+            self._failed_starts[failed_start] += 1
 
-    def note_progress(self) -> None:
-        """Note that an attempt gained steps: devices that were left out may be tried again."""
-        self._failed_starts.clear()
-        self._left_out.clear()
-
-    def start(self, job: RankJob, slots: Sequence[Slot], on_event: OnEvent) -> Iterator[RankProcess]:
-        """Start a rank in each of ``slots``, and yield each."""
+    @override
+    def start(self, job: RankJob, slots: Sequence[Slot]) -> Iterator[RankProcess]:
         addresses = tuple(f"localhost:{free_port()}" for _ in slots)
         for rank, slot in enumerate(slots):
             variables = {
@@ -129,8 +119,8 @@ class LocalHosts:
                 "TF_CONFIG": Cluster(addresses, rank).to_tf_config() if len(slots) > 1 else "",
                 "TMPDIR": str(job.scratch),  # removed with it, whatever a killed rank leaves there
             }
-            start = RankStart(rank, job.command, variables, job.log_path(rank), job.scratch / f"rank-{rank}")
-            yield RankProcess(start, on_event)
+            heartbeat = job.scratch / f"rank-{rank}"
+            yield RankProcess(RankStart(rank, job.command, variables, job.log_path(rank), heartbeat))
 
     def _present(self) -> list[Slot]:
         if self._on_gpus:

@@ -19,7 +19,7 @@ from typing import Final, Literal
 from shardmill.infra.errors import Cancelled, DataError, EnvironmentFault, Preempted, UsageError
 from shardmill.infra.processes.job_command import config_arguments
 from shardmill.infra.processes.python_module import python_module
-from shardmill.training.ranks.supervision.slots import RankCount
+from shardmill.training.ranks.devices import RankCount
 
 PREEMPTED: Final = Preempted.exit_code
 RANK_LOST: Final = EnvironmentFault.exit_code

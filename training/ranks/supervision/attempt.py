@@ -8,11 +8,16 @@ import time
 from collections.abc import Callable, Iterable
 from types import TracebackType
 
-from shardmill.infra.errors import Cancelled, Diverged, DivergedElsewhere, RankLost, UsageError
+from shardmill.infra.errors import (
+    Cancelled,
+    Diverged,
+    DivergedElsewhere,
+    RankLost,
+    ShardmillError,
+    UsageError,
+)
 from shardmill.infra.processes.process import describe_status
-from shardmill.infra.progress import Event
 from shardmill.training.ranks.heartbeat import Work
-from shardmill.training.ranks.supervision.hosts import OnEvent, RunningRank
 from shardmill.training.ranks.supervision.outcomes import (
     Failed,
     Finished,
@@ -21,9 +26,10 @@ from shardmill.training.ranks.supervision.outcomes import (
     Reason,
     Regrown,
     Stopped,
+    StopRequests,
 )
-from shardmill.training.ranks.supervision.silence import Limits, Sign, SilenceWatch
-from shardmill.training.ranks.supervision.stop_requests import StopRequests
+from shardmill.training.ranks.supervision.running_rank import RankState, RunningRank
+from shardmill.training.ranks.supervision.silence import Limits, SilenceWatch
 
 _LOOK_SECONDS = 0.05
 # When a rank dies, its peers fail too. Wait so long for them, to tell the first failure from the others.
@@ -41,15 +47,9 @@ _IMPORTING = ("ImportError: ", "ModuleNotFoundError: ", "SyntaxError: ")
 class Attempt:
     """The ranks of one attempt. A context manager: no rank outlives it."""
 
-    def __init__(self, limits: Limits, on_event: Callable[[Event], None]) -> None:
-        """Make an attempt without ranks.
-
-        Args:
-            limits: when a rank counts as hung.
-            on_event: is called with the events of rank 0, and with speeds and warnings of the other ranks.
-        """
+    def __init__(self, limits: Limits) -> None:
+        """Make an attempt without ranks; ``limits`` say when a rank counts as hung."""
         self._limits = limits
-        self._on_event = on_event
         self._ranks: list[RunningRank] = []
         self._silence = SilenceWatch(limits)
 
@@ -59,15 +59,17 @@ class Attempt:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._end_all(0.0 if isinstance(error, Cancelled) else _TERM_SECONDS)
+        """End what still runs: SIGTERM, then SIGKILL; at once if the run was cancelled."""
+        if not isinstance(error, Cancelled) and not self._have_ended():
+            self._signal(signal.SIGTERM)
+            self._wait_for_rest(_TERM_SECONDS)
+        for rank in self._ranks:
+            with contextlib.suppress(ProcessLookupError):
+                rank.close()
 
-    def start(self, start: Callable[[OnEvent], Iterable[RunningRank]]) -> None:
-        """Start all ranks.
-
-        Args:
-            start: starts the ranks and yields each; its argument is the function that receives their events.
-        """
-        for rank in start(self._relay):
+    def start(self, ranks: Iterable[RunningRank]) -> None:
+        """Take over ranks, each as soon as it has started."""
+        for rank in ranks:
             self._ranks.append(rank)
 
     def wait(self, stop: StopRequests, may_grow: Callable[[], bool]) -> Outcome:
@@ -94,53 +96,57 @@ class Attempt:
             if stop.at_once or (asked_at is not None and time.monotonic() - asked_at > self._limits.stop):
                 return Regrown(in_time=False) if growing else Stopped(stop.preempted)
             if (failure := self._hung()) is not None:
-                return self._failed(failure)
+                return failure
             time.sleep(_LOOK_SECONDS)
+
+    def _have_ended(self) -> bool:
+        """Look at all ranks, and return whether all have ended."""
+        for rank in self._ranks:
+            rank.look()
+        return not any(rank.runs for rank in self._ranks)
 
     def _all_take_steps(self) -> bool:
         """Return whether all ranks take steps, so that they would stop soon.
 
         Ranks that start would die of the signal. Once a rank has ended, rank 0 exports alone.
         """
-        return all(rank.poll() is None and rank.beat.work == Work.STEPS for rank in self._ranks)
+        return all(rank.runs and rank.state.beat.work == Work.STEPS for rank in self._ranks)
 
-    def _relay(self, rank: int, event: Event) -> None:
-        kind = event.get("event")
-        if kind in ("result", "error"):
-            return
-        if rank == 0 or kind == "rank":
-            self._on_event(event)
-        elif kind == "log" and event.get("level") != "info":
-            self._on_event({**event, "message": f"rank {rank}: {event.get('message')}"})
+    def _signal(self, number: signal.Signals) -> None:
+        for rank in self._ranks:
+            rank.signal(number)
 
     # -- ends of ranks ---------------------------------------------------------------------------------
 
     def _outcome(self, stop: StopRequests, growing: bool) -> Outcome | None:
-        """Return how the attempt ended, once a rank has ended; None: it goes on."""
-        if all(rank.poll() is None for rank in self._ranks):
+        """Look at all ranks, and return how the attempt ended, once a rank has ended; None: it goes on."""
+        self._have_ended()
+        if all(rank.runs for rank in self._ranks):
             return None
-        if self._ranks[0].poll() == 0 and self._ranks[0].result is not None:
+        first = self._ranks[0].state
+        if first.status == 0 and first.result is not None:
             self._wait_for_rest(_LAST_SECONDS)
-            peak = sum(int((rank.result or {}).get("peak_rss_bytes", 0)) for rank in self._ranks)
-            return Finished(self._ranks[0].result, peak)
+            peak = sum(int((rank.state.result or {}).get("peak_rss_bytes", 0)) for rank in self._ranks)
+            return Finished(first.result, peak)
         self._wait_for_rest(_SETTLE_SECONDS)
-        first = self._first_to_blame()
-        if first is not None and isinstance(first.error, DivergedElsewhere):
+        blamed = self._first_to_blame()
+        if blamed is not None and isinstance(blamed.state.error, DivergedElsewhere):
             self._wait_for_rest(_CAUSE_SECONDS)
-            first = self._first_to_blame()
-        if first is None:
+            blamed = self._first_to_blame()
+        if blamed is None:
             return None  # ranks other than the first are done; they end earlier
-        if isinstance(first.error, Cancelled):
+        error = blamed.state.error
+        if isinstance(error, Cancelled):
             have_ended = self._wait_for_rest(self._limits.stop, stop)
             if growing and not stop.asked:
                 return Regrown(have_ended)
-            return Stopped(type(first.error) is not Cancelled)
-        return self._failed(self._described(first))
+            return Stopped(type(error) is not Cancelled)
+        return self._failed(blamed, *_cause(blamed))
 
     def _wait_for_rest(self, seconds: float, stop: StopRequests | None = None) -> bool:
         """Wait until all ranks have ended or a second request to stop comes; return whether they have."""
         until = time.monotonic() + seconds
-        while any(rank.poll() is None for rank in self._ranks):
+        while not self._have_ended():
             if time.monotonic() > until or (stop is not None and stop.at_once):
                 return False
             time.sleep(_LOOK_SECONDS)
@@ -148,80 +154,65 @@ class Attempt:
 
     def _first_to_blame(self) -> RunningRank | None:
         """Return the rank that failed by itself, not because another was lost; of several the first."""
-        ended = [rank for rank in self._ranks if rank.poll() not in (None, 0)]
-        if self._ranks[0].poll() == 0 and self._ranks[0].result is None:
-            ended.append(self._ranks[0])
+        first = self._ranks[0]
+        ended = [
+            rank
+            for rank in self._ranks
+            if rank.state.status or (rank is first and rank.state.status == 0 and rank.state.result is None)
+        ]
 
         def follows(rank: RunningRank) -> int:
-            if isinstance(rank.error, RankLost | DivergedElsewhere):
+            status, error = rank.state.status or 0, rank.state.error
+            if isinstance(error, RankLost | DivergedElsewhere):
                 return 2
             # TensorFlow may abort a process after another rank has died. An exception of TensorFlow also says
             # less about the cause than an error that a rank reports.
-            return int(rank.error is None and (rank.poll() == -signal.SIGABRT or (rank.poll() or 0) > 0))
+            return int(error is None and (status == -signal.SIGABRT or status > 0))
 
         return min(ended, key=lambda rank: (follows(rank), rank.ended_at or 0.0), default=None)
 
-    def _described(self, rank: RunningRank) -> RankFailure:
-        status, error = rank.poll() or 0, rank.error or _failed_import(rank)
-        reason: Reason
-        if isinstance(error, Diverged):
-            reason, message = "loss", f"reported: {error.message}"
-        elif error is not None:
-            reason, message = "error", f"reported: {error.message}"
-        elif rank.lost is not None:
-            reason, message = "machine", rank.lost
-        elif status < 0:
-            reason, message = "signal", f"was ended by {describe_status(status)}"
-        else:
-            reason, message = "exit", f"ended with status {status}; it last said:\n{rank.last_lines}"
-        return RankFailure(rank.rank, len(self._ranks), reason, message, rank.beat.step, error)
-
     # -- ranks that hang -------------------------------------------------------------------------------
 
-    def _hung(self) -> RankFailure | None:
+    def _hung(self) -> Failed | None:
         """Return the failure of a rank that is stopped, or of the one that is behind while all are silent."""
-        running = [rank for rank in self._ranks if rank.poll() is None]
+        running = [rank for rank in self._ranks if rank.runs]
         for rank in running:
-            if rank.stopped_seconds() > _STOPPED_SECONDS:
-                return self._hang(rank, "stopped", "was stopped (SIGSTOP)")
-        reason = self._silence.look(
-            {rank.rank: Sign(rank.beat, rank.silent_seconds(), rank.idle_seconds()) for rank in running}
-        )
+            if rank.state.stopped_seconds > _STOPPED_SECONDS:
+                return self._failed(rank, "stopped", "was stopped (SIGSTOP)")
+        reason = self._silence.look({rank.rank: rank.state for rank in running})
         if reason is None:
             return None
-        behind = min(running, key=lambda one: one.beat.number)  # the others wait for it
-        if len({one.beat.number for one in running}) == 1 < len(running):
+        behind = min(running, key=lambda one: one.state.beat.number)  # the others wait for it
+        if len({one.state.beat.number for one in running}) == 1 < len(running):
             reason += "; nor did any other rank: one of them hangs in the same step"
         self._signal(signal.SIGQUIT)  # each writes to its log where it is
-        return self._hang(behind, "silent", reason)
+        return self._failed(behind, "silent", reason)
 
-    def _hang(self, rank: RunningRank, reason: Reason, message: str) -> RankFailure:
-        return RankFailure(rank.rank, len(self._ranks), reason, message, rank.beat.step)
-
-    # -- ending ----------------------------------------------------------------------------------------
-
-    def _failed(self, failure: RankFailure) -> Failed:
-        in_start = any(rank.beat.number == 0 for rank in self._ranks if rank.rank == failure.rank)
-        return Failed(failure, max(rank.beat.step for rank in self._ranks), in_start)
-
-    def _signal(self, number: signal.Signals) -> None:
-        for rank in self._ranks:
-            rank.signal(number)
-
-    def _end_all(self, grace_seconds: float) -> None:
-        """End what still runs: SIGTERM, then SIGKILL."""
-        if any(rank.poll() is None for rank in self._ranks) and grace_seconds:
-            self._signal(signal.SIGTERM)
-            self._wait_for_rest(grace_seconds)
-        for rank in self._ranks:
-            with contextlib.suppress(ProcessLookupError):
-                rank.close()
+    def _failed(
+        self, rank: RunningRank, reason: Reason, message: str, error: ShardmillError | None = None
+    ) -> Failed:
+        beat = rank.state.beat
+        failure = RankFailure(rank.rank, len(self._ranks), reason, message, beat.step, error)
+        return Failed(failure, max(one.state.beat.step for one in self._ranks), in_start=beat.number == 0)
 
 
-def _failed_import(rank: RunningRank) -> UsageError | None:
+def _cause(rank: RunningRank) -> tuple[Reason, str, ShardmillError | None]:
+    """Return why a rank failed: the kind, in words, and the error that it reported."""
+    state = rank.state
+    error, status = state.error or _failed_import(state), state.status or 0
+    if error is not None:
+        return "loss" if isinstance(error, Diverged) else "error", f"reported: {error.message}", error
+    if state.lost is not None:
+        return "machine", state.lost, None
+    if status < 0:
+        return "signal", f"was ended by {describe_status(status)}", None
+    return "exit", f"ended with status {status}; it last said:\n{state.last_lines}", None
+
+
+def _failed_import(state: RankState) -> UsageError | None:
     """Return the error of a rank whose modules could not be imported, which comes again each time."""
-    last = rank.last_lines.strip().rpartition("\n")[2]
-    if rank.beat.number or not last.startswith(_IMPORTING):
+    last = state.last_lines.strip().rpartition("\n")[2]
+    if state.beat.number or not last.startswith(_IMPORTING):
         return None
     return UsageError(
         f"it cannot be started: {last}",

@@ -1,11 +1,16 @@
-"""The outcome of an attempt to train with several ranks."""
+"""How an attempt to train with several ranks ends, and the signals that ask their parent to stop."""
 
 from __future__ import annotations
 
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from types import FrameType
 from typing import Any, Literal
 
-from shardmill.infra.errors import ShardmillError
+from shardmill.infra.errors import GO_ON, Cancelled, Preempted, ShardmillError
 
 Reason = Literal["signal", "stopped", "silent", "error", "exit", "loss", "machine"]
 
@@ -91,3 +96,54 @@ class Failed:
 
 
 Outcome = Finished | Stopped | Regrown | Failed
+
+
+class StopRequests:
+    """The requests to stop so far: the first one to save and to end, a second one to end at once.
+
+    Attributes:
+        preempted: whether the first request came from the system, not from a person.
+    """
+
+    def __init__(self) -> None:
+        self._number = 0
+        self.preempted = False
+
+    @property
+    def asked(self) -> bool:
+        """Whether the run shall stop."""
+        return self._number > 0
+
+    @property
+    def at_once(self) -> bool:
+        """Whether the run shall end without saving."""
+        return self._number > 1
+
+    def ask(self, *, preempted: bool) -> None:
+        """Ask to stop."""
+        if not self._number:
+            self.preempted = preempted
+        self._number += 1
+
+    def error(self) -> Cancelled:
+        """Return the error that ends the run after a request."""
+        return (Preempted if self.preempted else Cancelled)("stopped on request", GO_ON)
+
+
+@contextmanager
+def stop_requests(preemption_signals: tuple[int, ...]) -> Iterator[StopRequests]:
+    """Collect the ``preemption_signals`` and SIGINT while the block runs, in the main thread."""
+    requests = StopRequests()
+    if threading.current_thread() is not threading.main_thread():
+        yield requests
+        return
+
+    def ask(number: int, _frame: FrameType | None) -> None:
+        requests.ask(preempted=number != signal.SIGINT)
+
+    before = {number: signal.signal(number, ask) for number in {*preemption_signals, signal.SIGINT}}
+    try:
+        yield requests
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

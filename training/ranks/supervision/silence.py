@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from shardmill.training.ranks.heartbeat import Beat, Work
+from shardmill.training.ranks.heartbeat import Work
+from shardmill.training.ranks.supervision.running_rank import RankState
 
 _TIMES_SLOWEST = 20
 LEAST_SECONDS = 10.0
@@ -44,57 +45,42 @@ class Limits:
         return self.least if self.step is None else self.step
 
 
-@dataclass(frozen=True, slots=True)
-class Sign:
-    """A rank at one look.
-
-    Attributes:
-        beat: its latest beat.
-        silent_seconds: the time since its latest sign of life.
-        idle_seconds: the time for which its processes have used no processor.
-    """
-
-    beat: Beat
-    silent_seconds: float
-    idle_seconds: float
-
-
 class SilenceWatch:
     """Looks at the ranks of an attempt. It learns from the steps that they have finished."""
 
     def __init__(self, limits: Limits) -> None:
         """Begin to watch ranks that have not taken a step."""
         self._limits = limits
-        self._before: Mapping[int, Sign] = {}
+        self._before: Mapping[int, RankState] = {}
         self._slowest = 0.0
 
-    def look(self, signs: Mapping[int, Sign]) -> str | None:
+    def look(self, states: Mapping[int, RankState]) -> str | None:
         """Learn from a look, and return the reason why a rank hangs; None: none does.
 
         Args:
-            signs: all ranks that run, by number.
+            states: all ranks that run, by number.
         """
-        self._learn(signs)
-        self._before = signs
-        longest = max((sign.silent_seconds for sign in signs.values()), default=0.0)
-        if self._has_silent_rank(signs):
+        self._learn(states)
+        self._before = states
+        longest = max((state.silent_seconds for state in states.values()), default=0.0)
+        if self._has_silent_rank(states):
             return f"gave no sign of life for {longest:.0f} s"
-        if signs and self._all_idle(signs):
+        if states and self._all_idle(states):
             return f"gave no sign of life for {longest:.0f} s, and no rank used a processor"
         return None
 
-    def _learn(self, signs: Mapping[int, Sign]) -> None:
+    def _learn(self, states: Mapping[int, RankState]) -> None:
         """Note the time of a step that is done.
 
         The step took about as long as the rank was silent at the last look. A step that is not done does not
         count, since a hang would extend its own limit; nor does a step in which a rank may have waited for
         the long work of another.
         """
-        if any(sign.beat.work != Work.STEPS for sign in self._before.values()):
+        if any(state.beat.work != Work.STEPS for state in self._before.values()):
             return
-        for rank, sign in signs.items():
+        for rank, state in states.items():
             before = self._before.get(rank)
-            if before is not None and sign.beat.number > before.beat.number:
+            if before is not None and state.beat.number > before.beat.number:
                 self._slowest = max(self._slowest, before.silent_seconds)
 
     def _limit(self, work: Work) -> float:
@@ -105,14 +91,14 @@ class SilenceWatch:
             return self._limits.step
         return max(self._limits.least, _TIMES_SLOWEST * self._slowest)
 
-    def _has_silent_rank(self, signs: Mapping[int, Sign]) -> bool:
+    def _has_silent_rank(self, states: Mapping[int, RankState]) -> bool:
         """Return whether a rank is silent for too long, and no other does work that it may wait for."""
-        in_time = [sign for sign in signs.values() if sign.silent_seconds <= self._limit(sign.beat.work)]
-        return len(in_time) < len(signs) and all(sign.beat.work == Work.STEPS for sign in in_time)
+        in_time = [state for state in states.values() if state.silent_seconds <= self._limit(state.beat.work)]
+        return len(in_time) < len(states) and all(state.beat.work == Work.STEPS for state in in_time)
 
-    def _all_idle(self, signs: Mapping[int, Sign]) -> bool:
+    def _all_idle(self, states: Mapping[int, RankState]) -> bool:
         """Return whether all ranks are silent and idle, and none does work during which it may be idle."""
         return self._limits.sees_all and all(
-            sign.beat.work != Work.LONG and min(sign.silent_seconds, sign.idle_seconds) > self._limits.idle
-            for sign in signs.values()
+            state.beat.work != Work.LONG and min(state.silent_seconds, state.idle_seconds) > self._limits.idle
+            for state in states.values()
         )

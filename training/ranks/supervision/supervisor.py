@@ -1,8 +1,8 @@
-"""The parent of the ranks: start them, and start all of them again when one fails.
+"""The parent of the ranks: start them where a launcher has places, and start all again when one fails.
 
-No TensorFlow here. An attempt ends when the first rank fails; all ranks are ended, and the next attempt
-continues from the last checkpoint, with new ports, in the places that are then available. Only restarts in a
-row without a new step count towards the limit.
+An attempt ends when the first rank fails; all ranks are ended, and the next attempt continues from the last
+checkpoint, with new ports, in the places that are then available. Only restarts in a row without a new step
+count towards the limit.
 """
 
 from __future__ import annotations
@@ -10,25 +10,19 @@ from __future__ import annotations
 import json
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from shardmill.infra import progress as events
-from shardmill.infra.errors import (
-    GO_ON,
-    DataError,
-    EnvironmentFault,
-    OutOfMemory,
-    RankLost,
-    UsageError,
-)
+from shardmill.infra.errors import GO_ON, DataError, EnvironmentFault, OutOfMemory, RankLost, UsageError
 from shardmill.infra.processes.process import is_defect
 from shardmill.infra.readable import counted
 from shardmill.infra.strict_json import dump_json
+from shardmill.training.ranks.devices import Slot
 from shardmill.training.ranks.supervision.attempt import Attempt
-from shardmill.training.ranks.supervision.hosts import RankHosts, RankJob
 from shardmill.training.ranks.supervision.outcomes import (
     Failed,
     Finished,
@@ -36,13 +30,72 @@ from shardmill.training.ranks.supervision.outcomes import (
     RankFailure,
     Regrown,
     Stopped,
+    StopRequests,
+    stop_requests,
 )
+from shardmill.training.ranks.supervision.running_rank import RunningRank
 from shardmill.training.ranks.supervision.silence import Limits
-from shardmill.training.ranks.supervision.slots import Slot
-from shardmill.training.ranks.supervision.stop_requests import StopRequests, stop_requests
 
 _LONGEST_PAUSE_SECONDS = 60.0
 _RECORD = "restarts.jsonl"
+
+
+@dataclass(frozen=True, slots=True)
+class RankJob:
+    """The command and environment of the ranks of an attempt.
+
+    Attributes:
+        command: the command of a rank.
+        log_folder: the folder of their logs, ``rank-<number>.log``, on the machine of the parent.
+        scratch: a folder on the machine of the parent; it is removed after the training.
+    """
+
+    command: Sequence[str]
+    log_folder: Path
+    scratch: Path
+
+    def log_path(self, rank: int) -> Path:
+        """Return the path of the file for the output of a rank."""
+        return self.log_folder / f"rank-{rank}.log"
+
+
+class RankHosts(ABC):
+    """The places for ranks that a launcher has. They appear and disappear with their machines and devices."""
+
+    @abstractmethod
+    def choose(self, is_wanted: Callable[[], bool] = lambda: True) -> list[Slot]:
+        """Return the places of the next attempt, one for each rank. It may wait for them.
+
+        Args:
+            is_wanted: returns whether the training is still wanted; if not, the list may be empty.
+
+        Raises:
+            EnvironmentFault: too few places are left.
+        """
+
+    @abstractmethod
+    def has_more_than(self, used: Sequence[Slot]) -> bool:
+        """Return whether there are more places than ``used``. It looks only now and then."""
+
+    @abstractmethod
+    def start(self, job: RankJob, slots: Sequence[Slot]) -> Iterator[RunningRank]:
+        """Start a rank in each of the places that ``choose`` returned last, and yield each.
+
+        Args:
+            job: the work of the ranks.
+            slots: their places, by rank.
+
+        Raises:
+            RankLost: a machine was lost meanwhile; the ranks that were already yielded still run.
+        """
+
+    @abstractmethod
+    def note_attempt(self, failed_start: Slot | None) -> None:
+        """Note how an attempt failed, so that bad places are left out, and tried again after progress.
+
+        Args:
+            failed_start: the place of a rank that failed before it began to train; None: steps were taken.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,9 +175,9 @@ class Supervisor:
 
     def _attempt(self, slots: Sequence[Slot], folder: Path, stop: StopRequests) -> Outcome:
         hosts, job = self._plan.hosts, RankJob(self._plan.command, self._plan.log_folder, folder)
-        with Attempt(self._plan.limits, events.emit) as attempt:
+        with Attempt(self._plan.limits) as attempt:
             try:
-                attempt.start(lambda on_event: hosts.start(job, slots, on_event))
+                attempt.start(hosts.start(job, slots))
             except RankLost as error:
                 lost = RankFailure(0, len(slots), "machine", f"did not start: {error.message}", 0, error)
                 return Failed(lost, 0, in_start=True)
@@ -155,10 +208,8 @@ class Supervisor:
         self._without_progress = 0 if gained else self._without_progress + 1
         _append_line(self._plan.log_folder / _RECORD, failure.to_result())
         self._check_worth(failure)
-        if failed.in_start:
-            self._plan.hosts.note_failed_start(slots[failure.rank])
-        elif gained:
-            self._plan.hosts.note_progress()
+        if failed.in_start or gained:
+            self._plan.hosts.note_attempt(slots[failure.rank] if failed.in_start else None)
         number = f"{self._without_progress} of {self._plan.max_restarts} without progress"
         events.log(
             f"{failure}; all ranks start again from the last checkpoint"

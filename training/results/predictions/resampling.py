@@ -38,7 +38,7 @@ class ClassFigures:
     num_classes: int
 
     def of(self, times: Ints) -> dict[str, float]:
-        """Return accuracy, macro-F1 and loss."""
+        """Return accuracy, balanced accuracy, macro-F1 and loss."""
         right = self.labels == self.predicted
         hits, support, taken = (
             np.bincount(values, weights, self.num_classes).astype(np.int64)
@@ -48,9 +48,10 @@ class ClassFigures:
                 (self.predicted, times),
             )
         )
-        f1 = precision_recall_f1(hits, support, taken)[2]
+        _, recall, f1 = precision_recall_f1(hits, support, taken)
         return {
             "accuracy": float((times * right).sum() / times.sum()),
+            "balanced_accuracy": mean_where(recall, support),
             "macro_f1": mean_where(f1, support),
             "loss": float((times * self.losses).sum() / times.sum()),
         }

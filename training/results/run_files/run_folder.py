@@ -18,8 +18,8 @@ from shardmill.infra.errors import CorruptDataError, DataError, NotFoundError, U
 from shardmill.infra.json_files import decode_json, open_shape, read_json
 from shardmill.infra.near_names import near_miss
 from shardmill.infra.storage.filesystem import Storage
+from shardmill.training.aliases import AliasName, names_an_alias, parse_alias
 from shardmill.training.aliases.history import AliasHistory, list_aliases
-from shardmill.training.aliases.names import AliasName, names_an_alias, parse_alias
 from shardmill.training.results.metrics.figures import FIGURES
 
 RESULT_FILE, RUN_FILE, _ENVIRONMENT = "result.json", "run.json", "environment.json"

@@ -11,7 +11,7 @@ from pathlib import Path
 from shardmill.infra import progress as events
 from shardmill.infra.storage.filesystem import Storage
 from shardmill.infra.strict_json import dump_json
-from shardmill.training.ranks.gpu_use import GpuSampler, nvml_reader
+from shardmill.training.ranks.devices import GpuSampler, nvml_reader
 from shardmill.training.results.run_files.history import HistoryFiles
 from shardmill.training.results.tensorboard_log import TensorBoardLog
 from shardmill.training.results.tracking.trackers import Trackers

@@ -10,10 +10,9 @@ from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.errors import ConfigError
 from shardmill.infra.storage.filesystem import Storage
 from shardmill.training.config import TrainConfig
-from shardmill.training.ranks.devices import DeviceRequest
-from shardmill.training.ranks.launchers import registry
+from shardmill.training.ranks import launchers
+from shardmill.training.ranks.devices import DeviceRequest, RankCount
 from shardmill.training.ranks.launchers.outer import OuterJob
-from shardmill.training.ranks.supervision.slots import RankCount
 from shardmill.training.run.files.stored import fetch_folder
 
 FOLDER = "jobs"
@@ -42,7 +41,7 @@ def write_job(
     """
     launcher, folder = config.ranks.launcher, runs.child(FOLDER).child(name)
     job = outer_job(config, version, name, root, runs.location)
-    rendered = registry.render(launcher, job, getattr(config.ranks, launcher, None))
+    rendered = launchers.render(launcher, job, getattr(config.ranks, launcher, None))
     for file, text in rendered.files.items():
         folder.write_atomic(file, text.encode())
     here = Path(folder.uri) if runs.is_local else fetch_folder(runs.location, FOLDER) / name

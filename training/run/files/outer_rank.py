@@ -21,13 +21,11 @@ from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.errors import GO_ON, EnvironmentFault, OutOfMemory, RankLost, ShardmillError
 from shardmill.training.config import TrainConfig
 from shardmill.training.ranks.cluster import Cluster, Meeting
-from shardmill.training.ranks.devices import DeviceRequest, visible_gpus
+from shardmill.training.ranks.devices import DeviceRequest, Slot, visible_gpus
 from shardmill.training.ranks.supervision.attempt import Attempt
-from shardmill.training.ranks.supervision.outcomes import Failed, Finished, RankFailure
-from shardmill.training.ranks.supervision.rank_process import RankProcess, RankStart
+from shardmill.training.ranks.supervision.outcomes import Failed, Finished, RankFailure, stop_requests
+from shardmill.training.ranks.supervision.running_rank import RankProcess, RankStart
 from shardmill.training.ranks.supervision.silence import Limits
-from shardmill.training.ranks.supervision.slots import Slot
-from shardmill.training.ranks.supervision.stop_requests import stop_requests
 from shardmill.training.run.files.supervised_ranks import limits_of, preemption_signals, rank_command
 
 _START_ALL = f"all ranks must be started again; {GO_ON}"
@@ -65,7 +63,7 @@ def train_as_outer_rank(
     with (
         tempfile.TemporaryDirectory(prefix="shardmill-rank-") as scratch,
         stop_requests(preemption_signals(config)) as stop,
-        Attempt(_limits(config, root), events.emit) as attempt,
+        Attempt(_limits(config, root)) as attempt,
     ):
         start = RankStart(
             place.rank,
@@ -74,7 +72,7 @@ def train_as_outer_rank(
             None,
             Path(scratch) / "heartbeat",
         )
-        attempt.start(lambda on_event: [RankProcess(start, on_event)])
+        attempt.start([RankProcess(start)])
         outcome = attempt.wait(stop, lambda: False)
     if isinstance(outcome, Finished):
         return {**outcome.result, "peak_rss_bytes": outcome.peak_rss_bytes}

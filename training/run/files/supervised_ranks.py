@@ -12,12 +12,10 @@ from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.processes.job_command import config_arguments
 from shardmill.infra.processes.python_module import python_module
 from shardmill.training.config import TrainConfig
-from shardmill.training.ranks.devices import DeviceRequest, visible_gpus
-from shardmill.training.ranks.launchers import registry
-from shardmill.training.ranks.supervision.hosts import RankHosts
+from shardmill.training.ranks import launchers
+from shardmill.training.ranks.devices import DeviceRequest, RankCount, Slot, visible_gpus
 from shardmill.training.ranks.supervision.silence import LEAST_SECONDS, Limits
-from shardmill.training.ranks.supervision.slots import RankCount, Slot
-from shardmill.training.ranks.supervision.supervisor import RankPlan, Supervisor
+from shardmill.training.ranks.supervision.supervisor import RankHosts, RankPlan, Supervisor
 
 
 def train_with_supervised_ranks(
@@ -124,7 +122,7 @@ def first_places(config: TrainConfig) -> list[Slot]:
 
 def _hosts(config: TrainConfig) -> AbstractContextManager[RankHosts]:
     name = config.ranks.launcher
-    return registry.open_hosts(
+    return launchers.open_hosts(
         name,
         RankCount.parse(config.ranks.workers or "1"),
         config.run.devices,

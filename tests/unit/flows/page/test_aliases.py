@@ -7,8 +7,8 @@ from pathlib import Path
 from shardmill.flows.page.app import create_app
 from shardmill.flows.page.options import PageOptions
 from shardmill.infra.storage.filesystem import Storage
+from shardmill.training.aliases import AliasName
 from shardmill.training.aliases.history import AliasHistory
-from shardmill.training.aliases.names import AliasName
 from shardmill.training.aliases.record import Action, AliasRecord
 from tests.samples.pages.catalogues import HOSTILE, make_run, publish
 from tests.samples.pages.served import get

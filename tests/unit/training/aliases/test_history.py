@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from shardmill.infra.errors import ConfigError, CorruptDataError, UsageError
 from shardmill.infra.storage.filesystem import Storage
+from shardmill.training.aliases import AliasName, names_an_alias, parse_alias
 from shardmill.training.aliases.history import AliasHistory, AliasRecords, list_aliases, rolled_back
-from shardmill.training.aliases.names import AliasName, names_an_alias, parse_alias
 from shardmill.training.aliases.record import Action, AliasRecord, this_user
 from tests.samples.stores.object_store import serve_with_credentials
 

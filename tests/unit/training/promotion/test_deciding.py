@@ -10,8 +10,8 @@ import pytest
 
 from shardmill.infra.errors import DataError, NotFoundError, UsageError
 from shardmill.infra.storage.filesystem import Storage
+from shardmill.training.aliases import AliasName
 from shardmill.training.aliases.history import AliasHistory, Decision
-from shardmill.training.aliases.names import AliasName
 from shardmill.training.arrays import Ints
 from shardmill.training.promotion import deciding
 from shardmill.training.promotion.rules import PromotionRules

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from shardmill.infra.errors import ConfigError
-from shardmill.training.promotion.metrics import DECIDING, metric_of
-from shardmill.training.promotion.rules import PromotionRules
+from shardmill.training.promotion.rules import PromotionRules, metric_of
 from shardmill.training.promotion.verdict import Measured, judge, judge_first
 from shardmill.training.results.metrics.figures import FIGURES
 from shardmill.training.results.predictions.comparison import Comparison, Difference
@@ -83,10 +82,10 @@ def test_the_first_model_is_held_against_the_floor(
 
 
 def test_each_task_whose_runs_are_compared_can_be_decided() -> None:
-    assert DECIDING.keys() == COMPARED.keys()
+    assert {task.name for task in TRAITS.values()} == COMPARED.keys()
     for task in TRAITS.values():
-        assert DECIDING[task.name][0] == task.figures[0], "the figure that chose the best model decides"
-        assert all(figure in FIGURES for figure in DECIDING[task.name])
+        assert metric_of(task.name, "auto") == task.figures[0], "the figure that chose the best model decides"
+        assert all(metric_of(task.name, figure) in FIGURES for figure in task.figures)
 
 
 @pytest.mark.parametrize("task", ["single-label", "multi-label", "regression"])
@@ -99,7 +98,8 @@ def test_each_figure_that_may_decide_is_compared(task: str) -> None:
         "regression": ({"predicted": values, "losses": values[:, 0]}, values + 1),
     }[task]
     found = resampled_figures(task, labels, rows, 2).of(np.ones(3, np.int64))
-    assert set(DECIDING[task]) == set(found)
+    (traits,) = (traits for traits in TRAITS.values() if traits.name == task)
+    assert set(traits.figures) == set(found)
 
 
 @pytest.mark.parametrize(

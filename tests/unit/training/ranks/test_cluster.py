@@ -12,11 +12,9 @@ from shardmill.infra.errors import ConfigError, EnvironmentFault, UsageError
 from shardmill.infra.processes.ports import free_port
 from shardmill.infra.processes.process import num_cpus
 from shardmill.training.config import TrainConfig, with_devices
-from shardmill.training.ranks.cluster import Cluster, Meeting, cluster_from_environment
-from shardmill.training.ranks.devices import DeviceRequest
+from shardmill.training.ranks.cluster import Cluster, Meeting, cluster_from_environment, meet
+from shardmill.training.ranks.devices import DeviceRequest, RankCount
 from shardmill.training.ranks.launchers.local import LocalHosts
-from shardmill.training.ranks.rendezvous import meet
-from shardmill.training.ranks.supervision.slots import RankCount
 
 TORCHRUN = {"RANK": "1", "WORLD_SIZE": "4", "MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "29500"}
 

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from shardmill.training.ranks.gpu_use import GpuReading, GpuSampler, chosen_gpus, nvml_reader
+from shardmill.training.ranks.devices import GpuReading, GpuSampler, chosen_gpus, nvml_reader
 
 
 @pytest.mark.parametrize(

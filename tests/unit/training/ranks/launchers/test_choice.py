@@ -13,8 +13,8 @@ from shardmill import open_dataset
 from shardmill.infra.errors import ConfigError
 from shardmill.infra.settings import validate
 from shardmill.training.config import TrainConfig, with_devices
-from shardmill.training.ranks.launchers import registry
-from shardmill.training.ranks.supervision.slots import RankCount
+from shardmill.training.ranks import launchers
+from shardmill.training.ranks.devices import RankCount
 from shardmill.training.run.files.job_files import outer_job
 from tests.samples.datasets.published import coloured, publish
 
@@ -43,7 +43,7 @@ def test_the_option_is_the_setting() -> None:
 def test_a_missing_package_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
     with pytest.raises(ConfigError) as caught:
-        registry.open_hosts("ray", RankCount(2, 2), "all")
+        launchers.open_hosts("ray", RankCount(2, 2), "all")
     assert "needs the package ray" in caught.value.message
     assert "shardmill[ray]" in (caught.value.remedy or "")
 

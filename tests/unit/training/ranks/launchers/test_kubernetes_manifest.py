@@ -12,15 +12,14 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from shardmill.infra.errors import ConfigError
-from shardmill.training.ranks.launchers.kubernetes.manifest import FILE, render
-from shardmill.training.ranks.launchers.kubernetes.names import jobset_name
-from shardmill.training.ranks.launchers.kubernetes.settings import KubernetesSettings
-from shardmill.training.ranks.supervision.slots import RankCount
+from shardmill.training.ranks.devices import RankCount
+from shardmill.training.ranks.launchers.kubernetes import FILE, jobset_name, render
+from shardmill.training.ranks.launchers.settings import KubernetesSettings
 from tests.samples.clusters.kubernetes_rules import job_failure, jobset_action
 from tests.samples.clusters.kubernetes_schemas import check_jobset
 from tests.samples.ranks.outer_jobs import outer_job
 
-POD = "shardmill.training.ranks.launchers.kubernetes.pod"
+POD = "shardmill.training.ranks.launchers.kubernetes_pod"
 TEXTS = st.text(st.characters(blacklist_categories=("Cs",)), min_size=1)
 EVERYTHING = KubernetesSettings(
     image="registry.example.org:5000/vision/train@sha256:0123",
@@ -199,7 +198,7 @@ def test_settings_reach_the_command_as_they_are(dataset: str, config_json: str, 
 @settings(max_examples=300)
 @given(run=TEXTS, num_ranks=st.sampled_from([1, 2, 1000, 100_000]))
 def test_names_of_pods_fit_into_a_label_of_dns(run: str, num_ranks: int) -> None:
-    name = jobset_name(run, "ranks", num_ranks)
+    name = jobset_name(run, num_ranks)
     pod = f"{name}-ranks-0-{num_ranks - 1}-abcde"
     assert re.fullmatch(r"[a-z]([a-z0-9-]*[a-z0-9])?", pod)
     assert len(pod) <= 63
@@ -214,8 +213,8 @@ def test_different_runs_have_different_names() -> None:
         "3",
     ]
     runs += ["photos" * 9 + "-v3-1"]
-    assert len({jobset_name(run, "ranks", 8) for run in runs}) == len(runs)
-    assert jobset_name(runs[0], "ranks", 8) == runs[0]
+    assert len({jobset_name(run, 8) for run in runs}) == len(runs)
+    assert jobset_name(runs[0], 8) == runs[0]
 
 
 @pytest.mark.parametrize(

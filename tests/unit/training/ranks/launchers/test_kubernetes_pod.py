@@ -30,7 +30,7 @@ def start(folder: Path, seconds: float, *statuses: int) -> subprocess.Popen[byte
     command = [
         sys.executable,
         "-m",
-        "shardmill.training.ranks.launchers.kubernetes.pod",
+        "shardmill.training.ranks.launchers.kubernetes_pod",
         "--ranks",
         str(len(statuses)),
     ]

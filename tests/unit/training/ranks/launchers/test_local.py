@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from shardmill.infra.errors import EnvironmentFault
+from shardmill.training.ranks.devices import RankCount
 from shardmill.training.ranks.launchers.local import LocalHosts
-from shardmill.training.ranks.supervision.slots import RankCount
 from tests.samples.waiting import eventually
 
 

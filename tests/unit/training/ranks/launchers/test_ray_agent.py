@@ -9,13 +9,13 @@ from pathlib import Path
 
 import psutil
 
-from shardmill.training.ranks.launchers.ray.agent import RankAgent
+from shardmill.training.ranks.launchers.ray_agent import RankAgent
 from tests.samples.waiting import eventually
 
 LONG_START = """
 import json, sys, time
 import psutil
-from shardmill.training.ranks.launchers.ray.agent import RankAgent
+from shardmill.training.ranks.launchers.ray_agent import RankAgent
 
 agent = RankAgent(answer_seconds=0.5)
 time.sleep(2.0)
@@ -44,7 +44,7 @@ def test_each_event_is_told_once_and_in_order(tmp_path: Path) -> None:
         steps, status, until = [], None, time.monotonic() + 60
         while status is None and time.monotonic() < until:
             look = agent.look()
-            status = look.status
+            status = look.state.status
             steps += [event["step"] for event in look.events if event["event"] == "metrics"]
         assert (status, steps) == (0, list(range(1, 41)))
     finally:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from shardmill.training.ranks.launchers.slurm.next_try import (
+from shardmill.training.ranks.launchers.slurm_next_try import (
     AGAIN,
     REQUEUE,
     Tries,

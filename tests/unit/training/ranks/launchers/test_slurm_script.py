@@ -11,9 +11,9 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from shardmill.infra.errors import ConfigError
-from shardmill.training.ranks.launchers.slurm.script import FILE, render
-from shardmill.training.ranks.launchers.slurm.settings import SlurmSettings
-from shardmill.training.ranks.supervision.slots import RankCount
+from shardmill.training.ranks.devices import RankCount
+from shardmill.training.ranks.launchers.settings import SlurmSettings
+from shardmill.training.ranks.launchers.slurm import FILE, render
 from tests.samples.ranks.outer_jobs import outer_job
 
 # As bash and sbatch would take them: quotes, expansions, comments, ends of lines and of commands.

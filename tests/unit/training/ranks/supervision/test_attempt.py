@@ -3,50 +3,37 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import pytest
 
 from shardmill.infra.errors import Preempted, ShardmillError
 from shardmill.training.ranks.heartbeat import Beat, Work
 from shardmill.training.ranks.supervision.attempt import Attempt
-from shardmill.training.ranks.supervision.hosts import RunningRank
-from shardmill.training.ranks.supervision.outcomes import Finished, Outcome, Stopped
+from shardmill.training.ranks.supervision.outcomes import Finished, Outcome, Stopped, StopRequests
+from shardmill.training.ranks.supervision.running_rank import RankState, RunningRank
 from shardmill.training.ranks.supervision.silence import Limits
-from shardmill.training.ranks.supervision.stop_requests import StopRequests
 
 
-class Rank:
-    """A rank that has taken all steps, and ends after some looks at it; see ``RunningRank``."""
-
-    lost = None
-    last_lines = ""
+class Rank(RunningRank):
+    """A rank that has taken all steps, and ends after some looks at it."""
 
     def __init__(
         self, rank: int, looks: int, work: Work = Work.STEPS, error: ShardmillError | None = None
     ) -> None:
-        self.rank = rank
+        super().__init__(rank)
         self.beat = Beat(9, work, 4)
         self.error = error
-        self.ended_at: float | None = None
         self.signals: list[signal.Signals] = []
         self.looks = looks  # until it ends
 
-    @property
-    def result(self) -> dict[str, Any] | None:
-        return {"rank": self.rank} if self.looks <= 0 and self.error is None else None
-
-    def poll(self) -> int | None:
+    def _seen(self) -> RankState:
         self.looks -= 1
         if self.looks > 0:
-            return None
-        return 0 if self.error is None else self.error.exit_code
-
-    def silent_seconds(self) -> float:
-        return 0.0
-
-    idle_seconds = stopped_seconds = silent_seconds
+            return RankState(None, self.beat)
+        if self.error is not None:
+            return RankState(self.error.exit_code, self.beat, error=self.error)
+        return RankState(0, self.beat, result={"rank": self.rank})
 
     def signal(self, number: signal.Signals) -> None:
         self.signals.append(number)
@@ -79,10 +66,6 @@ def test_a_second_request_waits_for_no_rank_that_still_saves() -> None:
 
 def waited(ranks: Sequence[Rank], stop: StopRequests, stop_seconds: float) -> Outcome:
     """The outcome of an attempt with ranks, while another device waits to join."""
-
-    def start(_on_event: object) -> Iterator[RunningRank]:
-        yield from ranks
-
-    with Attempt(Limits(start=60.0, step=None, stop=stop_seconds), lambda _event: None) as attempt:
-        attempt.start(start)
+    with Attempt(Limits(start=60.0, step=None, stop=stop_seconds)) as attempt:
+        attempt.start(ranks)
         return attempt.wait(stop, lambda: True)

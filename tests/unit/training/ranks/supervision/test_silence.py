@@ -9,7 +9,8 @@ import pytest
 
 from shardmill.training.config import TrainConfig
 from shardmill.training.ranks.heartbeat import Beat, Work
-from shardmill.training.ranks.supervision.silence import Limits, Sign, SilenceWatch
+from shardmill.training.ranks.supervision.running_rank import RankState
+from shardmill.training.ranks.supervision.silence import Limits, SilenceWatch
 from shardmill.training.run.files.supervised_ranks import limits_of
 
 DEFAULT = limits_of(TrainConfig(), "datasets")
@@ -18,11 +19,11 @@ START = DEFAULT.start
 
 def sign(
     silent: float = 0.0, work: Work = Work.STEPS, idle: float = 0.0, number: int = 9, step: int = 0
-) -> Sign:
-    return Sign(Beat(number, work, step), silent, idle)
+) -> RankState:
+    return RankState(None, Beat(number, work, step), silent, idle)
 
 
-def hangs(limits: Limits, *signs: Sign) -> bool:
+def hangs(limits: Limits, *signs: RankState) -> bool:
     return SilenceWatch(limits).look(dict(enumerate(signs))) is not None
 
 
@@ -44,7 +45,7 @@ def hangs(limits: Limits, *signs: Sign) -> bool:
         pytest.param([], False, id="all have ended"),
     ],
 )  # fmt: skip
-def test_ranks_with_the_default_settings(signs: list[Sign], expected: bool) -> None:
+def test_ranks_with_the_default_settings(signs: list[RankState], expected: bool) -> None:
     assert hangs(DEFAULT, *signs) is expected
 
 

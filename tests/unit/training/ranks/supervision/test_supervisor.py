@@ -27,12 +27,11 @@ from shardmill.infra.errors import (
     Preempted,
     UsageError,
 )
+from shardmill.training.ranks.devices import RankCount, Slot
 from shardmill.training.ranks.launchers.local import LocalHosts
-from shardmill.training.ranks.supervision.hosts import OnEvent, RankJob
-from shardmill.training.ranks.supervision.rank_process import RankProcess
+from shardmill.training.ranks.supervision.running_rank import RankProcess
 from shardmill.training.ranks.supervision.silence import Limits
-from shardmill.training.ranks.supervision.slots import RankCount, Slot
-from shardmill.training.ranks.supervision.supervisor import RankPlan, Supervisor
+from shardmill.training.ranks.supervision.supervisor import RankJob, RankPlan, Supervisor
 from tests.samples.ranks.fake_rank import NAMELESS_SIGNAL
 from tests.samples.waiting import eventually
 
@@ -253,8 +252,8 @@ def test_a_signal_to_the_parent_stops_ranks_that_have_no_handlers_yet(
     begun: list[bool] = []
 
     class SignalledHosts(LocalHosts):
-        def start(self, job: RankJob, slots: Sequence[Slot], on_event: OnEvent) -> Iterator[RankProcess]:
-            yield from super().start(job, slots, on_event)
+        def start(self, job: RankJob, slots: Sequence[Slot]) -> Iterator[RankProcess]:
+            yield from super().start(job, slots)
             if not begun:
                 begun.append(True)
                 os.kill(os.getpid(), number)
@@ -267,7 +266,7 @@ def test_a_signal_to_the_parent_stops_ranks_that_have_no_handlers_yet(
 
 def test_ranks_that_cannot_be_started_while_the_run_stops_do_not_hide_the_stop(tmp_path: Path) -> None:
     class LostHosts(LocalHosts):
-        def start(self, job: RankJob, slots: Sequence[Slot], on_event: OnEvent) -> Iterator[RankProcess]:
+        def start(self, job: RankJob, slots: Sequence[Slot]) -> Iterator[RankProcess]:
             os.kill(os.getpid(), signal.SIGTERM)
             raise EnvironmentFault("the cluster is gone")
 

@@ -1,23 +1,34 @@
 """Write the JobSet of ``--launcher kubernetes``. Nothing here asks a cluster.
 
-Each pod is one rank, numbered by the index of the pod in an indexed Job, or runs several ranks (``pod``).
-They find rank 0 by the name that the headless service of the JobSet gives the first pod.
+Each pod is one rank, numbered by the index of the pod in an indexed Job, or runs several ranks
+(``kubernetes_pod``). They find rank 0 by the name that the headless service of the JobSet gives the first
+pod.
+
+A pod that fails makes its Job fail at once, and all pods end. The reason and the message of the failure, made
+from the exit status of the rank (``outer``), tell the JobSet how to go on:
+
+    2, 3, 130                                   the JobSet fails
+    75, or the node was taken from the pod      all start again, any number of times
+    any other                                   all start again, at most ``max_restarts`` times
+
+Both rules need the message. JobSet reads it since release 0.10; an older one takes the first rule for both,
+so that it never starts a training with wrong settings for ever.
 """
 
 from __future__ import annotations
 
+import hashlib
 import math
+import re
 from typing import Any
 
 import yaml
 
 from shardmill.infra.errors import ConfigError
 from shardmill.infra.processes.python_module import python_module
-from shardmill.training.ranks.launchers.kubernetes import pod
-from shardmill.training.ranks.launchers.kubernetes.failures import failure_policy, pod_failure_policy
-from shardmill.training.ranks.launchers.kubernetes.names import jobset_name
-from shardmill.training.ranks.launchers.kubernetes.settings import KubernetesSettings
-from shardmill.training.ranks.launchers.outer import JobFiles, OuterJob
+from shardmill.training.ranks.launchers import kubernetes_pod
+from shardmill.training.ranks.launchers.outer import FINAL, PREEMPTED, JobFiles, OuterJob
+from shardmill.training.ranks.launchers.settings import KubernetesSettings
 
 FILE = "jobset.yaml"
 _JOB = "ranks"
@@ -27,6 +38,10 @@ _INDEX = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
 # The user of the images in infra/deploy/containers.
 _USER = 10001
 _LAST_SECONDS = 30
+# A DNS label has at most 63 characters. Pods have the longest names: <JobSet>-<ranks>-0-<rank>-<5 letters>.
+_LONGEST_LABEL = 63
+_SUFFIX = "-abcde"
+_DIGEST_LENGTH = 8
 
 
 def render(job: OuterJob, options: KubernetesSettings) -> JobFiles:
@@ -35,19 +50,14 @@ def render(job: OuterJob, options: KubernetesSettings) -> JobFiles:
     Raises:
         ConfigError: a JobSet cannot run it.
     """
-    text = yaml.safe_dump(jobset(job, options), sort_keys=False, width=1000)
+    text = yaml.safe_dump(_jobset(job, options), sort_keys=False, width=1000)
     head = "# Trains with JobSet 0.10 or later. Written by shardmill train --launcher kubernetes.\n"
     return JobFiles({FILE: head + text}, ("kubectl", "create", "-f", FILE))
 
 
-def jobset(job: OuterJob, options: KubernetesSettings) -> dict[str, Any]:
-    """Return the JobSet of a training.
-
-    Raises:
-        ConfigError: a JobSet cannot run it.
-    """
+def _jobset(job: OuterJob, options: KubernetesSettings) -> dict[str, Any]:
     num_pods = _num_pods(job, options.ranks_per_pod)
-    name = options.name or jobset_name(job.name, _JOB, num_pods)
+    name = options.name or jobset_name(job.name, num_pods)
     labels = {"app.kubernetes.io/name": "shardmill", "app.kubernetes.io/component": "train"}
     queue = {} if options.queue is None else {"kueue.x-k8s.io/queue-name": options.queue}
     return {
@@ -60,7 +70,7 @@ def jobset(job: OuterJob, options: KubernetesSettings) -> dict[str, Any]:
             "annotations": {"shardmill/run": job.name, "shardmill/dataset": job.dataset},
         },
         "spec": {
-            "failurePolicy": failure_policy(options.max_restarts),
+            "failurePolicy": _failure_policy(options.max_restarts),
             # Ranks find each other before they are ready.
             "network": {"enableDNSHostnames": True, "publishNotReadyAddresses": True},
             "replicatedJobs": [
@@ -88,6 +98,44 @@ def _num_pods(job: OuterJob, ranks_per_pod: int) -> int:
     return job.count.most // ranks_per_pod
 
 
+def jobset_name(run: str, num_pods: int) -> str:
+    """Return a name for the JobSet of a run. Two runs have different names."""
+    room = _LONGEST_LABEL - len(f"-{_JOB}-0-{num_pods - 1}{_SUFFIX}")
+    plain = re.sub(r"[^a-z0-9]+", "-", run.lower()).strip("-")
+    if plain == run and plain[0].isalpha() and len(plain) <= room:
+        return plain
+    digest = hashlib.sha256(run.encode()).hexdigest()[:_DIGEST_LENGTH]
+    plain = plain if plain[:1].isalpha() else f"run-{plain}"
+    return f"{plain[: room - _DIGEST_LENGTH - 1].rstrip('-')}-{digest}"
+
+
+def _failure_policy(max_restarts: int) -> dict[str, Any]:
+    """Say how the JobSet goes on after a failure. Failures that match no rule count as restarts."""
+    final = "|".join(str(status) for status in sorted(FINAL))
+    return {
+        "maxRestarts": max_restarts,
+        # Pods of a try must be gone before the next: one of them may still write a checkpoint.
+        "restartStrategy": "BlockingRecreate",
+        "rules": [
+            {
+                "name": "wrongSettingsOrData",
+                "action": "FailJobSet",
+                "onJobFailureReasons": ["PodFailurePolicy"],
+                "onJobFailureMessagePatterns": [f"failed with exit code ({final}) matching FailJob rule"],
+            },
+            {
+                "name": "preempted",
+                "action": "RestartJobSetAndIgnoreMaxRestarts",
+                "onJobFailureReasons": ["PodFailurePolicy"],
+                "onJobFailureMessagePatterns": [
+                    f"failed with exit code {PREEMPTED} matching FailJob rule",
+                    "has condition DisruptionTarget matching FailJob rule",
+                ],
+            },
+        ],
+    }
+
+
 def _job(
     job: OuterJob, options: KubernetesSettings, name: str, num_pods: int, labels: dict[str, str]
 ) -> dict[str, Any]:
@@ -98,9 +146,20 @@ def _job(
         # One pod that fails ends all.
         "backoffLimit": 0,
         "podReplacementPolicy": "Failed",
-        "podFailurePolicy": pod_failure_policy(_CONTAINER),
+        "podFailurePolicy": {
+            "rules": [
+                _rule_of_statuses(sorted(FINAL)),
+                {"action": "FailJob", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
+                _rule_of_statuses([PREEMPTED]),
+            ]
+        },
         "template": {"metadata": {"labels": labels}, "spec": _pod(job, options, name)},
     }
+
+
+def _rule_of_statuses(statuses: list[int]) -> dict[str, Any]:
+    on_exit_codes = {"containerName": _CONTAINER, "operator": "In", "values": statuses}
+    return {"action": "FailJob", "onExitCodes": on_exit_codes}
 
 
 def _pod(job: OuterJob, options: KubernetesSettings, name: str) -> dict[str, Any]:
@@ -160,7 +219,7 @@ def _command(job: OuterJob, options: KubernetesSettings) -> list[str]:
     command = list(job.command("python", root, runs))
     if options.ranks_per_pod > 1:
         own = ("--ranks", str(options.ranks_per_pod), "--")
-        command = python_module(pod.__name__, *own, *command, python="python")
+        command = python_module(kubernetes_pod.__name__, *own, *command, python="python")
     # Kubernetes replaces $(NAME) in commands; $$ stands for a dollar.
     return [part.replace("$", "$$") for part in command]
 

@@ -17,13 +17,10 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from shardmill.infra.errors import ShardmillError
 from shardmill.infra.processes.ports import free_port
 from shardmill.infra.progress import Event
-from shardmill.training.ranks.heartbeat import Beat
-from shardmill.training.ranks.supervision.rank_process import RankProcess, RankStart
+from shardmill.training.ranks.supervision.running_rank import RankProcess, RankStart, RankState
 
 # The parent gives up on a machine that is silent for so long, and its ranks must be gone by then.
 ANSWER_SECONDS = 60.0
@@ -34,31 +31,17 @@ _LONGEST_TEXT = 1 << 18
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """The state of a rank at one moment; see ``RunningRank``.
+    """A rank at one look of its parent.
 
     Attributes:
-        status: the exit status; None: it runs.
-        beat: the latest beat.
-        silent_seconds: time since the latest sign of life.
-        idle_seconds: for how long its processes have used no processor.
-        stopped_seconds: for how long it has been stopped by SIGSTOP.
+        state: its state.
         events: its events since the last look.
         printed: its output since the last look.
-        result: the result that it reported.
-        error: the error that it reported.
-        last_lines: the last lines that it printed.
     """
 
-    status: int | None
-    beat: Beat
-    silent_seconds: float
-    idle_seconds: float
-    stopped_seconds: float
+    state: RankState
     events: Sequence[Event]
     printed: bytes
-    result: dict[str, Any] | None
-    error: ShardmillError | None
-    last_lines: str
 
 
 class RankAgent:
@@ -99,35 +82,18 @@ class RankAgent:
             variables: environment variables.
         """
         scratch = Path(self._scratch.name)
-        start = RankStart(
-            rank,
-            [sys.executable, *command[1:]],
-            {**variables, "TMPDIR": str(scratch)},
-            self._log,
-            scratch / "heartbeat",
-        )
+        command, variables = [sys.executable, *command[1:]], {**variables, "TMPDIR": str(scratch)}
+        start = RankStart(rank, command, variables, self._log, scratch / "heartbeat")
         self._rank = RankProcess(start, lambda _rank, event: self._events.append(event))
         self._looked_at = time.monotonic()
         threading.Thread(target=self._end_without_parent, daemon=True).start()
 
     def look(self) -> Look:
-        """Return the state of the rank."""
+        """Look at the rank."""
         self._looked_at = time.monotonic()
-        rank = self._started()
-        status = rank.poll()  # first, so that after its end none of its events is missed
+        state = self._started().look()  # first, so that after its end none of its events is missed
         events = [self._events.popleft() for _ in range(len(self._events))]
-        return Look(
-            status,
-            rank.beat,
-            rank.silent_seconds(),
-            rank.idle_seconds(),
-            rank.stopped_seconds(),
-            events,
-            self._printed(everything=status is not None),
-            rank.result,
-            rank.error,
-            rank.last_lines,
-        )
+        return Look(state, events, self._printed(everything=state.status is not None))
 
     def signal(self, number: int) -> None:
         """Send a signal to the rank and to all processes that it started."""

@@ -1,4 +1,4 @@
-"""Several ranks in one pod: ``python -m shardmill.training.ranks.launchers.kubernetes.pod --ranks N -- …``.
+"""Several ranks in one pod: ``python -m shardmill.training.ranks.launchers.kubernetes_pod --ranks N -- …``.
 
 This is the first process of such a container. It starts a rank for each GPU, passes signals on to all of
 them, and ends with one status for all of them. The ranks communicate through the memory of the pod, and die
@@ -66,7 +66,7 @@ def run_ranks(command: Sequence[str], num_ranks: int, pod: int) -> int:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and return its exit status."""
-    parser = argparse.ArgumentParser("python -m shardmill.training.ranks.launchers.kubernetes.pod")
+    parser = argparse.ArgumentParser("python -m shardmill.training.ranks.launchers.kubernetes_pod")
     parser.add_argument("--ranks", type=int, required=True, help="ranks of each pod")
     parser.add_argument("command", nargs="+", help="command of a rank, after --")
     args = parser.parse_args(argv)

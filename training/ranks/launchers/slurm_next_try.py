@@ -127,7 +127,7 @@ def read_tries(folder: Path) -> Tries:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Decide, keep the state, write the reason to standard error; return the batch script's exit status."""
-    parser = argparse.ArgumentParser("python -m shardmill.training.ranks.launchers.slurm.next_try")
+    parser = argparse.ArgumentParser("python -m shardmill.training.ranks.launchers.slurm_next_try")
     parser.add_argument("--statuses", type=Path, required=True, help="folder with a file for each rank")
     parser.add_argument("--ranks", type=int, required=True)
     parser.add_argument("--state", type=Path, required=True, help="folder of the job's state")

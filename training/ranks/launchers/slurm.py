@@ -21,8 +21,8 @@ from collections.abc import Iterator
 from shardmill.infra.errors import ConfigError
 from shardmill.infra.storage.locations import below, public_location
 from shardmill.training.ranks.launchers.outer import JobFiles, OuterJob
-from shardmill.training.ranks.launchers.slurm.next_try import AGAIN, REQUEUE
-from shardmill.training.ranks.launchers.slurm.settings import SlurmSettings
+from shardmill.training.ranks.launchers.settings import SlurmSettings
+from shardmill.training.ranks.launchers.slurm_next_try import AGAIN, REQUEUE
 
 FILE = "job.sbatch"
 # In the folder of the runs, unless ranks.slurm.state names another. Has a folder for each job, with the exit
@@ -84,7 +84,7 @@ for ((try = 0; ; try++)); do
   srun --ntasks="$ranks" --ntasks-per-node="$ranks_per_node" --distribution=block --wait=0 \\
     --kill-on-bad-exit=0{cpus} bash -c "$task" rank "${{command[@]}}"
 
-  "$python" -P -m shardmill.training.ranks.launchers.slurm.next_try \\
+  "$python" -P -m shardmill.training.ranks.launchers.slurm_next_try \\
     --statuses "$SHARDMILL_STATUSES" --ranks "$ranks" \\
     --state "$state" --checkpoints {checkpoints} --max-restarts {max_restarts}
   next=$?

@@ -11,29 +11,36 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import ray
 from ray.exceptions import RayError
 from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+from typing_extensions import override
 
 from shardmill.infra import progress as events
 from shardmill.infra.errors import ConfigError, EnvironmentFault, RankLost
 from shardmill.infra.readable import counted
 from shardmill.training.ranks.cluster import Cluster
-from shardmill.training.ranks.devices import DeviceRequest
-from shardmill.training.ranks.launchers.ray.agent import RankAgent
-from shardmill.training.ranks.launchers.ray.remote_rank import RemoteRank
-from shardmill.training.ranks.launchers.ray.settings import RaySettings
-from shardmill.training.ranks.supervision.hosts import OnEvent, RankHosts, RankJob
-from shardmill.training.ranks.supervision.slots import RankCount, Slot
+from shardmill.training.ranks.devices import DeviceRequest, RankCount, Slot
+from shardmill.training.ranks.launchers.ray_agent import ANSWER_SECONDS, Look, RankAgent
+from shardmill.training.ranks.launchers.settings import RaySettings
+from shardmill.training.ranks.supervision.running_rank import RankState, RunningRank, relay
+from shardmill.training.ranks.supervision.supervisor import RankHosts, RankJob
 
 _LOOK_SECONDS = 30.0
 _PLACE_SECONDS = 10.0
 _PROBE_SECONDS = 1.0
 _START_SECONDS = 120.0
+_ASK_SECONDS = 0.1
+# Looks of very many ranks together take no more than a part of the parent's time.
+_SECONDS_A_RANK = 0.002
+_CLOSE_SECONDS = 10.0
+_LOST_STATUS = -int(signal.SIGKILL)
 _LINE_CHARACTERS = 300
 
 
@@ -71,9 +78,8 @@ def _connected(address: str) -> Iterator[None]:
     try:
         ray.init(address, log_to_driver=False, logging_level="error")
     except (ConnectionError, RayError, RuntimeError, ValueError) as error:
-        said = " ".join(str(error).split())[:_LINE_CHARACTERS]
         raise EnvironmentFault(
-            f"no Ray cluster answers at ranks.ray.address = {address!r}: {said}",
+            f"no Ray cluster answers at ranks.ray.address = {address!r}: {_on_a_line(error)}",
             "start one (ray start --head), or set ranks.ray.address to HOST:PORT of its head",
         ) from error
     if threading.current_thread() is threading.main_thread():
@@ -84,8 +90,8 @@ def _connected(address: str) -> Iterator[None]:
         ray.shutdown()
 
 
-class RayHosts:
-    """Places for ranks on the machines of a Ray cluster, as they come and go; see ``RankHosts``."""
+class RayHosts(RankHosts):
+    """Places for ranks on the machines of a Ray cluster, as they come and go."""
 
     def __init__(
         self, count: RankCount, settings: RaySettings, *, on_cpu: bool, look_seconds: float = _LOOK_SECONDS
@@ -98,8 +104,8 @@ class RayHosts:
         self._group: PlacementGroup | None = None
         self._looked_at = time.monotonic()
 
+    @override
     def choose(self, is_wanted: Callable[[], bool] = lambda: True) -> list[Slot]:
-        """Reserve the places of the next attempt; see ``RankHosts``."""
         self.release()
         deadline = time.monotonic() + self._settings.wait_seconds
         told = False
@@ -124,8 +130,8 @@ class RayHosts:
             time.sleep(_PROBE_SECONDS)
         return []
 
+    @override
     def has_more_than(self, used: Sequence[Slot]) -> bool:
-        """Return whether there is room for one more rank. Looks only now and then."""
         if len(used) >= self._count.most or time.monotonic() - self._looked_at < self._look_seconds:
             return False
         self._looked_at = time.monotonic()
@@ -136,14 +142,12 @@ class RayHosts:
             remove_placement_group(group)
         return group is not None
 
-    def note_failed_start(self, slot: Slot) -> None:
+    @override
+    def note_attempt(self, failed_start: Slot | None) -> None:
         """Do nothing: the next places are on machines that Ray knows to be alive."""
 
-    def note_progress(self) -> None:
-        """Do nothing; see ``note_failed_start``."""
-
-    def start(self, job: RankJob, slots: Sequence[Slot], on_event: OnEvent) -> Iterator[RemoteRank]:
-        """Start a rank in each of ``slots``, and yield each; see ``RankHosts``."""
+    @override
+    def start(self, job: RankJob, slots: Sequence[Slot]) -> Iterator[RunningRank]:
         job.log_folder.mkdir(parents=True, exist_ok=True)
         agents = [self._agent(index) for index in range(len(slots))]
         try:
@@ -161,10 +165,9 @@ class RayHosts:
                     "TF_CONFIG": Cluster(addresses, rank).to_tf_config() if len(slots) > 1 else "",
                 }
                 agent.start.remote(rank, list(job.command), variables)
-                yield RemoteRank(rank, len(slots), agent, machines[rank], job.log_path(rank), on_event)
+                yield _RemoteRank(rank, len(slots), agent, machines[rank], job.log_path(rank))
         except RayError as error:
-            said = " ".join(str(error).split())[:_LINE_CHARACTERS]
-            raise RankLost(f"a machine of the Ray cluster was lost: {said}") from error
+            raise RankLost(f"a machine of the Ray cluster was lost: {_on_a_line(error)}") from error
 
     def release(self) -> None:
         """Release the places."""
@@ -228,3 +231,69 @@ def _told(resources: Mapping[str, float]) -> str:
 def _answers(asked: list[Any]) -> list[Any]:
     found: list[Any] = ray.get(asked, timeout=_START_SECONDS)
     return found
+
+
+def _on_a_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:_LINE_CHARACTERS]
+
+
+class _RemoteRank(RunningRank):
+    """A rank on a machine of the cluster. Asks its agent without waiting for the answer."""
+
+    def __init__(self, rank: int, num_ranks: int, agent: Any, machine: str, log_path: Path) -> None:
+        """Watch the rank that ``agent`` runs on ``machine``."""
+        super().__init__(rank)
+        self._agent, self._machine, self._log_path = agent, machine, log_path
+        self._every = max(_ASK_SECONDS, _SECONDS_A_RANK * num_ranks)
+        self._asked: Any = None
+        self._asked_at = self._answered_at = time.monotonic()
+        self._answer = RankState()
+
+    @override
+    def _seen(self) -> RankState:
+        self._ask()
+        answer, since = self._answer, time.monotonic() - self._answered_at
+        stopped_seconds = answer.stopped_seconds and answer.stopped_seconds + since
+        return replace(answer, silent_seconds=answer.silent_seconds + since, stopped_seconds=stopped_seconds)
+
+    def _ask(self) -> None:
+        """Take the answer to the last request if it has come, and send the next one if it is time."""
+        now = time.monotonic()
+        if self._asked is None:
+            if now - self._asked_at >= self._every:
+                self._asked, self._asked_at = self._agent.look.remote(), now
+            return
+        ready, _ = ray.wait([self._asked], timeout=0)
+        if not ready:
+            if now - self._answered_at > ANSWER_SECONDS:
+                self._lose(f": its machine {self._machine} has not answered for {ANSWER_SECONDS:.0f} s")
+            return
+        try:
+            self._take(ray.get(self._asked))
+        except RayError as error:
+            self._lose(f" with its machine {self._machine} or its Ray worker there: {_on_a_line(error)}")
+        self._asked = None
+
+    def _lose(self, how: str) -> None:
+        self._answer = replace(self._answer, status=_LOST_STATUS, lost=f"is lost{how}")
+
+    def _take(self, look: Look) -> None:
+        self._answered_at = time.monotonic()
+        if look.printed:
+            with self._log_path.open("ab") as log:
+                log.write(look.printed)
+        for event in look.events:
+            relay(self.rank, event)
+        self._answer = look.state
+
+    @override
+    def signal(self, number: signal.Signals) -> None:
+        if self.look().status is None:
+            self._agent.signal.remote(int(number))
+
+    @override
+    def close(self) -> None:
+        if self.state.lost is None:
+            with suppress(RayError):
+                ray.get(self._agent.close.remote(), timeout=_CLOSE_SECONDS)
+        ray.kill(self._agent)
