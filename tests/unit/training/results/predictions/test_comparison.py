@@ -67,7 +67,7 @@ def test_a_much_better_run_is_found_better(runs: Runs) -> None:
     assert accuracy.high == pytest.approx(0.4 + 1.96 * 0.0775, abs=0.03)
     assert accuracy.share_above > 0.99
     assert loss.high < 0
-    assert set(found.to_json()["figures"]) == {"accuracy", "macro_f1", "loss"}
+    assert set(found.to_json()["figures"]) == {"accuracy", "balanced_accuracy", "macro_f1", "loss"}
 
 
 @pytest.mark.parametrize("scale", [np.nan, np.inf])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from sklearn.metrics import accuracy_score, f1_score, recall_score
 
 from shardmill.training.results.metrics.detection import DetectionTally
 from shardmill.training.results.metrics.multi_label import MultiLabelTally
@@ -11,6 +12,25 @@ from shardmill.training.results.metrics.segmentation import SegmentationTally
 from shardmill.training.results.predictions.resampling import SUMMARIES, resampled_figures
 
 CLASSES = 5
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_figures_of_one_class_are_those_of_the_drawn_records(seed: int) -> None:
+    chance = np.random.default_rng(seed)
+    labels = chance.choice(CLASSES, 80, p=[0.6, 0.3, 0.08, 0.02, 0.0])
+    predicted = np.where(chance.random(80) < 0.6, labels, chance.integers(0, CLASSES, 80))
+    rows = {"losses": chance.random(80).astype(np.float32), "predicted": predicted}
+    drawn = chance.integers(0, 80, 80)
+    figures = resampled_figures("single-label", labels, rows, CLASSES).of(np.bincount(drawn, minlength=80))
+    pair, present = (labels[drawn], predicted[drawn]), np.unique(labels[drawn])
+    assert figures == pytest.approx(
+        {
+            "accuracy": accuracy_score(*pair),
+            "balanced_accuracy": recall_score(*pair, labels=present, average="macro"),
+            "macro_f1": f1_score(*pair, labels=present, average="macro"),
+            "loss": rows["losses"][drawn].astype(np.float64).mean(),
+        }
+    )
 
 
 @pytest.mark.parametrize("seed", range(4))
