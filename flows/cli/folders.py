@@ -5,6 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from shardmill.flows.cli import output
+from shardmill.flows.parameters import root_or_default, runs_or_default
+from shardmill.training.aliases import names_an_alias
+
 if TYPE_CHECKING:
     from shardmill.infra.dataset.catalog import Catalog
     from shardmill.infra.dataset.version import DatasetVersion
@@ -18,7 +22,6 @@ def catalog_at(root: str | None, signing_key: str | None = None) -> Catalog:
         root: the folder of the datasets.
         signing_key: signs the versions that the command publishes; None: they are not signed.
     """
-    from shardmill.flows.parameters import root_or_default
     from shardmill.infra.dataset.catalog import Catalog
 
     return Catalog(root_or_default(root), signing_key)
@@ -26,7 +29,6 @@ def catalog_at(root: str | None, signing_key: str | None = None) -> Catalog:
 
 def warn_of_unfinished_purge(opened: DatasetVersion) -> None:
     """Warn people if a purge of the dataset was begun and not finished."""
-    from shardmill.flows.cli import output
     from shardmill.infra.dataset.maintenance.removed import warning_of_unfinished_purge
 
     if warning := warning_of_unfinished_purge(opened.storage, opened.name):
@@ -35,8 +37,6 @@ def warn_of_unfinished_purge(opened: DatasetVersion) -> None:
 
 def runs_location(runs: str | None) -> str:
     """Return the folder of the runs as an absolute path or a URI."""
-    from shardmill.flows.parameters import runs_or_default
-
     return runs_or_default(runs).removeprefix("file://")
 
 
@@ -56,9 +56,7 @@ def run_named(subject: str, runs: str | None, root: str | None) -> RunFolder | N
 
     The beginning of a run's name is taken unless a dataset is called so.
     """
-    from shardmill.flows.parameters import root_or_default
     from shardmill.infra.dataset.catalog import Catalog
-    from shardmill.training.aliases import names_an_alias
     from shardmill.training.results.run_files.run_folder import find_run, open_run, run_names
 
     folder = runs_folder(runs)

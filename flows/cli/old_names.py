@@ -6,7 +6,6 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from shardmill.flows.cli.server.planned import RULE_NAME
 from shardmill.training.aliases import names_an_alias
 
 Words = list[str]
@@ -102,7 +101,7 @@ def _train_when(words: Words) -> Words | None:
             dataset = word
     if "--remove" in options:
         options.remove("--remove")
-        return ["schedule", "remove", "--dataset", dataset, "--name", RULE_NAME, *options]
+        return ["schedule", "remove", "--dataset", dataset, "--name", "train-when", *options]
     if not dataset and not {"--help", "-h"} & set(options):
         return ["schedule", "list", *options]
     when = ["--train-when", ",".join(conditions)] if conditions else []

@@ -7,19 +7,28 @@ begins.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient
-    from prefect.client.schemas.filters import FlowRunFilterState, FlowRunFilterTags
+    from prefect.client.schemas.filters import FlowRunFilter
     from prefect.client.schemas.objects import FlowRun
     from prefect.client.schemas.responses import DeploymentResponse
 
 T = TypeVar("T")
 
 _PAGE = 200  # Prefect gives no more at once
+
+
+@contextlib.contextmanager
+def prefect_client() -> Iterator[SyncPrefectClient]:
+    """Yield a client of the server that the environment names when Prefect is first imported."""
+    from prefect.client.orchestration import get_client
+
+    with get_client(sync_client=True) as client:
+        yield client
 
 
 def all_pages(read: Callable[[int, int], Sequence[T]]) -> list[T]:
@@ -37,13 +46,27 @@ def all_pages(read: Callable[[int, int], Sequence[T]]) -> list[T]:
     return found
 
 
-def in_progress() -> FlowRunFilterState:
-    """The filter of Prefect's API that finds runs that have begun and have not ended."""
-    from prefect.client.schemas.filters import FlowRunFilterState, FlowRunFilterStateType
-    from prefect.client.schemas.objects import StateType
+def run_filter(**wanted: Any) -> FlowRunFilter:
+    """Return Prefect's filter of flow runs.
 
-    begun = [StateType.RUNNING, StateType.PENDING, StateType.CANCELLING]
-    return FlowRunFilterState(type=FlowRunFilterStateType(any_=begun))
+    Args:
+        wanted: its fields in the form of JSON, such as ``end_time={"after_": since}``.
+    """
+    from prefect.client.schemas.filters import FlowRunFilter
+
+    return FlowRunFilter.model_validate(wanted)
+
+
+def in_states(*types: str) -> dict[str, Any]:
+    """The field ``state`` of a filter of runs in states of these types."""
+    return {"type": {"any_": types}}
+
+
+# Fields of a filter: runs that have begun and not ended; runs that have ended in any way; Shardmill's own.
+IN_PROGRESS = {"state": in_states("RUNNING", "PENDING", "CANCELLING")}
+ENDED = {"state": in_states("COMPLETED", "FAILED", "CRASHED", "CANCELLED")}
+OWN_TAG = "shardmill"
+OWN = {"tags": {"all_": [OWN_TAG]}}
 
 
 def set_variable(client: SyncPrefectClient, name: str, value: dict[str, Any], tag: str) -> None:
@@ -97,19 +120,10 @@ def _rows(client: SyncPrefectClient, prefix: str) -> list[dict[str, Any]]:
     return [row for row in all_pages(page) if row["name"].startswith(prefix)]
 
 
-OWN_TAG = "shardmill"
-
 _FLOWS = ("prepare", "train", "train_torch", "evaluate", "promote", "pipeline", "maintain")
 _ENTRYPOINTS = {f"shardmill.flows.{name}.{name}" for name in _FLOWS}
 # Entrypoint of release 0.1.0 -> of this one.
 _EARLIER = {name.removeprefix("shardmill."): name for name in _ENTRYPOINTS}
-
-
-def own_runs() -> FlowRunFilterTags:
-    """The filter of Prefect's API that finds the runs of Shardmill."""
-    from prefect.client.schemas.filters import FlowRunFilterTags
-
-    return FlowRunFilterTags(all_=[OWN_TAG])
 
 
 def tag_as_own(run: FlowRun) -> None:
@@ -119,12 +133,11 @@ def tag_as_own(run: FlowRun) -> None:
     concurrency slot from the server, and the run fails if the server is away at that moment.
     """
     import httpx
-    from prefect.client.orchestration import get_client
     from prefect.exceptions import PrefectException
 
     if OWN_TAG in run.tags:
         return
-    with contextlib.suppress(httpx.HTTPError, PrefectException), get_client(sync_client=True) as client:
+    with contextlib.suppress(httpx.HTTPError, PrefectException), prefect_client() as client:
         client.update_flow_run(run.id, tags=[*run.tags, OWN_TAG])
 
 

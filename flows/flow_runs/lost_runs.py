@@ -21,7 +21,7 @@ from typing import IO, TYPE_CHECKING, Any
 from uuid import UUID
 
 from shardmill.flows import home
-from shardmill.flows.flow_runs.api_requests import in_progress, own_runs
+from shardmill.flows.flow_runs.api_requests import IN_PROGRESS, OWN, prefect_client, run_filter
 from shardmill.infra.storage.locking import kernel
 
 if TYPE_CHECKING:
@@ -80,10 +80,9 @@ def mark_lost_commands() -> int:
     lost = lost_commands()
     if not lost:
         return 0
-    from prefect.client.orchestration import get_client
 
     marked = 0
-    with get_client(sync_client=True) as client:
+    with prefect_client() as client:
         for path in lost:
             marked += _crash(client, UUID(path.name))
             path.unlink(missing_ok=True)
@@ -92,18 +91,12 @@ def mark_lost_commands() -> int:
 
 def mark_lost_subflows() -> int:
     """Mark runs of Shardmill whose parent run has ended as Crashed; return their number."""
-    from prefect.client.orchestration import get_client
-    from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterParentTaskRunId
     from prefect.exceptions import ObjectNotFound
 
     marked = 0
-    with get_client(sync_client=True) as client:
+    with prefect_client() as client:
         unfinished = client.read_flow_runs(
-            flow_run_filter=FlowRunFilter(
-                tags=own_runs(),
-                state=in_progress(),
-                parent_task_run_id=FlowRunFilterParentTaskRunId(is_null_=False),
-            )
+            flow_run_filter=run_filter(**OWN, **IN_PROGRESS, parent_task_run_id={"is_null_": False})
         )
         for run in unfinished:
             assert run.parent_task_run_id is not None
@@ -120,12 +113,8 @@ def mark_lost_subflows() -> int:
 
 def _crash(client: SyncPrefectClient, run_id: UUID) -> bool:
     """Mark a run and the runs inside it that have not ended; return whether it had not."""
-    from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterParentFlowRunId
-
     inside = client.read_flow_runs(
-        flow_run_filter=FlowRunFilter(
-            state=in_progress(), parent_flow_run_id=FlowRunFilterParentFlowRunId(any_=[run_id])
-        )
+        flow_run_filter=run_filter(**IN_PROGRESS, parent_flow_run_id={"any_": [run_id]})
     )
     for run in inside:
         _crash(client, run.id)

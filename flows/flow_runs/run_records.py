@@ -20,7 +20,7 @@ from uuid import UUID, uuid4
 from typing_extensions import TypedDict
 
 from shardmill.flows import home
-from shardmill.flows.flow_runs.api_requests import OWN_TAG
+from shardmill.flows.flow_runs.api_requests import OWN_TAG, prefect_client
 from shardmill.infra.errors import Cancelled, CorruptDataError, ShardmillError
 from shardmill.infra.json_files import decode_json, open_shape, write_json
 from shardmill.infra.progress import Event, subscribe
@@ -135,9 +135,8 @@ def take_over_records() -> int:
     ended = ended_records()
     if not ended:
         return 0
-    from prefect.client.orchestration import get_client
 
-    with get_client(sync_client=True) as client:
+    with prefect_client() as client:
         for path, values in ended:
             if _is_taken_over(client, path.stem, values):
                 path.unlink(missing_ok=True)

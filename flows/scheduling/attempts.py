@@ -9,11 +9,14 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
+import httpx
 from prefect import get_run_logger
-from prefect.client.schemas.objects import State
+from prefect.client.schemas.objects import FlowRun, State
 from prefect.context import FlowRunContext
+from prefect.exceptions import PrefectException
 from prefect.states import Completed, Failed
 
+from shardmill.flows.flow_runs.api_requests import prefect_client
 from shardmill.flows.flow_runs.jobs.worker_process import begin_workers_run
 from shardmill.flows.flow_runs.run_states import with_form_of
 from shardmill.flows.scheduling import failures
@@ -23,7 +26,6 @@ from shardmill.infra.errors import LockedError
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient
-    from prefect.client.schemas.objects import FlowRun
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -111,11 +113,7 @@ class _Tries:
 
 def _ask(question: Callable[[SyncPrefectClient], T]) -> T | None:
     """Return the answer of the server; None if it does not answer. The work goes on either way."""
-    import httpx
-    from prefect.client.orchestration import get_client
-    from prefect.exceptions import PrefectException
-
     # Another run of the same kind may create or delete the variable at the same time.
-    with contextlib.suppress(httpx.HTTPError, PrefectException), get_client(sync_client=True) as client:
+    with contextlib.suppress(httpx.HTTPError, PrefectException), prefect_client() as client:
         return question(client)
     return None

@@ -22,7 +22,7 @@ from uuid import UUID
 
 from pydantic import BaseModel
 
-from shardmill.flows.flow_runs.api_requests import all_pages, own_deployments
+from shardmill.flows.flow_runs.api_requests import all_pages, own_deployments, prefect_client, run_filter
 from shardmill.flows.parameters import root_or_default, runs_or_default
 from shardmill.infra.digests import digest_of
 
@@ -163,10 +163,9 @@ class _Skipping:
 
     def __call__(self) -> None:
         import httpx
-        from prefect.client.orchestration import get_client
 
         # A server that is away now may be back later: the run goes on meanwhile.
-        with contextlib.suppress(httpx.HTTPError), get_client(sync_client=True) as client:
+        with contextlib.suppress(httpx.HTTPError), prefect_client() as client:
             for waiting in superfluous(self._waiting(client), self._kind, self._clock.began):
                 alike = waiting.kind == self._kind
                 does = f"Run {self._run.name} does the same" if alike else "Another run does the same"
@@ -218,20 +217,10 @@ def _skip(client: SyncPrefectClient, run_id: UUID, message: str) -> None:
 
 def _due_runs(client: SyncPrefectClient, now: datetime, flow_id: UUID | None = None) -> list[FlowRun]:
     """The runs that are due and have not begun, of one flow or of all."""
-    from prefect.client.schemas.filters import (
-        FlowFilter,
-        FlowFilterId,
-        FlowRunFilter,
-        FlowRunFilterExpectedStartTime,
-        FlowRunFilterState,
-        FlowRunFilterStateName,
-    )
+    from prefect.client.schemas.filters import FlowFilter, FlowFilterId
 
     of_flow = FlowFilter(id=FlowFilterId(any_=[flow_id])) if flow_id is not None else None
-    waiting = FlowRunFilter(
-        state=FlowRunFilterState(name=FlowRunFilterStateName(any_=list(_WAITING))),
-        expected_start_time=FlowRunFilterExpectedStartTime(before_=now),
-    )
+    waiting = run_filter(state={"name": {"any_": _WAITING}}, expected_start_time={"before_": now})
     return all_pages(
         lambda limit, offset: client.read_flow_runs(
             flow_filter=of_flow, flow_run_filter=waiting, limit=limit, offset=offset

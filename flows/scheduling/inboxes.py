@@ -15,7 +15,9 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from shardmill.flows.flow_runs.api_requests import all_pages, set_variable
+import httpx
+
+from shardmill.flows.flow_runs.api_requests import all_pages, prefect_client, set_variable
 from shardmill.flows.scheduling.coalescing import AUTOMATIC_TAG, SKIPPED
 from shardmill.flows.scheduling.failures import POSTPONED, pause_after
 from shardmill.flows.scheduling.source_state import Arrivals, Batching, files_of
@@ -107,13 +109,10 @@ def inboxes_of(variables: Iterable[Mapping[str, Any]]) -> list[Inbox]:
 
 def watch_inboxes() -> None:
     """Watch all inboxes of the server until this process ends."""
-    import httpx
-    from prefect.client.orchestration import get_client
-
     watches: dict[str, _Watch] = {}
     while True:
         try:
-            with get_client(sync_client=True) as client:
+            with prefect_client() as client:
                 inboxes = {inbox.variable: inbox for inbox in read_inboxes(client) if inbox.is_active}
         except httpx.HTTPError as error:  # the server may be back soon; known inboxes are watched meanwhile
             LOG.warning("Prefect's API does not answer: %s", error)
@@ -170,10 +169,8 @@ class _Watch:
             self._start_run(number)
 
     def _start_run(self, number: int) -> None:
-        from prefect.client.orchestration import get_client
-
         try:
-            with get_client(sync_client=True) as client:
+            with prefect_client() as client:
                 deployment = client.read_deployment_by_name(f"{self.inbox.flow}/{self.inbox.flow}")
                 run = client.create_flow_run_from_deployment(
                     deployment.id,
@@ -191,10 +188,9 @@ class _Watch:
         """Note when to try a failed batch again; new files are taken up before that."""
         if self._run is None:
             return
-        from prefect.client.orchestration import get_client
         from prefect.exceptions import ObjectNotFound
 
-        with get_client(sync_client=True) as client:
+        with prefect_client() as client:
             try:
                 state = client.read_flow_run(self._run).state
             except ObjectNotFound:

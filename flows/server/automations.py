@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from shardmill.flows.flow_runs.api_requests import forget_secret, keep_secret, read_secrets
+from shardmill.flows.flow_runs.api_requests import forget_secret, keep_secret, prefect_client, read_secrets
 from shardmill.flows.flow_runs.events import OPEN, PUBLISHED, TRAINING, resource_id
 from shardmill.flows.server.deployments import SCHEDULED_FLOWS, read_deployment
 from shardmill.infra.errors import EnvironmentFault
@@ -146,13 +146,12 @@ def set_training_rule(rule: TrainingRule) -> bool:
     Raises:
         EnvironmentFault: the server has no deployment `train`.
     """
-    from prefect.client.orchestration import get_client
     from prefect.client.schemas.actions import DeploymentScheduleCreate
     from prefect.client.schemas.schedules import IntervalSchedule
     from prefect.events.actions import RunDeployment
     from prefect.events.schemas.automations import AutomationCore, EventTrigger, Posture
 
-    with get_client(sync_client=True) as client:
+    with prefect_client() as client:
         deployment, parameters = read_deployment(client, "train"), dict(rule.parameters)
         interval = IntervalSchedule(interval=rule.every)
         old = client.read_automations_by_name(_automation(rule.dataset))
@@ -192,17 +191,13 @@ def set_training_rule(rule: TrainingRule) -> bool:
 
 def remove_training_rule(dataset: str) -> bool:
     """Remove the rule of a dataset; return whether there was one."""
-    from prefect.client.orchestration import get_client
-
-    with get_client(sync_client=True) as client:
+    with prefect_client() as client:
         return _remove(client, dataset)
 
 
 def set_rule_active(dataset: str, *, active: bool) -> bool:
     """Pause or resume the rule of a dataset; return whether there is one."""
-    from prefect.client.orchestration import get_client
-
-    with get_client(sync_client=True) as client:
+    with prefect_client() as client:
         found = [one for one in stored_schedules(client, "train") if one.stored.slug == _slug(dataset)]
         for one in found:
             give_back(client, one, active=active)
@@ -213,9 +208,7 @@ def set_rule_active(dataset: str, *, active: bool) -> bool:
 
 def training_rules() -> list[TrainingRule]:
     """All rules, sorted by dataset."""
-    from prefect.client.orchestration import get_client
-
-    with get_client(sync_client=True) as client:
+    with prefect_client() as client:
         found = [as_rule(one) for one in stored_schedules(client, "train") if is_rule(one)]
     return sorted(found, key=lambda rule: rule.dataset)
 

@@ -13,7 +13,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from shardmill.flows.flow_runs.api_requests import renew_entrypoints
+from shardmill.flows.flow_runs.api_requests import prefect_client, renew_entrypoints
 from shardmill.flows.server.services import Service
 from shardmill.infra.errors import EnvironmentFault
 
@@ -50,8 +50,6 @@ class Deploying(Service):
         Raises:
             EnvironmentFault: They could not be registered.
         """
-        from prefect.client.orchestration import get_client
-
         try:
             status = self.process.wait(timeout=_DEPLOY_SECONDS)
         except subprocess.TimeoutExpired as error:
@@ -63,7 +61,7 @@ class Deploying(Service):
                 f"the deployments could not be registered; Prefect last said:\n{self.last_lines()}",
                 f"see {self.log_path}",
             )
-        with get_client(sync_client=True) as client:
+        with prefect_client() as client:
             renew_entrypoints(client)
 
 
@@ -77,11 +75,10 @@ def make_pool(name: str = POOL, kind: str = "process") -> bool:
         name: its name.
         kind: "process", or the name of a template of infra/deploy/work_pools.
     """
-    from prefect.client.orchestration import get_client
     from prefect.client.schemas.actions import WorkPoolCreate
     from prefect.exceptions import ObjectAlreadyExists, ObjectNotFound
 
-    with get_client(sync_client=True) as client:
+    with prefect_client() as client:
         try:
             client.read_work_pool(name)
             is_new = False

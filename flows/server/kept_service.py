@@ -8,6 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import httpx
+
 from shardmill.flows.problems import Problem, close_problem, open_problem
 from shardmill.infra.errors import EnvironmentFault
 
@@ -139,7 +141,6 @@ class KeptService:
         Raises:
             EnvironmentFault: It fails again and again although everything that it needs is available.
         """
-        import httpx
         from prefect.exceptions import ObjectNotFound
 
         try:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from shardmill.flows.flow_runs.api_requests import in_states, prefect_client, run_filter
 from shardmill.flows.scheduling.daylight_saving import by_elapsed_time
 from shardmill.flows.server.automations import (
     NO_PARAMETERS,
@@ -201,9 +202,7 @@ def _inboxes(client: SyncPrefectClient, dataset: str, name: str | None) -> list[
 
 @contextmanager
 def _client() -> Iterator[SyncPrefectClient]:
-    from prefect.client.orchestration import get_client
-
-    with get_client(sync_client=True) as client:
+    with prefect_client() as client:
         yield client
 
 
@@ -243,15 +242,9 @@ def _schedules_of(client: SyncPrefectClient, dataset: str, name: str | None) -> 
 
 def _next_times(client: SyncPrefectClient) -> dict[str, datetime]:
     """Return the time of the next run of each schedule, by the id of the schedule."""
-    from prefect.client.schemas.filters import (
-        FlowRunFilter,
-        FlowRunFilterState,
-        FlowRunFilterStateType,
-    )
-    from prefect.client.schemas.objects import StateType
     from prefect.client.schemas.sorting import FlowRunSort
 
-    planned = FlowRunFilter(state=FlowRunFilterState(type=FlowRunFilterStateType(any_=[StateType.SCHEDULED])))
+    planned = run_filter(state=in_states("SCHEDULED"))
     times: dict[str, datetime] = {}
     for page in range(_PAGES):
         runs = client.read_flow_runs(

@@ -13,6 +13,8 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import httpx
+
 from shardmill.flows import home
 from shardmill.flows.home import server_url
 from shardmill.flows.page.options import TENSORBOARD_URL
@@ -208,7 +210,6 @@ class Platform:
         A failure, such as a full disk, must not end the services. It is reported once; the next call tries
         again.
         """
-        import httpx
         from prefect.exceptions import ObjectNotFound
 
         untidy = ""

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from shardmill.flows.cli import options
+from shardmill.flows.cli import options, output
 from shardmill.flows.cli.folders import catalog_at, run_named, warn_of_unfinished_purge
-from shardmill.infra.errors import UsageError
+from shardmill.flows.cli.training_runs.looking import show_run
+from shardmill.infra.errors import ShardmillError, UsageError
 from shardmill.infra.readable import readable_bytes
+from shardmill.infra.storage.locations import absolute_path
 
 if TYPE_CHECKING:
     from shardmill.infra.dataset.catalog import Catalog
@@ -23,9 +25,6 @@ def datasets(root: options.Root = None, json_output: options.Json = False) -> No
       shardmill datasets
       shardmill datasets --root /data/datasets --json
     """
-    from shardmill.flows.cli import output
-    from shardmill.infra.errors import ShardmillError
-
     catalog = catalog_at(root)
     found: list[dict[str, Any]] = []
     unreadable: dict[str, str] = {}
@@ -104,13 +103,11 @@ def show(
     if run is not None:
         if augmented or parser or croissant:
             raise UsageError(f"{run.name} is a training run", "these options are for datasets")
-        from shardmill.flows.cli.training_runs.looking import show_run
 
         show_run(run, json_output)
         return
     opened = catalog_at(root).open_view(subject)
     if parser:
-        from shardmill.flows.cli import output
         from shardmill.infra.format.parser import parser_code
 
         output.say(*parser_code(opened.manifest).splitlines())
@@ -132,7 +129,6 @@ def show(
 
         print_croissant(opened)
         return
-    from shardmill.flows.cli import output
     from shardmill.flows.cli.datasets.print_version import describe, print_version, print_view
 
     if opened.view is not None:
@@ -169,9 +165,7 @@ def locate(
       shardmill locate photos --source cat/0001.jpg
       shardmill locate photos --record 0f3c5a7be1d24c68
     """
-    from shardmill.flows.cli import output
     from shardmill.infra.dataset.locate import locate_anywhere
-    from shardmill.infra.storage.locations import absolute_path
 
     if source is not None and "://" not in source and Path(source).exists():
         source = absolute_path(source)

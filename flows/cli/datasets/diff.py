@@ -5,15 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from pydantic import ValidationError
 
-from shardmill.flows.cli import options
+from shardmill.beam_jobs.summaries import setting_lines
+from shardmill.flows.cli import options, output
 from shardmill.flows.cli.folders import catalog_at
+from shardmill.infra.dataset.drift.figures import Drift, DriftLimits
+from shardmill.infra.errors import CorruptDataError, NotFoundError, ShardmillError
+from shardmill.infra.html.formatting import differing_settings
 from shardmill.infra.readable import readable_bytes
+from shardmill.infra.settings import STORED
 
 if TYPE_CHECKING:
     from shardmill.infra.dataset.catalog import Catalog
     from shardmill.infra.dataset.compare import Change, Changes, VersionDiff
-    from shardmill.infra.dataset.drift.figures import Drift, DriftLimits
     from shardmill.infra.dataset.version import DatasetVersion
 
 _SHOWN = {
@@ -51,7 +56,6 @@ def diff(
       shardmill diff photos
       shardmill diff photos@1 photos@3 --json
     """
-    from shardmill.flows.cli import output
     from shardmill.infra.dataset.compare import diff as compare
 
     catalog = catalog_at(root)
@@ -68,12 +72,7 @@ def diff(
 
 def _settings(old: DatasetVersion, new: DatasetVersion) -> dict[str, tuple[str, ...]]:
     """Return the settings that change the written files and differ, with their values in both versions."""
-    from pydantic import ValidationError
-
     from shardmill.beam_jobs.config import PrepareConfig
-    from shardmill.infra.errors import ShardmillError
-    from shardmill.infra.html.formatting import differing_settings
-    from shardmill.infra.settings import STORED
 
     try:
         config = PrepareConfig.model_validate(new.manifest.config, context=STORED)
@@ -84,9 +83,7 @@ def _settings(old: DatasetVersion, new: DatasetVersion) -> dict[str, tuple[str, 
 
 def _drift(old: DatasetVersion, new: DatasetVersion) -> Drift | None:
     """The drift between two versions; None if their indexes cannot be read."""
-    from shardmill.flows.cli import output
     from shardmill.infra.dataset.drift.measuring import measure
-    from shardmill.infra.errors import CorruptDataError
 
     try:
         return measure(old, new, _limits(new))
@@ -97,10 +94,6 @@ def _drift(old: DatasetVersion, new: DatasetVersion) -> Drift | None:
 
 def _limits(version: DatasetVersion) -> DriftLimits:
     """The limits of the version's configuration; the usual ones if it has none that this release knows."""
-    from pydantic import ValidationError
-
-    from shardmill.infra.dataset.drift.figures import DriftLimits
-
     kept = version.manifest.config.get("drift", {})
     try:
         return DriftLimits.model_validate(
@@ -112,8 +105,6 @@ def _limits(version: DatasetVersion) -> DriftLimits:
 
 def _two_versions(catalog: Catalog, before: str, after: str | None) -> tuple[str, str]:
     """The two references to compare."""
-    from shardmill.infra.errors import NotFoundError
-
     name, _, number = before.partition("@")
     if after is not None:
         return before, after
@@ -128,9 +119,6 @@ def _two_versions(catalog: Catalog, before: str, after: str | None) -> tuple[str
 
 
 def _show(found: VersionDiff, changed: dict[str, tuple[str, ...]]) -> None:
-    from shardmill.beam_jobs.summaries import setting_lines
-    from shardmill.flows.cli import output
-
     output.say(f"From {found.before} to {found.after}:")
     if changed:
         lines = (f"    {line}" for line in setting_lines(changed))
@@ -154,8 +142,6 @@ def _show(found: VersionDiff, changed: dict[str, tuple[str, ...]]) -> None:
 
 
 def _show_drift(drift: Drift | None) -> None:
-    from shardmill.flows.cli import output
-
     exceeded = drift.exceeded if drift else []
     if exceeded:
         output.say(f"  {output.counted(len(exceeded), 'figure')} of drift beyond the limits")

@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
-from shardmill.flows.cli import options
+from shardmill.flows.cli import options, output
 from shardmill.flows.cli.folders import catalog_at
+from shardmill.infra import progress
 from shardmill.infra.readable import readable_bytes
 
 Destination = Annotated[
@@ -45,8 +46,6 @@ def export(
       shardmill export photos@2 s3://bucket/photos-tar --format webdataset
       shardmill export "photos@2?label in ('cat', 'dog')" pets --format folder
     """
-    from shardmill.flows.cli import output
-    from shardmill.infra import progress
     from shardmill.infra.dataset.exports import export as exporting
 
     opened = catalog_at(root).open_view(dataset)

@@ -7,9 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from shardmill.flows.cli import options
-from shardmill.flows.cli.folders import catalog_at
+from shardmill.flows import home
+from shardmill.flows.cli import options, output
+from shardmill.flows.cli.folders import catalog_at, runs_folder, runs_location
+from shardmill.infra.errors import UsageError
+from shardmill.infra.processes.children import result_of
 from shardmill.infra.processes.python_module import python_module
+from shardmill.infra.progress import shown_to_people
 from shardmill.infra.readable import readable_bytes
 
 if TYPE_CHECKING:
@@ -19,8 +23,6 @@ if TYPE_CHECKING:
 
 
 def _whole_dataset(name: str) -> str:
-    from shardmill.infra.errors import UsageError
-
     if "@" in name:
         raise UsageError(
             f"{name} names a version, but this command works on a whole dataset",
@@ -47,7 +49,6 @@ def rollback(
     Examples:
       shardmill rollback photos@2
     """
-    from shardmill.flows.cli import output
     from shardmill.infra.dataset.publishing import rollback as bring_back
 
     restored = bring_back(catalog_at(root, key), dataset)
@@ -76,10 +77,6 @@ def compact(
     Examples:
       shardmill compact photos
     """
-    from shardmill.flows import home
-    from shardmill.flows.cli import output
-    from shardmill.infra.processes.children import result_of
-
     if not now:
         home.take_turns()
     argv = python_module("shardmill.beam_jobs.maintain.compaction", "--dataset", dataset)
@@ -116,7 +113,6 @@ def gc(
       shardmill gc photos --keep-last 3
       shardmill gc photos --drop 2 --drop 4 --apply
     """
-    from shardmill.flows.cli import output
     from shardmill.infra.dataset.maintenance.garbage import collect_garbage, find_garbage
 
     work = collect_garbage if apply else find_garbage
@@ -162,10 +158,7 @@ def purge(
     """
     from shardmill.beam_jobs.maintain.purge import find_to_purge
     from shardmill.beam_jobs.maintain.purge import purge as remove
-    from shardmill.flows.cli import output
-    from shardmill.flows.cli.folders import runs_folder, runs_location
     from shardmill.infra.dataset.signatures import signed_versions
-    from shardmill.infra.progress import shown_to_people
     from shardmill.training.promotion.purged import affected_runs, mark_runs
     from shardmill.training.run.files.stored import opened_run
 
@@ -205,8 +198,6 @@ def purge(
 
 
 def _show_purge(found: ToPurge, *, applied: bool) -> None:
-    from shardmill.flows.cli import output
-
     if found.gone:
         output.say("Nothing is left of:", *(f"  {uri}  (purged before)" for uri in found.gone))
     if not found.uris:
@@ -229,7 +220,6 @@ def _show_purge(found: ToPurge, *, applied: bool) -> None:
 
 
 def _show_models(models: list[AffectedRun], *, applied: bool) -> None:
-    from shardmill.flows.cli import output
     from shardmill.training.promotion.purged import in_words
 
     if not models:
@@ -240,8 +230,6 @@ def _show_models(models: list[AffectedRun], *, applied: bool) -> None:
 
 
 def _show_garbage(garbage: Garbage, *, applied: bool) -> None:
-    from shardmill.flows.cli import output
-
     done = "Removed" if applied else "Would remove"
     if not garbage.dropped and not garbage.files:
         output.say(f"{garbage.dataset} has no garbage")

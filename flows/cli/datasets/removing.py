@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from shardmill.flows.cli import options
+from shardmill.flows.cli import options, output
 from shardmill.flows.cli.datasets.maintenance import Name
-from shardmill.flows.cli.folders import catalog_at
+from shardmill.flows.cli.folders import catalog_at, runs_folder
 from shardmill.infra.errors import NotFoundError, UsageError
+from shardmill.infra.progress import shown_to_people
 from shardmill.infra.readable import readable_bytes
 
 if TYPE_CHECKING:
@@ -40,8 +41,6 @@ def versions(
     Examples:
       shardmill versions photos
     """
-    from shardmill.flows.cli import output
-
     catalog = catalog_at(root)
     found = _listed(catalog, dataset, _users(dataset, runs))
     if json_output:
@@ -83,7 +82,6 @@ def rm(
       shardmill rm photos@2 --restore --apply
       shardmill rm photos --purge --apply
     """
-    from shardmill.flows.cli import output
     from shardmill.infra.dataset.maintenance import removed
 
     if purge and restore:
@@ -124,7 +122,6 @@ def rm(
 
 
 def _restore(catalog: Catalog, name: str, numbers: list[int] | None, apply: bool, json_output: bool) -> None:
-    from shardmill.flows.cli import output
     from shardmill.infra.dataset.maintenance.removed import bring_back, check_restorable
 
     if apply:
@@ -157,8 +154,6 @@ def _one_dataset(refs: list[str]) -> tuple[str, list[int] | None]:
 
 def _users(name: str, runs: str | None) -> dict[int, list[str]]:
     """Number of a version -> the runs that were trained on it, with the aliases that they have."""
-    from shardmill.flows.cli.folders import runs_folder
-    from shardmill.infra.progress import shown_to_people
     from shardmill.infra.storage.filesystem import Storage
     from shardmill.training.aliases.history import aliases_by_run
     from shardmill.training.results.run_files.run_folder import list_runs

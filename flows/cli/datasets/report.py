@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import webbrowser
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from shardmill.flows.cli import options
+from shardmill.flows.cli import options, output
 from shardmill.flows.cli.folders import catalog_at, run_named
+from shardmill.flows.parameters import root_or_default
+from shardmill.infra.storage.local import writes
 
 if TYPE_CHECKING:
     from shardmill.infra.dataset.catalog import Catalog
@@ -40,9 +43,7 @@ def report(
       shardmill report photos@2 --out photos-2.html
       shardmill report photos-v1-3f2a9c --open
     """
-    from shardmill.flows.cli import output
     from shardmill.infra.storage.filesystem import Storage
-    from shardmill.infra.storage.local import writes
 
     run = run_named(subject, runs, root)
     if run is None:
@@ -67,7 +68,6 @@ def report(
 
 def _run_page(run: RunFolder, root: str | None) -> str:
     """Draw the page of a run; return its path in the run's folder."""
-    from shardmill.flows.parameters import root_or_default
     from shardmill.training.results.report.drawing import draw_run_report
 
     return draw_run_report(run, root_or_default(root)).name
@@ -75,8 +75,6 @@ def _run_page(run: RunFolder, root: str | None) -> str:
 
 def _with_page(catalog: Catalog, version: DatasetVersion) -> DatasetVersion:
     """The version that has the page: a rollback shares the page of the version that it restores."""
-    from shardmill.flows.cli import output
-
     shown = version
     while shown.manifest.restores in catalog.versions(version.name):
         shown = catalog.open(f"{version.name}@{shown.manifest.restores}")
@@ -101,10 +99,6 @@ def _page(catalog: Catalog, opened: DatasetVersion, rebuild: bool) -> tuple[str,
 
 
 def _open(local: Path | None, place: str) -> None:
-    import webbrowser
-
-    from shardmill.flows.cli import output
-
     if local is None:
         output.note("note: a browser cannot open it from there; copy it here with --out FILE")
     elif not webbrowser.open(local.absolute().as_uri()):

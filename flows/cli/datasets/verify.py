@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from shardmill.flows.cli import options
-from shardmill.flows.cli.folders import catalog_at, warn_of_unfinished_purge
+from shardmill.flows.cli import options, output
+from shardmill.flows.cli.folders import catalog_at, runs_location, warn_of_unfinished_purge
+from shardmill.infra import progress
 from shardmill.infra.errors import UsageError
 from shardmill.infra.readable import readable_bytes
+from shardmill.infra.signing import SUFFIX, PublicKey, SigningKey
 
 if TYPE_CHECKING:
     from shardmill.infra.dataset.verify import VerifyReport
     from shardmill.infra.dataset.version import DatasetVersion
-    from shardmill.infra.signing import PublicKey, SigningKey
 
 Key = Annotated[
     Path | None,
@@ -47,8 +48,6 @@ def verify(
       shardmill verify photos --public-key team.pub
       shardmill verify --run photos-v1-3f2a --public-key team.pub
     """
-    from shardmill.infra.signing import PublicKey
-
     options.check_one_subject(dataset, run)
     key = None if public_key is None else PublicKey(public_key)
     if run is not None:
@@ -72,8 +71,6 @@ def verify(
 
 
 def _verify_exports(named: str, key: PublicKey, runs: str | None, json_output: bool) -> None:
-    from shardmill.flows.cli import output
-    from shardmill.flows.cli.folders import runs_location
     from shardmill.training.export.signatures import check_exports
     from shardmill.training.run.files.stored import opened_run
 
@@ -88,7 +85,6 @@ def _verify_exports(named: str, key: PublicKey, runs: str | None, json_output: b
 
 
 def _read_all(opened: DatasetVersion) -> VerifyReport:
-    from shardmill.infra import progress
     from shardmill.infra.dataset.verify import verify as check
 
     with progress.shown_to_people():
@@ -97,8 +93,6 @@ def _read_all(opened: DatasetVersion) -> VerifyReport:
 
 
 def _print_json(opened: DatasetVersion, report: VerifyReport, *, is_signed: bool) -> None:
-    from shardmill.flows.cli import output
-
     output.print_json(
         {
             "dataset": opened.name,
@@ -113,8 +107,6 @@ def _print_json(opened: DatasetVersion, report: VerifyReport, *, is_signed: bool
 
 
 def _show(opened: DatasetVersion, report: VerifyReport, signer: str) -> None:
-    from shardmill.flows.cli import output
-
     if not report.problems:
         size = readable_bytes(report.num_bytes)
         records = output.counted(report.num_records, "record")
@@ -152,9 +144,6 @@ def sign(
       shardmill sign photos@2 --key team.pem
       shardmill sign --run photos-v1-3f2a --key team.pem
     """
-    from shardmill.flows.cli import output
-    from shardmill.infra.signing import SUFFIX, SigningKey
-
     options.check_one_subject(dataset, run)
     signing_key = SigningKey(key)
     if run is None:
@@ -184,7 +173,6 @@ def _sign_version(dataset: str, key: SigningKey, root: str | None) -> tuple[str,
 
 def _sign_exports(named: str, key: SigningKey, runs: str | None) -> tuple[str, list[str]]:
     """Sign the exports of a run; its name and theirs."""
-    from shardmill.flows.cli.folders import runs_location
     from shardmill.training.export.signatures import sign_exports
     from shardmill.training.run.files.stored import opened_run
 

@@ -6,16 +6,22 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from shardmill.flows.cli import options
+from shardmill.beam_jobs.summaries import version_lines
+from shardmill.flows import home
+from shardmill.flows.cli import options, output
 from shardmill.flows.cli.help import explained_below
 from shardmill.flows.cli.jobs.flags import with_flags
+from shardmill.flows.flow_runs.jobs.job_commands import train_command
 from shardmill.flows.flow_runs.jobs.job_settings import (
     job_request,
     prepare_settings,
     settings_by_section,
     train_settings,
 )
+from shardmill.flows.parameters import absolute, root_or_default, runs_or_default
 from shardmill.infra.dataset.views.references import reference_of
+from shardmill.infra.processes.children import result_of
+from shardmill.training.ranks.launchers import is_rendering
 
 if TYPE_CHECKING:
     from shardmill.beam_jobs.request import JobRequest
@@ -66,7 +72,6 @@ def prepare(
       shardmill prepare s3://bucket/photos --dataset photos --flink-master flink.example.org:8081
     """
     _take_turns(now)
-    from shardmill.flows.parameters import root_or_default
 
     changes = _with_options(overrides or [], source_kind, runner, flink_master, label_edits)
     load = partial(prepare_settings, config, changes, failure_budget, recipe)
@@ -105,10 +110,8 @@ def train(
       shardmill train photos --framework torch --model resnet50 --set augment.mixup=0.2
     """
     _take_turns(now)
-    from shardmill.flows.parameters import root_or_default, runs_or_default
     from shardmill.infra.dataset.catalog import Catalog
     from shardmill.training.config import with_devices
-    from shardmill.training.ranks.launchers import is_rendering
 
     changes = [*(overrides or []), *([] if framework is None else [f"run.framework={framework}"])]
     settings = with_devices(train_settings(config, changes, recipe), devices, workers, launcher)
@@ -151,7 +154,6 @@ def run(
       shardmill run photos --dataset photos --image-size 128 --epochs 5 --set image.quality=95
     """
     _take_turns(now)
-    from shardmill.flows.parameters import root_or_default, runs_or_default
 
     by_section = settings_by_section(overrides or [])
     changes = _with_options(by_section["prepare"], source_kind, runner, flink_master, label_edits)
@@ -187,7 +189,6 @@ def _with_options(
         label_edits: path of a CSV as seen from here, or a URI.
     """
     from shardmill.beam_jobs.config.runner import runner_overrides
-    from shardmill.flows.parameters import absolute
 
     of_source = [] if kind is None else [f"source.kind={kind}"]
     of_source += [] if label_edits is None else [f"source.label_edits={absolute(label_edits)}"]
@@ -195,25 +196,18 @@ def _with_options(
 
 
 def _take_turns(now: bool) -> None:
-    from shardmill.flows import home
-
     if not now:
         home.take_turns()
 
 
 def _write_job(ref: str, root: str, runs: str, settings: TrainConfig, json_output: bool) -> None:
     """Write the files of a job without a flow: nothing is trained yet."""
-    from shardmill.flows.flow_runs.jobs.job_commands import train_command
-    from shardmill.infra.processes.children import result_of
-
     _show(result_of(train_command(ref, root, runs, settings)), json_output, _print_trained)
 
 
 def _dry_run(request: JobRequest, json_output: bool) -> None:
     """Run the job without a flow: nothing happens that belongs into a history."""
     from shardmill.beam_jobs.request import prepare_command
-    from shardmill.flows.cli import output
-    from shardmill.infra.processes.children import result_of
 
     command = prepare_command(request.source, request.dataset, request.root, request.config)
     result = result_of([*command, "--dry-run"], on_line=output.note if json_output else output.say)
@@ -222,8 +216,6 @@ def _dry_run(request: JobRequest, json_output: bool) -> None:
 
 
 def _show(result: dict[str, Any], json_output: bool, for_people: Callable[[dict[str, Any]], None]) -> None:
-    from shardmill.flows.cli import output
-
     if json_output:
         output.print_json(result)
     else:
@@ -231,9 +223,6 @@ def _show(result: dict[str, Any], json_output: bool, for_people: Callable[[dict[
 
 
 def _print_prepared(result: dict[str, Any]) -> None:
-    from shardmill.beam_jobs.summaries import version_lines
-    from shardmill.flows.cli import output
-
     ref = reference_of(result)
     output.say(*version_lines(result), f"Look at: shardmill show {ref}")
     if result["label_kind"] != "none":
@@ -241,7 +230,6 @@ def _print_prepared(result: dict[str, Any]) -> None:
 
 
 def _print_trained(result: dict[str, Any]) -> None:
-    from shardmill.flows.cli import output
     from shardmill.training.run.files.summary import summary
 
     output.say(*summary(result).split("\n"))

@@ -7,8 +7,13 @@ from typing import Annotated, Any
 
 import typer
 
-from shardmill.flows.cli import options
+from shardmill.flows.cli import options, output
+from shardmill.flows.flow_runs.jobs.job_commands import PROFILE
+from shardmill.flows.flow_runs.jobs.job_settings import train_settings
+from shardmill.flows.parameters import root_or_default
 from shardmill.infra.dataset.views.references import reference_of
+from shardmill.infra.processes.children import result_of
+from shardmill.infra.processes.job_command import config_arguments
 
 Seconds = Annotated[
     float, typer.Option("--seconds", metavar="S", min=0.1, help="Duration of each measurement")
@@ -40,13 +45,6 @@ def profile(
       shardmill profile photos --model --set model.name=ResNet50 --out profile.svg
       shardmill profile photos --torch --set data.image_size=224
     """
-    from shardmill.flows.cli import output
-    from shardmill.flows.flow_runs.jobs.job_commands import PROFILE
-    from shardmill.flows.flow_runs.jobs.job_settings import train_settings
-    from shardmill.flows.parameters import root_or_default
-    from shardmill.infra.processes.children import result_of
-    from shardmill.infra.processes.job_command import config_arguments
-
     settings = train_settings(config, overrides or [])
     command = [*PROFILE, dataset, "--root", root_or_default(root), "--seconds", str(seconds)]
     command += [*config_arguments(settings.model_dump_json()), *(["--model"] if model else [])]
@@ -62,8 +60,6 @@ def profile(
 
 
 def _show(result: dict[str, Any]) -> None:
-    from shardmill.flows.cli import output
-
     output.say(_subject(result))
     rows = [
         [stage["name"], stage["microseconds"], stage["images_per_second"], stage["detail"]]
@@ -79,8 +75,6 @@ def _show(result: dict[str, Any]) -> None:
 
 
 def _show_workers(result: dict[str, Any]) -> None:
-    from shardmill.flows.cli import output
-
     output.say(_subject(result))
     rows = [
         [rate["num_workers"], rate["images_per_second"], rate["first_batch_seconds"]]
@@ -92,8 +86,6 @@ def _show_workers(result: dict[str, Any]) -> None:
 
 
 def _subject(result: dict[str, Any]) -> str:
-    from shardmill.flows.cli import output
-
     return (
         f"{reference_of(result)}: batches of {result['batch_size']} at "
         f"{result['image_size']} pixels, {output.counted(result['num_cpus'], 'CPU')}"

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from shardmill.flows.cli import options
+from shardmill.flows.cli import options, output
 from shardmill.flows.cli.jobs.flags import flag_of
 from shardmill.flows.flow_runs.jobs.job_settings import models_of_runs
+from shardmill.infra.errors import NotFoundError
 from shardmill.infra.readable import shortened
-
-if TYPE_CHECKING:
-    from shardmill.infra.settings import Setting
+from shardmill.infra.settings import Setting, near_settings, settings_of
+from shardmill.training.promotion.rules import PromotionRules
 
 _FEW = 12  # up to so many settings are shown in full
 _CUT = 60  # longest description in a list of many
@@ -101,8 +101,6 @@ def settings(word: Word = None, json_output: options.Json = False) -> None:
       shardmill settings --json
     """
     from shardmill.beam_jobs.sources.recognition.description import described_kinds
-    from shardmill.flows.cli import output
-    from shardmill.infra.errors import NotFoundError
 
     everything = all_entries()
     found = [entry for entry in everything if word is None or entry.has(word)]
@@ -132,8 +130,6 @@ def settings(word: Word = None, json_output: options.Json = False) -> None:
 def all_entries() -> list[Entry]:
     """Every setting of every section."""
     from shardmill.beam_jobs.config.maintain import MaintainConfig
-    from shardmill.infra.settings import settings_of
-    from shardmill.training.promotion.rules import PromotionRules
 
     models = models_of_runs() | {"maintain": MaintainConfig, "promote": PromotionRules}
     return [
@@ -165,8 +161,6 @@ def _as_json(entry: Entry) -> dict[str, Any]:
 
 
 def _near(word: str) -> str:
-    from shardmill.infra.settings import near_settings
-
     near = [each for model in models_of_runs().values() for each in near_settings(word, model)]
     near.sort(key=lambda each: -each.likeness)
     return f"did you mean {near[0].setting.key!r}?" if near else "without a word it lists them all"

@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from shardmill.flows.cli import options
+from shardmill.flows.cli import options, output
+from shardmill.flows.cli.server.planned import parse_interval
+from shardmill.flows.parameters import root_or_default, runs_or_default
+from shardmill.flows.server.api import ApiLost, prefect_api
 from shardmill.infra.readable import readable_bytes
 
 if TYPE_CHECKING:
@@ -41,7 +44,6 @@ def backup(
     Examples:
       shardmill platform backup /backups/monday --root /data/datasets --runs /data/runs
     """
-    from shardmill.flows.cli import output
     from shardmill.flows.server.backup.backing_up import back_up
 
     places = _places(root, runs, database)
@@ -67,7 +69,6 @@ def restore(
     Examples:
       shardmill platform restore /backups/monday --root /data/datasets --runs /data/runs --replace
     """
-    from shardmill.flows.cli import output
     from shardmill.flows.server.backup.backing_up import restore as bring_back
 
     done = bring_back(folder.absolute(), _places(root, runs, database), replace=replace)
@@ -82,15 +83,12 @@ def restore(
 
 
 def _places(root: str | None, runs: str | None, database: str | None) -> Places:
-    from shardmill.flows.parameters import root_or_default, runs_or_default
     from shardmill.flows.server.backup.backing_up import Places
 
     return Places(root_or_default(root), runs_or_default(runs), database or None)
 
 
 def _print(done: Backup, title: str) -> None:
-    from shardmill.flows.cli import output
-
     output.say(f"{title}:", f"  Prefect's history: {done.database or 'none'}")
     for name, copied in done.datasets.items():
         files = output.counted(copied.num_files, "file")
@@ -118,10 +116,6 @@ def reap(every: Every = None, json_output: options.Json = False) -> None:
       shardmill platform reap        (PREFECT_API_URL=http://prefect:4200/api names your server)
       shardmill platform reap --every 30s
     """
-    from shardmill.flows.cli import output
-    from shardmill.flows.cli.server.planned import parse_interval
-    from shardmill.flows.server.api import prefect_api
-
     interval = None if every is None else parse_interval(every)
     if interval is not None:
         _reap_again_and_again(interval.total_seconds(), json_output)
@@ -135,9 +129,6 @@ def reap(every: Every = None, json_output: options.Json = False) -> None:
 
 def _reap_again_and_again(seconds: float, json_output: bool) -> None:
     """Reap until a signal ends this process; a server that does not answer is asked again."""
-    from shardmill.flows.cli import output
-    from shardmill.flows.server.api import ApiLost, prefect_api
-
     with prefect_api() as api:
         from shardmill.flows.server.tidying.reaper import Reaper
 

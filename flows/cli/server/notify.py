@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from shardmill.flows.cli import options
+from shardmill.flows.cli import options, output
+from shardmill.flows.flow_runs.api_requests import prefect_client
+from shardmill.flows.server import services
+from shardmill.flows.server.alarm import destinations
+from shardmill.flows.server.alarm.destinations import Destination, Message, NotSent, check_url, kind_of, send
+from shardmill.flows.server.api import prefect_api, standing_api
 from shardmill.infra.errors import EnvironmentFault, NotFoundError, UsageError
-
-if TYPE_CHECKING:
-    from shardmill.flows.server.alarm.destinations import Destination
 
 Url = Annotated[
     str | None,
@@ -53,11 +55,6 @@ def notify(
       shardmill notify "mailtos://user:password@smtp.example.com?to=team@example.com"
       shardmill notify --test
     """
-    from shardmill.flows.cli import output
-    from shardmill.flows.server.alarm import destinations
-    from shardmill.flows.server.alarm.destinations import check_url
-    from shardmill.flows.server.api import prefect_api, standing_api
-
     if (test or remove is not None) and on:
         raise UsageError("--on goes with a URL alone", "shardmill notify URL --on failed")
     if remove is not None and (url is not None or test):
@@ -73,38 +70,31 @@ def notify(
             "there is no Prefect server whose runs somebody could be told of",
             "start one: shardmill up --detach",
         )
-    with prefect_api():
-        from prefect.client.orchestration import get_client
-
-        from shardmill.flows.server import services
-
-        with get_client(sync_client=True) as client:
-            if remove is not None:
-                destinations.remove_destination(client, remove)
-                output.answer({"removed": remove}, json_output, f"{remove} is told nothing any more")
-                return
-            known = destinations.read_destinations(client)
-            if test:
-                _test([destinations.Destination(url, frozenset())] if url else known, json_output)
-            elif url is None:
-                _list(known, json_output)
-            else:
-                wanted = on or [destinations.FAILED]
-                told = destinations.set_destination(client, url, wanted)
-                if not services.is_beating(services.WATCH):
-                    output.note("warning: no watch runs on this machine; messages are sent where one does")
-                output.answer(
-                    _row(told),
-                    json_output,
-                    f"{told} is told when: {', '.join(sorted(told.on))}",
-                    "Try it: shardmill notify --test",
-                    f"Take it back: shardmill notify --remove {told.name}",
-                )
+    with prefect_api(), prefect_client() as client:
+        if remove is not None:
+            destinations.remove_destination(client, remove)
+            output.answer({"removed": remove}, json_output, f"{remove} is told nothing any more")
+            return
+        known = destinations.read_destinations(client)
+        if test:
+            _test([destinations.Destination(url, frozenset())] if url else known, json_output)
+        elif url is None:
+            _list(known, json_output)
+        else:
+            wanted = on or [destinations.FAILED]
+            told = destinations.set_destination(client, url, wanted)
+            if not services.is_beating(services.WATCH):
+                output.note("warning: no watch runs on this machine; messages are sent where one does")
+            output.answer(
+                _row(told),
+                json_output,
+                f"{told} is told when: {', '.join(sorted(told.on))}",
+                "Try it: shardmill notify --test",
+                f"Take it back: shardmill notify --remove {told.name}",
+            )
 
 
 def _row(one: Destination) -> dict[str, Any]:
-    from shardmill.flows.server.alarm.destinations import kind_of
-
     return {"name": one.name, "kind": kind_of(one.url), "on": sorted(one.on)}
 
 
@@ -114,9 +104,6 @@ def _test(told: list[Destination], json_output: bool) -> None:
     Raises:
         NotFoundError: there is nobody. EnvironmentFault: somebody did not take it.
     """
-    from shardmill.flows.cli import output
-    from shardmill.flows.server.alarm.destinations import Message, NotSent, check_url, send
-
     if not told:
         raise NotFoundError("nobody is told anything", "shardmill notify URL")
     failed = []
@@ -139,8 +126,6 @@ def _test(told: list[Destination], json_output: bool) -> None:
 
 
 def _list(told: list[Destination], json_output: bool) -> None:
-    from shardmill.flows.cli import output
-
     rows = [_row(one) for one in told]
     if json_output:
         output.print_json({"told": rows})

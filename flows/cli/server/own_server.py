@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import contextlib
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from shardmill.flows.cli import options
+from shardmill.flows.cli import options, output
 from shardmill.flows.cli.server.service import Auth, Host
+from shardmill.flows.home import server_url
+from shardmill.flows.server import production
+from shardmill.flows.server.api import check_place, prefect_api
+from shardmill.flows.server.production import Backends
 from shardmill.infra.errors import UsageError
-
-if TYPE_CHECKING:
-    from shardmill.flows.server.production import Backends
 
 
 class PoolKind(StrEnum):
@@ -56,10 +57,6 @@ def deploy(
       shardmill platform deploy --pool cpu --place gpu=train,train-torch,evaluate,promote,pipeline
       shardmill platform deploy --type kubernetes --pool cpu --place gpu=train,train-torch
     """
-    from shardmill.flows.cli import output
-    from shardmill.flows.server import production
-    from shardmill.flows.server.api import prefect_api
-
     others = _parsed(place or [])
     described = production.placed(pool, others)
     with prefect_api():
@@ -167,8 +164,6 @@ def server(
       shardmill platform server api --host 0.0.0.0 --url https://prefect.example.org
       shardmill platform server services --url https://prefect.example.org
     """
-    from shardmill.flows.cli import output
-    from shardmill.flows.home import server_url
     from shardmill.flows.server import production, service_process
 
     if part is Part.MIGRATE:
@@ -177,8 +172,6 @@ def server(
         return
     backends = _backends(database, redis)
     if part is Part.API:
-        from shardmill.flows.server.api import check_place
-
         check_place(host, port, auth or None, "--port")
     ui_url = (url or server_url(host, port)).rstrip("/")
     for warning in production.prepare(backends, ui_url, auth or None):
@@ -194,8 +187,6 @@ def server(
 
 
 def _backends(database: str, redis: str) -> Backends:
-    from shardmill.flows.server.production import Backends
-
     return Backends(_given(database, "--database"), _given(redis, "--redis"))
 
 

@@ -6,8 +6,14 @@ from typing import Annotated
 
 import typer
 
-from shardmill.flows.cli import options
+from shardmill.flows.cli import options, output
+from shardmill.flows.cli.folders import runs_location
 from shardmill.flows.cli.server.service import Auth, Host
+from shardmill.flows.home import server_url
+from shardmill.flows.page.options import PageOptions
+from shardmill.flows.parameters import root_or_default
+from shardmill.flows.server.api import check_place, standing_api
+from shardmill.infra.errors import EnvironmentFault
 from shardmill.infra.processes.ports import free_port
 
 _DEFAULT_PORT = 4201
@@ -33,14 +39,7 @@ def page(
       shardmill platform page
       shardmill platform page --root /data/datasets --runs /data/runs --port 8080
     """
-    from shardmill.flows.cli import output
-    from shardmill.flows.cli.folders import runs_location
-    from shardmill.flows.home import server_url
     from shardmill.flows.page.app import serve_page
-    from shardmill.flows.page.options import PageOptions
-    from shardmill.flows.parameters import root_or_default
-    from shardmill.flows.server.api import check_place, standing_api
-    from shardmill.infra.errors import EnvironmentFault
 
     port = port or free_port()
     check_place(host, port, auth or None, "--port")

@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from shardmill.flows.cli.server.schedule_rows import RULE_NAME
+from shardmill.flows.flow_runs.jobs.job_settings import (
+    checked_source,
+    prepare_settings,
+    settings_by_section,
+    train_settings,
+)
+from shardmill.flows.server.automations import TrainingRule
+from shardmill.flows.server.schedules import Schedule
 from shardmill.infra.errors import UsageError
+from shardmill.infra.own_code.finding import OwnCode, is_own
+from shardmill.infra.settings import load_settings
+from shardmill.infra.storage.locations import check_dataset_name
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from pydantic import BaseModel
 
     from shardmill.flows.scheduling.inboxes import Inbox
-    from shardmill.flows.server.automations import TrainingRule
-    from shardmill.flows.server.schedules import Schedule
-    from shardmill.infra.own_code.finding import OwnCode
 
-RULE_NAME = "train-when"  # name of a dataset's rule of training among its schedules
 _RULE_EVERY = "1h"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,49}\Z")
 
@@ -113,10 +120,7 @@ class Wish:
 
 def planned_rule(wish: Wish) -> TrainingRule:
     """The rule of training that the options describe."""
-    from shardmill.flows.flow_runs.jobs.job_settings import train_settings
-    from shardmill.flows.server.automations import TrainingRule
     from shardmill.flows.train_when import TrainWhen, parse_train_when
-    from shardmill.infra.storage.locations import check_dataset_name
     from shardmill.training.config import own_code
 
     check_dataset_name(wish.dataset)
@@ -134,8 +138,6 @@ def planned_rule(wish: Wish) -> TrainingRule:
 
 def planned_schedule(wish: Wish) -> Schedule:
     """The schedule that the options describe."""
-    from shardmill.flows.server.schedules import Schedule
-
     interval = None if wish.every is None else parse_interval(wish.every)
     flow, parameters = _work(wish)
     when: dict[str, Any] = {"cron": wish.cron, "every": interval, "timezone": wish.timezone}
@@ -163,15 +165,6 @@ def planned_inbox(wish: Wish) -> Inbox:
 def _work(wish: Wish, *more: str) -> tuple[str, dict[str, object]]:
     """The flow that runs, and its parameters."""
     from shardmill.beam_jobs.sources.kind_modules import own_kind
-    from shardmill.flows.flow_runs.jobs.job_settings import (
-        checked_source,
-        prepare_settings,
-        settings_by_section,
-        train_settings,
-    )
-    from shardmill.infra.own_code.finding import is_own
-    from shardmill.infra.settings import load_settings
-    from shardmill.infra.storage.locations import check_dataset_name
     from shardmill.training.config import own_code
 
     given = {override.partition("=")[0].strip() for override in wish.overrides}

@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from shardmill.flows.cli import options
-from shardmill.flows.cli.server.planned import RULE_NAME, Wish, planned_inbox, planned_rule, planned_schedule
+from shardmill.flows.cli import options, output
+from shardmill.flows.cli.server.planned import Wish, planned_inbox, planned_rule, planned_schedule
+from shardmill.flows.cli.server.schedule_rows import (
+    RULE_NAME,
+    print_schedules,
+    rule_entries,
+    rule_in_words,
+    schedule_entries,
+)
+from shardmill.flows.server import automations as rules
+from shardmill.flows.server import schedules
+from shardmill.flows.server.api import prefect_api, standing_api
+from shardmill.flows.server.automations import TrainingRule, training_rules
+from shardmill.flows.server.schedules import Schedule, all_schedules
 from shardmill.infra.errors import EnvironmentFault, NotFoundError
 from shardmill.infra.storage.locations import public_location
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from shardmill.flows.scheduling.inboxes import Inbox
-    from shardmill.flows.server.automations import TrainingRule
-    from shardmill.flows.server.schedules import Schedule
 
 Name = Annotated[
     str, typer.Option("--name", metavar="NAME", help="Tells the schedules of one dataset apart, e.g. nightly")
@@ -133,8 +142,6 @@ def add(
     )
     wish.check()
     _need_server()
-    from shardmill.flows.cli import output
-    from shardmill.flows.cli.server.schedule_rows import rule_entries, rule_in_words, schedule_entries
 
     made = _set(wish)
     if json_output:
@@ -159,8 +166,6 @@ def list_(json_output: options.Json = False) -> None:
       shardmill schedule list --json
     """
     _need_server()
-    from shardmill.flows.cli import output
-    from shardmill.flows.cli.server.schedule_rows import print_schedules, rule_entries, schedule_entries
 
     found, rules = _all()
     if json_output:
@@ -197,8 +202,6 @@ def remove(dataset: options.Dataset, name: Only = None, json_output: options.Jso
 
 
 def _need_server() -> None:
-    from shardmill.flows.server.api import standing_api
-
     if standing_api() is None:
         raise EnvironmentFault(
             "there is no Prefect server that could keep a schedule", "start one: shardmill up --detach"
@@ -206,24 +209,13 @@ def _need_server() -> None:
 
 
 def _all() -> tuple[Sequence[Schedule | Inbox], Sequence[TrainingRule]]:
-    from shardmill.flows.server.api import prefect_api
-
     with prefect_api():
-        from shardmill.flows.server.automations import training_rules
-        from shardmill.flows.server.schedules import all_schedules
-
         return all_schedules(), training_rules()
 
 
 def _change(done: str, dataset: str, name: str | None, json_output: bool) -> None:
-    from shardmill.flows.cli import output
-    from shardmill.flows.server.api import prefect_api
-
     _need_server()
     with prefect_api():
-        from shardmill.flows.server import automations as rules
-        from shardmill.flows.server import schedules
-
         if done == "Removed":
             number = schedules.remove_schedules(dataset, name)
             number += name in (None, RULE_NAME) and rules.remove_training_rule(dataset)
@@ -243,12 +235,7 @@ def _change(done: str, dataset: str, name: str | None, json_output: bool) -> Non
 
 def _set(wish: Wish) -> Any:
     """Make the schedule, inbox or training rule that the options describe, and return it."""
-    from shardmill.flows.server.api import prefect_api
-
     with prefect_api():
-        from shardmill.flows.server import automations as rules
-        from shardmill.flows.server import schedules
-
         if wish.inbox:
             watched = planned_inbox(wish)
             return replace(watched, is_active=schedules.set_inbox(watched))

@@ -6,13 +6,15 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from shardmill.flows.cli.server.planned import RULE_NAME
+from shardmill.flows.cli import output
 from shardmill.infra.storage.locations import public_location, public_values
 
 if TYPE_CHECKING:
     from shardmill.flows.scheduling.inboxes import Inbox
     from shardmill.flows.server.automations import TrainingRule
     from shardmill.flows.server.schedules import Schedule
+
+RULE_NAME = "train-when"  # name of a dataset's rule of training among its schedules
 
 
 def schedule_entries(found: Sequence[Schedule | Inbox]) -> list[dict[str, Any]]:
@@ -57,8 +59,6 @@ def rule_in_words(rule: TrainingRule) -> str:
 
 def print_schedules(found: Sequence[Schedule | Inbox], rules: Sequence[TrainingRule] = ()) -> None:
     """Print the schedules for people."""
-    from shardmill.flows.cli import output
-
     if not found and not rules:
         output.say("No schedules. Make one: shardmill schedule add SOURCE --dataset NAME --every 1h")
         return

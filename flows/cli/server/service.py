@@ -10,17 +10,21 @@ import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
+import psutil
 import typer
 
-from shardmill.flows.cli import options
+from shardmill.flows import home
+from shardmill.flows.cli import options, output
+from shardmill.flows.parameters import root_or_default, runs_or_default
+from shardmill.flows.server.running_up import RunningUp, running_up, up_lock, up_process
 from shardmill.infra.errors import EnvironmentFault
 from shardmill.infra.processes.ports import free_port
 from shardmill.infra.processes.python_module import python_module
+from shardmill.infra.processes.trees import lives
 
 if TYPE_CHECKING:
     import psutil
 
-    from shardmill.flows.server.running_up import RunningUp
     from shardmill.flows.server.up import UpOptions
 
 _DEFAULT_PORT = 4200
@@ -97,9 +101,6 @@ def up(
       shardmill up --host 0.0.0.0 --auth team:LONG-PASSWORD
       shardmill up --database postgresql+asyncpg://prefect:PASSWORD@localhost/prefect
     """
-    from shardmill.flows import home
-    from shardmill.flows.cli import output
-    from shardmill.flows.parameters import root_or_default, runs_or_default
     from shardmill.flows.server import up
 
     server_port = port or free_port()
@@ -131,11 +132,6 @@ def down(json_output: options.Json = False) -> None:
     Examples:
       shardmill down
     """
-    import psutil
-
-    from shardmill.flows.cli import output
-    from shardmill.flows.server.running_up import up_process
-
     process_id = up_process()
     if process_id is None:
         output.answer({"stopped": False}, json_output, "shardmill up is not running")
@@ -157,8 +153,6 @@ def _wait_for_end(process: psutil.Process) -> None:
     Raises:
         EnvironmentFault: It takes longer than its services may take.
     """
-    from shardmill.infra.processes.trees import lives
-
     deadline = time.monotonic() + _STOP_SECONDS
     while lives(process):
         if time.monotonic() > deadline:
@@ -175,10 +169,6 @@ def _detach(chosen: UpOptions) -> None:
     Raises:
         EnvironmentFault: It ended before it was healthy.
     """
-    from shardmill.flows import home
-    from shardmill.flows.cli import output
-    from shardmill.flows.server.running_up import running_up, up_lock
-
     with up_lock():
         chosen.check()  # refuse here, not in a log
     log_path = home.logs_folder() / "up.log"
@@ -217,8 +207,6 @@ def _detach(chosen: UpOptions) -> None:
 
 
 def _note_with_time(text: str) -> None:
-    from shardmill.flows.cli import output
-
     output.note(f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} {text}")
 
 
@@ -232,9 +220,6 @@ def _passwords(chosen: UpOptions) -> dict[str, str]:
 
 
 def _say_where(json_output: bool) -> None:
-    from shardmill.flows.cli import output
-    from shardmill.flows.server.running_up import running_up
-
     running = running_up()
     assert running is not None
     if json_output:

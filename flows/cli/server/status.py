@@ -10,15 +10,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from shardmill.flows.cli import options
+from shardmill.flows import home
+from shardmill.flows.cli import options, output
 from shardmill.flows.cli.server.schedule_rows import in_local_time, print_schedules, schedule_entries
+from shardmill.flows.problems import Problem, open_problems
+from shardmill.flows.server.api import Api, prefect_api, standing_api
+from shardmill.flows.server.running_up import running_up, up_process
 from shardmill.infra.progress import WAITING
 
 if TYPE_CHECKING:
     from shardmill.flows.page.reading.prefect import Activity, FlowRun
-    from shardmill.flows.problems import Problem
     from shardmill.flows.scheduling.inboxes import Inbox
-    from shardmill.flows.server.api import Api
     from shardmill.flows.server.schedules import Schedule
 
 T = TypeVar("T")
@@ -37,9 +39,6 @@ def status(json_output: options.Json = False) -> None:
       shardmill status
       shardmill status --json
     """
-    from shardmill.flows.cli import output
-    from shardmill.flows.server.api import standing_api
-
     api = standing_api(_ANSWER_SECONDS)
     if api is None:
         _say_that_nothing_answers(json_output)
@@ -64,27 +63,17 @@ def status(json_output: options.Json = False) -> None:
 
 def _load(api: Api) -> None:
     """Import Prefect's client first, since that may take seconds, which must not count as a slow server."""
-    from shardmill.flows.server.api import prefect_api
-
     with prefect_api(api):
         import prefect.client.orchestration  # noqa: F401
 
-        import shardmill.flows.page.reading.prefect
-        import shardmill.flows.server.schedules  # noqa: F401
-
 
 def _say_that_nothing_answers(json_output: bool) -> None:
-    from shardmill.flows import home
-    from shardmill.flows.cli import output
-    from shardmill.flows.server.running_up import running_up, up_process
-
     process = up_process()
     if process is None:
         output.answer(
             {"running": False}, json_output, "shardmill up is not running", "Start it: shardmill up --detach"
         )
         return
-    from shardmill.flows.problems import open_problems
 
     found = open_problems()
     up = running_up()
@@ -145,19 +134,15 @@ def _activity(api: Api) -> Activity:
 
 
 def _schedules() -> list[Schedule | Inbox]:
-    from shardmill.flows.server.api import prefect_api
+    from shardmill.flows.server.schedules import all_schedules
 
     with prefect_api():
-        from shardmill.flows.server.schedules import all_schedules
-
         return all_schedules()
 
 
 def _as_json(
     api: Api, activity: Activity | None, found: Sequence[Schedule | Inbox] | None, problems: list[str]
 ) -> dict[str, Any]:
-    from shardmill.flows.problems import open_problems
-
     known: dict[str, Any] = {
         "running": True,
         "page_url": _page_url(api),
@@ -182,8 +167,6 @@ def _as_json(
 
 def _page_url(api: Api) -> str | None:
     """URL of the platform's own page, if this server belongs to a `shardmill up` of this home."""
-    from shardmill.flows.server.running_up import running_up
-
     up = running_up()
     return up.page_url if up is not None and up.api_url == api.url else None
 
@@ -203,9 +186,6 @@ def _run(run: FlowRun) -> dict[str, Any]:
 def _print(
     api: Api, activity: Activity | None, found: Sequence[Schedule | Inbox] | None, problems: list[str]
 ) -> None:
-    from shardmill.flows.cli import output
-    from shardmill.flows.problems import open_problems
-
     url = _page_url(api)
     page = [f"Page:       {url}"] if url else []
     output.say(*page, f"Prefect UI: {api.ui_url}", f"API:        {api.url}")
@@ -227,16 +207,12 @@ def _open_entries(found: Sequence[Problem]) -> list[dict[str, Any]]:
 
 
 def _print_open(found: Sequence[Problem]) -> None:
-    from shardmill.flows.cli import output
-
     if found:
         rows = [[in_local_time(one.since), one.text, one.remedy] for one in found]
         output.print_table("Problems", ["since", "problem", "remedy"], rows)
 
 
 def _print_runs(activity: Activity) -> None:
-    from shardmill.flows.cli import output
-
     if activity.running:
         rows = [[run.name, run.state, in_local_time(run.begins), _progress(run)] for run in activity.running]
         output.print_table("Running", ["run", "state", "since", "progress"], rows)

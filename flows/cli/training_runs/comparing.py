@@ -6,8 +6,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from shardmill.flows.cli import options
+from shardmill.flows.cli import options, output
+from shardmill.flows.cli.folders import runs_folder
 from shardmill.flows.cli.training_runs.looking import Run, Split, whole_settings
+from shardmill.flows.cli.training_runs.using import evaluate_in_child
+from shardmill.flows.parameters import root_or_default
+from shardmill.infra.errors import NotFoundError
+from shardmill.infra.html.formatting import differing_settings
+from shardmill.training.results.metrics.figures import FIGURES, is_smaller_better
 
 if TYPE_CHECKING:
     from shardmill.training.results.run_files.run_folder import RunFolder
@@ -42,12 +48,7 @@ def compare(
       shardmill compare photos-v1-3f2a photos-v1-90bc --split validation --json
       shardmill compare photos-v1-3f2a photos-v2-77cd --dataset photos@2
     """
-    from shardmill.flows.cli import output
-    from shardmill.flows.cli.folders import runs_folder
-    from shardmill.flows.parameters import root_or_default
     from shardmill.infra.dataset.catalog import Catalog
-    from shardmill.infra.html.formatting import differing_settings
-    from shardmill.training.results.metrics.figures import FIGURES
     from shardmill.training.results.predictions import comparison
     from shardmill.training.results.run_files.run_folder import open_run
 
@@ -93,10 +94,6 @@ def compare(
 
 def _evaluate_if_missing(run: RunFolder, split: str, ref: str, root: str) -> None:
     """Evaluate a run on a split of a dataset version, unless it has predictions of it."""
-    from shardmill.flows.cli import output
-    from shardmill.flows.cli.training_runs.using import evaluate_in_child
-    from shardmill.infra.errors import NotFoundError
-
     try:
         run.predictions(split, ref)
     except NotFoundError:
@@ -105,8 +102,6 @@ def _evaluate_if_missing(run: RunFolder, split: str, ref: str, root: str) -> Non
 
 
 def _verdict(name: str, each: Any) -> str:
-    from shardmill.training.results.metrics.figures import is_smaller_better
-
     if each.low <= 0 <= each.high:
         return "no clear difference"
     is_better = (each.low > 0) != is_smaller_better(name)

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from pydantic import ValidationError
 
-from shardmill.flows.cli import options
-from shardmill.infra.errors import UsageError
+from shardmill.flows.cli import options, output
+from shardmill.flows.cli.folders import runs_folder, runs_location
+from shardmill.infra import progress
+from shardmill.infra.errors import CorruptDataError, ShardmillError, UsageError
+from shardmill.infra.html.formatting import differing_settings
 from shardmill.infra.near_names import near_miss
+from shardmill.infra.progress import shown_to_people
+from shardmill.infra.storage.locations import public_location
+from shardmill.training.results.metrics.figures import FIGURES
+from shardmill.training.results.run_files.rank_balance import BALANCE_FILE, read_balance
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from shardmill.training.results.run_files.run_folder import RunFolder
 
 _COLUMNS = ("model.name", "run.epochs")  # have columns of their own in a list of runs
@@ -47,10 +54,6 @@ def runs(runs: options.Runs = None, json_output: options.Json = False) -> None:
       shardmill runs
       shardmill runs --runs /data/runs --json
     """
-    from shardmill.flows.cli import output
-    from shardmill.flows.cli.folders import runs_folder, runs_location
-    from shardmill.infra.progress import shown_to_people
-    from shardmill.infra.storage.locations import public_location
     from shardmill.training.results.run_files.run_folder import list_runs
 
     folder = runs_folder(runs)
@@ -74,9 +77,6 @@ def runs(runs: options.Runs = None, json_output: options.Json = False) -> None:
 
 def whole_settings(run: RunFolder) -> dict[str, Any]:
     """The settings of a run, with the defaults of those that its release did not have."""
-    from pydantic import ValidationError
-
-    from shardmill.infra.errors import ShardmillError
     from shardmill.training.config import TrainConfig
 
     found = run.config()
@@ -88,9 +88,6 @@ def whole_settings(run: RunFolder) -> dict[str, Any]:
 
 def _settings_if_sound(run: RunFolder) -> dict[str, Any] | None:
     """The settings of a run; None, with a warning, if their file is damaged."""
-    from shardmill.infra import progress
-    from shardmill.infra.errors import CorruptDataError
-
     try:
         return whole_settings(run)
     except CorruptDataError as error:
@@ -100,8 +97,6 @@ def _settings_if_sound(run: RunFolder) -> dict[str, Any] | None:
 
 def _with_settings(runs: Sequence[RunFolder]) -> Iterator[tuple[RunFolder, dict[str, str]]]:
     """Yield each run with the settings in which it differs from other runs on the same dataset."""
-    from shardmill.infra.html.formatting import differing_settings
-
     places: dict[str, list[int]] = {}
     for place, run in enumerate(runs):
         places.setdefault(run.dataset_name, []).append(place)
@@ -117,8 +112,6 @@ def _with_settings(runs: Sequence[RunFolder]) -> Iterator[tuple[RunFolder, dict[
 
 
 def _row(run: dict[str, Any]) -> dict[str, object]:
-    from shardmill.training.results.metrics.figures import FIGURES
-
     figure = run["test_figure"] or {}
     return {
         **{name: run[name] for name in ("dataset", "model", "state")},
@@ -146,9 +139,6 @@ def _described(run: RunFolder) -> dict[str, Any]:
 
 def show_run(run: RunFolder, json_output: bool) -> None:
     """Print the settings and results of a run, and how evenly its ranks worked, if it has several."""
-    from shardmill.flows.cli import output
-    from shardmill.training.results.run_files.rank_balance import BALANCE_FILE, read_balance
-
     described = _described(run)
     balance = read_balance(run.path) if (run.path / BALANCE_FILE).is_file() else None
     if json_output:

@@ -7,10 +7,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from shardmill.flows.cli import options
+from shardmill.flows.cli import options, output
+from shardmill.flows.cli.folders import runs_folder, runs_location
 from shardmill.flows.cli.training_runs.looking import Run
-from shardmill.infra.errors import UsageError
-from shardmill.training.aliases import PRODUCTION
+from shardmill.flows.flow_runs.jobs.job_commands import promote_command
+from shardmill.flows.parameters import root_or_default
+from shardmill.infra.errors import CorruptDataError, NotFoundError, UsageError
+from shardmill.infra.near_names import near_miss
+from shardmill.infra.processes.children import result_of
+from shardmill.infra.progress import shown_to_people
+from shardmill.infra.settings import load_settings
+from shardmill.training.aliases import PRODUCTION, AliasName, parse_alias
+from shardmill.training.promotion.rules import PromotionRules
 
 if TYPE_CHECKING:
     from shardmill.training.aliases.history import AliasRecords
@@ -49,15 +57,7 @@ def promote(
       shardmill model promote photos-v2-77cd --set metric=macro_f1 --set minimum_gain=0.01
       shardmill model promote photos-v2-77cd --alias staging --reason "asked for by the shop"
     """
-    from shardmill.flows.cli import output
-    from shardmill.flows.cli.folders import runs_location
-    from shardmill.flows.flow_runs.jobs.job_commands import promote_command
-    from shardmill.flows.parameters import root_or_default
-    from shardmill.infra.processes.children import result_of
-    from shardmill.infra.settings import load_settings
-    from shardmill.training.aliases import AliasName
     from shardmill.training.promote import summary
-    from shardmill.training.promotion.rules import PromotionRules
     from shardmill.training.run.files.stored import is_in_store, opened_run
 
     folder = runs_location(runs)
@@ -95,9 +95,6 @@ def rollback(
     Examples:
       shardmill model rollback photos@production --reason "wrong on night pictures"
     """
-    from shardmill.flows.cli import output
-    from shardmill.flows.cli.folders import runs_location
-    from shardmill.training.aliases import AliasName, parse_alias
     from shardmill.training.promote import result_of, summary
     from shardmill.training.promotion.deciding import roll_back
 
@@ -119,10 +116,6 @@ def aliases(name: AliasOf = None, runs: options.Runs = None, json_output: option
       shardmill model aliases photos
       shardmill model aliases photos@production --json
     """
-    from shardmill.flows.cli import output
-    from shardmill.flows.cli.folders import runs_folder
-    from shardmill.infra.progress import shown_to_people
-
     folder = runs_folder(runs)
     with shown_to_people():
         found = _histories(name, folder)
@@ -140,8 +133,6 @@ def aliases(name: AliasOf = None, runs: options.Runs = None, json_output: option
 
 
 def _histories(name: str | None, runs: Path) -> list[AliasRecords]:
-    from shardmill.infra.errors import NotFoundError
-    from shardmill.infra.near_names import near_miss
     from shardmill.infra.storage.filesystem import Storage
     from shardmill.training.aliases import parse_alias
     from shardmill.training.aliases.history import AliasHistory, list_aliases
@@ -161,8 +152,6 @@ def _histories(name: str | None, runs: Path) -> list[AliasRecords]:
 
 def _holder(history: AliasRecords) -> AliasRecord | None:
     """Return the record that gave the alias to its run; None: none did, or a damaged one hides it."""
-    from shardmill.infra.errors import CorruptDataError
-
     try:
         return history.current()
     except CorruptDataError:
@@ -200,7 +189,6 @@ def _minute(time: str) -> str:
 
 
 def _show_history(history: AliasRecords, runs: Path) -> None:
-    from shardmill.flows.cli import output
     from shardmill.training.promotion.purged import purged_in_words
 
     current = _holder(history)

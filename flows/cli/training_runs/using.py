@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import sys
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from shardmill.flows.cli import options
+from shardmill.flows.cli import options, output
+from shardmill.flows.cli.folders import runs_folder, runs_location
 from shardmill.flows.cli.jobs.flags import with_flags
 from shardmill.flows.cli.training_runs.looking import Run, Split
+from shardmill.flows.flow_runs.jobs.job_commands import ENDINGS, evaluate_command, predict_command
+from shardmill.flows.flow_runs.jobs.job_settings import train_settings
+from shardmill.flows.parameters import root_or_default
 from shardmill.infra.errors import DataError, NotFoundError, UsageError
+from shardmill.infra.processes.children import result_of
+from shardmill.infra.processes.job_command import config_arguments
 from shardmill.infra.processes.python_module import python_module
 
 if TYPE_CHECKING:
@@ -53,9 +60,6 @@ def evaluate(
       shardmill evaluate photos-v1-3f2a --split train
       shardmill evaluate photos-v1-3f2a --dataset photos@4
     """
-    from shardmill.flows.cli import output
-    from shardmill.flows.cli.folders import runs_location
-    from shardmill.flows.parameters import root_or_default
     from shardmill.training.evaluate import summary
     from shardmill.training.run.files.stored import opened_run
 
@@ -70,9 +74,6 @@ def evaluate(
 
 def evaluate_in_child(run: RunFolder, split: str, dataset: str | None, root: str) -> dict[str, Any]:
     """Evaluate a run in a process that loads TensorFlow; see ``shardmill.training.evaluate.evaluate_run``."""
-    from shardmill.flows.flow_runs.jobs.job_commands import evaluate_command
-    from shardmill.infra.processes.children import result_of
-
     return result_of(evaluate_command(str(run.path), split, dataset, root, str(run.path.parent)))
 
 
@@ -95,10 +96,6 @@ def predict(
       shardmill predict photos-v1-3f2a new/ --out predictions.csv
       shardmill predict photos-v1-3f2a one.jpg two.png --format json
     """
-    import tempfile
-
-    from shardmill.flows.cli import output
-    from shardmill.flows.cli.folders import runs_folder
     from shardmill.training.results.run_files.run_folder import open_run
 
     _check(format_name, out, json_output)
@@ -144,8 +141,6 @@ def _check_predicted(paths: list[Path], result: dict[str, Any]) -> None:
 
 
 def _check(format_name: str, out: Path | None, json_output: bool) -> None:
-    from shardmill.flows.flow_runs.jobs.job_commands import ENDINGS
-
     if format_name not in ("csv", "parquet", "json"):
         raise UsageError(f"--format {format_name!r} is not known", "there are: csv, parquet, json")
     known = {**ENDINGS, ".xlsx": "", ".xls": ""}  # "": a format that is not written
@@ -164,17 +159,11 @@ def _check(format_name: str, out: Path | None, json_output: bool) -> None:
 def _predicted(
     run: Path, paths: list[Path], format_name: str, out: Path, root: str | None, *, overlays: bool
 ) -> dict[str, Any]:
-    from shardmill.flows.flow_runs.jobs.job_commands import predict_command
-    from shardmill.flows.parameters import root_or_default
-    from shardmill.infra.processes.children import result_of
-
     command = predict_command(run, format_name, out, root_or_default(root), overlays=overlays)
     return result_of([*command, "--", *map(str, paths)])
 
 
 def _counts(result: dict[str, Any]) -> str:
-    from shardmill.flows.cli import output
-
     refused = f", {result['refused']:,} refused" if result["refused"] else ""
     return f"{output.counted(result['predicted'], 'file')} predicted{refused}"
 
@@ -206,13 +195,7 @@ def label_errors(
       shardmill label-errors photos
       shardmill label-errors photos@3 --folds 10 --recipe clothing-from-scratch-cpu
     """
-    from shardmill.flows.cli import output
-    from shardmill.flows.cli.folders import runs_location
-    from shardmill.flows.flow_runs.jobs.job_settings import train_settings
-    from shardmill.flows.parameters import root_or_default
     from shardmill.infra.dataset.catalog import Catalog
-    from shardmill.infra.processes.children import result_of
-    from shardmill.infra.processes.job_command import config_arguments
     from shardmill.training.config import with_devices
     from shardmill.training.label_errors import summary
 

@@ -11,6 +11,7 @@ from uuid import UUID
 
 from pydantic import BaseModel
 
+from shardmill.flows.flow_runs.api_requests import prefect_client, run_filter
 from shardmill.flows.flow_runs.showing.markdown import table_rows
 from shardmill.infra.digests import digest_of
 from shardmill.infra.strict_json import dump_json
@@ -83,13 +84,11 @@ class RunPage:
 
     def sub_runs(self) -> list[UUID]:
         """Return the runs inside these runs, the first one first."""
-        from prefect.client.orchestration import get_client
-        from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterParentFlowRunId
         from prefect.client.schemas.sorting import FlowRunSort
 
-        inside = FlowRunFilter(parent_flow_run_id=FlowRunFilterParentFlowRunId(any_=self._runs))
+        inside = run_filter(parent_flow_run_id={"any_": self._runs})
         try:
-            with get_client(sync_client=True) as client:
+            with prefect_client() as client:
                 found = client.read_flow_runs(flow_run_filter=inside, sort=FlowRunSort.START_TIME_ASC)
         except Exception as error:  # noqa: BLE001  as in _show
             _log.warning("cannot ask Prefect for the runs inside this one: %s", error)
@@ -99,10 +98,9 @@ class RunPage:
     def _show(self, key: str, kind: str, data: Any, description: str) -> None:
         if not self._runs:
             return
-        from prefect.client.orchestration import get_client
 
         try:
-            with get_client(sync_client=True) as client:
+            with prefect_client() as client:
                 for run_id in self._runs:
                     self._show_on(client, run_id, key, kind, data, description)
             self._fails = False

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+from shardmill.flows.flow_runs.api_requests import prefect_client
 from shardmill.flows.flow_runs.artifacts.failed import JobEnd
 from shardmill.flows.flow_runs.artifacts.page import Keys, RunPage
 from shardmill.flows.flow_runs.jobs.running import run_job
@@ -83,10 +84,9 @@ def _watch(
     poll_seconds: float,
 ) -> None:
     import httpx
-    from prefect.client.orchestration import get_client
 
     seen: float | None = None  # when the run was first seen to be cancelled
-    with get_client(sync_client=True) as client:
+    with prefect_client() as client:
         while not done.wait(poll_seconds):
             # A server that is away now may be back later: the run goes on meanwhile.
             with contextlib.suppress(httpx.HTTPError):

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from shardmill.flows.flow_runs.api_requests import all_pages
+from shardmill.flows.flow_runs.api_requests import ENDED, all_pages, run_filter
 from shardmill.flows.flow_runs.events import OPEN, TRAINING
 from shardmill.flows.flow_runs.events import PUBLISHED as VERSION_PUBLISHED
 from shardmill.flows.flow_runs.run_records import UNCHANGED as UNCHANGED_STATE
@@ -119,21 +119,9 @@ class History:
 
 def _ended_runs(client: SyncPrefectClient, since: datetime) -> Iterator[Happening]:
     """The runs that ended, oldest first. A run inside another one is told of by the end of that one."""
-    from prefect.client.schemas.filters import (
-        FlowRunFilter,
-        FlowRunFilterEndTime,
-        FlowRunFilterParentTaskRunId,
-        FlowRunFilterState,
-        FlowRunFilterStateType,
-    )
-    from prefect.client.schemas.objects import TERMINAL_STATES
     from prefect.client.schemas.sorting import FlowRunSort
 
-    ended = FlowRunFilter(
-        state=FlowRunFilterState(type=FlowRunFilterStateType(any_=sorted(TERMINAL_STATES))),
-        end_time=FlowRunFilterEndTime(after_=since),
-        parent_task_run_id=FlowRunFilterParentTaskRunId(is_null_=True),
-    )
+    ended = run_filter(**ENDED, end_time={"after_": since}, parent_task_run_id={"is_null_": True})
     runs = all_pages(
         lambda limit, offset: client.read_flow_runs(
             flow_run_filter=ended, sort=FlowRunSort.END_TIME_DESC, limit=limit, offset=offset

@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from shardmill.flows.flow_runs.api_requests import all_pages, in_progress, own_runs
+from shardmill.flows.flow_runs.api_requests import IN_PROGRESS, OWN, all_pages, run_filter
 from shardmill.flows.problems import Problem, open_problems
 from shardmill.flows.server.alarm import outbox
 from shardmill.flows.server.alarm.destinations import PROBLEM, Destination, Message
@@ -104,24 +104,13 @@ def _lost(what: str, command: str) -> Problem:
 
 def late_runs(client: SyncPrefectClient, now: datetime) -> list[Problem]:
     """Return a problem for each deployment that has overdue runs and none in progress."""
-    from prefect.client.schemas.filters import (
-        FlowRunFilter,
-        FlowRunFilterExpectedStartTime,
-        FlowRunFilterState,
-        FlowRunFilterStateName,
-    )
-
-    late = FlowRunFilter(
-        tags=own_runs(),
-        state=FlowRunFilterState(name=FlowRunFilterStateName(any_=["Late"])),
-        expected_start_time=FlowRunFilterExpectedStartTime(before_=now - _LATE),
-    )
+    late = run_filter(**OWN, state={"name": {"any_": ["Late"]}}, expected_start_time={"before_": now - _LATE})
     runs = all_pages(
         lambda limit, offset: client.read_flow_runs(flow_run_filter=late, limit=limit, offset=offset)
     )
     if not runs:
         return []
-    works = FlowRunFilter(tags=own_runs(), state=in_progress())
+    works = run_filter(**OWN, **IN_PROGRESS)
     busy = {run.deployment_id for run in client.read_flow_runs(flow_run_filter=works)}
     problems = []
     for deployment in {run.deployment_id for run in runs} - busy:

@@ -15,6 +15,9 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+import httpx
+
+from shardmill.flows.flow_runs.api_requests import prefect_client
 from shardmill.flows.problems import Problem, close_problem, open_problem, set_problems
 from shardmill.flows.scheduling.inboxes import read_inboxes, watch_inboxes
 from shardmill.flows.server import services
@@ -101,11 +104,8 @@ class ServerWatch:
         Raises:
             Exception: what happened cannot be read; people are told if that lasts.
         """
-        import httpx
-        from prefect.client.orchestration import get_client
-
         try:
-            with get_client(sync_client=True) as client:
+            with prefect_client() as client:
                 take_over_automations(client)
                 while True:
                     self.look(client)

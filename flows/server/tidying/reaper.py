@@ -21,8 +21,10 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+import httpx
+
 from shardmill.flows.flow_runs import lost_runs, run_records
-from shardmill.flows.flow_runs.api_requests import own_deployments, own_runs
+from shardmill.flows.flow_runs.api_requests import OWN, in_states, own_deployments, prefect_client, run_filter
 from shardmill.flows.scheduling.coalescing import AUTOMATIC_TAG, is_automatic, skip_repeated
 from shardmill.flows.server.tidying.slots import Slots
 from shardmill.flows.server.tidying.stale_runs import GoneMachines, end_vanished_runs
@@ -64,12 +66,10 @@ class Reaper:
         Raises:
             httpx.HTTPError: The server does not answer; the next call continues.
         """
-        from prefect.client.orchestration import get_client
-
         lost = lost_runs.mark_lost_commands() + lost_runs.mark_lost_subflows()
         if self._has_worker:
             lost += end_vanished_runs()
-        with get_client(sync_client=True) as client:
+        with prefect_client() as client:
             lost += self._gone_machines.end_runs(client)
             tasks = _end_tasks(client)
             skip_repeated(client)
@@ -103,19 +103,14 @@ def _restart_key(run: FlowRun) -> str:
 
 def _known_keys(client: SyncPrefectClient, keys: list[str]) -> set[str]:
     """Return the keys under which a run exists already."""
-    from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterIdempotencyKey
-
     if not keys:
         return set()
-    known = client.read_flow_runs(
-        flow_run_filter=FlowRunFilter(idempotency_key=FlowRunFilterIdempotencyKey(any_=keys)), limit=_PAGE
-    )
+    known = client.read_flow_runs(flow_run_filter=run_filter(idempotency_key={"any_": keys}), limit=_PAGE)
     return {run.idempotency_key for run in known if run.idempotency_key}
 
 
 def _start_again(client: SyncPrefectClient, run: FlowRun) -> bool:
     """Start a crashed run again; return False if its deployment is gone or refuses its parameters now."""
-    import httpx
     from prefect.exceptions import ObjectNotFound
 
     assert run.deployment_id is not None
@@ -143,50 +138,24 @@ def may_restart(run: FlowRun) -> bool:
 
 def _crashed(client: SyncPrefectClient) -> list[FlowRun]:
     """The runs of Shardmill that crashed lately."""
-    from prefect.client.schemas.filters import (
-        FlowRunFilter,
-        FlowRunFilterEndTime,
-        FlowRunFilterState,
-        FlowRunFilterStateType,
-    )
-    from prefect.client.schemas.objects import StateType
-
-    since: Any = datetime.now(UTC) - timedelta(seconds=_RESTART_SECONDS)
+    since = datetime.now(UTC) - timedelta(seconds=_RESTART_SECONDS)
     return client.read_flow_runs(
-        flow_run_filter=FlowRunFilter(
-            tags=own_runs(),
-            state=FlowRunFilterState(type=FlowRunFilterStateType(any_=[StateType.CRASHED])),
-            end_time=FlowRunFilterEndTime(after_=since),
-        ),
+        flow_run_filter=run_filter(**OWN, state=in_states("CRASHED"), end_time={"after_": since}),
         limit=_PAGE,
     )
 
 
 def _end_tasks(client: SyncPrefectClient) -> int:
     """Mark unfinished tasks of ended runs of Shardmill as Crashed; return their number."""
-    from prefect.client.schemas.filters import (
-        FlowRunFilter,
-        FlowRunFilterEndTime,
-        FlowRunFilterState,
-        FlowRunFilterStateType,
-        TaskRunFilter,
-        TaskRunFilterState,
-        TaskRunFilterStateType,
-    )
-    from prefect.client.schemas.objects import StateType
+    from prefect.client.schemas.filters import TaskRunFilter
     from prefect.states import Crashed
 
-    ended = [StateType.CRASHED, StateType.FAILED, StateType.CANCELLED]
-    before: Any = datetime.now(UTC) - timedelta(seconds=_TASK_SECONDS)
+    before = datetime.now(UTC) - timedelta(seconds=_TASK_SECONDS)
     left = client.read_task_runs(
-        flow_run_filter=FlowRunFilter(
-            tags=own_runs(),
-            state=FlowRunFilterState(type=FlowRunFilterStateType(any_=ended)),
-            end_time=FlowRunFilterEndTime(before_=before),
+        flow_run_filter=run_filter(
+            **OWN, state=in_states("CRASHED", "FAILED", "CANCELLED"), end_time={"before_": before}
         ),
-        task_run_filter=TaskRunFilter(
-            state=TaskRunFilterState(type=TaskRunFilterStateType(any_=[StateType.RUNNING, StateType.PENDING]))
-        ),
+        task_run_filter=TaskRunFilter.model_validate({"state": in_states("RUNNING", "PENDING")}),
         limit=_PAGE,
     )
     for task in left:

@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from shardmill.flows.flow_runs.api_requests import all_pages, in_progress, own_deployments
+from shardmill.flows.flow_runs.api_requests import ENDED, IN_PROGRESS, all_pages, own_deployments, run_filter
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient
@@ -105,20 +105,10 @@ def _release_by_lease(client: SyncPrefectClient, deployment: UUID, slots: int) -
 
 def _leases_of_ended_runs(client: SyncPrefectClient, deployment: UUID) -> Iterator[UUID]:
     """The leases that the last runs of a deployment had, also those that are gone."""
-    from prefect.client.schemas.filters import (
-        FlowRunFilter,
-        FlowRunFilterDeploymentId,
-        FlowRunFilterState,
-        FlowRunFilterStateType,
-    )
-    from prefect.client.schemas.objects import TERMINAL_STATES
     from prefect.client.schemas.sorting import FlowRunSort
 
     ended = client.read_flow_runs(
-        flow_run_filter=FlowRunFilter(
-            deployment_id=FlowRunFilterDeploymentId(any_=[deployment]),
-            state=FlowRunFilterState(type=FlowRunFilterStateType(any_=sorted(TERMINAL_STATES))),
-        ),
+        flow_run_filter=run_filter(deployment_id={"any_": [deployment]}, **ENDED),
         sort=FlowRunSort.END_TIME_DESC,
         limit=_ENDED_RUNS,
     )
@@ -144,9 +134,7 @@ def _taken(client: SyncPrefectClient) -> dict[UUID, int]:
 
 def _begun_runs(client: SyncPrefectClient) -> Mapping[UUID, int]:
     """Deployment -> number of its runs that have begun and not ended: each may hold a slot."""
-    from prefect.client.schemas.filters import FlowRunFilter
-
-    wanted = FlowRunFilter(state=in_progress())
+    wanted = run_filter(**IN_PROGRESS)
     runs = all_pages(
         lambda limit, offset: client.read_flow_runs(flow_run_filter=wanted, limit=limit, offset=offset)
     )

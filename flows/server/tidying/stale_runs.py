@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 
 from shardmill.flows import home
-from shardmill.flows.flow_runs.api_requests import in_progress, own_runs
+from shardmill.flows.flow_runs.api_requests import IN_PROGRESS, OWN, prefect_client, run_filter
 from shardmill.flows.flow_runs.lost_runs import is_held, set_crashed
 from shardmill.flows.parameters import root_or_default
 from shardmill.flows.server.deployments import POOL
@@ -72,10 +72,9 @@ def end_vanished_runs() -> int:
 
 
 def _end(is_stale: Any) -> int:
-    from prefect.client.orchestration import get_client
     from prefect.client.schemas.objects import WorkerStatus
 
-    with get_client(sync_client=True) as client:
+    with prefect_client() as client:
         stale = [run for run in _unfinished(client) if _may_be_of_this_worker(run) and is_stale(run)]
         if not stale:
             return 0
@@ -94,19 +93,11 @@ def _may_be_of_this_worker(run: FlowRun) -> bool:
 
 def _unfinished(client: SyncPrefectClient) -> list[FlowRun]:
     """The runs of the pool that have begun and have not ended."""
-    from prefect.client.schemas.filters import (
-        FlowRunFilter,
-        FlowRunFilterState,
-        FlowRunFilterStateType,
-        WorkPoolFilter,
-        WorkPoolFilterName,
-    )
-    from prefect.client.schemas.objects import StateType
+    from prefect.client.schemas.filters import WorkPoolFilter, WorkPoolFilterName
     from prefect.client.schemas.sorting import FlowRunSort
 
-    begun = [StateType.RUNNING, StateType.PENDING, StateType.CANCELLING]
     return client.read_flow_runs(
-        flow_run_filter=FlowRunFilter(state=FlowRunFilterState(type=FlowRunFilterStateType(any_=begun))),
+        flow_run_filter=run_filter(**IN_PROGRESS),
         work_pool_filter=WorkPoolFilter(name=WorkPoolFilterName(any_=[POOL])),
         sort=FlowRunSort.START_TIME_DESC,
         limit=200,
@@ -170,11 +161,7 @@ class GoneMachines:
 
 def _begun_runs(client: SyncPrefectClient) -> list[tuple[_Worker, FlowRun]]:
     """The runs of Shardmill that have begun and not ended, with the worker that started their process."""
-    from prefect.client.schemas.filters import FlowRunFilter
-
-    found = client.read_flow_runs(
-        flow_run_filter=FlowRunFilter(tags=own_runs(), state=in_progress()), limit=_PAGE
-    )
+    found = client.read_flow_runs(flow_run_filter=run_filter(**OWN, **IN_PROGRESS), limit=_PAGE)
     of_workers = [run for run in found if run.labels.get("prefect.worker.type") == "process"]
     return [
         (_Worker(str(run.labels["prefect.work-pool.name"]), str(run.labels["prefect.worker.name"])), run)
