@@ -31,7 +31,7 @@ from shardmill.beam_jobs.sources.rows.row_files import RowFile
 from shardmill.infra.arguments import checked
 from shardmill.infra.errors import ConfigError, UsageError
 from shardmill.infra.format.contract import SPLITS
-from shardmill.infra.format.labels import LabelKind
+from shardmill.infra.format.known_features import LabelKind
 from shardmill.infra.processes.children import result_of
 from shardmill.infra.settings import nested, validate
 from shardmill.infra.storage.filesystem import Storage

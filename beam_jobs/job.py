@@ -82,9 +82,9 @@ from shardmill.infra.processes.trees import free_memory_bytes
 from shardmill.infra.processes.turns import Turn
 from shardmill.infra.progress import job as announce
 from shardmill.infra.progress import log, progress, stage
-from shardmill.infra.progress.whole_job import StageTimes
 from shardmill.infra.readable import counted
 from shardmill.infra.storage.filesystem import Storage
+from shardmill.infra.whole_job import StageTimes
 
 # So few images take seconds: such a run need not wait for a long one (shardmill.infra.processes.turns).
 _SHORT_IMAGES = 1_000

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 from shardmill.infra.lineage import LineageDataset, reported_job
 from shardmill.infra.processes.job_command import JobParser, settings_of
 from shardmill.infra.processes.process import exit_at_once, run_main
-from shardmill.infra.progress import result, shown_to_people, work_clock
+from shardmill.infra.progress import result, work_clock
 from shardmill.infra.storage.locations import absolute_path, below, uri_of
 from shardmill.infra.strict_json import dump_json
+from shardmill.infra.whole_job import shown_to_people
 
 if TYPE_CHECKING:  # --help is quick
     from shardmill.beam_jobs.request import JobRequest

@@ -10,8 +10,7 @@ from pydantic_core import PydanticSerializationError
 
 from shardmill.beam_jobs.config import PrepareConfig
 from shardmill.infra.errors import UsageError
-from shardmill.infra.processes.job_command import config_arguments
-from shardmill.infra.processes.python_module import python_module
+from shardmill.infra.processes.job_command import config_arguments, python_module
 from shardmill.infra.settings import Settings
 from shardmill.infra.storage.locations import check_dataset_name, is_text, uri_of
 

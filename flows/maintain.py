@@ -23,8 +23,7 @@ from shardmill.flows.parameters import DatasetName, OptionalFolder, root_or_defa
 from shardmill.flows.scheduling.attempts import attempted
 from shardmill.infra.dataset.views.references import parse_reference
 from shardmill.infra.errors import Cancelled
-from shardmill.infra.processes.job_command import config_arguments
-from shardmill.infra.processes.python_module import python_module
+from shardmill.infra.processes.job_command import config_arguments, python_module
 from shardmill.infra.readable import counted, readable_bytes
 
 MAINTAIN: tuple[str, ...] = tuple(python_module("shardmill.beam_jobs.maintain.upkeep"))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 def release() -> str:
     """Return the release of Shardmill: in a checkout that of its pyproject.toml, else the installed one."""
-    # Loaded here: shardmill.infra.own_code.hiding has to come before each module that may be hidden.
+    # Loaded here: shardmill.infra.hiding_files has to come before each module that may be hidden.
     import tomllib
     from importlib.metadata import version
     from pathlib import Path

@@ -21,7 +21,7 @@ from importlib import import_module
 # Only in our own commands, not in a program of the user. It comes before other imports, since one of them
 # fails if a file of the user hides a library.
 if sys.argv and sys.argv[0].rpartition("/")[2] in ("-m", "shardmill"):
-    import_module("shardmill.infra.own_code.hiding").watch_command()
+    import_module("shardmill.infra.hiding_files").watch_command()
 
 from typing import TYPE_CHECKING, Any
 
@@ -111,7 +111,7 @@ if not TYPE_CHECKING:  # with it, type checkers would take any name for one of o
         try:
             module = import_module(_HOMES.get(name, "shardmill.infra.errors"))
         except Exception as error:
-            hiding = import_module("shardmill.infra.own_code.hiding").hiding_error(error)
+            hiding = import_module("shardmill.infra.hiding_files").hiding_error(error)
             if hiding is None:
                 raise
             raise hiding from error

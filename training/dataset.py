@@ -13,7 +13,7 @@ from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.errors import NotFoundError
 from shardmill.infra.format.examples import ImageRecord
 from shardmill.infra.format.features import Feature
-from shardmill.infra.format.labels import LABEL_FEATURES, LabelKind, check_has_classes
+from shardmill.infra.format.known_features import LABEL_FEATURES, LabelKind, check_has_classes
 from shardmill.infra.near_names import near_names
 from shardmill.infra.readable import counted
 from shardmill.infra.storage.locations import default_root

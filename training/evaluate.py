@@ -11,15 +11,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from shardmill.infra import progress as events
 from shardmill.infra.dataset.catalog import Catalog
 from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.dataset.views.references import reference_of
 from shardmill.infra.errors import ConfigError, NotFoundError
-from shardmill.infra.format.labels import WORDS
+from shardmill.infra.format.known_features import WORDS
 from shardmill.infra.processes.job_command import JobParser, deliver
 from shardmill.infra.processes.process import exit_at_once, run_main
 from shardmill.infra.storage.locations import default_root, default_runs
+from shardmill.infra.whole_job import shown_to_people
 from shardmill.training.config import TrainConfig, faults_of_users
 from shardmill.training.dataset import Dataset
 from shardmill.training.frameworks import start
@@ -53,7 +53,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(argv: Sequence[str] | None) -> int:
     args = _parser().parse_args(argv)
-    with opened_run(args.run, args.runs) as run, events.shown_to_people():
+    with opened_run(args.run, args.runs) as run, shown_to_people():
         result = evaluate_run(run, args.root, args.split, args.dataset)
     deliver(args, result, summary)
     return 0

@@ -24,16 +24,22 @@ from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.dataset.views.references import reference_of
 from shardmill.infra.digests import digest_of
 from shardmill.infra.errors import DataError, UsageError
-from shardmill.infra.format.labels import check_has_classes
+from shardmill.infra.format.known_features import check_has_classes
 from shardmill.infra.processes.children import run_child
-from shardmill.infra.processes.job_command import JobParser, config_arguments, deliver, settings_of
+from shardmill.infra.processes.job_command import (
+    JobParser,
+    config_arguments,
+    deliver,
+    python_module,
+    settings_of,
+)
 from shardmill.infra.processes.process import run_main
-from shardmill.infra.processes.python_module import python_module
 from shardmill.infra.readable import counted
 from shardmill.infra.settings import validate
 from shardmill.infra.storage.filesystem import Storage
 from shardmill.infra.storage.locations import below, default_runs, public_location
 from shardmill.infra.strict_json import dump_json
+from shardmill.infra.whole_job import shown_to_people
 from shardmill.training.config import ExportSettings, TrainConfig, with_devices
 from shardmill.training.reading import load_table, open_records
 from shardmill.training.recipes import recipe_names, recipe_path
@@ -80,7 +86,7 @@ def _run(argv: Sequence[str] | None) -> int:
     recipe = None if args.recipe is None else recipe_path(args.recipe)
     config = settings_of(args, TrainConfig, "train", recipe=recipe)
     config = with_devices(config, args.devices, args.workers)
-    with events.shown_to_people():
+    with shown_to_people():
         result = label_errors_over_folds(args.dataset, config, args.folds, root=args.root, runs=args.runs)
     deliver(args, result, summary)
     return 0

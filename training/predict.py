@@ -21,6 +21,7 @@ from shardmill.infra.processes.process import exit_at_once, num_cpus, run_main
 from shardmill.infra.readable import first_of
 from shardmill.infra.storage.filesystem import Storage
 from shardmill.infra.storage.locations import default_root, default_runs
+from shardmill.infra.whole_job import shown_to_people
 from shardmill.training.frameworks import load
 from shardmill.training.predicting.decisions import DECISIONS
 from shardmill.training.predicting.detected import DETECTED_FILES, detected
@@ -96,7 +97,7 @@ def _run(argv: Sequence[str] | None) -> int:
     args = _parser().parse_args(argv)
     listed = [] if args.paths_from is None else json.loads(args.paths_from.read_bytes())
     paths = [*args.paths, *map(Path, listed)]
-    with opened_run(args.run, args.runs) as run, events.shown_to_people():
+    with opened_run(args.run, args.runs) as run, shown_to_people():
         result = predict(run, paths, args.out, args.format, overlays=args.overlays, root=args.root)
     deliver(args, result)
     return 0

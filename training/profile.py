@@ -23,6 +23,7 @@ from shardmill.infra.html.charts import Bar, grouped_bars
 from shardmill.infra.processes.job_command import JobParser, deliver, settings_of
 from shardmill.infra.processes.process import exit_at_once, num_cpus, own_peak_rss_bytes, run_main
 from shardmill.infra.storage.local import writes
+from shardmill.infra.whole_job import shown_to_people
 from shardmill.training.config import TrainConfig, image_size_of
 from shardmill.training.dataset import Dataset
 from shardmill.training.frameworks import quiet, start
@@ -68,7 +69,7 @@ def _run(argv: Sequence[str] | None) -> int:
     config = settings_of(args, TrainConfig, "train")
     if args.torch and (args.model or args.picture):
         raise UsageError("--torch measures a loader alone", "leave out --model and --picture")
-    with events.shown_to_people():
+    with shown_to_people():
         if args.torch:
             result = profile_workers(args.dataset, config, args.root, seconds=args.seconds)
         else:

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from shardmill.infra import progress as events
 from shardmill.infra.processes.job_command import JobParser, deliver, settings_of
 from shardmill.infra.processes.process import exit_at_once, run_main
 from shardmill.infra.storage.locations import default_root, default_runs
+from shardmill.infra.whole_job import shown_to_people
 from shardmill.training.aliases import PRODUCTION
 from shardmill.training.aliases.history import Decision
 from shardmill.training.promotion.deciding import promote_by_figures, promote_by_hand
@@ -56,7 +56,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(argv: Sequence[str] | None) -> int:
     args = _parser().parse_args(argv)
     rules = settings_of(args, PromotionRules, "promote")
-    with opened_run(args.run, args.runs) as run, events.shown_to_people():
+    with opened_run(args.run, args.runs) as run, shown_to_people():
         if args.reason is not None:
             decision = promote_by_hand(run, args.alias, args.runs, args.reason)
         else:

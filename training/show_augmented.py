@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from shardmill.infra.dataset.catalog import Catalog
 from shardmill.infra.errors import UsageError
-from shardmill.infra.format.labels import class_name
+from shardmill.infra.format.known_features import class_name
 from shardmill.infra.processes.job_command import JobParser, deliver, settings_of
 from shardmill.infra.processes.process import run_main
 from shardmill.infra.readable import counted

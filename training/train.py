@@ -39,6 +39,7 @@ from shardmill.infra.processes.turns import Resource, Turn
 from shardmill.infra.readable import counted
 from shardmill.infra.storage.filesystem import Storage
 from shardmill.infra.storage.locations import below, default_runs, public_location
+from shardmill.infra.whole_job import shown_to_people
 from shardmill.training.config import TrainConfig, faults_of_users, with_devices
 from shardmill.training.frameworks import check_installed
 from shardmill.training.ranks.cluster import Cluster, Meeting, cluster_from_environment, meet
@@ -116,7 +117,7 @@ def _run(argv: Sequence[str] | None) -> int:
             args.overrides = [*args.overrides, f"run.framework={args.framework}"]
         config = settings_of(args, TrainConfig, "train", recipe=recipe)
         config = with_devices(config, args.devices, args.workers, args.launcher)
-        with events.shown_to_people():
+        with shown_to_people():
             result = _trained(args.dataset, config, args.root, args.runs)
     except BaseException as error:
         _unfinished.append(error)

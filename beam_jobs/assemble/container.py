@@ -19,8 +19,7 @@ from shardmill.beam_jobs.reuse.previous import PreviousVersion
 from shardmill.beam_jobs.tables.features import PREFIX
 from shardmill.infra.format.examples import ImageRecord, build_example
 from shardmill.infra.format.features import feature_values
-from shardmill.infra.format.known_features import MASK_BYTES
-from shardmill.infra.format.labels import class_name
+from shardmill.infra.format.known_features import MASK_BYTES, class_name
 from shardmill.infra.format.records import Container, pack_record
 from shardmill.infra.storage.filesystem import Storage
 from shardmill.infra.storage.range_reader import RangeReader

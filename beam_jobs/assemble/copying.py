@@ -11,8 +11,7 @@ from shardmill.beam_jobs.spool.claims import note_damage
 from shardmill.infra.errors import CorruptDataError, NotFoundError, StorageError
 from shardmill.infra.format.examples import ImageRecord, build_example, parse_whole_example
 from shardmill.infra.format.features import FeatureValues, are_same
-from shardmill.infra.format.known_features import MASK_BYTES
-from shardmill.infra.format.labels import class_name
+from shardmill.infra.format.known_features import MASK_BYTES, class_name
 from shardmill.infra.format.records import pack_record, unpack_record
 from shardmill.infra.storage.range_reader import RangeReader
 

@@ -12,7 +12,7 @@ from shardmill.beam_jobs.config.planning import DriftConfig, GroupsConfig, Shard
 from shardmill.beam_jobs.config.runner import RunnerConfig
 from shardmill.beam_jobs.config.source import SourceConfig
 from shardmill.infra.errors import ShardmillError
-from shardmill.infra.html.formatting import differing_settings
+from shardmill.infra.html.page import differing_settings
 from shardmill.infra.settings import STORED, AlsoCalled, Settings
 
 

@@ -25,7 +25,7 @@ from shardmill.beam_jobs.config.kinds import (
     UrlsConfig,
 )
 from shardmill.beam_jobs.config.masks import MasksConfig
-from shardmill.infra.format.labels import LabelKind
+from shardmill.infra.format.known_features import LabelKind
 from shardmill.infra.settings import AlsoCalled, Settings
 
 Layout = Literal["auto", "classes", "splits"]

@@ -9,8 +9,7 @@ import pyarrow as pa
 
 from shardmill.beam_jobs.schemas import MASK_COLUMNS, has_masks
 from shardmill.beam_jobs.tables.features import PREFIX
-from shardmill.infra.format.known_features import MASK_PIXELS
-from shardmill.infra.format.labels import LABELS
+from shardmill.infra.format.known_features import LABELS, MASK_PIXELS
 
 FIRST_INPUTS = 3
 _SAID = ["uri", "label", "split", "group"]

@@ -17,7 +17,7 @@ from typing import Any
 
 from shardmill.beam_jobs.config import FlinkConfig
 from shardmill.infra.errors import ConfigError, EnvironmentFault
-from shardmill.infra.http import open_url
+from shardmill.infra.processes.ports import open_url
 from shardmill.infra.progress import log
 
 DEFAULT_JOB_PORT = 8099

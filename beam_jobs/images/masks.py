@@ -15,8 +15,8 @@ from shardmill.beam_jobs.reasons import BROKEN_MASK, MASK_REASONS, OTHER_MASK_SI
 from shardmill.beam_jobs.schemas import MASK_COLUMNS, MASK_MEMBER_COLUMNS
 from shardmill.beam_jobs.tables.features import PREFIX
 from shardmill.infra.codecs import ImageRejected, SourceFacts
-from shardmill.infra.codecs.boxes import upright_sizes
 from shardmill.infra.codecs.formats import apply_orientation
+from shardmill.infra.codecs.geometry import geometry, upright_sizes
 from shardmill.infra.codecs.masks import (
     ClassValues,
     class_numbers,
@@ -25,9 +25,7 @@ from shardmill.infra.codecs.masks import (
     encode_mask,
     fit_mask,
 )
-from shardmill.infra.codecs.resize import geometry
-from shardmill.infra.format.known_features import MASK_FEATURES, MASK_URI, mask_format
-from shardmill.infra.format.labels import LABELS
+from shardmill.infra.format.known_features import LABELS, MASK_FEATURES, MASK_URI, mask_format
 
 Size = tuple[int, int]
 

@@ -16,24 +16,24 @@ from shardmill.beam_jobs.reasons import OTHER_SIZE
 from shardmill.beam_jobs.schemas import PLAN, Status, has_masks
 from shardmill.beam_jobs.tables.columns import lengths_of, lists_of, values_of, with_column
 from shardmill.beam_jobs.tables.features import PREFIX
-from shardmill.infra.codecs.boxes import (
+from shardmill.infra.codecs.geometry import (
     Boxes,
     Places,
+    geometry,
     have_area,
     place_boxes,
     turn_boxes_upright,
     upright_sizes,
 )
-from shardmill.infra.codecs.resize import geometry
 from shardmill.infra.format.known_features import (
     ANNOTATED_SIZE,
     BOX_NUMBERS,
     BOXES,
     CROWDS,
+    LABELS,
     LEFT_OUT,
     OBJECT_LABELS,
 )
-from shardmill.infra.format.labels import LABELS
 from shardmill.infra.progress import log
 from shardmill.infra.readable import counted
 

@@ -16,7 +16,7 @@ from shardmill.beam_jobs.plan.splits.placement import Labels
 from shardmill.beam_jobs.tables.columns import one_chunk
 from shardmill.beam_jobs.tables.features import PREFIX
 from shardmill.infra.format.features import features_in
-from shardmill.infra.format.labels import LABELS, NO_CLASS, LabelKind, labels_feature
+from shardmill.infra.format.known_features import LABELS, NO_CLASS, LabelKind, labels_feature
 
 
 def number_classes(

@@ -9,8 +9,7 @@ import pyarrow.compute as pc
 
 from shardmill.beam_jobs.tables.columns import one_chunk
 from shardmill.beam_jobs.tables.features import PREFIX
-from shardmill.infra.format.known_features import OBJECT_FEATURES, OBJECT_LABELS
-from shardmill.infra.format.labels import NO_CLASS
+from shardmill.infra.format.known_features import NO_CLASS, OBJECT_FEATURES, OBJECT_LABELS
 
 
 def number_objects(listing: pa.Table, classes: Sequence[str]) -> pa.Table:

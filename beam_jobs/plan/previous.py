@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from shardmill.beam_jobs.plan.shards import HeldShards
 from shardmill.beam_jobs.tables.columns import find_ids
-from shardmill.infra.format.labels import LabelKind
+from shardmill.infra.format.known_features import LabelKind
 
 
 @dataclass(frozen=True)

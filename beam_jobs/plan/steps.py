@@ -49,8 +49,7 @@ from shardmill.beam_jobs.tables.features import PREFIX, feature_columns, feature
 from shardmill.beam_jobs.tables.ids import UInt64, digest_bytes
 from shardmill.beam_jobs.tables.texts import code_texts
 from shardmill.beam_jobs.tables.vectors import Vectors
-from shardmill.infra.format.known_features import MASK_BYTES, MASK_SHA256
-from shardmill.infra.format.labels import LabelKind
+from shardmill.infra.format.known_features import MASK_BYTES, MASK_SHA256, LabelKind
 
 
 @dataclass(frozen=True)

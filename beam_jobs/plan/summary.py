@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from shardmill.infra.format.contract import LabelConflict, Leaks, SplitStatistics
 from shardmill.infra.format.features import Feature
-from shardmill.infra.format.labels import LabelKind
+from shardmill.infra.format.known_features import LabelKind
 
 
 @dataclass(frozen=True)

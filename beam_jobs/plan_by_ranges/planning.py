@@ -49,7 +49,7 @@ from shardmill.beam_jobs.tables.columns import one_chunk
 from shardmill.beam_jobs.tables.features import features_of
 from shardmill.beam_jobs.tables.ids import digest_bytes, record_ids
 from shardmill.infra.format.contract import INPUTS_SCHEMA, SPLITS, Leaks
-from shardmill.infra.format.labels import NO_CLASS
+from shardmill.infra.format.known_features import NO_CLASS
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from shardmill.beam_jobs.reuse.known_files import KnownFiles
 from shardmill.beam_jobs.tables.features import PREFIX
 from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.format.contract import STORED_FROM
-from shardmill.infra.format.labels import LABELS, TARGETS
+from shardmill.infra.format.known_features import LABELS, TARGETS
 from shardmill.infra.format.layout import manifest_file
 
 

@@ -43,9 +43,8 @@ from shardmill.infra.codecs.masks import legend
 from shardmill.infra.dataset.drift.figures import Drift
 from shardmill.infra.errors import ConfigError
 from shardmill.infra.format.contract import Accounting, Manifest
-from shardmill.infra.format.labels import NO_CLASS, LabelKind
-from shardmill.infra.html.formatting import setting_rows, settings_in_use
-from shardmill.infra.html.page import environment
+from shardmill.infra.format.known_features import NO_CLASS, LabelKind
+from shardmill.infra.html.page import environment, setting_rows, settings_in_use
 from shardmill.infra.settings import STORED
 from shardmill.infra.storage.filesystem import Storage
 

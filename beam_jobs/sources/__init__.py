@@ -20,8 +20,8 @@ from shardmill.beam_jobs.sources.kind_modules import OwnReader, Reader, Workplac
 from shardmill.beam_jobs.sources.listing import Listing, check_listing, group_by_pattern
 from shardmill.beam_jobs.tables.features import PREFIX, features_of
 from shardmill.infra.errors import ConfigError
-from shardmill.infra.format.labels import LABELS, TARGETS, WORDS
-from shardmill.infra.own_code.finding import is_own
+from shardmill.infra.format.known_features import LABELS, TARGETS, WORDS
+from shardmill.infra.own_code import is_own
 from shardmill.infra.progress import log
 from shardmill.infra.readable import counted
 from shardmill.infra.storage.filesystem import Storage

@@ -22,8 +22,7 @@ from shardmill.beam_jobs.sources import kinds
 from shardmill.infra.arguments import checked
 from shardmill.infra.errors import ConfigError
 from shardmill.infra.near_names import near_names
-from shardmill.infra.own_code.faults import faults_of_own_code
-from shardmill.infra.own_code.finding import OwnCode, is_own
+from shardmill.infra.own_code import OwnCode, faults_of_own_code, is_own
 from shardmill.infra.settings import Settings, validate
 from shardmill.infra.storage.filesystem import Storage
 

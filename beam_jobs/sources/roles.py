@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from shardmill.beam_jobs.config import ColumnsConfig
 from shardmill.beam_jobs.sources.files.walking import SPLIT_OF_FOLDER
 from shardmill.infra.errors import ConfigError
-from shardmill.infra.format.labels import LabelKind
+from shardmill.infra.format.known_features import LabelKind
 from shardmill.infra.near_names import near_names
 
 # Names of columns, in lower case; the first that is there is taken.

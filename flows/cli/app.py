@@ -24,7 +24,7 @@ from shardmill.flows.cli.help import Group
 from shardmill.flows.cli.jobs.meanwhile import is_importing
 from shardmill.infra import release
 from shardmill.infra.errors import GO_ON, ShardmillError
-from shardmill.infra.processes.terminal import (
+from shardmill.infra.processes.process import (
     READER_GONE,
     ReaderGone,
     guard_standard_streams,

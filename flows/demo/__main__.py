@@ -21,8 +21,8 @@ from shardmill.flows.demo.images import write_digits
 from shardmill.flows.server import up
 from shardmill.infra.dataset.catalog import Catalog
 from shardmill.infra.errors import NotFoundError, ShardmillError
+from shardmill.infra.processes.job_command import python_module
 from shardmill.infra.processes.ports import free_port
-from shardmill.infra.processes.python_module import python_module
 
 ACCURACY_EXPECTED = 0.95
 

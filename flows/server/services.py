@@ -21,9 +21,9 @@ import psutil
 from shardmill.flows.home import PRIVATE_FILE, home, open_private, running_folder, server_url
 from shardmill.flows.server.database import DATABASE_SETTING, RESTORE, without_password
 from shardmill.infra.errors import EnvironmentFault
-from shardmill.infra.http import open_url
+from shardmill.infra.processes.job_command import python_module
+from shardmill.infra.processes.ports import open_url
 from shardmill.infra.processes.process import LIFELINE_FD
-from shardmill.infra.processes.python_module import python_module
 from shardmill.infra.processes.trees import kill_tree
 
 # The names of what `shardmill up` runs, in messages.

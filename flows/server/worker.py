@@ -14,7 +14,7 @@ from shardmill.flows.flow_runs.jobs import flow_process
 from shardmill.flows.flow_runs.jobs.worker_process import FOLDER_VARIABLE, WORKER_VARIABLE
 from shardmill.flows.server import services
 from shardmill.flows.server.tidying.stale_runs import worker_name
-from shardmill.infra.processes.python_module import python_module
+from shardmill.infra.processes.job_command import python_module
 
 _BEAT_SECONDS = 2.0
 

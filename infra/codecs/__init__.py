@@ -31,12 +31,12 @@ from shardmill.infra.codecs.formats import (
     check_format,
     sniff,
 )
+from shardmill.infra.codecs.geometry import resize_short_side, short_side_size
 from shardmill.infra.codecs.jpeg import turbojpeg
 from shardmill.infra.codecs.jpeg.decode import decode_jpeg
 from shardmill.infra.codecs.jpeg2000 import decode_jpeg2000
 from shardmill.infra.codecs.pillow.decode import decode_with_pillow
 from shardmill.infra.codecs.pillow.library_state import heif_build
-from shardmill.infra.codecs.resize import resize_short_side, short_side_size
 from shardmill.infra.codecs.tiff.decode import decode_tiff
 from shardmill.infra.preparation import Encoding
 

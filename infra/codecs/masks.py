@@ -22,8 +22,8 @@ import numpy.typing as npt
 from PIL import Image
 
 from shardmill.infra.codecs.formats import ImageRejected, Pixels, SourceFacts, check_format
+from shardmill.infra.codecs.geometry import Geometry
 from shardmill.infra.codecs.pillow.decode import decode_samples
-from shardmill.infra.codecs.resize import Geometry
 from shardmill.infra.codecs.tiff.decode import decode_tiff_samples
 
 Numbers = npt.NDArray[np.uint8] | npt.NDArray[np.uint16]

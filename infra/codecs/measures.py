@@ -33,8 +33,8 @@ import numpy as np
 import numpy.typing as npt
 
 from shardmill.infra.codecs.formats import Pixels
+from shardmill.infra.codecs.geometry import resize
 from shardmill.infra.codecs.jpeg.turbojpeg import Planes
-from shardmill.infra.codecs.resize import resize
 
 Float64 = npt.NDArray[np.float64]
 Statistics = tuple[tuple[float, ...], tuple[float, ...]]

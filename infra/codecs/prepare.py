@@ -17,6 +17,7 @@ import numpy as np
 
 from shardmill.infra.codecs import ImageRejected, Pixels, SourceFacts, check_storable, decode, encode
 from shardmill.infra.codecs.color import conversion_to_srgb
+from shardmill.infra.codecs.geometry import Geometry, geometry, resize
 from shardmill.infra.codecs.jpeg.decode import is_readable_in_training
 from shardmill.infra.codecs.jpeg.header import JpegHeader, check_header, read_header
 from shardmill.infra.codecs.jpeg.planes import cuts_exactly, fit, turn_upright, turns_exactly
@@ -30,7 +31,6 @@ from shardmill.infra.codecs.measures import (
     without_border,
 )
 from shardmill.infra.codecs.metadata import NOTHING, Metadata, without_metadata
-from shardmill.infra.codecs.resize import Geometry, geometry, resize
 from shardmill.infra.preparation import Preparation, Resample
 
 

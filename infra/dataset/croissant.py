@@ -22,8 +22,7 @@ import pyarrow.types as types
 from shardmill.infra.errors import EnvironmentFault, NotFoundError
 from shardmill.infra.format.contract import INDEX_SCHEMA, Manifest
 from shardmill.infra.format.features import Feature
-from shardmill.infra.format.known_features import MASK
-from shardmill.infra.format.labels import LABELS
+from shardmill.infra.format.known_features import LABELS, MASK
 from shardmill.infra.format.layout import croissant_file
 from shardmill.infra.format.parquet import read_parquet
 from shardmill.infra.progress import log

@@ -16,8 +16,7 @@ import pyarrow.compute as pc
 from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.format.contract import Shard
 from shardmill.infra.format.features import Feature
-from shardmill.infra.format.known_features import MASK, MASK_BYTES, MASK_SHA256
-from shardmill.infra.format.labels import LABELS, TARGETS
+from shardmill.infra.format.known_features import LABELS, MASK, MASK_BYTES, MASK_SHA256, TARGETS
 
 Bools = npt.NDArray[np.bool_]
 

@@ -18,7 +18,7 @@ from shardmill.infra.dataset.views.view import View, view_of
 from shardmill.infra.digests import digest_of, sha256_hex
 from shardmill.infra.errors import CorruptDataError, NotFoundError
 from shardmill.infra.format.contract import INDEX_SCHEMA, INPUTS_SCHEMA, Manifest, Shard, class_counts_of
-from shardmill.infra.format.labels import LABELS
+from shardmill.infra.format.known_features import LABELS
 from shardmill.infra.format.parquet import read_parquet
 from shardmill.infra.near_names import near_miss
 from shardmill.infra.storage.filesystem import Storage

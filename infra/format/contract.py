@@ -22,8 +22,16 @@ from pydantic import (
 
 from shardmill.infra.errors import AccountingError
 from shardmill.infra.format.features import Feature
-from shardmill.infra.format.known_features import MASK, MASK_MEANING, MaskFormat
-from shardmill.infra.format.labels import LABELS, NO_CLASS, TARGETS, LabelKind, target_names
+from shardmill.infra.format.known_features import (
+    LABELS,
+    MASK,
+    MASK_MEANING,
+    NO_CLASS,
+    TARGETS,
+    LabelKind,
+    MaskFormat,
+    target_names,
+)
 from shardmill.infra.format.records import Container
 from shardmill.infra.settings import Settings
 from shardmill.infra.storage.locations import public_values

@@ -5,7 +5,7 @@ The message types are declared here in a descriptor pool of their own (field num
 
 TensorFlow declares ``Features.feature`` as a map, which on the wire is a repeated key-value message. It is
 declared as the latter here: then the order of the features is ours, and the bytes do not depend on how a
-protobuf release happens to order maps.
+protobuf release happens to order maps. ``parser_code`` is for readers without this project.
 """
 
 from __future__ import annotations
@@ -17,10 +17,9 @@ from typing import Any, Final
 from google.protobuf import descriptor_pb2, descriptor_pool, message, message_factory
 
 from shardmill.infra.errors import CorruptDataError
-from shardmill.infra.format.contract import FEATURES
-from shardmill.infra.format.features import Dtype, Features, FeatureValues
-from shardmill.infra.format.known_features import MASK
-from shardmill.infra.format.labels import NO_CLASS
+from shardmill.infra.format.contract import FEATURES, Manifest
+from shardmill.infra.format.features import Dtype, Feature, Features, FeatureValues
+from shardmill.infra.format.known_features import MASK, NO_CLASS
 
 _FIELD = descriptor_pb2.FieldDescriptorProto
 _BROKEN = (message.DecodeError, KeyError, IndexError, UnicodeDecodeError)
@@ -202,3 +201,49 @@ def _record(feature: Mapping[str, Any]) -> ImageRecord:
         channels=feature["channels"].int64_list.value[0],
         mask=feature[MASK].bytes_list.value[0] if MASK in feature else None,
     )
+
+
+_TYPES = {"int64": "tf.int64", "float32": "tf.float32", "bytes": "tf.string"}
+_MISSING = {"int64": "-(2**63)", "float32": 'float("nan")', "bytes": 'b""'}
+
+
+def parser_code(manifest: Manifest) -> str:
+    """Return a module of Python: features for ``tf.io.parse_example``, and two functions that use them."""
+    names = [name for name in (*FEATURES, MASK) if name in manifest.features]
+    lines = [f'    "{name}": tf.io.FixedLenFeature([], {_type_of(name)}),' for name in names]
+    lines += [f'    "{feature.name}": {_specification(feature)},' for feature in manifest.extra_features]
+    compression = "GZIP" if manifest.container == "gzip" else ""
+    ref = f"{manifest.dataset}@{manifest.version}"
+    return f'''"""Parse the records of {ref}, made by `shardmill show --parser`."""
+
+import tensorflow as tf
+
+FEATURES = {{
+{chr(10).join(lines)}
+}}
+
+
+def parse(serialized):
+    """Parse one record: a tensor for each feature, ragged for lists of any length."""
+    return tf.io.parse_single_example(serialized, FEATURES)
+
+
+def read(files):
+    """Read the records of shards as a tf.data.Dataset of dicts."""
+    return tf.data.TFRecordDataset(files, compression_type="{compression}").map(parse)
+'''
+
+
+def _type_of(name: str) -> str:
+    return "tf.string" if name == MASK or FEATURES[name].startswith("bytes") else "tf.int64"
+
+
+def _specification(feature: Feature) -> str:
+    kind = _TYPES[feature.dtype]
+    if feature.shape == "variable":
+        return f"tf.io.RaggedFeature({kind})"
+    missing = _MISSING[feature.dtype]
+    length = feature.length
+    if length is None:
+        return f"tf.io.FixedLenFeature([], {kind}, default_value={missing})"
+    return f"tf.io.FixedLenFeature([{length}], {kind}, default_value=[{missing}] * {length})"

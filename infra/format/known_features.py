@@ -1,4 +1,14 @@
-"""The features that have a meaning of their own: objects, masks, and what image files say of themselves.
+"""Features that have a meaning of their own: labels, objects, masks, and what image files say of themselves.
+
+**Kinds of labels**:
+
+==========  ==========================================================================================
+class       one class a record: the features ``label`` and ``label_name``
+multi       any number of classes a record: the feature ``labels``, indexes into the classes
+targets     numbers: the feature ``targets``, float32 of fixed length
+mask        the class of each pixel; ``labels`` has the classes that it shows
+none        nothing; further features may hold text or whatever else
+==========  ==========================================================================================
 
 **Objects**: boxes and their classes.
 
@@ -12,7 +22,7 @@ objects/is_crowd      int64      1 if the box is around a group of objects (COCO
 objects/num_left_out  int64      scalar: objects of the annotation that are not in the record
 ====================  =========  =====================================================================
 
-The feature ``labels`` (``shardmill.infra.format.labels``) has each class of the objects once.
+The feature ``labels`` has each class of the objects once.
 
 **Segmentation masks**:
 
@@ -25,7 +35,7 @@ mask/source_sha256     bytes   scalar: SHA-256 of the source of the mask, 64 hex
 mask/source_uri        bytes   scalar: the source of the mask, relative to the source of the images
 =====================  ======  =========================================================================
 
-The feature ``labels`` (``shardmill.infra.format.labels``) has each class of the stored mask once, rising.
+The feature ``labels`` has each class of the stored mask once, rising.
 
 **What image files say of themselves**; ``image.metadata`` of prepare chooses among them:
 
@@ -48,13 +58,70 @@ A record lacks the features that its file does not tell.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, Literal, get_args
 
 from pydantic import ConfigDict
 
+from shardmill.infra.errors import UsageError
 from shardmill.infra.format.features import Feature
-from shardmill.infra.format.labels import LABELS
 from shardmill.infra.settings import Settings
+
+LabelKind = Literal["class", "multi", "targets", "mask", "none"]
+
+LABELS: Final = "labels"  # feature of kind multi
+TARGETS: Final = "targets"  # feature of kind targets
+LABEL_FEATURES: Final = frozenset({LABELS, TARGETS})
+
+NO_CLASS: Final = -1  # in the column ``label`` of indexes, unless the kind is class
+
+WORDS: Final[dict[LabelKind, str]] = {
+    "class": "one class an image",
+    "multi": "several labels an image",
+    "targets": "numbers",
+    "mask": "a mask of classes for each image",
+    "none": "no labels",
+}
+
+
+def labels_feature(column: str | None) -> Feature:
+    """Return the feature of kind multi."""
+    return Feature(name=LABELS, dtype="int64", shape="variable", column=column)
+
+
+def targets_feature(count: int, column: str | None) -> Feature:
+    """Return the feature of kind targets."""
+    return Feature(name=TARGETS, dtype="float32", shape="fixed", length=count, column=column)
+
+
+def target_names(feature: Feature) -> list[str]:
+    """Return the name of each number of the feature of kind targets: that of its column, else its number."""
+    count = feature.length or 1
+    names = (feature.column or "").split(", ")
+    if len(names) == count and all(names) and len(set(names)) == count:
+        return names
+    return [f"target {number}" for number in range(1, count + 1)]
+
+
+def class_name(classes: Sequence[str], label: int) -> str:
+    """Return the name of a record's class; empty if it has no single class."""
+    return "" if label == NO_CLASS else classes[label]
+
+
+def check_has_classes(kind: LabelKind, ref: str, what: str) -> None:
+    """Check that each record has one class.
+
+    Args:
+        kind: kind of labels of the version.
+        ref: names the version.
+        what: the thing that needs classes, as the subject of a sentence.
+
+    Raises:
+        UsageError: the version has labels of another kind.
+    """
+    if kind != "class":
+        raise UsageError(f"{what} needs one class an image, and {ref} has {WORDS[kind]}")
+
 
 BOXES: Final = "objects/bbox"
 OBJECT_LABELS: Final = "objects/label"

@@ -17,7 +17,7 @@ from itertools import chain
 
 from markupsafe import Markup
 
-from shardmill.infra.html.formatting import visible
+from shardmill.infra.html.page import visible
 from shardmill.infra.readable import shortened
 
 COLOURS = ("#2f6fde", "#f0a030", "#2ea36b", "#c0409a", "#7b61d9", "#8a8f98")

@@ -30,7 +30,8 @@ from shardmill.infra.processes.trees import (
     kill_tree,
     wait_for_end,
 )
-from shardmill.infra.progress import EVENTS_FD, Listener, TerminalProgress
+from shardmill.infra.progress import EVENTS_FD, Listener
+from shardmill.infra.whole_job import TerminalProgress
 
 _LAST_LINES = 40
 

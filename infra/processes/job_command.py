@@ -15,6 +15,7 @@ from shardmill.infra.strict_json import dump_json
 
 if TYPE_CHECKING:  # a command line is read, and a child started, before settings are loaded
     from shardmill.infra.settings import Settings
+import sys
 
 S = TypeVar("S", bound="Settings")
 _PART = 30_000  # characters; Linux takes arguments of 128 KiB
@@ -119,3 +120,17 @@ def deliver(
         print(dump_json(result), flush=True)
     elif summary is not None and not events.events_go_to_parent():
         print(summary(result), flush=True)
+
+
+def python_module(module: str, *arguments: str, python: str = sys.executable) -> list[str]:
+    """Return the command that runs a module with arguments.
+
+    ``-P`` keeps the working directory off the path of the process and of those that ``multiprocessing``
+    starts there: files of the user, such as ``random.py``, must not hide modules of Python or of libraries.
+
+    Args:
+        module: its dotted name.
+        *arguments: its arguments.
+        python: the interpreter.
+    """
+    return [python, "-P", "-m", module, *arguments]

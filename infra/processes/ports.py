@@ -1,9 +1,13 @@
-"""TCP ports of this machine that nothing listens on."""
+"""TCP ports of this machine that nothing listens on, and HTTP requests, without a proxy on this machine."""
 
 from __future__ import annotations
 
 import contextlib
+import http.client
+import ipaddress
 import socket
+import urllib.request
+from urllib.parse import urlsplit
 
 from shardmill.infra.errors import EnvironmentFault
 
@@ -30,3 +34,27 @@ def free_port(*hosts: str) -> int:
                 continue
             return port
     raise EnvironmentFault(f"no port is free on all of {', '.join(hosts)}", "name one with the port options")
+
+
+def is_loopback(host: str) -> bool:
+    """Tell whether a name or address is this machine itself."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def open_url(request: urllib.request.Request, timeout_seconds: float) -> http.client.HTTPResponse:
+    """Make a request. Proxies of the environment are for other machines only: none knows loopback.
+
+    Raises:
+        OSError: the server cannot be reached, or answers with an error (``HTTPError``).
+    """
+    host = urlsplit(request.full_url).hostname or ""
+    proxies = urllib.request.ProxyHandler({} if is_loopback(host) else None)
+    response: http.client.HTTPResponse = urllib.request.build_opener(proxies).open(
+        request, timeout=timeout_seconds
+    )
+    return response

@@ -31,8 +31,16 @@ from shardmill.infra.storage.local import (
 from shardmill.infra.storage.locations import below, public_location
 from shardmill.infra.storage.locking import HeldLocks, HolderFile, HolderList, Lock, kernel_lock
 from shardmill.infra.storage.objects.conditional import Bucket, ConditionalObjects, HolderObject
-from shardmill.infra.storage.objects.files import ObjectReader, object_writer, upload
-from shardmill.infra.storage.objects.retries import not_read, other_files_named, reading, retry, writing
+from shardmill.infra.storage.objects.retries import (
+    ObjectReader,
+    not_read,
+    object_writer,
+    other_files_named,
+    reading,
+    retry,
+    upload,
+    writing,
+)
 from shardmill.infra.storage.objects.stores import list_objects, open_filesystem
 
 T = TypeVar("T")

@@ -20,7 +20,7 @@ from shardmill.infra.dataset.exports.export import export
 from shardmill.infra.dataset.verify import verify
 from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.errors import UsageError
-from shardmill.infra.format.labels import labels_feature
+from shardmill.infra.format.known_features import labels_feature
 from tests.samples.datasets.published import coloured, publish
 from tests.samples.images.photos import jpeg, picture, png, rotated_jpeg, write
 from tests.samples.preparing.imports import import_of, imported, records_by_split, stored_images

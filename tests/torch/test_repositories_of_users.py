@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from shardmill.infra.processes.python_module import python_module
+from shardmill.infra.processes.job_command import python_module
 from tests.samples.repositories_of_users import (
     NAMES,
     Installed,

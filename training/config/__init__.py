@@ -8,8 +8,7 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
-from shardmill.infra.own_code.faults import faults_of_own_code
-from shardmill.infra.own_code.finding import OwnCode, is_own
+from shardmill.infra.own_code import OwnCode, faults_of_own_code, is_own
 from shardmill.infra.settings import Settings, validate
 from shardmill.training.augment.settings import AugmentSettings
 from shardmill.training.config.data import Balance, DataSettings

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from shardmill.infra.own_code.finding import is_own
+from shardmill.infra.own_code import is_own
 from shardmill.infra.settings import AlsoCalled, Settings
 from shardmill.training.models import resolve_name
 from shardmill.training.models.names import find_torchvision

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from shardmill.infra.errors import ConfigError
-from shardmill.infra.own_code.finding import is_own
+from shardmill.infra.own_code import is_own
 from shardmill.infra.settings import Settings
 from shardmill.training.augment.settings import AugmentSettings
 from shardmill.training.models.names import TORCHVISION, find_torchvision

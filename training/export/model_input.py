@@ -18,9 +18,9 @@ from pydantic import ValidationError
 
 from shardmill.infra.arguments import checked
 from shardmill.infra.codecs import ImageRejected
+from shardmill.infra.codecs.geometry import Geometry
 from shardmill.infra.codecs.masks import Numbers
 from shardmill.infra.codecs.prepare import LIBRARY_FAULTS, prepare_image
-from shardmill.infra.codecs.resize import Geometry
 from shardmill.infra.errors import CorruptDataError
 from shardmill.infra.format.contract import Manifest
 from shardmill.infra.preparation import Preparation

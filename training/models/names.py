@@ -17,7 +17,7 @@ from typing import Final
 
 from shardmill.infra.errors import ConfigError
 from shardmill.infra.near_names import near_names
-from shardmill.infra.own_code.finding import OwnCode, is_own
+from shardmill.infra.own_code import OwnCode, is_own
 
 # Name -> height and width of the images (pixels) that a model was made for.
 FAMILIES: Final = {"compact_resnet": 96, "small_cnn": 64, "small_unet": 256}

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shardmill.infra.errors import ConfigError
-from shardmill.infra.format.labels import NO_CLASS
+from shardmill.infra.format.known_features import NO_CLASS
 from shardmill.infra.near_names import near_names
 from shardmill.training.arrays import Floats, Ints
 from shardmill.training.config.data import DataSettings

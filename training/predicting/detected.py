@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from shardmill.infra.codecs.boxes import have_area
+from shardmill.infra.codecs.geometry import have_area
 from shardmill.infra.storage.locations import uri_of
 from shardmill.infra.strict_json import dump_json
 from shardmill.training.predicting.inputs import Input

@@ -20,7 +20,7 @@ from shardmill.infra.dataset.catalog import Catalog
 from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.errors import DataError, NotFoundError
 from shardmill.infra.processes.children import run_child
-from shardmill.infra.processes.python_module import python_module
+from shardmill.infra.processes.job_command import python_module
 from shardmill.infra.readable import counted
 from shardmill.training.promotion.rules import PromotionRules
 from shardmill.training.results.metrics.figures import FIGURES, are_finite, is_smaller_better

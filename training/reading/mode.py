@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from shardmill.infra.errors import ConfigError
-from shardmill.infra.format.labels import LabelKind
+from shardmill.infra.format.known_features import LabelKind
 from shardmill.training.config.data import DataSettings
 from shardmill.training.config.reading import Mode, ReadingSettings
 

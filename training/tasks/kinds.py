@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.errors import DataError
-from shardmill.infra.format.labels import TARGETS
+from shardmill.infra.format.known_features import TARGETS
 from shardmill.training.config import TrainConfig
 from shardmill.training.export.measures import ClassMeasure, LabelsMeasure, NumbersMeasure
 from shardmill.training.reading.records.columns import Targets

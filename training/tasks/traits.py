@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.errors import ConfigError, UsageError
-from shardmill.infra.format.known_features import BOXES
-from shardmill.infra.format.labels import WORDS, LabelKind
+from shardmill.infra.format.known_features import BOXES, WORDS, LabelKind
 from shardmill.training.models.spec import ModelOutput
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from apache_beam.portability.api import beam_fn_api_pb2 as fn_api
 from apache_beam.portability.api import beam_fn_api_pb2_grpc as fn_api_grpc
 
 from shardmill.infra.errors import ConfigError, EnvironmentFault
-from shardmill.infra.http import is_loopback
-from shardmill.infra.processes.python_module import python_module
+from shardmill.infra.processes.job_command import python_module
+from shardmill.infra.processes.ports import is_loopback
 from shardmill.infra.processes.trees import kill_tree, wait_for_end
 
 if TYPE_CHECKING:

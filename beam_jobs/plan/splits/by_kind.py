@@ -28,7 +28,7 @@ from shardmill.beam_jobs.plan.splits.placement import Labels, Units
 from shardmill.beam_jobs.tables.columns import one_chunk
 from shardmill.beam_jobs.tables.features import PREFIX
 from shardmill.beam_jobs.tables.ids import UInt64
-from shardmill.infra.format.labels import LABELS, TARGETS, LabelKind
+from shardmill.infra.format.known_features import LABELS, TARGETS, LabelKind
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from shardmill.infra.format.contract import ChannelStatistics, Manifest, Shard, SplitStatistics
-from shardmill.infra.html.formatting import pixels, ratio
+from shardmill.infra.html.page import pixels, ratio
 from shardmill.infra.readable import readable_bytes
 
 _CHANNELS = {1: ("grey",), 3: ("red", "green", "blue")}

@@ -24,7 +24,7 @@ from shardmill.beam_jobs.report.figures.histogram import LogHistogram
 from shardmill.infra.format.contract import Manifest
 from shardmill.infra.format.features import Feature
 from shardmill.infra.format.known_features import CROWDS, LEFT_OUT
-from shardmill.infra.html import formatting
+from shardmill.infra.html.page import pixels, ratio
 from shardmill.infra.readable import readable_bytes
 from shardmill.infra.storage.filesystem import Storage
 
@@ -76,8 +76,8 @@ class Survey:
     def measured(self) -> list[tuple[str, LogHistogram, Callable[[float], str]]]:
         """The title of each histogram, and how its values are written."""
         return [
-            ("Short side of sources", self.short_side, formatting.pixels),
-            ("Width ÷ height", self.aspect, formatting.ratio),
+            ("Short side of sources", self.short_side, pixels),
+            ("Width ÷ height", self.aspect, ratio),
             ("Source files", self.source_bytes, readable_bytes),
             ("Stored images", self.stored_bytes, readable_bytes),
         ]

@@ -38,18 +38,18 @@ from shardmill.beam_jobs.sources.kinds.table.tables import Table, find_files_nam
 from shardmill.beam_jobs.sources.listing import Listing
 from shardmill.beam_jobs.tables.columns import lists_of
 from shardmill.beam_jobs.tables.features import PREFIX
-from shardmill.infra.codecs.boxes import clip_boxes, have_area
+from shardmill.infra.codecs.geometry import clip_boxes, have_area
 from shardmill.infra.errors import NotFoundError
 from shardmill.infra.format.features import Feature
 from shardmill.infra.format.known_features import (
     ANNOTATED_SIZE,
     BOXES,
     CROWDS,
+    LABELS,
     LEFT_OUT,
     LISTED_OBJECT_FEATURES,
     OBJECT_LABELS,
 )
-from shardmill.infra.format.labels import LABELS
 from shardmill.infra.progress import log
 from shardmill.infra.readable import counted
 from shardmill.infra.storage.locations import stem_of

@@ -28,7 +28,7 @@ from shardmill.beam_jobs.sources.recognition.doubts import with_doubts
 from shardmill.beam_jobs.sources.recognition.glance import Glance, Recognised, cli_for, glance_at
 from shardmill.infra.dataset.catalog import Catalog
 from shardmill.infra.errors import NotFoundError, UsageError
-from shardmill.infra.html.formatting import differing_settings
+from shardmill.infra.html.page import differing_settings
 from shardmill.infra.progress import log
 from shardmill.infra.settings import STORED, validate
 from shardmill.infra.storage.filesystem import Storage

@@ -31,7 +31,7 @@ from shardmill.beam_jobs.sources.rows.row_files import FileRows, RowFile, RowFil
 from shardmill.infra.codecs.formats import sniff
 from shardmill.infra.errors import ConfigError, CorruptDataError
 from shardmill.infra.format.examples import Values, parse_features
-from shardmill.infra.format.labels import LabelKind
+from shardmill.infra.format.known_features import LabelKind
 
 Record = tuple[int, bytes, str | None]  # position, payload, why it cannot be read
 

@@ -38,7 +38,7 @@ from shardmill.beam_jobs.tables.columns import one_chunk, sorted_by
 from shardmill.beam_jobs.tables.features import PREFIX, features_of, with_features
 from shardmill.infra.errors import NotFoundError
 from shardmill.infra.format.contract import SPLITS
-from shardmill.infra.format.labels import LABELS, LabelKind
+from shardmill.infra.format.known_features import LABELS, LabelKind
 from shardmill.infra.progress import log
 
 _DIGITS = 7  # digits of row numbers, so that URIs sort as rows do

@@ -26,7 +26,7 @@ from shardmill.beam_jobs.sources.rows.row_files import FileRows
 from shardmill.beam_jobs.tables.columns import is_listed, lengths_of, lists_of, mask_of, values_of
 from shardmill.beam_jobs.tables.features import PREFIX
 from shardmill.infra.errors import ConfigError
-from shardmill.infra.format.labels import LABELS, TARGETS, LabelKind
+from shardmill.infra.format.known_features import LABELS, TARGETS, LabelKind
 
 _TYPED = "parquet"  # the columns have Arrow's types, as those of a table in Parquet
 

@@ -8,8 +8,7 @@ from shardmill.flows.cli import output
 from shardmill.flows.flow_runs.jobs.job_settings import train_settings
 from shardmill.flows.parameters import root_or_default
 from shardmill.infra.processes.children import result_of
-from shardmill.infra.processes.job_command import config_arguments
-from shardmill.infra.processes.python_module import python_module
+from shardmill.infra.processes.job_command import config_arguments, python_module
 from shardmill.infra.readable import counted
 
 # In a process of its own: it reads as training does, and may need TensorFlow.

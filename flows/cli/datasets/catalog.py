@@ -108,7 +108,7 @@ def show(
         return
     opened = catalog_at(root).open_view(subject)
     if parser:
-        from shardmill.infra.format.parser import parser_code
+        from shardmill.infra.format.examples import parser_code
 
         output.say(*parser_code(opened.manifest).splitlines())
         return

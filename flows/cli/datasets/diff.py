@@ -12,7 +12,7 @@ from shardmill.flows.cli import options, output
 from shardmill.flows.cli.folders import catalog_at
 from shardmill.infra.dataset.drift.figures import Drift, DriftLimits
 from shardmill.infra.errors import CorruptDataError, NotFoundError, ShardmillError
-from shardmill.infra.html.formatting import differing_settings
+from shardmill.infra.html.page import differing_settings
 from shardmill.infra.readable import readable_bytes
 from shardmill.infra.settings import STORED
 

@@ -47,10 +47,11 @@ def export(
       shardmill export "photos@2?label in ('cat', 'dog')" pets --format folder
     """
     from shardmill.infra.dataset.exports import export as exporting
+    from shardmill.infra.whole_job import shown_to_people
 
     opened = catalog_at(root).open_view(dataset)
     place = destination if "://" in destination else str(Path(destination).expanduser().absolute())
-    with progress.shown_to_people():
+    with shown_to_people():
         progress.stage("export", None, unit="records")
         made = exporting.export(
             opened,

@@ -12,9 +12,9 @@ from shardmill.flows.cli import options, output
 from shardmill.flows.cli.folders import catalog_at, runs_folder, runs_location
 from shardmill.infra.errors import UsageError
 from shardmill.infra.processes.children import result_of
-from shardmill.infra.processes.python_module import python_module
-from shardmill.infra.progress import shown_to_people
+from shardmill.infra.processes.job_command import python_module
 from shardmill.infra.readable import readable_bytes
+from shardmill.infra.whole_job import shown_to_people
 
 if TYPE_CHECKING:
     from shardmill.beam_jobs.maintain.purge import ToPurge

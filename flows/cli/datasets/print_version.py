@@ -10,8 +10,7 @@ from shardmill.infra.dataset.croissant import croissant_json, terms_of
 from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.errors import UsageError
 from shardmill.infra.format.features import Feature
-from shardmill.infra.format.known_features import BOXES
-from shardmill.infra.format.labels import WORDS
+from shardmill.infra.format.known_features import BOXES, WORDS
 from shardmill.infra.readable import readable_bytes
 
 _MAX_CLASSES = 40

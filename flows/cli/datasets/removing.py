@@ -10,8 +10,8 @@ from shardmill.flows.cli import options, output
 from shardmill.flows.cli.datasets.maintenance import Name
 from shardmill.flows.cli.folders import catalog_at, runs_folder
 from shardmill.infra.errors import NotFoundError, UsageError
-from shardmill.infra.progress import shown_to_people
 from shardmill.infra.readable import readable_bytes
+from shardmill.infra.whole_job import shown_to_people
 
 if TYPE_CHECKING:
     from shardmill.infra.dataset.catalog import Catalog

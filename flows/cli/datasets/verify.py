@@ -86,8 +86,9 @@ def _verify_exports(named: str, key: PublicKey, runs: str | None, json_output: b
 
 def _read_all(opened: DatasetVersion) -> VerifyReport:
     from shardmill.infra.dataset.verify import verify as check
+    from shardmill.infra.whole_job import shown_to_people
 
-    with progress.shown_to_people():
+    with shown_to_people():
         progress.stage("verify", opened.manifest.accounting.num_records, unit="records")
         return check(opened, lambda done, total: progress.progress("verify", done, total, unit="records"))
 

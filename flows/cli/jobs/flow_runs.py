@@ -26,7 +26,8 @@ from shardmill.flows.server.api import Api, ApiLost, prefect_api, standing_api
 from shardmill.flows.server.running_up import running_up, up_process
 from shardmill.infra.dataset.views.references import reference_of
 from shardmill.infra.errors import GO_ON, Cancelled, ShardmillError, from_event
-from shardmill.infra.progress import Event, TerminalProgress, subscribe
+from shardmill.infra.progress import Event, subscribe
+from shardmill.infra.whole_job import TerminalProgress
 
 if TYPE_CHECKING:
     from pydantic import BaseModel

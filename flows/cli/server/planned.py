@@ -19,7 +19,7 @@ from shardmill.flows.flow_runs.jobs.job_settings import (
 from shardmill.flows.server.automations import TrainingRule
 from shardmill.flows.server.schedules import Schedule
 from shardmill.infra.errors import UsageError
-from shardmill.infra.own_code.finding import OwnCode, is_own
+from shardmill.infra.own_code import OwnCode, is_own
 from shardmill.infra.settings import load_settings
 from shardmill.infra.storage.locations import check_dataset_name
 

@@ -18,8 +18,8 @@ from shardmill.flows.cli import options, output
 from shardmill.flows.parameters import root_or_default, runs_or_default
 from shardmill.flows.server.running_up import RunningUp, running_up, up_lock, up_process
 from shardmill.infra.errors import EnvironmentFault
+from shardmill.infra.processes.job_command import python_module
 from shardmill.infra.processes.ports import free_port
-from shardmill.infra.processes.python_module import python_module
 from shardmill.infra.processes.trees import lives
 
 if TYPE_CHECKING:

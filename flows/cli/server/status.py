@@ -16,7 +16,7 @@ from shardmill.flows.cli.server.schedule_rows import in_local_time, print_schedu
 from shardmill.flows.problems import Problem, open_problems
 from shardmill.flows.server.api import Api, prefect_api, standing_api
 from shardmill.flows.server.running_up import running_up, up_process
-from shardmill.infra.progress import WAITING
+from shardmill.infra.whole_job import WAITING
 
 if TYPE_CHECKING:
     from shardmill.flows.page.reading.prefect import Activity, FlowRun

@@ -12,7 +12,7 @@ from shardmill.flows.cli.training_runs.looking import Run, Split, whole_settings
 from shardmill.flows.cli.training_runs.using import evaluate_in_child
 from shardmill.flows.parameters import root_or_default
 from shardmill.infra.errors import NotFoundError
-from shardmill.infra.html.formatting import differing_settings
+from shardmill.infra.html.page import differing_settings
 from shardmill.training.results.metrics.figures import FIGURES, is_smaller_better
 
 if TYPE_CHECKING:

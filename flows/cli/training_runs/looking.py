@@ -12,10 +12,10 @@ from shardmill.flows.cli import options, output
 from shardmill.flows.cli.folders import runs_folder, runs_location
 from shardmill.infra import progress
 from shardmill.infra.errors import CorruptDataError, ShardmillError, UsageError
-from shardmill.infra.html.formatting import differing_settings
+from shardmill.infra.html.page import differing_settings
 from shardmill.infra.near_names import near_miss
-from shardmill.infra.progress import shown_to_people
 from shardmill.infra.storage.locations import public_location
+from shardmill.infra.whole_job import shown_to_people
 from shardmill.training.results.metrics.figures import FIGURES
 from shardmill.training.results.run_files.rank_balance import BALANCE_FILE, read_balance
 

@@ -15,8 +15,8 @@ from shardmill.flows.parameters import root_or_default
 from shardmill.infra.errors import CorruptDataError, NotFoundError, UsageError
 from shardmill.infra.near_names import near_miss
 from shardmill.infra.processes.children import result_of
-from shardmill.infra.progress import shown_to_people
 from shardmill.infra.settings import load_settings
+from shardmill.infra.whole_job import shown_to_people
 from shardmill.training.aliases import PRODUCTION, AliasName, parse_alias
 from shardmill.training.promotion.rules import PromotionRules
 

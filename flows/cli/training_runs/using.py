@@ -18,8 +18,7 @@ from shardmill.flows.flow_runs.jobs.job_settings import train_settings
 from shardmill.flows.parameters import root_or_default
 from shardmill.infra.errors import DataError, NotFoundError, UsageError
 from shardmill.infra.processes.children import result_of
-from shardmill.infra.processes.job_command import config_arguments
-from shardmill.infra.processes.python_module import python_module
+from shardmill.infra.processes.job_command import config_arguments, python_module
 
 if TYPE_CHECKING:
     from shardmill.training.results.run_files.run_folder import RunFolder

@@ -137,7 +137,7 @@ def job_request(
         place = checked_source(source, dataset, config.source.kind)
         return JobRequest(source=place, dataset=dataset, root=root, config=config)
     from shardmill.beam_jobs.sources.recognition.importing import import_request
-    from shardmill.infra.progress import shown_to_people
+    from shardmill.infra.whole_job import shown_to_people
 
     place = checked_source(source, dataset, "auto")
     with shown_to_people():

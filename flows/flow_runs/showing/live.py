@@ -13,7 +13,8 @@ from shardmill.flows.flow_runs.artifacts.page import Keys, RunPage
 from shardmill.flows.flow_runs.showing import training_curve
 from shardmill.flows.flow_runs.showing.markdown import escaped, picture, svg_uri, table
 from shardmill.infra.errors import ShardmillError
-from shardmill.infra.progress import Event, WholeJob
+from shardmill.infra.progress import Event
+from shardmill.infra.whole_job import WholeJob
 from shardmill.training.results.run_files.curve import CURVE_FILE
 
 _UPDATE_SECONDS = 2.0

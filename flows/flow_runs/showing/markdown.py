@@ -23,7 +23,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
-from shardmill.infra.html.formatting import visible
+from shardmill.infra.html.page import visible
 from shardmill.infra.readable import readable_figure
 
 _LONGEST_TEXT = 1000  # characters of a message; names are shorter

@@ -14,7 +14,7 @@ from shardmill.flows.page.rendering import list_page, render
 from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.errors import NotFoundError
 from shardmill.infra.format.contract import Manifest
-from shardmill.infra.html.formatting import setting_rows
+from shardmill.infra.html.page import setting_rows
 
 _CLASSES = 200
 _SHARDS = 200

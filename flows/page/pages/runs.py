@@ -18,7 +18,7 @@ from shardmill.flows.page.reading.runs import BROKEN, TRAINING, RunRow
 from shardmill.flows.page.rendering import list_page, render
 from shardmill.infra.dataset.views.references import parse_reference
 from shardmill.infra.errors import ShardmillError
-from shardmill.infra.html.formatting import setting_rows
+from shardmill.infra.html.page import setting_rows
 from shardmill.training.aliases.history import aliases_by_run
 from shardmill.training.promotion.purged import purged_in_words
 from shardmill.training.results.metrics.figures import FIGURES, is_smaller_better

@@ -16,7 +16,7 @@ from shardmill.flows.flow_runs.showing.markdown import unescaped
 from shardmill.flows.scheduling.coalescing import SKIPPED
 from shardmill.flows.scheduling.failures import POSTPONED
 from shardmill.flows.scheduling.inboxes import INBOX_VARIABLES, Inbox, inboxes_of
-from shardmill.infra.progress import WAITING
+from shardmill.infra.whole_job import WAITING
 
 _TIMEOUT_SECONDS = 10.0
 _RUNNING = ("RUNNING", "PENDING", "CANCELLING")

@@ -13,8 +13,8 @@ import cv2
 import numpy as np
 
 from shardmill.infra.codecs.formats import Pixels
+from shardmill.infra.codecs.geometry import Geometry, resize
 from shardmill.infra.codecs.jpeg.turbojpeg import Planes
-from shardmill.infra.codecs.resize import Geometry, resize
 
 _NEUTRAL = 128  # chroma without colour
 

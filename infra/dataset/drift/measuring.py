@@ -29,7 +29,7 @@ from shardmill.infra.dataset.drift.population import (
 from shardmill.infra.dataset.drift.scales import TRAITS, target_trait
 from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.format.contract import DUPLICATE, FILTERED, QUARANTINED, RECORD, Accounting, Shard
-from shardmill.infra.html.formatting import share
+from shardmill.infra.html.page import share
 
 _Ids = npt.NDArray[np.uint64]
 # Settings of [prepare.image] that change no pixel of an image that is stored with either value.

@@ -28,8 +28,8 @@ from shardmill.infra.dataset.drift.scales import (
     target_trait,
 )
 from shardmill.infra.format.contract import Manifest, class_counts_of
-from shardmill.infra.format.labels import LABELS, TARGETS
-from shardmill.infra.html.formatting import share
+from shardmill.infra.format.known_features import LABELS, TARGETS
+from shardmill.infra.html.page import share
 
 HASH = "perceptual_hash"
 HASH_BITS = 64

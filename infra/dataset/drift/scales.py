@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from shardmill.infra.dataset.drift.figures import Group
-from shardmill.infra.html.formatting import pixels, ratio
+from shardmill.infra.html.page import pixels, ratio
 from shardmill.infra.readable import readable_bytes
 
 Floats = npt.NDArray[np.float64]

@@ -24,7 +24,7 @@ from shardmill.infra.digests import digest_of
 from shardmill.infra.errors import CorruptDataError
 from shardmill.infra.format.contract import Shard, class_counts_of
 from shardmill.infra.format.examples import ImageRecord, parse_example
-from shardmill.infra.format.labels import LABELS, NO_CLASS
+from shardmill.infra.format.known_features import LABELS, NO_CLASS
 from shardmill.infra.format.layout import shard_stem
 from shardmill.infra.format.records import iter_records, unpack_record
 from shardmill.infra.storage.locations import uri_of

@@ -18,7 +18,7 @@ import pyarrow.types as types
 
 from shardmill.infra.dataset.views.values import LABEL, LABEL_NAME, Columns, Value, kind_of
 from shardmill.infra.errors import UsageError
-from shardmill.infra.format.labels import LABELS
+from shardmill.infra.format.known_features import LABELS
 
 
 def apply_function(name: str, arguments: Sequence[Value], columns: Columns, text: str) -> Value:

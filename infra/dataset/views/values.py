@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.types as types
 
 from shardmill.infra.errors import UsageError
-from shardmill.infra.format.labels import LABELS, NO_CLASS
+from shardmill.infra.format.known_features import LABELS, NO_CLASS
 from shardmill.infra.near_names import near_miss
 from shardmill.infra.storage.locations import uri_of
 

@@ -49,10 +49,10 @@ def convert(path: str, codec: str) -> bytes:
 def _as_shardmill(data: bytes) -> bytes:
     """Through planes of luma and chroma as ``prepare`` does; through pixels where ``prepare`` would."""
     from shardmill.infra.codecs import WHITE, decode, encode_jpeg, resize_short_side
+    from shardmill.infra.codecs.geometry import geometry
     from shardmill.infra.codecs.jpeg import turbojpeg
     from shardmill.infra.codecs.jpeg.planes import fit
     from shardmill.infra.codecs.jpeg.turbojpeg import library
-    from shardmill.infra.codecs.resize import geometry
     from shardmill.infra.preparation import Sizing
 
     header = turbojpeg.read_planar_header(data) if library() else None

@@ -33,9 +33,9 @@ from shardmill.beam_jobs.encode.block_task import convert
 from shardmill.beam_jobs.sources import list_inputs
 from shardmill.beam_jobs.sources.files.folder import SourceFolder
 from shardmill.infra.codecs import WHITE, ImageRejected
+from shardmill.infra.codecs.geometry import geometry
 from shardmill.infra.codecs.jpeg.planes import fit
 from shardmill.infra.codecs.jpeg.turbojpeg import decode_planes, encode_planes, library, read_planar_header
-from shardmill.infra.codecs.resize import geometry
 from shardmill.infra.native.area import FOLDER_VARIABLE
 from shardmill.infra.preparation import Sizing
 from tests.benchmarks.measuring.process_tree import RARELY_SECONDS, run_measured

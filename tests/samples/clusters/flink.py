@@ -19,7 +19,7 @@ import psutil
 import pytest
 
 from shardmill.infra.errors import EnvironmentFault
-from shardmill.infra.http import open_url
+from shardmill.infra.processes.ports import open_url
 from tests.samples.clusters.flink_here.cluster import CLUSTER_FILE, CONFIG_FILE
 from tests.samples.clusters.flink_here.jars import find_java
 from tests.samples.waiting import before_its_end, eventually

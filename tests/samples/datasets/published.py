@@ -30,7 +30,7 @@ from shardmill.infra.format.contract import (
 )
 from shardmill.infra.format.examples import ImageRecord, build_example
 from shardmill.infra.format.features import Feature, FeatureValues
-from shardmill.infra.format.labels import (
+from shardmill.infra.format.known_features import (
     LABELS,
     NO_CLASS,
     TARGETS,

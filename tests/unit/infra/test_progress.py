@@ -8,7 +8,7 @@ import pytest
 
 from shardmill.infra import progress
 from shardmill.infra.errors import DataError
-from shardmill.infra.progress import TerminalProgress
+from shardmill.infra.whole_job import TerminalProgress
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def test_the_rate_does_not_count_what_was_there_before(
     events: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 100.0
-    monkeypatch.setattr("shardmill.infra.progress.events.time.monotonic", lambda: now)
+    monkeypatch.setattr("shardmill.infra.progress.time.monotonic", lambda: now)
     progress.stage("encode", 1000, done=900)
     now = 110.0
     progress.progress("encode", 950, 1000)

@@ -8,7 +8,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shardmill.infra.progress import TerminalProgress, WholeJob
+from shardmill.infra.whole_job import StageTimes, TerminalProgress, WholeJob
+
+
+def test_a_stage_that_is_entered_again_adds_up_and_a_failed_one_does_not_count() -> None:
+    times = StageTimes()
+    for _ in range(2):
+        with times.measure("encode"):
+            times.add_cpu_seconds("encode", 1.5)
+    with pytest.raises(ValueError, match="no"), times.measure("plan"):
+        raise ValueError("no")
+    assert times.seconds.keys() == times.cpu_seconds.keys() == {"encode"}
+    assert times.cpu_seconds["encode"] >= 3.0
+    assert times.since_start() >= times.seconds["encode"] - 0.001
+
 
 SHARES = {"list": 10, "encode": 60, "publish": 30}
 TRAIN = {"train": 90, "evaluate test": 10}

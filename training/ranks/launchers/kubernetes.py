@@ -25,7 +25,7 @@ from typing import Any
 import yaml
 
 from shardmill.infra.errors import ConfigError
-from shardmill.infra.processes.python_module import python_module
+from shardmill.infra.processes.job_command import python_module
 from shardmill.training.ranks.launchers import kubernetes_pod
 from shardmill.training.ranks.launchers.outer import FINAL, PREEMPTED, JobFiles, OuterJob
 from shardmill.training.ranks.launchers.settings import KubernetesSettings

@@ -17,8 +17,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from shardmill.infra.errors import Cancelled, DataError, EnvironmentFault, Preempted, UsageError
-from shardmill.infra.processes.job_command import config_arguments
-from shardmill.infra.processes.python_module import python_module
+from shardmill.infra.processes.job_command import config_arguments, python_module
 from shardmill.training.ranks.devices import RankCount
 
 PREEMPTED: Final = Preempted.exit_code

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from shardmill.infra.errors import UsageError
 from shardmill.infra.format.features import MISSING, Feature
-from shardmill.infra.format.labels import LABEL_FEATURES
+from shardmill.infra.format.known_features import LABEL_FEATURES
 from shardmill.infra.near_names import near_miss
 from shardmill.training.arrays import Ints
 

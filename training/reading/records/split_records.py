@@ -8,7 +8,7 @@ from typing import NamedTuple
 from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.errors import CorruptDataError, ShardmillError
 from shardmill.infra.format.examples import ImageRecord
-from shardmill.infra.format.labels import class_name
+from shardmill.infra.format.known_features import class_name
 from shardmill.infra.format.records import Container
 from shardmill.training.reading.records.damage import BadRecords, restore
 from shardmill.training.reading.records.split_table import SplitTable

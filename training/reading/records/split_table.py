@@ -22,8 +22,7 @@ from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.digests import sha256_hex
 from shardmill.infra.errors import CorruptDataError, NotFoundError, UsageError
 from shardmill.infra.format.contract import Manifest, Shard
-from shardmill.infra.format.known_features import MaskFormat
-from shardmill.infra.format.labels import LABELS, TARGETS, LabelKind
+from shardmill.infra.format.known_features import LABELS, TARGETS, LabelKind, MaskFormat
 from shardmill.infra.format.parquet import read_parquet
 from shardmill.training.arrays import Ints
 from shardmill.training.reading.records.columns import FeatureColumns, SetLabels, Targets, chosen_features

@@ -14,8 +14,7 @@ from markupsafe import Markup, escape
 
 from shardmill.infra.codecs.masks import legend
 from shardmill.infra.html.charts import Points, curves_svg
-from shardmill.infra.html.formatting import setting_rows, settings_in_use
-from shardmill.infra.html.page import environment, style_hash, style_sheet
+from shardmill.infra.html.page import environment, setting_rows, settings_in_use, style_hash, style_sheet
 from shardmill.training.results.metrics.figures import FIGURES
 from shardmill.training.results.pictures.confusion import confusion_svg
 from shardmill.training.results.pictures.reliability import reliability_svg

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from shardmill.infra import progress as events
-from shardmill.infra.html.formatting import setting_rows
+from shardmill.infra.html.page import setting_rows
 from shardmill.training.results.metrics.figures import is_smaller_better
 from shardmill.training.results.tracking.tracked import TrackedRun, read_identity
 

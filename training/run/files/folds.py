@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.errors import ConfigError
-from shardmill.infra.format.labels import check_has_classes
+from shardmill.infra.format.known_features import check_has_classes
 from shardmill.training.arrays import Ints
 from shardmill.training.config import DataSettings
 from shardmill.training.order import FoldedRecords, Order, SubsetOrder, fold_numbers, order_from_settings

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from shardmill.infra.dataset.version import DatasetVersion
-from shardmill.infra.processes.job_command import config_arguments
-from shardmill.infra.processes.python_module import python_module
+from shardmill.infra.processes.job_command import config_arguments, python_module
 from shardmill.training.config import TrainConfig
 from shardmill.training.ranks import launchers
 from shardmill.training.ranks.devices import DeviceRequest, RankCount, Slot, visible_gpus

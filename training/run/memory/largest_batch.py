@@ -14,8 +14,7 @@ from shardmill.infra import progress as events
 from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.errors import OutOfMemory
 from shardmill.infra.processes.children import run_child
-from shardmill.infra.processes.job_command import config_arguments
-from shardmill.infra.processes.python_module import python_module
+from shardmill.infra.processes.job_command import config_arguments, python_module
 from shardmill.infra.progress import Event
 from shardmill.infra.readable import readable_bytes
 from shardmill.training.config import TrainConfig

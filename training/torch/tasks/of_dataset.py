@@ -7,7 +7,7 @@ from typing import Final
 
 from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.errors import UsageError
-from shardmill.infra.format.labels import WORDS, LabelKind
+from shardmill.infra.format.known_features import WORDS, LabelKind
 from shardmill.training.config import TrainConfig
 from shardmill.training.tasks.traits import traits_of
 from shardmill.training.torch.tasks import multi_label, regression, single_label

@@ -34,7 +34,7 @@ from shardmill.beam_jobs.sources.rows.typed import TypedRows, count_targets, typ
 from shardmill.beam_jobs.tables.columns import is_listed, one_chunk, with_column
 from shardmill.beam_jobs.tables.features import PREFIX
 from shardmill.infra.errors import ConfigError
-from shardmill.infra.format.labels import LabelKind
+from shardmill.infra.format.known_features import LabelKind
 from shardmill.infra.storage.locations import stem_of
 
 

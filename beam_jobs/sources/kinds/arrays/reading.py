@@ -20,7 +20,7 @@ from shardmill.beam_jobs.sources.rows.listing import row_of
 from shardmill.beam_jobs.sources.rows.row_files import FileRows, RowFile, RowFileBroken
 from shardmill.beam_jobs.sources.rows.unpacked import keep_unpacked, open_unpacked
 from shardmill.infra.errors import ConfigError
-from shardmill.infra.format.labels import LabelKind
+from shardmill.infra.format.known_features import LabelKind
 from shardmill.infra.storage.filesystem import Storage
 
 _MAX_LOST_ROWS = 1_000_000  # most rows of lost images of a file; a single row stands for more

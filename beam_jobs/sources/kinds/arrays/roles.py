@@ -24,7 +24,7 @@ from shardmill.beam_jobs.sources.roles import (
     words_of,
 )
 from shardmill.infra.errors import ConfigError
-from shardmill.infra.format.labels import LabelKind
+from shardmill.infra.format.known_features import LabelKind
 
 _ROLES = ("label", "image", "split", "group")  # "image_labels" are labels
 _FORMAT_WORD = re.compile(r"idx\d|ubyte")  # words in names of IDX files

@@ -24,7 +24,7 @@ from shardmill.beam_jobs.sources.roles import Column, Offer, Roles, image_of
 from shardmill.beam_jobs.sources.rows.row_files import FileRows, RowFile, RowFileBroken
 from shardmill.beam_jobs.tables.columns import one_chunk
 from shardmill.beam_jobs.tables.texts import without_broken_texts
-from shardmill.infra.format.labels import LabelKind
+from shardmill.infra.format.known_features import LabelKind
 from shardmill.infra.readable import shortened
 
 _BUFFER_BYTES = 1 << 20  # read at a time from the pages of a column

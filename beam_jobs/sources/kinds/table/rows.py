@@ -22,7 +22,7 @@ from shardmill.beam_jobs.sources.kinds.table.rules import (
 )
 from shardmill.beam_jobs.tables.columns import mask_of, one_chunk, values_of, with_column
 from shardmill.beam_jobs.tables.features import PREFIX, feature_columns, features_of
-from shardmill.infra.format.labels import LABELS, LabelKind
+from shardmill.infra.format.known_features import LABELS, LabelKind
 
 Int64 = npt.NDArray[np.int64]
 

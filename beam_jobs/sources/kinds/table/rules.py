@@ -20,7 +20,7 @@ from shardmill.beam_jobs.tables.columns import mask_of, one_chunk, values_of, wi
 from shardmill.beam_jobs.tables.features import PREFIX
 from shardmill.infra.format.contract import SPLITS
 from shardmill.infra.format.features import features_in
-from shardmill.infra.format.labels import LABELS, LabelKind
+from shardmill.infra.format.known_features import LABELS, LabelKind
 from shardmill.infra.near_names import near_names
 
 MISSING_LABEL = {"class": "label", "multi": "label", "targets": "number for each target"}

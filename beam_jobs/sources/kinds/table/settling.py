@@ -28,7 +28,7 @@ from shardmill.beam_jobs.tables.features import (
     with_features,
 )
 from shardmill.infra.format.features import Feature
-from shardmill.infra.format.labels import LABELS, TARGETS, LabelKind
+from shardmill.infra.format.known_features import LABELS, TARGETS, LabelKind
 
 Int64 = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]

@@ -45,7 +45,7 @@ from shardmill.beam_jobs.sources.rows.listing import Contents, list_contents, wa
 from shardmill.beam_jobs.sources.rows.reading import RowReader, Rows
 from shardmill.beam_jobs.sources.rows.row_files import RowFile, RowFileBroken
 from shardmill.infra.errors import ConfigError, CorruptDataError, NotFoundError, UsageError
-from shardmill.infra.format.labels import WORDS
+from shardmill.infra.format.known_features import WORDS
 from shardmill.infra.progress import log
 from shardmill.infra.storage.filesystem import Storage
 

@@ -23,7 +23,7 @@ from shardmill.beam_jobs.sources.kinds.tfds.metadata import Leaf
 from shardmill.beam_jobs.sources.listing import Listing
 from shardmill.beam_jobs.tables.columns import lengths_of, lists_of, mask_of, one_chunk, with_column
 from shardmill.beam_jobs.tables.features import PREFIX
-from shardmill.infra.codecs.boxes import clip_boxes, have_area
+from shardmill.infra.codecs.geometry import clip_boxes, have_area
 from shardmill.infra.errors import ConfigError
 from shardmill.infra.format.features import Feature
 from shardmill.infra.format.known_features import (
@@ -31,11 +31,11 @@ from shardmill.infra.format.known_features import (
     BOX_NUMBERS,
     BOXES,
     CROWDS,
+    LABELS,
     LEFT_OUT,
     LISTED_OBJECT_FEATURES,
 )
 from shardmill.infra.format.known_features import OBJECT_LABELS as NAMES
-from shardmill.infra.format.labels import LABELS
 from shardmill.infra.readable import counted
 
 Int64 = npt.NDArray[np.int64]

@@ -15,7 +15,7 @@ from shardmill.beam_jobs.sources.roles import Column, Offer, check_there, image_
 from shardmill.infra.errors import ConfigError, NotFoundError
 from shardmill.infra.format.contract import FEATURES
 from shardmill.infra.format.features import Dtype, Feature
-from shardmill.infra.format.labels import LabelKind
+from shardmill.infra.format.known_features import LabelKind
 
 _OWN = frozenset(FEATURES) - {"id"}  # every record has its own
 

@@ -17,7 +17,7 @@ from shardmill.infra.dataset.exports.formats import Format
 from shardmill.infra.dataset.exports.formats.parquet import picture_columns, table_schema, write_tables
 from shardmill.infra.dataset.exports.parts import Batch, Part, Plan, as_picture, class_names, image_suffix
 from shardmill.infra.dataset.exports.target import FileMade, PartFiles
-from shardmill.infra.format.labels import LABELS
+from shardmill.infra.format.known_features import LABELS
 from shardmill.infra.strict_json import dump_json
 
 _IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])

@@ -29,8 +29,15 @@ from shardmill.infra.dataset.exports.target import FileMade, PartFiles
 from shardmill.infra.errors import UsageError
 from shardmill.infra.format.contract import Manifest
 from shardmill.infra.format.features import Feature
-from shardmill.infra.format.known_features import BOXES, CROWDS, OBJECT_FEATURES, OBJECT_LABELS
-from shardmill.infra.format.labels import LABELS, TARGETS, WORDS
+from shardmill.infra.format.known_features import (
+    BOXES,
+    CROWDS,
+    LABELS,
+    OBJECT_FEATURES,
+    OBJECT_LABELS,
+    TARGETS,
+    WORDS,
+)
 from shardmill.infra.format.records import frame
 from shardmill.infra.storage.filesystem import Storage
 from shardmill.infra.strict_json import dump_json

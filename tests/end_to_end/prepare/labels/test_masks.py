@@ -31,8 +31,8 @@ from shardmill.infra.dataset.exports.export import export
 from shardmill.infra.dataset.verify import verify
 from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.errors import UsageError
+from shardmill.infra.format.examples import parser_code
 from shardmill.infra.format.known_features import MASK_BYTES, MASK_PIXELS, MASK_SHA256, MASK_URI
-from shardmill.infra.format.parser import parser_code
 from tests.samples.datasets.contents import indexed_records
 from tests.samples.images.masks import (
     CLASSES,

@@ -15,7 +15,7 @@ from shardmill import Dataset, open_dataset
 from shardmill.infra.dataset.catalog import Catalog
 from shardmill.infra.dataset.exports.export import export
 from shardmill.infra.errors import ConfigError, UsageError
-from shardmill.infra.format.parser import parser_code
+from shardmill.infra.format.examples import parser_code
 from shardmill.training.config import TrainConfig
 from shardmill.training.config.data import DataSettings
 from shardmill.training.reading.records.columns import Padded

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from shardmill.infra.errors import EnvironmentFault
-from shardmill.infra.http import open_url
+from shardmill.infra.processes.ports import open_url
 from shardmill.infra.strict_json import dump_json
 from tests.samples.clusters.flink_here.configuration import (
     LOOPBACK,

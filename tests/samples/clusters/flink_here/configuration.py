@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from shardmill.infra.processes.python_module import python_module
+from shardmill.infra.processes.job_command import python_module
 from tests.samples.clusters.flink_here.jars import Jars
 
 LOOPBACK = "127.0.0.1"

@@ -25,7 +25,7 @@ from shardmill.beam_jobs.sources.files.folder import SourceFolder
 from shardmill.infra.errors import CorruptDataError, StorageError
 from shardmill.infra.format.contract import TableFile
 from shardmill.infra.format.records import Container
-from shardmill.infra.html.formatting import visible
+from shardmill.infra.html.page import visible
 from tests.samples.datasets.versions import Made, VersionMaker
 from tests.samples.pages.questions import Elements
 

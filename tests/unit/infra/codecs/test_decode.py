@@ -11,8 +11,8 @@ from PIL import Image, ImageOps
 
 from shardmill.infra import codecs
 from shardmill.infra.codecs import ImageRejected, Pixels
+from shardmill.infra.codecs.geometry import resize
 from shardmill.infra.codecs.jpeg.decode import decode_jpeg_small
-from shardmill.infra.codecs.resize import resize
 from shardmill.infra.preparation import Encoding
 from tests.samples.images.forms import gradient, saved
 

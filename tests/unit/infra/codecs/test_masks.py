@@ -17,6 +17,7 @@ from PIL import Image
 
 from shardmill.beam_jobs.config import ImageConfig
 from shardmill.infra.codecs import MAX_PIXELS, ImageRejected
+from shardmill.infra.codecs.geometry import geometry
 from shardmill.infra.codecs.masks import (
     ClassValues,
     class_numbers,
@@ -26,7 +27,6 @@ from shardmill.infra.codecs.masks import (
     encode_mask,
     fit_mask,
 )
-from shardmill.infra.codecs.resize import geometry
 from tests.samples.images.forms import png_chunk, saved
 from tests.samples.images.mutants import mutant
 

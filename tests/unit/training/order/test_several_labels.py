@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shardmill.infra.errors import ConfigError
-from shardmill.infra.format.labels import NO_CLASS
+from shardmill.infra.format.known_features import NO_CLASS
 from shardmill.training.config.data import DataSettings
 from shardmill.training.order import TrainingOrder, order_from_settings
 from shardmill.training.order.balance.several_labels import by_leading_label

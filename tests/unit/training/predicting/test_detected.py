@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from shardmill.infra.codecs.resize import Geometry
+from shardmill.infra.codecs.geometry import Geometry
 from shardmill.training.export.model_input import Seen, View
 from shardmill.training.predicting.detected import DETECTED_FILES, detected
 from shardmill.training.predicting.inputs import Input

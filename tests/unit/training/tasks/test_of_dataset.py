@@ -11,8 +11,7 @@ import pytest
 
 from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.errors import ConfigError, DataError, UsageError
-from shardmill.infra.format.known_features import OBJECT_FEATURES, MaskFormat
-from shardmill.infra.format.labels import target_names, targets_feature
+from shardmill.infra.format.known_features import OBJECT_FEATURES, MaskFormat, target_names, targets_feature
 from shardmill.infra.settings import validate
 from shardmill.training.config import TrainConfig
 from shardmill.training.run.files.identity import run_name

@@ -62,7 +62,7 @@ _TO_YCBCR = np.array(
 
 @dataclass(frozen=True)
 class _GraphGeometry:
-    """``shardmill.infra.codecs.resize.Geometry`` as tensors: int32 [2] each, height first."""
+    """``shardmill.infra.codecs.geometry.Geometry`` as tensors: int32 [2] each, height first."""
 
     upright: Any
     start: Any
@@ -88,7 +88,7 @@ def _float(value: Any) -> Any:
 
 
 def _geometry(upright: Any, sizing: Sizing) -> _GraphGeometry:
-    """Return what ``shardmill.infra.codecs.resize.geometry`` does, of a picture of int32 [2] pixels."""
+    """Return what ``shardmill.infra.codecs.geometry.geometry`` does, of a picture of int32 [2] pixels."""
     sides, whole = _float(upright), tf.zeros([2], tf.int32)
     if sizing.mode in ("pad", "crop"):
         return _exact(upright, sizing)

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from shardmill.infra.errors import UsageError
-from shardmill.infra.format.labels import class_name
+from shardmill.infra.format.known_features import class_name
 from shardmill.training.draws import Purpose, key_of
 from shardmill.training.reading.records.split_records import SplitRecords
 from shardmill.training.torch.data.batch import Example, TorchBatch

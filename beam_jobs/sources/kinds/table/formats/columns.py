@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from shardmill.beam_jobs.config import ColumnsConfig, FeatureColumn
 from shardmill.beam_jobs.tables.features import PREFIX
 from shardmill.infra.errors import ConfigError
-from shardmill.infra.format.labels import LABELS, LabelKind
+from shardmill.infra.format.known_features import LABELS, LabelKind
 from shardmill.infra.near_names import near_names
 
 # The rows of all tables. The texts have no white space around them; empty ones are null.

@@ -17,7 +17,7 @@ from shardmill.beam_jobs.config import ColumnsConfig, FeatureColumn
 from shardmill.beam_jobs.tables.columns import lengths_of, lists_of, mask_of, one_chunk, with_column
 from shardmill.beam_jobs.tables.features import PREFIX
 from shardmill.infra.format.features import Feature
-from shardmill.infra.format.labels import LABELS, TARGETS, LabelKind, targets_feature
+from shardmill.infra.format.known_features import LABELS, TARGETS, LabelKind, targets_feature
 
 MASK_PATH = "mask/path"  # path of the mask, until the masks are attached
 BETWEEN = ", "  # labels and numbers, for people

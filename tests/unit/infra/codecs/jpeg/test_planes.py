@@ -16,6 +16,7 @@ from PIL import Image
 
 from shardmill.infra.codecs import Pixels
 from shardmill.infra.codecs.formats import apply_orientation
+from shardmill.infra.codecs.geometry import geometry, resize
 from shardmill.infra.codecs.jpeg.planes import cuts_exactly, fit, turn_upright, turns_exactly
 from shardmill.infra.codecs.jpeg.turbojpeg import (
     LIBRARY_VARIABLE,
@@ -28,7 +29,6 @@ from shardmill.infra.codecs.jpeg.turbojpeg import (
 )
 from shardmill.infra.codecs.measures import halve, pixel_statistics, plane_statistics
 from shardmill.infra.codecs.prepare import fit_pixels
-from shardmill.infra.codecs.resize import geometry, resize
 from shardmill.infra.preparation import Sizing
 from tests.samples.images import references
 from tests.samples.images.forms import gradient, saved

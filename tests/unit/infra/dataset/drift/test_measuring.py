@@ -195,7 +195,7 @@ def test_targets_are_compared_by_name(tmp_path: Path) -> None:
     import pyarrow as pa
 
     from shardmill.infra.dataset.drift.population import Population
-    from shardmill.infra.format.labels import targets_feature
+    from shardmill.infra.format.known_features import targets_feature
 
     version = indexed_version(
         tmp_path, 1, {"train-0": photos("old", 4, 1)}, label_kind="targets", format_version=3, classes=[],

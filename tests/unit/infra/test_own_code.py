@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from shardmill.infra.errors import ConfigError, DataError
-from shardmill.infra.own_code.faults import faults_of_own_code
-from shardmill.infra.own_code.finding import OwnCode
+from shardmill.infra.own_code import OwnCode, faults_of_own_code
 from shardmill.infra.splitmix import splitmix64
 
 CODE = """
@@ -225,7 +224,7 @@ def test_an_error_while_the_module_is_imported_names_it(folder: Path) -> None:
 def test_code_for_an_earlier_release_is_told_the_new_name(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    root = Path(__file__).parents[4]  # has a folder training, as no installed Shardmill has
+    root = Path(__file__).parents[3]  # has a folder training, as no installed Shardmill has
     monkeypatch.setattr(sys, "path", [place for place in sys.path if Path(place).resolve() != root])
     written(folder, mine_o=f"from training.models import ModelSpec\n{BUILD}")
     with pytest.raises(ConfigError, match="No module named 'training'") as caught:

@@ -1,4 +1,4 @@
-"""Find, check and import the code of a user that a setting names.
+"""Find, check and import the code of a user that a setting names, and name its faults.
 
 A module of the user is looked up where Python looks (installed packages, PYTHONPATH), then in the working
 directory. That is the working directory of the command, of the pool, of the ranks and of data workers alike;
@@ -10,21 +10,38 @@ from __future__ import annotations
 import ast
 import importlib
 import os
+import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Self
 
-from shardmill.infra.errors import ConfigError
-from shardmill.infra.own_code.faults import OURS, faults_of_own_code, top_package
+from shardmill.infra.errors import ConfigError, ShardmillError, UnusableInput
+from shardmill.infra.progress import log
+
+_OURS = "shardmill"
+_EARLIER = ("beam_jobs", "flows", "infra", "training")  # the names of our packages in release 0.1.0
+# A library says so of its device or network; the same code may succeed the next time.
+_OF_THE_MACHINE = re.compile(r"cuda|cudnn|cublas|nccl|gloo|hip error|out of memory", re.IGNORECASE)
+# TensorFlow raises these for an operation of a graph, and says in the text where the operation was made.
+_OF_A_GRAPH = ("InvalidArgumentError", "FailedPreconditionError", "OutOfRangeError", "UnimplementedError",
+               "UnknownError")  # fmt: skip
+_PLACE = re.compile(r'File "([^"\n]+)", line (\d+)')
+
+
+def _top_package(module: str) -> str:
+    """Return the first part of a dotted name."""
+    return module.partition(".")[0]
 
 
 def is_own(name: str) -> bool:
     """Tell whether a setting names code of the user: names without dot and colon are those of Shardmill."""
-    return ("." in name or ":" in name) and top_package(name) != OURS
+    return ("." in name or ":" in name) and _top_package(name) != _OURS
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +172,7 @@ class OwnCode:
         chosen = _located(name, Path.cwd(), last=True)
         if chosen is not None and os.path.realpath(str(chosen.origin)) == os.path.realpath(str(own.origin)):
             return
-        package = top_package(name)
+        package = _top_package(name)
         other = _of_package(package, sys.path)
         is_file = other is not None and (other.has_location or other.submodule_search_locations)
         raise ConfigError(
@@ -233,3 +250,75 @@ def _imports(file: str, folder: Path) -> Iterator[str]:
             continue
         for parts in ([part for part in name if part] for name in names):
             yield from (".".join(parts[: end + 1]) for end in range(len(parts)))
+
+
+@contextmanager
+def faults_of_own_code(
+    named: Mapping[str, str], page: str, passed: tuple[type[Exception], ...] = ()
+) -> Iterator[None]:
+    """Turn an unexpected exception from a package of the user into an error that names file and line.
+
+    An exception belongs to that package if its code, or a library that it called, raised it. The traceback
+    goes to the log.
+
+    Args:
+        named: module of the user -> the setting that names it. Modules of Shardmill are left out.
+        page: the page of the documentation about such code.
+        passed: exceptions that stay as they are.
+
+    Raises:
+        ConfigError: a package of the user failed, or ended the process.
+    """
+    try:
+        yield
+    except (Exception, SystemExit) as error:
+        is_meant = isinstance(error, (ShardmillError, UnusableInput, MemoryError, *passed))
+        packages = {_top_package(name): setting for name, setting in named.items()}
+        packages = {name: setting for name, setting in packages.items() if name != _OURS}
+        found = None if is_meant else _place_of(error, packages)
+        if found is None:
+            raise
+        log("".join(traceback.format_exception(error)).rstrip(), level="error")
+        place, package = found
+        message = (str(error).strip().splitlines() or [""])[0]
+        earlier = _top_package(error.name or "") if isinstance(error, ImportError) else ""
+        moved = f"; {earlier} of Shardmill is shardmill.{earlier} now" if earlier in _EARLIER else ""
+        raise ConfigError(
+            f"{place}, failed: {type(error).__name__}: {message}",
+            f"mend it: it belongs to your own {packages[package]} ({page}){moved}",
+        ) from error
+
+
+def _place_of(error: BaseException, packages: Mapping[str, str]) -> tuple[str, str] | None:
+    """Return file and line at which an exception arose in one of some packages, and the package.
+
+    None: our code raised it, or the machine is at fault.
+    """
+    message = str(error)
+    if isinstance(error, SyntaxError) and error.filename:
+        package = _package_of(error.filename, packages)
+        return None if package is None else (f"{error.filename}, line {error.lineno}", package)
+    if isinstance(error, RuntimeError) and _OF_THE_MACHINE.search(message):
+        return None
+    for frame, line in reversed(list(traceback.walk_tb(error.__traceback__))):
+        package = _top_package(str(frame.f_globals.get("__name__", "")))
+        if package in packages:
+            return f"{frame.f_code.co_filename}, line {line}", package
+        if package == _OURS and frame.f_code.co_name != faults_of_own_code.__name__:
+            break
+    if type(error).__name__ in _OF_A_GRAPH:
+        for file, number in reversed(_PLACE.findall(message)):
+            package_of_file = _package_of(file, packages)
+            if package_of_file is not None:
+                return f"{file}, line {number}", package_of_file
+    return None
+
+
+def _package_of(file: str, packages: Mapping[str, str]) -> str | None:
+    """Return which of some packages a file of code belongs to."""
+    for package in packages:
+        module = sys.modules.get(package)
+        folders = [Path(folder) for folder in getattr(module, "__path__", ())]
+        if Path(file).stem == package or any(folder in Path(file).parents for folder in folders):
+            return package
+    return None

@@ -11,7 +11,7 @@ import pytest
 
 from shardmill.infra.errors import ConfigError
 from shardmill.infra.processes.children import run_child
-from shardmill.infra.processes.python_module import python_module
+from shardmill.infra.processes.job_command import python_module
 
 ROOT = Path(__file__).parents[4]
 COMMAND = "import sys\nfrom shardmill.flows.cli import main\nmain(['prepare', '--help'])\n"

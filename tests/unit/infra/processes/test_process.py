@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-WRITES = "from shardmill.infra.processes.terminal import guard_standard_streams as g; g(); import sys; "
+from shardmill.infra.processes.process import describe_status
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [(1, "status 1"), (-signal.SIGSEGV, "SIGSEGV"), (-signal.SIGRTMIN - 6, f"signal {signal.SIGRTMIN + 6}")],
+)
+def test_a_status_in_words(status: int, words: str) -> None:
+    assert describe_status(status) == words
+
+
+WRITES = "from shardmill.infra.processes.process import guard_standard_streams as g; g(); import sys; "
 
 
 def run_shell(tmp_path: Path, program: str, redirection: str) -> subprocess.CompletedProcess[str]:
