@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
 _TAG = 274
@@ -218,14 +219,21 @@ class Bytes:
 
     def number(self, position: Any, num_bytes: int, big: Any) -> Any:
         """Return the unsigned number at ``position``: int64. ``big``: it is big-endian."""
-        digits = [self.at(position + place) for place in range(num_bytes)]
-        little_endian = sum(digit * 256**place for place, digit in enumerate(digits))
-        big_endian = sum(digit * 256**place for place, digit in enumerate(reversed(digits)))
-        return tf.where(big, big_endian, little_endian)
+        worth = 256 ** np.arange(num_bytes)
+        if isinstance(big, bool):
+            factors = worth[::-1] if big else worth
+        else:
+            factors = tf.where(big, worth[::-1], worth)
+        return tf.reduce_sum(self._run(position, num_bytes) * factors, axis=-1)
 
     def has(self, position: Any, text: bytes) -> Any:
-        """Return whether the bytes at ``position`` are ``text``."""
-        return tf.reduce_all([self.at(position + place) == byte for place, byte in enumerate(text)])
+        """Return whether the bytes at ``position`` are ``text``: bool of its shape."""
+        return tf.reduce_all(self._run(position, len(text)) == list(text), axis=-1)
+
+    def _run(self, position: Any, num_bytes: int) -> Any:
+        """Return the bytes from ``position`` on: int64 of its shape, and one axis more."""
+        first = tf.expand_dims(tf.convert_to_tensor(position, tf.int64), -1)
+        return self.at(first + np.arange(num_bytes))
 
 
 def _in_exif(data: Bytes, start: Any, end: Any) -> Any:

@@ -7,6 +7,7 @@ sRGB. One that is damaged, or for other channels than the file has, counts as ab
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -61,43 +62,50 @@ def read_profile(icc: Any, space: Any) -> Profile:
         icc: string, the profile; empty if the file has none.
         space: string, the colour space of the file's samples: ``RGB``, ``GREY`` or ``CMYK``.
     """
+    return Profile(*_READ(icc, space))
+
+
+def _read(icc: Any, space: Any) -> tuple[Any, ...]:
     data = Bytes(icc)
     is_whole = data.has(36, b"acsp") & (data.number(0, 4, True) <= data.size)
     applies = is_whole & (tf.strings.substr(icc + bytes(20), 16, 4) == space)
-    tags = {name: _tag(data, name) for name in (*_PRIMARIES, *_CURVES, *_LUTS)}
-    has_all = tf.reduce_all([tags[name] >= 0 for name in (*_PRIMARIES, *_CURVES)])
-    has_lut = tf.reduce_any([tags[name] >= 0 for name in _LUTS])
-    is_matrix = applies & (space == RGB) & data.has(20, b"XYZ ") & has_all & ~has_lut
-    columns = [[_fraction(data, tags[name] + 8 + 4 * row) for name in _PRIMARIES] for row in range(3)]
-    matrix = tf.constant(_TO_SRGB, tf.float64) @ tf.cast(tf.stack(columns), tf.float64)
-    linear = tf.stack([_curve(data, tags[name]) for name in _CURVES], axis=1)
-    found = Profile(~applies | is_matrix, is_matrix, linear, tf.cast(matrix, tf.float32))
+    primaries, curves, tables = tf.split(_tags(data, (*_PRIMARIES, *_CURVES, *_LUTS)), [3, 3, 2])
+    has_all = tf.reduce_all((primaries >= 0) & (curves >= 0))
+    is_matrix = applies & (space == RGB) & data.has(20, b"XYZ ") & has_all & tf.reduce_all(tables < 0)
+    rows = _fraction(data, primaries + 8 + 4 * np.arange(3)[:, np.newaxis])
+    matrix = tf.cast(tf.constant(_TO_SRGB, tf.float64) @ rows, tf.float32)
+    found = Profile(~applies | is_matrix, is_matrix, tf.transpose(_curves(data, curves)), matrix)
     moved = tf.cast(found.to_srgb(tf.constant(_COLOURS)), tf.int32) - _COLOURS.astype(np.int32)
-    return found._replace(changes=is_matrix & (tf.reduce_max(tf.abs(moved)) > _SAME_LEVELS))
+    return tuple(found._replace(changes=is_matrix & (tf.reduce_max(tf.abs(moved)) > _SAME_LEVELS)))
 
 
-def _tag(data: Bytes, name: bytes) -> Any:
-    """Return the offset of the content of a tag (bytes): int64; -1: there is none."""
+# The graph has this part once, and calls it for each format.
+_READ = tf.function(_read, input_signature=[tf.TensorSpec([], tf.string)] * 2, autograph=False)
+
+
+def _tags(data: Bytes, names: Sequence[bytes]) -> Any:
+    """Return the offset of the content of each tag (bytes): int64 [names]; -1: there is none."""
     entries = 132 + 12 * tf.range(tf.minimum(data.number(128, 4, True), _MOST_TAGS))
-    is_it = data.number(entries, 4, True) == int.from_bytes(name, "big")
-    return tf.reduce_max(tf.concat([tf.where(is_it, data.number(entries + 4, 4, True), -1), [-1]], axis=0))
+    is_it = data.number(entries, 4, True) == [[int.from_bytes(name, "big")] for name in names]
+    found = tf.where(is_it, data.number(entries + 4, 4, True), -1)
+    return tf.reduce_max(tf.pad(found, [[0, 0], [0, 1]], constant_values=-1), axis=1)
 
 
 def _fraction(data: Bytes, at: Any) -> Any:
-    """Return a signed number with 16 bits behind the point: float64."""
+    """Return signed numbers with 16 bits behind the point: float64."""
     number = data.number(at, 4, True)
     return tf.cast(tf.where(number >= 1 << 31, number - (1 << 32), number), tf.float64) / 65536
 
 
-def _curve(data: Bytes, at: Any) -> Any:
-    """Return the linear value of each level: float32 [256]."""
-    value = tf.constant(np.arange(256) / 255, tf.float64)
+def _curves(data: Bytes, at: Any) -> Any:
+    """Return the linear value of each level by the curve at each of ``at`` [N]: float32 [N, 256]."""
+    at, value = at[:, tf.newaxis], tf.constant(np.arange(256) / 255, tf.float64)
     linear = tf.where(data.has(at, b"para"), _formula(data, at, value), _table(data, at, value))
     return tf.cast(tf.clip_by_value(linear, 0.0, 1.0), tf.float32)
 
 
 def _table(data: Bytes, at: Any, value: Any) -> Any:
-    """The values of a curve of type curv (10.6): nothing, a gamma, or a table."""
+    """The values of curves of type curv (10.6): nothing, a gamma, or a table."""
     size = data.number(at + 8, 4, True)
     gamma = tf.cast(data.number(at + 12, 2, True), tf.float64) / 256
     last = tf.maximum(size - 1, 1)
@@ -110,9 +118,9 @@ def _table(data: Bytes, at: Any, value: Any) -> Any:
 
 
 def _formula(data: Bytes, at: Any, value: Any) -> Any:
-    """The values of a curve of type para (10.18), whose five forms are cases of the last one."""
+    """The values of curves of type para (10.18), whose five forms are cases of the last one."""
     form = data.number(at + 8, 2, True)
-    g, a, b, c, d, e, f = (_fraction(data, at + 12 + 4 * place) for place in range(7))
+    g, a, b, c, d, e, f = tf.split(_fraction(data, at + 12 + 4 * np.arange(7)), 7, axis=1)
     zero, one = tf.zeros_like(g), tf.ones_like(g)
     a, b = tf.where(form == 0, one, a), tf.where(form == 0, zero, b)
     begin = tf.where(form <= 2, tf.math.divide_no_nan(-b, a), d)
