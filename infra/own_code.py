@@ -161,7 +161,8 @@ class OwnCode:
                 seen.add(name)
                 if own is not None:
                     self._check_meaning(name, own, f"{self.setting}: {file} imports {name}")
-                    waiting.append(str(own.origin))
+                    if _top_package(name) != _OURS:  # which is the user's folder in a checkout
+                        waiting.append(str(own.origin))
 
     def _check_meaning(self, name: str, own: ModuleSpec, where: str) -> None:
         """Check that Python finds a module of the user by its name, and none of a library.
