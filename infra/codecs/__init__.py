@@ -4,6 +4,8 @@ JPEG goes through libjpeg-turbo, TIFF and JPEG 2000 through imagecodecs, HEIF th
 installed, everything else through Pillow, area averaging through OpenCV. All of them release the GIL. Formats
 are recognised by content, never by name. The raw form that shards may hold is the pixels themselves: uint8
 [height, width, channels], rows from the top.
+
+imagecodecs and tifffile are loaded for the first image that needs them: readers of datasets do without them.
 """
 
 from __future__ import annotations
@@ -12,11 +14,9 @@ import io
 from typing import cast
 
 import cv2
-import imagecodecs
 import numpy as np
 import PIL
 import simplejpeg
-import tifffile
 from PIL import Image, features
 
 from shardmill.infra.codecs.formats import (
@@ -34,10 +34,8 @@ from shardmill.infra.codecs.formats import (
 from shardmill.infra.codecs.geometry import resize_short_side, short_side_size
 from shardmill.infra.codecs.jpeg import turbojpeg
 from shardmill.infra.codecs.jpeg.decode import decode_jpeg
-from shardmill.infra.codecs.jpeg2000 import decode_jpeg2000
 from shardmill.infra.codecs.pillow.decode import decode_with_pillow
 from shardmill.infra.codecs.pillow.library_state import heif_build
-from shardmill.infra.codecs.tiff.decode import decode_tiff
 from shardmill.infra.preparation import Encoding
 
 __all__ = [
@@ -81,6 +79,9 @@ def codec_builds(encoding: Encoding) -> dict[str, str]:
     Args:
         encoding: the stored form.
     """
+    import imagecodecs
+    import tifffile
+
     builds = {
         "simplejpeg": simplejpeg.__version__,
         "turbojpeg": turbojpeg.build(),
@@ -120,8 +121,12 @@ def decode(
     if found == "jpeg":
         return decode_jpeg(data, channels, max_pixels, allow_truncated)
     if found == "tiff":
+        from shardmill.infra.codecs.tiff.decode import decode_tiff
+
         return decode_tiff(data, channels, max_pixels, background, allow_truncated)
     if found == "jpeg2000":
+        from shardmill.infra.codecs.jpeg2000 import decode_jpeg2000
+
         return decode_jpeg2000(data, channels, max_pixels, background)
     return decode_with_pillow(data, found, channels, max_pixels, background, allow_truncated)
 

@@ -24,7 +24,6 @@ from PIL import Image
 from shardmill.infra.codecs.formats import ImageRejected, Pixels, SourceFacts, check_format
 from shardmill.infra.codecs.geometry import Geometry
 from shardmill.infra.codecs.pillow.decode import decode_samples
-from shardmill.infra.codecs.tiff.decode import decode_tiff_samples
 
 Numbers = npt.NDArray[np.uint8] | npt.NDArray[np.uint16]
 # Returns the number of each value, or _UNKNOWN: int32 [H, W].
@@ -81,6 +80,8 @@ def decode_mask(data: bytes, max_pixels: int, in_color: bool) -> tuple[npt.NDArr
             "lossy_mask", f"a {found.upper()} may have changed the numbers of pixels; save masks as PNG"
         )
     if found == "tiff":
+        from shardmill.infra.codecs.tiff.decode import decode_tiff_samples
+
         return decode_tiff_samples(data, max_pixels, in_color)
     return decode_samples(data, found, max_pixels, in_color)
 
