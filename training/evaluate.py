@@ -23,12 +23,12 @@ from shardmill.infra.whole_job import shown_to_people
 from shardmill.training.config import TrainConfig, faults_of_users
 from shardmill.training.dataset import Dataset
 from shardmill.training.frameworks import start
-from shardmill.training.results.metrics.figures import FIGURES
+from shardmill.training.metrics.figures import FIGURES
 from shardmill.training.results.report.drawing import draw_run_report
 from shardmill.training.results.run_files.run_folder import RunFolder
 from shardmill.training.run.ending.final_evaluation import evaluate_splits
 from shardmill.training.run.files.stored import opened_run
-from shardmill.training.tasks.traits import traits_of
+from shardmill.training.tasks.registry import kind_of
 
 
 def _parser() -> JobParser:
@@ -113,7 +113,7 @@ def _trained_on(run: RunFolder, catalog: Catalog, version: DatasetVersion) -> Da
     try:
         return catalog.open_view(run.dataset)
     except NotFoundError:
-        classes, task = run.finished().get("classes"), traits_of(version).name
+        classes, task = run.finished().get("classes"), kind_of(version).name
         if classes != version.manifest.label_names or task != run.task:
             raise
         return version

@@ -23,13 +23,13 @@ from shardmill.infra.storage.filesystem import Storage
 from shardmill.infra.storage.locations import default_root, default_runs
 from shardmill.infra.whole_job import shown_to_people
 from shardmill.training.frameworks import load
-from shardmill.training.predicting.decisions import DECISIONS
 from shardmill.training.predicting.detected import DETECTED_FILES, detected
 from shardmill.training.predicting.inputs import Input, input_of_run, is_folder, list_files, read_input
 from shardmill.training.predicting.outputs import FORMATS, Format, Prediction, open_output
-from shardmill.training.predicting.segmented import OVERLAY_SIDE, MaskDecisions, MaskFiles, MaskNames
+from shardmill.training.predicting.segmented import OVERLAY_SIDE, MaskFiles, MaskNames, mask_decisions
 from shardmill.training.results.run_files.run_folder import RunFolder
 from shardmill.training.run.files.stored import opened_run
+from shardmill.training.tasks.registry import KINDS
 
 _TOGETHER = 64  # files that are decoded and predicted at a time
 _MASKS_TOGETHER = 8  # the model gives a probability for each class and pixel
@@ -164,21 +164,21 @@ def predict(
 
 def _table_of(run: RunFolder, paths: Sequence[Path], out: Path, kind: Format, *, overlays: bool) -> _Table:
     """Return how the predictions of a run are written."""
-    names = list(run.finished()["classes"])
-    if overlays and run.task != "segmentation":
+    names, kind_of_task = list(run.finished()["classes"]), KINDS[run.task]
+    if overlays and kind_of_task.output != "pixels":
         raise UsageError(
             f"the run {run.name} learned {run.task}, and --overlays shows masks", "leave --overlays out"
         )
-    if run.task == "detection":
+    if kind_of_task.output == "objects":
         return _Table(
             ("boxes", "scores", "classes"),
             DETECTED_FILES[kind],
             lambda _, inputs, outputs, threads: detected(inputs, outputs, names),
         )
-    if run.task == "segmentation":
+    if kind_of_task.output == "pixels":
         folders = [path for path in paths if is_folder(path)]
         files = MaskFiles(out, MaskNames(folders), len(names), overlays)
-        decisions = MaskDecisions(overlays)
+        decisions = mask_decisions(overlays=overlays)
         return _Table(
             (decisions.output,),
             lambda stream: open_output(stream, kind, decisions, names),
@@ -188,7 +188,8 @@ def _table_of(run: RunFolder, paths: Sequence[Path], out: Path, kind: Format, *,
             _MASKS_TOGETHER,
             OVERLAY_SIDE if overlays else 0,
         )
-    decided = DECISIONS[run.task]
+    decided = kind_of_task.decisions
+    assert decided is not None, "a task without places decides"
     return _Table(
         (decided.output,),
         lambda stream: open_output(stream, kind, decided, names),

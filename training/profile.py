@@ -35,7 +35,8 @@ from shardmill.training.profiling.workers import image_size, measure_workers, pr
 from shardmill.training.reading import open_records
 from shardmill.training.reading.records.objects import load_objects
 from shardmill.training.run.framework import Framework
-from shardmill.training.tasks.traits import TRAITS, learned, settings_for
+from shardmill.training.tasks.registry import is_learned, learned
+from shardmill.training.tasks.settings import settings_for
 
 
 def _parser() -> JobParser:
@@ -102,7 +103,7 @@ def profile(
         ConfigError: a setting does not fit the labels. UsageError: no model can learn them.
     """
     version = Catalog(root).open_view(ref)
-    if model or learned(version) in TRAITS:
+    if model or is_learned(version):
         config = settings_for(config, version)
     records = open_records(version, Dataset(version).table("train"))
     table = records.table

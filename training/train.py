@@ -65,7 +65,7 @@ from shardmill.training.run.files.supervised_ranks import (
 from shardmill.training.run.memory.fallback import settle_parts_of_ranks
 from shardmill.training.run.memory.largest_batch import find_largest_batch
 from shardmill.training.run.stopping.interruption import raise_when_preempted
-from shardmill.training.tasks.traits import settings_for
+from shardmill.training.tasks.settings import settings_for
 
 # Lock files stay after a run. They are beside the runs, since a refused run must leave no folder.
 _LOCKS = ".locks"

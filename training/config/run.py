@@ -2,31 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import BeforeValidator, Field, field_validator
 
 from shardmill.infra.settings import AlsoCalled, Settings
+from shardmill.training.metrics.figures import CHOICES, CHOOSING
 from shardmill.training.ranks.devices import DeviceRequest
 
-BestMetric = Literal[
-    "auto",
-    "accuracy",
-    "balanced_accuracy",
-    "macro_f1",
-    "micro_f1",
-    "mean_average_precision",
-    "average_precision",
-    "average_precision_50",
-    "average_recall",
-    "mean_iou",
-    "pixel_accuracy",
-    "exact_match",
-    "r2",
-    "absolute_error",
-    "root_mean_square_error",
-    "loss",
-]
+if TYPE_CHECKING:
+    Metric = str
+else:
+    Metric = Literal["auto", *CHOICES]  # a figure of validation
 
 
 def _devices(value: object) -> str:
@@ -86,13 +73,10 @@ class RunSettings(Settings):
         default=False,
         description="At the end evaluate the best model on the whole train split too",
     )
-    best_metric: BestMetric = Field(
+    best_metric: Metric = Field(
         default="auto",
-        description=(
-            "Figure of validation that chooses the best model; 'auto': accuracy for one class an "
-            "image, mean_average_precision for several labels, r2 for numbers, average_precision for "
-            "objects, mean_iou for masks"
-        ),
+        description="Figure of validation that chooses the best model; 'auto': "
+        + ", ".join(f"{figures[0]} ({task})" for task, figures in CHOOSING.items()),
     )
     patience: Annotated[int | None, AlsoCalled("early_stopping")] = Field(
         default=None,

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from shardmill.infra.storage.locations import uri_of
 from shardmill.infra.strict_json import dump_json
-from shardmill.training.predicting.decisions import Decisions
+from shardmill.training.tasks.kind import Decisions
 
 Format = Literal["csv", "parquet", "json"]
 FORMATS: tuple[Format, ...] = ("csv", "parquet", "json")

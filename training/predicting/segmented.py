@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -19,34 +19,25 @@ from shardmill.infra.storage.filesystem import Storage
 from shardmill.infra.storage.locations import uri_of
 from shardmill.training.predicting.inputs import Input
 from shardmill.training.predicting.outputs import Prediction
+from shardmill.training.tasks.kind import Decisions
 
 OVERLAY_SIDE: Final = 1024  # pixels of the longer side, at most
 _OVERLAY_QUALITY = 90
 _NAME_BYTES = 200  # longest name of a file without its ending
 
 
-class MaskDecisions:
-    """The mask of each file. Implements ``Decisions``; the values are the shares of the classes.
+def mask_decisions(*, overlays: bool) -> Decisions:
+    """Return the columns of files of masks; the values are the shares of the classes.
+
+    ``Prediction.further`` has what the columns hold.
 
     Args:
         overlays: there is an overlay of each file too.
     """
-
-    output = "mask"
-    values_column = "shares"
-    number = "{:.6f}"
-
-    def __init__(self, overlays: bool) -> None:
-        self.columns: Mapping[str, pa.DataType] = {
-            "height": pa.int32(),
-            "width": pa.int32(),
-            "mask": pa.string(),
-            **({"overlay": pa.string()} if overlays else {}),
-        }
-
-    def decide(self, _names: Sequence[str], _values: Sequence[float]) -> dict[str, Any]:
-        """Return no columns, because ``Prediction.further`` has them."""
-        return {}
+    columns = {"height": pa.int32(), "width": pa.int32(), "mask": pa.string()}
+    if overlays:
+        columns["overlay"] = pa.string()
+    return Decisions("mask", columns, lambda _names, _values: {}, "shares")
 
 
 @dataclass

@@ -13,7 +13,7 @@ from shardmill.infra.storage.locations import public_location
 from shardmill.training.aliases import AliasName
 from shardmill.training.aliases.history import AliasHistory, AliasRecords, Decision, list_aliases, rolled_back
 from shardmill.training.aliases.record import Action, AliasRecord, now, this_user
-from shardmill.training.promotion.rules import PromotionRules, metric_of
+from shardmill.training.promotion.rules import PromotionRules
 from shardmill.training.promotion.verdict import Measured, Verdict, judge, judge_first, measure
 from shardmill.training.results.run_files.run_folder import RunFolder
 from shardmill.training.results.tracking.aliases import tell_trackers
@@ -143,7 +143,7 @@ def _verdict(
 ) -> Verdict:
     """Judge a candidate against the run that has the alias."""
     try:
-        metric = metric_of(run.task, rules.metric)
+        metric = rules.metric_of(run.task)
         if champion is None:
             figures = run.finished()["metrics"].get(rules.split, {})
             return judge_first(figures, metric, rules, run.dataset)

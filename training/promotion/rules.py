@@ -8,8 +8,8 @@ from pydantic import Field
 
 from shardmill.infra.errors import ConfigError
 from shardmill.infra.settings import Settings
-from shardmill.training.config.run import BestMetric
-from shardmill.training.tasks.traits import TRAITS
+from shardmill.training.config.run import Metric
+from shardmill.training.metrics.figures import CHOOSING
 
 
 class PromotionRules(Settings):
@@ -19,7 +19,10 @@ class PromotionRules(Settings):
         default="validation",
         description="Split whose records decide; figures of the test split are reported anyway",
     )
-    metric: BestMetric = Field(default="auto", description="Figure that decides; 'auto': as run.best_metric")
+    metric: Metric = Field(
+        default="auto",
+        description="Figure that decides; 'auto': as run.best_metric",
+    )
     confidence: float = Field(
         default=0.95,
         ge=0.5,
@@ -39,25 +42,20 @@ class PromotionRules(Settings):
         description="Worst value with which the first model gets the alias; unset: any",
     )
 
+    def metric_of(self, task: str) -> str:
+        """Return the figure that decides between runs that learned a task, by its name.
 
-def metric_of(task: str, wanted: str) -> str:
-    """Return the figure that decides for a task.
-
-    Args:
-        task: its name.
-        wanted: the figure that the rules name, or "auto".
-
-    Raises:
-        ConfigError: runs of the task are not compared, or not by this figure.
-    """
-    known = next((traits.figures for traits in TRAITS.values() if traits.name == task), ())
-    if not known:
-        raise ConfigError(
-            f"runs that learned {task} are not compared by figures",
-            "decide by hand: shardmill model promote RUN --reason TEXT",
-        )
-    if wanted == "auto":
-        return known[0]
-    if wanted not in known:
-        raise ConfigError(f"{wanted} is no figure of {task}", f"there are: {', '.join(known)}")
-    return wanted
+        Raises:
+            ConfigError: runs of the task are not compared, or not by this figure.
+        """
+        known = CHOOSING.get(task, ())
+        if not known:
+            raise ConfigError(
+                f"runs that learned {task} are not compared by figures",
+                "decide by hand: shardmill model promote RUN --reason TEXT",
+            )
+        if self.metric == "auto":
+            return known[0]
+        if self.metric not in known:
+            raise ConfigError(f"{self.metric} is no figure of {task}", f"there are: {', '.join(known)}")
+        return self.metric

@@ -22,8 +22,8 @@ from shardmill.infra.errors import DataError, NotFoundError
 from shardmill.infra.processes.children import run_child
 from shardmill.infra.processes.job_command import python_module
 from shardmill.infra.readable import counted
+from shardmill.training.metrics.figures import FIGURES, are_finite, is_smaller_better
 from shardmill.training.promotion.rules import PromotionRules
-from shardmill.training.results.metrics.figures import FIGURES, are_finite, is_smaller_better
 from shardmill.training.results.predictions.comparison import Comparison, compare
 from shardmill.training.results.predictions.file import read_all
 from shardmill.training.results.run_files.run_folder import RunFolder

@@ -18,18 +18,18 @@ from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.errors import GO_ON, RankLost
 from shardmill.training.arrays import Ints
 from shardmill.training.config import TrainConfig, image_size_of
+from shardmill.training.metrics.evaluation import Evaluation, Rows
 from shardmill.training.models.spec import ModelSpec, pixels_of
 from shardmill.training.order import Order
 from shardmill.training.ranks.peers import Peers
 from shardmill.training.reading import RecordReader
 from shardmill.training.reading.decode import Pixels
-from shardmill.training.results.metrics.tally import Evaluation, Rows
-from shardmill.training.results.predictions.columns import PredictionColumns
 from shardmill.training.run.ending.source_check import Written
 from shardmill.training.run.optimization.pruning import Pruning
 from shardmill.training.run.optimization.schedules import Stages
 from shardmill.training.run.sharing.division import Division
-from shardmill.training.tasks.traits import traits_of
+from shardmill.training.tasks.registry import kind_of
+from shardmill.training.tasks.task import Task
 
 # Takes n evaluated examples: their ordinals int64 [n], their labels as the task has them, and ``losses``
 # float32 [n] with the predictions of the task, each [n, ...].
@@ -144,10 +144,10 @@ class Evaluator(ABC):
     """Evaluates one model on splits.
 
     Attributes:
-        task: what the model has learned, with ``tally()`` and ``columns()``.
+        task: what the model has learned.
     """
 
-    task: Any
+    task: Task
 
     @abstractmethod
     def predicted(self, reader: RecordReader, records: Ints | None) -> Iterator[tuple[Ints, Any, Rows]]:
@@ -157,12 +157,6 @@ class Evaluator(ABC):
             reader: the records of the split, in stored order.
             records: int64 [M], ordinals of the only records to evaluate, ascending; None: all.
         """
-
-    @property
-    def columns(self) -> PredictionColumns:
-        """The columns of a file of its predictions."""
-        found: PredictionColumns = self.task.columns()
-        return found
 
     def evaluate(
         self,
@@ -189,8 +183,7 @@ class Evaluator(ABC):
                 sink(ordinals, labels, rows)
             done += len(ordinals)
             on_batch(done)
-        found: Evaluation = tally.evaluation()
-        return found
+        return tally.evaluation()
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,7 +253,7 @@ class Model(ABC):
 
     Attributes:
         spec: the parameters from which it was built.
-        task: what it learns, with ``score_name``, ``tally()`` and ``columns()``.
+        task: what it learns.
         stages: whether the classifier learns alone at first, and the learning rate of each step.
         step: takes a training step, as ``begin_stage`` has prepared it.
         evaluator: evaluates it.
@@ -269,7 +262,7 @@ class Model(ABC):
     """
 
     spec: ModelSpec
-    task: Any
+    task: Task
     stages: Stages
     step: Step
     evaluator: Evaluator
@@ -413,6 +406,6 @@ def model_spec(
         partial_weights=config.model.partial_weights,
         seed=config.data.seed,
         pixels=pixels_of(version.manifest, channels) if use_statistics else None,
-        output=traits_of(version).output,
+        output=kind_of(version).output,
         fit=config.data.fit or "crop",
     )

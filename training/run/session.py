@@ -32,7 +32,7 @@ from shardmill.training.run.stopping.interruption import (
     raise_when_preempted,
     stop_at_boundaries,
 )
-from shardmill.training.tasks.traits import settings_for
+from shardmill.training.tasks.settings import settings_for
 
 
 def train(

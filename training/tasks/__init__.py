@@ -1,15 +1,12 @@
-"""What a model learns: labels, loss, decoding, measures. One file per task; ``task.Task`` is the interface.
+"""What a model learns: labels, losses, predictions. One file a task, for every framework and command.
 
 ::
 
-    task         the interface
-    traits       facts about each task: figures, settings that apply
-    kinds        what tasks of classes and of numbers share in every framework
-    annotations  objects of images as labels
+    task       the interface of a task, and the operations of a framework from which its losses are made
+    kind       what holds of a task for every dataset: settings that apply, files of predictions
+    registry   all kinds, found in this package
+    settings   the settings of a run that its labels decide
 
-The tasks themselves are in the folders ``tasks`` of ``shardmill.training.tensorflow`` and
-``shardmill.training.torch``: a further one is a file there with a class that implements ``Task``, a line in
-``of_dataset.BUILDERS`` beside it, and one in ``traits.TRAITS``. Its figures are a ``Tally`` of
-``shardmill.training.results.metrics``, each with a row in ``figures.FIGURES`` and a name in
-``run.best_metric``. Its predictions are ``PredictionColumns`` of ``shardmill.training.results.predictions``.
+The operations are in ``operations`` of each wing. A task that needs more of a framework, as detection does,
+makes its losses there.
 """

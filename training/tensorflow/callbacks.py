@@ -10,8 +10,8 @@ import keras
 from shardmill.infra.errors import ConfigError
 from shardmill.infra.near_names import near_miss
 from shardmill.training.config import own_callback
+from shardmill.training.metrics.figures import is_smaller_better
 from shardmill.training.ranks.peers import Peers
-from shardmill.training.results.metrics.figures import is_smaller_better
 from shardmill.training.run.framework import Callbacks
 from shardmill.training.tensorflow.optimization.update import FREE_RATE
 from shardmill.training.tensorflow.parts import TrainingParts

@@ -9,13 +9,12 @@ from typing import Any
 import tensorflow as tf
 
 from shardmill.training.arrays import Ints
+from shardmill.training.metrics.evaluation import Rows
 from shardmill.training.models.spec import ModelSpec
 from shardmill.training.order import SequentialOrder, rank_slice
 from shardmill.training.reading import RecordReader
-from shardmill.training.results.metrics.tally import Rows
 from shardmill.training.run.framework import Evaluator
-from shardmill.training.tasks.annotations import objects_of
-from shardmill.training.tasks.task import Task, evaluated
+from shardmill.training.tasks.task import Task
 from shardmill.training.tensorflow.data.indexed import IndexedPipeline
 from shardmill.training.tensorflow.data.pipeline import reraise
 from shardmill.training.tensorflow.models.layers import in_float32
@@ -29,7 +28,7 @@ class KerasEvaluator(Evaluator):
     def __init__(self, strategy: Any, model: Any, task: Task, spec: ModelSpec, batch_size: int) -> None:
         """Evaluate a Keras model built from ``spec``; ``batch_size``: examples a step of all ranks."""
         self._strategy = strategy
-        self.task: Task = task
+        self.task = task
         self._spec, self._batch_size = spec, batch_size
         ranks = group_of(strategy)
         self._threads = ranks.threads
@@ -74,7 +73,7 @@ class KerasEvaluator(Evaluator):
             image_channels=self._spec.image_channels,
             own_rows=self._own_rows,
             threads=self._threads,
-            objects=objects_of(self.task, reader),
+            objects=self.task.objects(reader),
             fit=self._spec.fit,
         )
         return pipeline, distribute(self._strategy, pipeline, 0, order.steps_per_epoch)
@@ -85,6 +84,6 @@ def _evaluation_step(strategy: Any, model: Any, task: Task) -> Any:
 
     def on_replica(batch: Any) -> Any:
         outputs = in_float32(model(batch["images"], training=False))
-        return dict(evaluated(task, outputs, batch["labels"]))
+        return task.evaluated(outputs, batch["labels"])
 
     return tf.function(lambda batch: strategy.run(on_replica, args=(batch,)), autograph=False)

@@ -42,7 +42,7 @@ from shardmill.training.run.framework import (
     rank_lost,
 )
 from shardmill.training.run.sharing.division import Division
-from shardmill.training.tasks.annotations import objects_of
+from shardmill.training.tasks.registry import kind_of
 from shardmill.training.tensorflow import starting
 from shardmill.training.tensorflow.augment_batches import BatchAugment
 from shardmill.training.tensorflow.callbacks import AttachedCallbacks
@@ -58,6 +58,7 @@ from shardmill.training.tensorflow.export.saved_model import export, open_served
 from shardmill.training.tensorflow.models import build_model
 from shardmill.training.tensorflow.models.layers import freeze_layers
 from shardmill.training.tensorflow.models.normalization import sum_by
+from shardmill.training.tensorflow.operations import OPERATIONS
 from shardmill.training.tensorflow.optimization.optimizers import last_rate, precision
 from shardmill.training.tensorflow.parts import TrainingParts, build_parts
 from shardmill.training.tensorflow.ranks.group import group_of
@@ -70,7 +71,6 @@ from shardmill.training.tensorflow.ranks.strategy import (
     num_local_replicas,
 )
 from shardmill.training.tensorflow.step import TrainStep
-from shardmill.training.tensorflow.tasks.of_dataset import task_of
 
 WEIGHTS_FILE = "model.weights.h5"
 _LOST = (
@@ -135,7 +135,8 @@ class TensorFlow(Framework):
         self, config: TrainConfig, reader: RecordReader, order: Order, division: Division
     ) -> KerasInput:
         """Open the batches of the train split; see ``Framework``."""
-        objects = objects_of(task_of(reader.split.version, config), reader)
+        version = reader.split.version
+        objects = kind_of(version).task(version, config, OPERATIONS).objects(reader)
         settings = InputSettings(config.data, config.reading, config.augment, objects, self.ranks.threads)
         own = division.slice_of(self.ranks.rank) if self.ranks.num_ranks > 1 else None
         opened = open_training_input(settings, reader, order, image_size_of(config), own)
@@ -143,7 +144,7 @@ class TensorFlow(Framework):
 
     def open_trained(self, config: TrainConfig, version: DatasetVersion, run_dir: Path) -> KerasEvaluator:
         """Build the model of a run again, and load its weights; see ``Framework``."""
-        task = task_of(version, config)
+        task = kind_of(version).task(version, config, OPERATIONS)
         spec = replace(model_spec(config, version, task.num_outputs, 1), weights=None)
         weights = run_dir / WEIGHTS_FILE
         with self.strategy.scope():

@@ -18,6 +18,7 @@ from shardmill.training.models.changes import momentum_limit
 from shardmill.training.run.framework import Head, StepTotals, model_spec
 from shardmill.training.run.optimization.pruning import PruningSchedule
 from shardmill.training.run.optimization.schedules import Stages
+from shardmill.training.tasks.registry import kind_of
 from shardmill.training.tasks.task import Task
 from shardmill.training.tensorflow.models import build_model
 from shardmill.training.tensorflow.models.layers import (
@@ -28,10 +29,10 @@ from shardmill.training.tensorflow.models.layers import (
 )
 from shardmill.training.tensorflow.models.rematerialization import Rematerialized, rematerialize
 from shardmill.training.tensorflow.models.weights import load_initial
+from shardmill.training.tensorflow.operations import OPERATIONS
 from shardmill.training.tensorflow.optimization.averaging import WeightAverages
 from shardmill.training.tensorflow.optimization.optimizers import TabulatedRates, make_optimizer, precision
 from shardmill.training.tensorflow.optimization.pruning import MaskedPruning
-from shardmill.training.tensorflow.tasks.of_dataset import task_of
 
 
 class DeviceTotals:
@@ -151,7 +152,7 @@ def build_parts(
         ConfigError: the model cannot be built, or its weights cannot be loaded.
     """
     keras.utils.set_random_seed(config.data.seed % 2**32)
-    task = task_of(version, config)
+    task = kind_of(version).task(version, config, OPERATIONS)
     spec = model_spec(config, version, task.num_outputs, strategy.num_replicas_in_sync)
     mixed = config.run.mixed_precision
     with strategy.scope():

@@ -16,9 +16,11 @@ from typing import Any
 import tensorflow as tf
 
 from shardmill.infra.errors import ConfigError
+from shardmill.training.augment.kinds.mixing import tensorflow_partners as partners
 from shardmill.training.augment.parameters import own_share
 from shardmill.training.config import TrainConfig
 from shardmill.training.run.memory.fallback import does_not_fit
+from shardmill.training.tasks.task import Mixed
 from shardmill.training.tensorflow.augment_batches import BatchAugment
 from shardmill.training.tensorflow.models.layers import in_float32
 from shardmill.training.tensorflow.models.normalization import only_real_rows
@@ -137,17 +139,18 @@ class TrainStep:
         images, labels = batch["images"], batch["labels"]
         drawn = batch.get("parameters", {})
         images, share = self._augment(images, drawn), own_share(drawn)
+        mixed = None if share is None else Mixed(partners(labels), share)
         is_real = batch["weights"] > 0
         # The gradient too, since it may compute layers again.
         with only_real_rows(is_real if self._pads else None):
             with tf.GradientTape() as tape:
                 outputs = in_float32(parts.outputs(images))
-                loss = tf.reduce_sum(task.training_losses(outputs, labels, share) * batch["weights"])
+                loss = tf.reduce_sum(task.training_losses(outputs, labels, mixed) * batch["weights"])
                 if model.losses:
                     loss += tf.add_n(model.losses) / (parts.strategy.num_replicas_in_sync * self._num_parts)
                 scaled = self.optimizer.scale_loss(loss)
             gradients = tape.gradient(scaled, model.trainable_variables)
-        scores = task.scores(outputs, labels, share)
+        scores = task.scores(outputs, labels, mixed)
         return loss, tf.reduce_sum(tf.where(is_real, scores, 0.0)), gradients
 
 

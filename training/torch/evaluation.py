@@ -10,14 +10,13 @@ import torch
 
 from shardmill.training.arrays import Ints
 from shardmill.training.config import TrainConfig
+from shardmill.training.metrics.evaluation import Rows
 from shardmill.training.order import SequentialOrder
 from shardmill.training.reading import BatchMaker, RecordReader
-from shardmill.training.results.metrics.tally import Rows
 from shardmill.training.run.framework import Evaluator
 from shardmill.training.torch.parts import TrainingParts
 from shardmill.training.torch.reading import Batches, open_batches
 from shardmill.training.torch.step import pixels
-from shardmill.training.torch.tasks.task import Task
 
 
 class TorchEvaluator(Evaluator):
@@ -26,7 +25,7 @@ class TorchEvaluator(Evaluator):
     def __init__(self, config: TrainConfig, parts: TrainingParts) -> None:
         self._config = config
         self._parts = parts
-        self.task: Task = parts.task
+        self.task = parts.task
         self._opened: dict[RecordReader, Batches] = {}
 
     def predicted(self, reader: RecordReader, records: Ints | None) -> Iterator[tuple[Ints, Any, Rows]]:

@@ -15,17 +15,18 @@ from shardmill.training.models.changes import momentum_limit
 from shardmill.training.run.framework import Head, StepTotals, model_spec
 from shardmill.training.run.optimization.pruning import PruningSchedule
 from shardmill.training.run.optimization.schedules import Stages
+from shardmill.training.tasks.registry import kind_of
+from shardmill.training.tasks.task import Task
 from shardmill.training.torch.group import TorchRanks
 from shardmill.training.torch.models import build_model, load_weights
 from shardmill.training.torch.models.batch_normalization import limit_momentum, synchronized
 from shardmill.training.torch.models.layers import HeadAlone, freeze_modules, is_frozen, weighted_modules
 from shardmill.training.torch.models.rematerialization import rematerialize
+from shardmill.training.torch.operations import OPERATIONS
 from shardmill.training.torch.optimization.averaging import WeightAverages
 from shardmill.training.torch.optimization.optimizers import make_optimizer, prepare_state
 from shardmill.training.torch.optimization.pruning import MaskedPruning
 from shardmill.training.torch.state import ScaleState, TensorState, model_state, optimizer_state
-from shardmill.training.torch.tasks.of_dataset import task_of
-from shardmill.training.torch.tasks.task import Task
 
 
 class DeviceTotals:
@@ -144,7 +145,7 @@ def build_parts(
     Raises:
         ConfigError: the model cannot be built, or its weights cannot be loaded.
     """
-    task = task_of(version, config)
+    task = kind_of(version).task(version, config, OPERATIONS)
     spec = model_spec(config, version, task.num_outputs, ranks.num_ranks)
     torch.manual_seed(config.data.seed)
     model = build_model(spec)

@@ -18,6 +18,7 @@ from torch.nn.parallel import DistributedDataParallel
 from shardmill.infra.splitmix import splitmix64
 from shardmill.training.config import TrainConfig
 from shardmill.training.run.memory.fallback import does_not_fit
+from shardmill.training.tasks.task import Mixed
 from shardmill.training.torch.data.batch import TorchBatch
 from shardmill.training.torch.data.transforms.device import AugmentedBatch, DeviceAugment
 from shardmill.training.torch.models.batch_normalization import padding_alone
@@ -111,10 +112,10 @@ class TrainStep:
         parts, task = self._parts, self._parts.task
         with parts.autocast():
             outputs = self._network(pixels(batch.images)).float()
-        if not self._config.augment.mixes:
-            batch = batch._replace(partner_labels=batch.labels)
-        losses, scores = task.training_losses(outputs, batch), task.scores(outputs.detach(), batch)
-        return (losses * weights).sum(), torch.where(weights > 0, scores.float(), 0.0).sum()
+        mixed = Mixed(batch.partner_labels, batch.own_shares) if self._config.augment.mixes else None
+        losses = task.training_losses(outputs, batch.labels, mixed)
+        scores = task.scores(outputs.detach(), batch.labels, mixed)
+        return (losses * weights).sum(), torch.where(weights > 0, scores, 0.0).sum()
 
     def _update(self) -> None:
         parts, clip = self._parts, self._config.optimizer.clip_norm

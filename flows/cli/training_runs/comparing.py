@@ -13,7 +13,6 @@ from shardmill.flows.cli.training_runs.using import evaluate_in_child
 from shardmill.flows.parameters import root_or_default
 from shardmill.infra.errors import NotFoundError
 from shardmill.infra.html.page import differing_settings
-from shardmill.training.results.metrics.figures import FIGURES, is_smaller_better
 
 if TYPE_CHECKING:
     from shardmill.training.results.run_files.run_folder import RunFolder
@@ -49,6 +48,7 @@ def compare(
       shardmill compare photos-v1-3f2a photos-v2-77cd --dataset photos@2
     """
     from shardmill.infra.dataset.catalog import Catalog
+    from shardmill.training.metrics.figures import FIGURES
     from shardmill.training.results.predictions import comparison
     from shardmill.training.results.run_files.run_folder import open_run
 
@@ -102,6 +102,8 @@ def _evaluate_if_missing(run: RunFolder, split: str, ref: str, root: str) -> Non
 
 
 def _verdict(name: str, each: Any) -> str:
+    from shardmill.training.metrics.figures import is_smaller_better
+
     if each.low <= 0 <= each.high:
         return "no clear difference"
     is_better = (each.low > 0) != is_smaller_better(name)

@@ -16,7 +16,6 @@ from shardmill.infra.html.page import differing_settings
 from shardmill.infra.near_names import near_miss
 from shardmill.infra.storage.locations import public_location
 from shardmill.infra.whole_job import shown_to_people
-from shardmill.training.results.metrics.figures import FIGURES
 from shardmill.training.results.run_files.rank_balance import BALANCE_FILE, read_balance
 
 if TYPE_CHECKING:
@@ -112,6 +111,8 @@ def _with_settings(runs: Sequence[RunFolder]) -> Iterator[tuple[RunFolder, dict[
 
 
 def _row(run: dict[str, Any]) -> dict[str, object]:
+    from shardmill.training.metrics.figures import FIGURES
+
     figure = run["test_figure"] or {}
     return {
         **{name: run[name] for name in ("dataset", "model", "state")},

@@ -12,7 +12,7 @@ from shardmill.flows.flow_runs.showing import markdown, training_curve
 from shardmill.flows.flow_runs.showing.headline import headline
 from shardmill.flows.flow_runs.showing.markdown import code, escaped, picture, svg_uri, table
 from shardmill.infra.dataset.views.references import reference_of
-from shardmill.training.results.metrics.figures import FIGURES
+from shardmill.training.metrics.figures import FIGURES
 
 Result = Mapping[str, Any]
 Row = dict[str, Any]

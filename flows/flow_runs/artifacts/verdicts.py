@@ -14,7 +14,7 @@ from shardmill.flows.flow_runs.artifacts.trained import Row, figure_rows
 from shardmill.flows.flow_runs.showing.markdown import escaped, picture, svg_uri, table
 from shardmill.infra.dataset.views.references import reference_of
 from shardmill.infra.html import charts
-from shardmill.training.results.metrics.figures import FIGURES, is_smaller_better
+from shardmill.training.metrics.figures import FIGURES, is_smaller_better
 
 Result = Mapping[str, Any]
 

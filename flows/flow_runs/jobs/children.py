@@ -29,7 +29,7 @@ from shardmill.flows.flow_runs.showing.live import LivePage
 from shardmill.infra.errors import GO_ON, Cancelled, ShardmillError
 from shardmill.infra.progress import Event
 from shardmill.infra.readable import readable_figure
-from shardmill.training.results.metrics.figures import FIGURES
+from shardmill.training.metrics.figures import FIGURES
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient

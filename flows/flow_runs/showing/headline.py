@@ -7,7 +7,7 @@ from typing import Any
 
 from shardmill.infra.dataset.views.references import reference_of
 from shardmill.infra.readable import counted, readable_seconds
-from shardmill.training.results.metrics.figures import FIGURES
+from shardmill.training.metrics.figures import FIGURES
 
 Result = Mapping[str, Any]
 

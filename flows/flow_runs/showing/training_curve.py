@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from shardmill.infra.html.charts import Panel, Point, panels
-from shardmill.training.results.metrics.figures import FIGURES
+from shardmill.training.metrics.figures import FIGURES
 from shardmill.training.results.run_files.curve import read_curve
 from shardmill.training.results.run_files.history import read_history
 

@@ -8,7 +8,7 @@ from markupsafe import Markup
 
 from shardmill.flows.page.reading.runs import Curves, Point
 from shardmill.infra.html.charts import curves_svg
-from shardmill.training.results.metrics.figures import FIGURES
+from shardmill.training.metrics.figures import FIGURES
 
 # Curves of one chart beyond this number cannot be told apart.
 MOST_CURVES = 6

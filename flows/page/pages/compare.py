@@ -14,7 +14,7 @@ from shardmill.flows.page.platform import Platform
 from shardmill.flows.page.rendering import render
 from shardmill.infra.errors import ShardmillError
 from shardmill.infra.html.page import differing_settings
-from shardmill.training.results.metrics.figures import FIGURES
+from shardmill.training.metrics.figures import FIGURES
 from shardmill.training.results.run_files.run_folder import RunFolder
 
 

@@ -15,9 +15,9 @@ from shardmill.flows import cli
 from shardmill.infra.dataset.catalog import Catalog
 from shardmill.infra.errors import ConfigError
 from shardmill.infra.storage.filesystem import Storage
+from shardmill.training.metrics.confusion import confusion_matrix
 from shardmill.training.reading import load_table
 from shardmill.training.reading.shard_reader import open_records
-from shardmill.training.results.metrics.confusion import confusion_matrix
 from tests.samples.datasets.keys import make_keys
 from tests.samples.datasets.published import Picture, coloured, publish
 from tests.samples.strict_json import strict_documents

@@ -12,15 +12,15 @@ import numpy as np
 from shardmill import Dataset, open_dataset
 from shardmill.infra.storage.filesystem import Storage
 from shardmill.training.config import TrainConfig
+from shardmill.training.metrics.regression import RegressionTally
+from shardmill.training.metrics.single_label import SingleLabelTally
 from shardmill.training.reading import RecordReader
-from shardmill.training.results.metrics.regression import RegressionTally
-from shardmill.training.results.metrics.single_label import SingleLabelTally
-from shardmill.training.results.predictions.columns import RegressionColumns
 from shardmill.training.results.predictions.file import PredictionsWriter, predictions_file
 from shardmill.training.results.predictions.label_errors import find_label_errors
 from shardmill.training.results.report.label_errors_page import Fold, LabelErrorsPage, write_label_errors_page
 from shardmill.training.results.report.writing import write_run_report
 from shardmill.training.results.run_files.environment import describe_environment
+from shardmill.training.tasks.registry import KINDS
 from tests.samples.datasets.published import coloured, publish
 
 SPLITS = ("validation", "test")
@@ -61,7 +61,7 @@ def reported_regression(root: Path, targets: Sequence[str], num_each: int) -> Pa
     labels = chance.normal(1e6, 1e5, (count, len(targets))).astype(np.float32)
     rows = {"losses": labels[:, 0], "predicted": labels + chance.normal(0, 1e4, labels.shape)}
     with PredictionsWriter(
-        Storage.at(folder), dataset.version, reader.table, columns=RegressionColumns()
+        Storage.at(folder), dataset.version, reader.table, kind=KINDS["regression"]
     ) as writer:
         writer.add(np.arange(count), labels, rows)
     tally = RegressionTally(len(targets))

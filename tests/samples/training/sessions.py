@@ -16,7 +16,7 @@ from shardmill.training.run.epochs.epoch_loop import TrainingData, resumed_loop
 from shardmill.training.run.files.folds import divide_train_split
 from shardmill.training.run.sharing.division import Division
 from shardmill.training.run.stopping.interruption import StopFlag
-from shardmill.training.tasks.traits import settings_for
+from shardmill.training.tasks.settings import settings_for
 
 SMALL = [
     "model.name=tests.samples.models.linear_model", "data.image_size=8", "data.global_batch_size=8",

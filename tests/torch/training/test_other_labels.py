@@ -19,10 +19,10 @@ from shardmill.training.evaluate import evaluate_run
 from shardmill.training.predict import predict
 from shardmill.training.results.run_files.run_folder import open_run
 from shardmill.training.run.session import train
-from shardmill.training.torch.data.transforms.device import AugmentedBatch
-from shardmill.training.torch.tasks.multi_label import MultiLabel
-from shardmill.training.torch.tasks.of_dataset import BUILDERS
-from shardmill.training.torch.tasks.regression import Regression
+from shardmill.training.tasks.multi_label import MultiLabel
+from shardmill.training.tasks.regression import Regression
+from shardmill.training.tasks.task import Mixed
+from shardmill.training.torch.operations import OPERATIONS
 from shardmill.training.train import train_dataset
 from tests.samples.datasets.published import publish_patterned
 from tests.samples.training.rounding import near
@@ -60,9 +60,9 @@ def run(root: Path, runs: Path, name: str, *overrides: str) -> dict[str, Any]:
     return result
 
 
-def batch_of(labels: np.ndarray, *, mixed: bool) -> AugmentedBatch:
-    own, partners = torch.tensor(labels), torch.tensor(labels[np.arange(8) ^ 1])
-    return AugmentedBatch(None, own, partners if mixed else own, torch.tensor(SHARES))
+def labels_of(labels: np.ndarray, *, mixed: bool) -> tuple[torch.Tensor, Mixed | None]:
+    partners = Mixed(torch.tensor(labels[np.arange(8) ^ 1]), torch.tensor(SHARES))
+    return torch.tensor(labels), partners if mixed else None
 
 
 @pytest.mark.parametrize("mixed", [False, True])
@@ -75,22 +75,16 @@ def test_losses_and_scores(mixed: bool) -> None:
     wanted, likely = targets(SEVERAL), 1 / (1 + np.exp(-OUTPUTS))
     smooth = 0.9 * wanted + 0.05
     expected = -(smooth * np.log(likely) + (1 - smooth) * np.log(1 - likely)).mean(axis=1)
-    several, batch = MultiLabel(3, label_smoothing=0.1), batch_of(SEVERAL, mixed=mixed)
-    assert several.training_losses(outputs, batch).numpy() == near(expected)
+    several, labels = MultiLabel(OPERATIONS, 3, label_smoothing=0.1), labels_of(SEVERAL, mixed=mixed)
+    assert several.training_losses(outputs, *labels).numpy() == near(expected)
     hits = ((OUTPUTS > 0) == (wanted >= 0.5)).all(axis=1)
-    assert several.scores(outputs, batch).tolist() == hits.tolist()
+    assert several.scores(outputs, *labels).tolist() == hits.tolist()
     wanted, mean, std = targets(NUMBERS), (100.0, 90.0, 110.0), (10.0, 5.0, 20.0)
-    numbers, batch = Regression(mean, std), batch_of(NUMBERS, mixed=mixed)
+    numbers, labels = Regression(OPERATIONS, mean, std), labels_of(NUMBERS, mixed=mixed)
     expected = np.square(OUTPUTS - (wanted - mean) / std).mean(axis=1)
-    assert numbers.training_losses(outputs, batch).numpy() == near(expected)
+    assert numbers.training_losses(outputs, *labels).numpy() == near(expected)
     errors = np.abs(OUTPUTS * std + mean - wanted).mean(axis=1)
-    assert numbers.scores(outputs, batch).numpy() == near(errors)
-
-
-def test_pytorch_learns_every_kind_without_places() -> None:
-    from shardmill.training.tasks.traits import TRAITS
-
-    assert BUILDERS.keys() == {kind for kind, traits in TRAITS.items() if not traits.finds_places}
+    assert numbers.scores(outputs, *labels).numpy() == near(errors)
 
 
 def test_several_labels(patterned_root: Path, tmp_path: Path) -> None:

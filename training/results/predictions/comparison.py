@@ -6,7 +6,7 @@ on them. The interval holds the middle 95 % of the differences, or the share tha
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -17,19 +17,14 @@ import pyarrow as pa
 
 from shardmill.infra.errors import DataError
 from shardmill.infra.readable import counted
-from shardmill.training.arrays import Floats
-from shardmill.training.results.metrics.tally import Rows
-from shardmill.training.results.predictions.file import columns_of, read_all, read_classes, read_predictions
-from shardmill.training.results.predictions.resampling import (
-    COMPARED,
-    SUMMARIES,
-    ResampledFigures,
-    resampled_figures,
-)
+from shardmill.training.arrays import Floats, Ints
+from shardmill.training.metrics.evaluation import Rows
+from shardmill.training.results.predictions.file import kind_in, read_all, read_classes, read_predictions
+from shardmill.training.tasks.kind import TaskKind
 
 RESAMPLES = 2000
 CONFIDENCE = 0.95
-_BY_LOSS = ("regression", "segmentation")  # hardly ever predicted exactly
+_FiguresOf = Callable[[Ints], dict[str, float]]
 _SEED = 0  # the same comparison gives the same interval each time
 
 
@@ -93,38 +88,35 @@ def compare(
         confidence: share of the differences that the interval holds.
 
     Raises:
-        DataError: they are of different tasks, records or classes, of a task whose runs are not compared, or
-            of a model whose losses are not finite.
+        DataError: they are of different tasks, records or classes, or of a model whose losses are not finite.
         CorruptDataError: one is damaged.
     """
-    task = columns_of(first).task
-    if columns_of(second).task != task:
-        raise DataError(f"the first run learned {task}, the second {columns_of(second).task}")
-    if task not in COMPARED:
-        raise DataError(f"runs that learned {task} cannot be compared")
+    kind = kind_in(first)
+    if kind_in(second) is not kind:
+        raise DataError(f"the first run learned {kind.name}, the second {kind_in(second).name}")
     names, others = read_classes(first), read_classes(second)
     if names != others:
         raise DataError(
             f"the runs have different classes: {_differing(set(names), set(others))}",
             "compare runs on versions with the same classes",
         )
-    one, other = (_read(path, names, only) for path in (first, second))
+    one, other = (_read(kind, path, names, only) for path in (first, second))
     _check_same_sizes(one, other)
     _check_same_records(one, other)
     for path, each in ((first, one), (second, other)):
         _check_finite(path, each)
-    a, b = (resampled_figures(task, each.labels, each.rows, len(names)) for each in (one, other))
+    a, b = (_figures_of(kind, each, len(names)) for each in (one, other))
     whole = np.ones(one.ids.size, np.int64)
-    found, also = a.of(whole), b.of(whole)
+    found, also = a(whole), b(whole)
     drawn = list(_resampled(a, b, one.ids.size))
     figures = {
         name: _difference(found[name], also[name], np.array([value[name] for value in drawn]), confidence)
         for name in found
     }
-    if task in _BY_LOSS:
-        closer = one.rows["losses"] < other.rows["losses"], other.rows["losses"] < one.rows["losses"]
-    else:
+    if kind.is_exact:
         closer = one.right & ~other.right, ~one.right & other.right
+    else:
+        closer = one.rows["losses"] < other.rows["losses"], other.rows["losses"] < one.rows["losses"]
     return Comparison(one.ids.size, int(closer[0].sum()), int(closer[1].sum()), figures)
 
 
@@ -139,12 +131,23 @@ def _check_finite(path: Path, predictions: _Predictions) -> None:
         )
 
 
-def _resampled(a: ResampledFigures, b: ResampledFigures, size: int) -> Iterator[dict[str, float]]:
+def _figures_of(kind: TaskKind, predictions: _Predictions, num_names: int) -> _FiguresOf:
+    """Return a function from how often each record counts to the figures by which models are compared."""
+    evaluated = kind.resampled(predictions.labels, predictions.rows, num_names)
+
+    def figures(times: Ints) -> dict[str, float]:
+        found = evaluated(times).figures()
+        return {name: found[name] for name in kind.figures}
+
+    return figures
+
+
+def _resampled(a: _FiguresOf, b: _FiguresOf, size: int) -> Iterator[dict[str, float]]:
     """Yield the differences of the figures in each resample of ``size`` records."""
     random = np.random.default_rng(_SEED)
     for _ in range(RESAMPLES):
         times = np.bincount(random.integers(0, size, size), minlength=size)
-        first, second = a.of(times), b.of(times)
+        first, second = a(times), b(times)
         yield {name: second[name] - first[name] for name in first}
 
 
@@ -154,32 +157,30 @@ def _difference(first: float, second: float, differences: Floats, confidence: fl
     return Difference(first, second, low, high, float((differences > 0).mean()))
 
 
-def _read(path: Path, names: list[str], only: npt.NDArray[np.bytes_] | None) -> _Predictions:
-    columns = columns_of(path)
-    wanted = ["id", "loss", *COMPARED[columns.task]]
-    if columns.task in SUMMARIES:
-        return _summarized(path, names, wanted, only)
+def _read(kind: TaskKind, path: Path, names: list[str], only: npt.NDArray[np.bytes_] | None) -> _Predictions:
+    wanted = ["id", "loss", *kind.compared]
+    if kind.summarizes:
+        return _summarized(kind, path, names, wanted, only)
     table = read_all(path, wanted)
     ids = np.array(table["id"].to_pylist(), "S16")
     by_id = np.argsort(ids)
     if only is not None:
         by_id = by_id[np.isin(ids[by_id], only)]
-    labels, rows = columns.read(names, table.take(pa.array(by_id)))
-    return _Predictions(ids[by_id], labels, rows, ~columns.wrong(labels, rows))
+    labels, rows = kind.read(names, table.take(pa.array(by_id)))
+    return _Predictions(ids[by_id], labels, rows, ~kind.wrong(labels, rows))
 
 
 def _summarized(
-    path: Path, names: list[str], wanted: list[str], only: npt.NDArray[np.bytes_] | None
+    kind: TaskKind, path: Path, names: list[str], wanted: list[str], only: npt.NDArray[np.bytes_] | None
 ) -> _Predictions:
     """Read predictions in parts, and keep a summary of each record."""
-    columns = columns_of(path)
     ids: list[str] = []
     labels, rights, parts = [], [], []
     for table in read_predictions(path, wanted):
-        of_part, rows = columns.read(names, table)
+        of_part, rows = kind.read(names, table)
         ids += table["id"].to_pylist()
-        rights.append(~columns.wrong(of_part, rows))
-        comparable, summary = SUMMARIES[columns.task](of_part, rows, len(names))
+        rights.append(~kind.wrong(of_part, rows))
+        comparable, summary = kind.summarized(of_part, rows, len(names))
         labels.append(comparable)
         parts.append(summary)
     all_ids = np.array(ids, "S16")

@@ -20,21 +20,18 @@ from shardmill.infra.storage.filesystem import Storage
 from shardmill.infra.storage.locations import uri_of
 from shardmill.infra.strict_json import dump_json
 from shardmill.training.arrays import Ints
+from shardmill.training.metrics.evaluation import Rows
 from shardmill.training.reading import SplitTable
-from shardmill.training.results.metrics.tally import Rows
-from shardmill.training.results.predictions.columns import (
-    COLUMNS,
-    PredictionColumns,
-    SingleLabelColumns,
-    numbers_of,
-)
+from shardmill.training.tasks.arrow_lists import numbers_of
+from shardmill.training.tasks.kind import TaskKind
+from shardmill.training.tasks.registry import KINDS
 
 COMMON_COLUMNS = {
     "id": pa.string(),  # of the record
     "source_uri": pa.string(),  # relative to the source of the dataset
     "loss": pa.float32(),  # of the task, without label smoothing
 }
-_SINGLE_LABEL = SingleLabelColumns()
+_SINGLE_LABEL = KINDS["single-label"]
 _METADATA = b"shardmill"
 _GROUP_BYTES = 1 << 23  # in memory, of a row group
 
@@ -59,7 +56,7 @@ class PredictionsWriter:
         version: DatasetVersion,
         table: SplitTable,
         name: str | None = None,
-        columns: PredictionColumns = _SINGLE_LABEL,
+        kind: TaskKind = _SINGLE_LABEL,
     ) -> None:
         """Prepare to write predictions.
 
@@ -68,10 +65,10 @@ class PredictionsWriter:
             version: the dataset version.
             table: the records of the split.
             name: name of the file; None: that of the split.
-            columns: the columns of the task.
+            kind: the kind of the task.
         """
         self._folder = folder
-        self._columns = columns
+        self._kind = kind
         self._name = name or predictions_file(table.split)
         self._version = version
         self._table = table
@@ -80,8 +77,8 @@ class PredictionsWriter:
         self._pending: list[pa.Table] = []
         self._pending_bytes = 0
         self._ends = ExitStack()
-        about = {"dataset": version.ref, "split": table.split, "classes": self._names, "task": columns.task}
-        fields = {**COMMON_COLUMNS, **columns.fields}
+        about = {"dataset": version.ref, "split": table.split, "classes": self._names, "task": kind.name}
+        fields = {**COMMON_COLUMNS, **kind.fields}
         self._schema = pa.schema(fields, metadata={_METADATA: dump_json(about).encode("ascii")})
 
     def __enter__(self) -> Self:
@@ -103,7 +100,7 @@ class PredictionsWriter:
             pa.array(self._table.ids(ordinals), pa.string()),
             pa.array(self._sources.of(ordinals), pa.string()),
             pa.array(rows["losses"].astype(np.float32)),
-            *self._columns.arrays(self._names, labels, rows),
+            *self._kind.arrays(self._names, labels, rows),
         ]
         self._pending.append(pa.table(columns, schema=self._schema))
         self._pending_bytes += self._pending[-1].nbytes
@@ -166,19 +163,19 @@ def has_one_label(path: Path) -> bool:
     Raises:
         CorruptDataError: it is no such file.
     """
-    return columns_of(path).task == _SINGLE_LABEL.task
+    return kind_in(path) is _SINGLE_LABEL
 
 
-def columns_of(path: Path) -> PredictionColumns:
-    """Return the columns of the task that a file of predictions is of.
+def kind_in(path: Path) -> TaskKind:
+    """Return the kind of the task that a file of predictions is of.
 
     Raises:
         CorruptDataError: it is no such file.
     """
-    task = str(_about(path).get("task", _SINGLE_LABEL.task))
-    if task not in COLUMNS:
+    task = str(_about(path).get("task", _SINGLE_LABEL.name))
+    if task not in KINDS:
         raise CorruptDataError(f"{path} has predictions of the task {task!r}, which is unknown")
-    return COLUMNS[task]
+    return KINDS[task]
 
 
 def _about(path: Path) -> dict[str, Any]:
@@ -209,7 +206,7 @@ def read_predictions(path: Path, columns: list[str]) -> Iterator[pa.Table]:
     Raises:
         CorruptDataError: it is no such file.
     """
-    rows_together = columns_of(path).rows_together
+    rows_together = kind_in(path).rows_together
     # On this thread: a process may end while threads of Arrow are still at work.
     for batch in _opened(path).iter_batches(rows_together, columns=columns, use_threads=False):
         yield pa.Table.from_batches([batch])

@@ -8,10 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from shardmill.training.results.pictures.annotated import Annotation
-from shardmill.training.results.predictions.annotations import annotation_of
-from shardmill.training.results.predictions.columns import SingleLabelColumns
-from shardmill.training.results.predictions.file import columns_of, read_classes, read_predictions
+from shardmill.training.results.predictions.file import kind_in, read_classes, read_predictions
+from shardmill.training.tasks.annotated import Annotation
 
 
 class HardExample(NamedTuple):
@@ -46,22 +44,17 @@ def find_hardest(path: Path, num_examples: int, *, is_whole: bool = True) -> lis
         num_examples: at most so many.
         is_whole: the model sees whole images, not their central squares.
     """
-    columns, names = columns_of(path), read_classes(path)
+    kind, names = kind_in(path), read_classes(path)
     kept: list[HardExample] = []
-    for table in read_predictions(path, ["id", "source_uri", "loss", *columns.fields]):
-        labels, rows = columns.read(names, table)
-        losses = np.where(columns.wrong(labels, rows), rows["losses"], -np.inf)
+    for table in read_predictions(path, ["id", "source_uri", "loss", *kind.fields]):
+        labels, rows = kind.read(names, table)
+        losses = np.where(kind.wrong(labels, rows), rows["losses"], -np.inf)
         hardest = np.argsort(-losses, kind="stable")[:num_examples]
         for row in hardest[np.isfinite(losses[hardest])].tolist():
             place = (table["id"][row].as_py(), table["source_uri"][row].as_py())
-            told = (columns.label_words(names, labels, row), columns.predicted_words(names, rows, row))
-            hard = HardExample(float(losses[row]), *place, *told)
-            if isinstance(columns, SingleLabelColumns):
-                own, taken = (
-                    rows["probabilities"][row, index] for index in (labels[row], rows["predicted"][row])
-                )
-                hard = hard._replace(label_probability=float(own), predicted_probability=float(taken))
-            annotation = annotation_of(columns, len(names), labels, rows, row, is_whole=is_whole)
-            kept.append(hard._replace(annotation=annotation))
+            told = (kind.label_words(names, labels, row), kind.predicted_words(names, rows, row))
+            likely = kind.likelihoods(labels, rows, row)
+            annotation = kind.annotation(len(names), labels, rows, row, is_whole=is_whole)
+            kept.append(HardExample(float(losses[row]), *place, *told, *likely, annotation))
         kept = heapq.nsmallest(num_examples, kept, key=lambda example: (-example.loss, example.id))
     return kept

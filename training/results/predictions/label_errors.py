@@ -28,7 +28,7 @@ import numpy.typing as npt
 
 from shardmill.infra.storage.filesystem import Storage
 from shardmill.training.arrays import Floats, Ints
-from shardmill.training.results.metrics.confusion import ratio
+from shardmill.training.metrics.confusion import ratio
 from shardmill.training.results.predictions.file import probabilities_of, read_classes, read_predictions
 
 LABEL_ERRORS_FILE = "label-errors.csv"

@@ -15,7 +15,7 @@ from shardmill.infra.html.page import data_uri
 from shardmill.infra.storage.locations import name_of
 from shardmill.training.reading import RecordReader
 from shardmill.training.reading.records.record_ids import id_number
-from shardmill.training.results.pictures.annotated import Annotation
+from shardmill.training.tasks.annotated import Annotation
 
 _SHORT_SIDE, _LONG_SIDE, _QUALITY = 112, 280, 75  # pixels, pixels, JPEG quality
 _LONG_ANNOTATED = 564  # pixels: two pictures side by side

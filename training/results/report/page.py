@@ -8,32 +8,22 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-import numpy as np
 from jinja2 import Environment, Template
 from markupsafe import Markup, escape
 
 from shardmill.infra.codecs.masks import legend
 from shardmill.infra.html.charts import Points, curves_svg
 from shardmill.infra.html.page import environment, setting_rows, settings_in_use, style_hash, style_sheet
-from shardmill.training.results.metrics.figures import FIGURES
-from shardmill.training.results.pictures.confusion import confusion_svg
-from shardmill.training.results.pictures.reliability import reliability_svg
+from shardmill.training.metrics.evaluation import Figure
+from shardmill.training.metrics.figures import FIGURES
+from shardmill.training.results.pictures.classification import class_pictures
 from shardmill.training.results.predictions.hardest import HardExample
 from shardmill.training.results.predictions.label_errors import LabelError, LabelErrors
 from shardmill.training.results.report.gallery import Thumbnail
+from shardmill.training.tasks.registry import KINDS
 
 _LARGEST_MATRIX = 60  # classes; a larger confusion matrix stays a file of its own
 _CLASSES_IN_SIGHT = 40
-_TILES = (
-    "average_precision", "average_precision_50", "average_recall",
-    "mean_iou", "pixel_accuracy",
-    "accuracy", "mean_average_precision", "macro_f1", "exact_match", "balanced_accuracy", "calibration_error",
-    "r2", "absolute_error", "root_mean_square_error", "loss",
-)  # fmt: skip
-_CURVES = (
-    "loss", "average_precision", "average_precision_50", "accuracy", "mean_average_precision", "exact_match",
-    "macro_f1", "mean_iou", "pixel_accuracy", "r2", "absolute_error",
-)  # fmt: skip
 # The end of a figure's name, the title of its chart, and the factor of its unit there.
 _DEVICE_CHARTS = (
     ("_utilization", "GPU utilisation (%)", 100.0),
@@ -73,8 +63,7 @@ class SplitView:
     Attributes:
         name: name of the split.
         num_examples: evaluated.
-        tiles: (name, value as text) of the most important figures.
-        others: the rest of the figures, likewise.
+        tiles: its figures, with their values as text.
         classes: one row per class: name, support, precision, recall and F1, the largest class first.
         targets: one row per target of a regression: name, and its figures as text.
         confusion, reliability: pictures, empty where there are none.
@@ -84,8 +73,7 @@ class SplitView:
 
     name: str
     num_examples: int
-    tiles: Sequence[tuple[str, str]]
-    others: Sequence[tuple[str, str]]
+    tiles: Sequence[tuple[Figure, str]]
     classes: Sequence[tuple[str, Mapping[str, float]]]
     targets: Sequence[tuple[str, Mapping[str, str]]]
     confusion: Markup
@@ -97,6 +85,7 @@ class SplitView:
 def render_page(contents: Contents) -> str:
     """Render the page as HTML."""
     style, result = style_sheet(), contents.result
+    kind = KINDS[result.get("task", "single-label")]
     splits = [
         _view(name, figures, result["classes"], contents.scatters.get(name, ()))
         for name, figures in result["metrics"].items()
@@ -117,7 +106,8 @@ def render_page(contents: Contents) -> str:
         label_errors=contents.label_errors,
         label_errors_shown=contents.label_errors_shown,
         thumbnails=contents.thumbnails,
-        colours=legend(result["classes"]) if result.get("task") == "segmentation" else [],
+        kind=kind,
+        colours=legend(result["classes"]) if kind.output == "pixels" else [],
         config=list(setting_rows(settings_in_use(contents.environment["config"], "ranks", "launcher"))),
         facts=list(_facts(contents.environment, result)),
     )
@@ -126,38 +116,31 @@ def render_page(contents: Contents) -> str:
 def _view(
     name: str, figures: Mapping[str, Any], classes: Sequence[str], scatters: Sequence[str]
 ) -> SplitView:
-    shown = {key: figure.text(figures[key]) for key, figure in FIGURES.items() if key in figures}
-    title = f"{name}: accuracy {figures.get('accuracy', 0.0):.1%}"
-    confusion = reliability = ""
-    if "confusion_matrix" in figures and len(classes) <= _LARGEST_MATRIX:
-        confusion = confusion_svg(np.array(figures["confusion_matrix"], np.int64), list(classes), title)
-    if "calibration" in figures:
-        reliability = reliability_svg(figures["calibration"], figures["calibration_error"], title)
+    pictures = class_pictures(name, figures, classes)
+    is_too_large = "confusion" in pictures and len(classes) > _LARGEST_MATRIX
     per_class, per_target = figures.get("per_class", {}), figures.get("per_target", {})
     by_size = sorted(per_class.items(), key=lambda row: (-row[1]["support"], row[0]))
     targets = [
         (target, {FIGURES[key].words: FIGURES[key].text(value) for key, value in of_target.items()})
         for target, of_target in per_target.items()
     ]
-    is_elsewhere = "confusion_matrix" in figures and not confusion
     return SplitView(
         name,
         figures["num_examples"],
-        [(FIGURES[key].words, shown[key]) for key in _TILES if key in shown],
-        [(FIGURES[key].words, shown[key]) for key in shown if key not in _TILES],
+        [(figure, figure.text(figures[key])) for key, figure in FIGURES.items() if key in figures],
         by_size,
         targets,
         # The pictures escape the names in them.
-        Markup(confusion),
-        Markup(reliability),
-        f"confusion-{name}.svg" if is_elsewhere else None,
+        Markup("" if is_too_large else pictures.get("confusion", "")),
+        Markup(pictures.get("reliability", "")),
+        f"confusion-{name}.svg" if is_too_large else None,
         [Markup(scatter) for scatter in scatters],
     )
 
 
 def _charts(history: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, Markup]]:
     """Yield (title, picture) of the curves over epochs."""
-    for key in _CURVES:
+    for key in ("loss", *(name for name, figure in FIGURES.items() if figure.has_curve and name != "loss")):
         series: dict[str, Points] = {}
         for split in ("train", "validation"):
             points = [(row["epoch"], row[split][key]) for row in history if key in row.get(split, {})]

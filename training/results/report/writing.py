@@ -10,10 +10,10 @@ from typing import Any
 from shardmill.infra import progress as events
 from shardmill.infra.storage.filesystem import Storage
 from shardmill.training.reading import RecordReader
+from shardmill.training.results.predictions.figures import scatters_of
 from shardmill.training.results.predictions.file import has_one_label, predictions_file
 from shardmill.training.results.predictions.hardest import HardExample, find_hardest
 from shardmill.training.results.predictions.label_errors import OUT_OF_SAMPLE, LabelErrors, find_label_errors
-from shardmill.training.results.predictions.scatters import scatters_of
 from shardmill.training.results.report.examples import write_examples
 from shardmill.training.results.report.gallery import Thumbnail, read_thumbnails
 from shardmill.training.results.report.page import Contents, render_page

@@ -20,7 +20,7 @@ from shardmill.infra.near_names import near_miss
 from shardmill.infra.storage.filesystem import Storage
 from shardmill.training.aliases import AliasName, names_an_alias, parse_alias
 from shardmill.training.aliases.history import AliasHistory, list_aliases
-from shardmill.training.results.metrics.figures import FIGURES
+from shardmill.training.metrics.figures import FIGURES
 
 RESULT_FILE, RUN_FILE, _ENVIRONMENT = "result.json", "run.json", "environment.json"
 _SHOWN = 5

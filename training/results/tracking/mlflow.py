@@ -11,7 +11,7 @@ from typing import Any
 
 from shardmill.infra import progress as events
 from shardmill.infra.html.page import setting_rows
-from shardmill.training.results.metrics.figures import is_smaller_better
+from shardmill.training.metrics.figures import is_smaller_better
 from shardmill.training.results.tracking.tracked import TrackedRun, read_identity
 
 # MLflow's own defaults let an unreachable server hold up a training for minutes.

@@ -26,7 +26,7 @@ from shardmill.training.run.epochs.epoch_loop import EpochLoop
 from shardmill.training.run.framework import Framework, Model
 from shardmill.training.run.sharing.balance_record import BalanceRecord
 from shardmill.training.run.stopping.interruption import StopFlag
-from shardmill.training.tasks.traits import traits_of
+from shardmill.training.tasks.registry import kind_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +136,7 @@ def _figures(run: TrainedRun, metrics: Mapping[str, Any]) -> dict[str, Any]:
         "version": version.version,
         **version.describe_view(),
         "model": config.model.name,
-        "task": traits_of(version).name,
+        "task": kind_of(version).name,
         "classes": version.manifest.label_names,
         "epochs": loop.progress.epoch,
         "steps": loop.run_step,

@@ -9,11 +9,9 @@ from typing import Any
 from shardmill.infra import progress as events
 from shardmill.infra.storage.filesystem import Storage
 from shardmill.training.arrays import Ints
+from shardmill.training.metrics.evaluation import Evaluation
 from shardmill.training.reading import RecordReader
-from shardmill.training.results.metrics.single_label import SingleLabelEvaluation
-from shardmill.training.results.metrics.tally import Evaluation
-from shardmill.training.results.pictures.confusion import confusion_svg
-from shardmill.training.results.pictures.reliability import reliability_svg
+from shardmill.training.results.pictures.classification import class_pictures
 from shardmill.training.results.predictions.file import (
     LEFT_OUT_FILE,
     PredictionsWriter,
@@ -50,10 +48,10 @@ def evaluate_splits(
     for reader in readers:
         split, names = reader.table.split, reader.split.version.manifest.label_names
         evaluation = _evaluated(evaluator, reader, folder, check)
-        results[split] = evaluation.to_result(names)
+        found = results[split] = evaluation.to_result(names)
         events.metrics(split=split, final=True, **evaluation.figures())
-        if isinstance(evaluation, SingleLabelEvaluation):
-            _draw(folder, split, evaluation, names)
+        for name, picture in class_pictures(split, found, names).items():
+            folder.write_atomic(f"{name}-{split}.svg", picture.encode("utf-8", "replace"))
     return results
 
 
@@ -96,7 +94,7 @@ def _evaluated(
         events.progress(what, done, total)
         check()
 
-    with PredictionsWriter(folder, reader.split.version, table, name, evaluator.columns) as predictions:
+    with PredictionsWriter(folder, reader.split.version, table, name, evaluator.task.kind) as predictions:
         return evaluator.evaluate(reader, on_batch, predictions.add, records)
 
 
@@ -113,13 +111,3 @@ def write_label_errors(run_dir: Path) -> dict[str, Any] | None:
         return None
     found.write_csv(Storage.at(run_dir))
     return found.to_result(run_dir / LABEL_ERRORS_FILE)
-
-
-def _draw(folder: Storage, split: str, evaluation: SingleLabelEvaluation, classes: list[str]) -> None:
-    title = f"{split}: accuracy {evaluation.accuracy:.1%}"
-    pictures = {"confusion": confusion_svg(evaluation.confusion, classes, title)}
-    if evaluation.calibration is not None:
-        bins, error = evaluation.calibration.to_result(), evaluation.calibration.error()
-        pictures["reliability"] = reliability_svg(bins, error, title)
-    for name, picture in pictures.items():
-        folder.write_atomic(f"{name}-{split}.svg", picture.encode("utf-8", "replace"))

@@ -15,7 +15,6 @@ import numpy.typing as npt
 from shardmill.infra import progress as events
 from shardmill.infra.codecs import ImageRejected
 from shardmill.infra.readable import counted
-from shardmill.training.export.measures import FormMeasure
 from shardmill.training.export.model_input import ModelInput
 from shardmill.training.order import Passes, SequentialOrder
 from shardmill.training.reading import BatchMaker, RecordReader
@@ -24,6 +23,7 @@ from shardmill.training.reading.decode import Pixels
 from shardmill.training.reading.records.record_ids import id_number
 from shardmill.training.results.predictions.file import predictions_file, read_predictions
 from shardmill.training.results.report.gallery import source_path
+from shardmill.training.tasks.task import FormMeasure
 
 _MOST_FILES = 128
 _BATCH = 16

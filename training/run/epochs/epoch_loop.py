@@ -17,10 +17,10 @@ from shardmill.infra import progress as events
 from shardmill.infra.errors import Cancelled, Diverged
 from shardmill.infra.storage.filesystem import Storage
 from shardmill.training.config import TrainConfig
+from shardmill.training.metrics.evaluation import Evaluation
 from shardmill.training.order import Order
 from shardmill.training.ranks.heartbeat import Work
 from shardmill.training.reading import RecordReader
-from shardmill.training.results.metrics.tally import Evaluation
 from shardmill.training.results.tracking.trackers import Trackers
 from shardmill.training.run.checkpoints.checkpoints import AFTER_DIVERGENCE, Checkpoints, Progress
 from shardmill.training.run.checkpoints.shared import SharedCheckpoints
@@ -258,7 +258,7 @@ class EpochLoop:
         validation = self._data.validation
         if validation is not None and self._run.validation_is_due:
             hardest = HardestExamples(
-                self._model.task.columns(), self._names, is_whole=self._config.data.fit == "stretch"
+                self._model.task.kind, self._names, is_whole=self._config.data.fit == "stretch"
             )
             figures = self._validate(validation, hardest.add).figures()
             row["validation"] = figures
@@ -296,8 +296,8 @@ class EpochLoop:
 
     def _show(self, batch: Any) -> None:
         """Show the first examples of the run as the model sees them."""
-        shown, columns = self._model.shown(batch, NUM_SHOWN), self._model.task.columns()
-        told = [columns.label_words(self._names, shown.labels, row) for row in range(len(shown.images))]
+        shown, kind = self._model.shown(batch, NUM_SHOWN), self._model.task.kind
+        told = [kind.label_words(self._names, shown.labels, row) for row in range(len(shown.images))]
         masks = shown.labels if self._model.spec.output == "pixels" else None
         mixes = self._config.augment.mixes
         log_training_examples(

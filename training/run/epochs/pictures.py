@@ -12,14 +12,13 @@ import numpy.typing as npt
 from shardmill.infra.codecs import resize_short_side
 from shardmill.infra.codecs.masks import lay_over
 from shardmill.training.arrays import Ints
+from shardmill.training.metrics.evaluation import Rows
 from shardmill.training.reading import RecordReader
 from shardmill.training.reading.decode import Pixels
-from shardmill.training.results.metrics.tally import Rows
-from shardmill.training.results.pictures.annotated import Annotation
 from shardmill.training.results.pictures.grid import Cell, grid_picture
-from shardmill.training.results.predictions.annotations import annotation_of
-from shardmill.training.results.predictions.columns import PredictionColumns
 from shardmill.training.results.tensorboard_log import TensorBoardLog
+from shardmill.training.tasks.annotated import Annotation
+from shardmill.training.tasks.kind import TaskKind
 
 _COLUMNS, _ROWS = 6, 3
 _SHORT_SIDE = 168  # pixels of the examples, before anything is drawn into them
@@ -68,27 +67,27 @@ class _Hard(NamedTuple):
 class HardestExamples:
     """Keeps the examples of the highest losses of a split."""
 
-    def __init__(self, columns: PredictionColumns, names: Sequence[str], *, is_whole: bool = True) -> None:
+    def __init__(self, kind: TaskKind, names: Sequence[str], *, is_whole: bool = True) -> None:
         """Keep examples of a task.
 
         Args:
-            columns: columns of the task.
+            kind: the kind of the task.
             names: names of its classes or targets.
             is_whole: the model sees whole images, not their central squares.
         """
         self._is_whole = is_whole
-        self._columns = columns
+        self._kind = kind
         self._names = names
         self._kept: list[_Hard] = []
 
     def add(self, ordinals: Ints, labels: Any, rows: Rows) -> None:
         """Take n examples, as ``shardmill.training.run.framework.Sink``."""
-        losses, wrong = rows["losses"], self._columns.wrong(labels, rows)
+        losses, wrong = rows["losses"], self._kind.wrong(labels, rows)
         for row in np.argsort(-losses, kind="stable")[:NUM_SHOWN].tolist():
-            taken = self._columns.predicted_words(self._names, rows, row)
+            taken = self._kind.predicted_words(self._names, rows, row)
             outcome = f"taken for {taken}" if wrong[row] else "predicted rightly"
-            label = self._columns.label_words(self._names, labels, row)
-            drawn = annotation_of(self._columns, len(self._names), labels, rows, row, is_whole=self._is_whole)
+            label = self._kind.label_words(self._names, labels, row)
+            drawn = self._kind.annotation(len(self._names), labels, rows, row, is_whole=self._is_whole)
             self._kept.append(_Hard(float(losses[row]), int(ordinals[row]), label, outcome, drawn))
         self._kept = heapq.nsmallest(NUM_SHOWN, self._kept, key=lambda one: (-one.loss, one.ordinal))
 

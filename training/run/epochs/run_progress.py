@@ -8,8 +8,8 @@ from typing import Any
 
 from shardmill.infra import progress as events
 from shardmill.training.config import RunSettings
+from shardmill.training.metrics.figures import are_finite, is_smaller_better
 from shardmill.training.order import Order
-from shardmill.training.results.metrics.figures import are_finite, is_smaller_better
 from shardmill.training.run.checkpoints.checkpoints import Progress
 from shardmill.training.run.files.lengthening import check_not_past
 

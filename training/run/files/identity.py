@@ -10,7 +10,7 @@ from shardmill.training.config import TrainConfig
 from shardmill.training.config.reading import Mode
 from shardmill.training.reading.mode import choose_mode, consumed
 from shardmill.training.run.files.lengthening import may_be_lengthened
-from shardmill.training.tasks.traits import settings_for
+from shardmill.training.tasks.settings import settings_for
 
 # Settings of [train.run] that do not change the outcome. A run can be resumed with other values of them.
 _WITHOUT_EFFECT = (

@@ -6,7 +6,7 @@ from typing import Any
 
 from shardmill.infra.dataset.views.references import reference_of
 from shardmill.infra.readable import counted
-from shardmill.training.results.metrics.figures import FIGURES
+from shardmill.training.metrics.figures import FIGURES
 from shardmill.training.run.files.job_files import job_summary
 
 

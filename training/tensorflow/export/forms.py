@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -13,11 +13,11 @@ from shardmill.infra import progress as events
 from shardmill.infra.errors import ShardmillError
 from shardmill.infra.storage.filesystem import Storage
 from shardmill.training.config.export import ExportFormat, ExportSettings
-from shardmill.training.export.measures import FormMeasure
 from shardmill.training.export.model_input import ModelInput
 from shardmill.training.order import Passes, SequentialOrder
 from shardmill.training.reading import BatchMaker, RecordReader
 from shardmill.training.reading.batches.iterate import NumpyBatches
+from shardmill.training.tasks.task import FormMeasure, Task
 from shardmill.training.tensorflow.models.layers import in_float32
 
 _CALIBRATION_IMAGES = 128
@@ -34,16 +34,6 @@ _FILES: dict[ExportFormat, str] = {
 Values = Callable[[Any], np.ndarray[Any, Any]]
 
 
-class ExportedTask(Protocol):
-    """The part of a task that exports know: how outputs are decoded, and how forms are compared."""
-
-    def served(self, outputs: Any) -> dict[str, Any]:
-        """Decode outputs for an exported model: name -> [b, ...], the most important first."""
-
-    def form_measure(self) -> FormMeasure | None:
-        """Return how forms are compared with the model; None: forms are not offered for the task."""
-
-
 @dataclass(frozen=True, slots=True)
 class Exported:
     """A model to export.
@@ -56,7 +46,7 @@ class Exported:
     """
 
     model: Any
-    task: ExportedTask
+    task: Task
     names: Sequence[str]
     given: ModelInput
 

@@ -10,9 +10,9 @@ import numpy as np
 import torch
 
 from shardmill.infra import progress as events
-from shardmill.training.export.measures import FormMeasure
 from shardmill.training.order import SequentialOrder
 from shardmill.training.reading import BatchMaker
+from shardmill.training.tasks.task import FormMeasure
 from shardmill.training.torch.data.batch import to_torch
 
 # How far a probability of an exported form may be from that of the model; of numbers, in their deviations.

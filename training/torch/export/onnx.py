@@ -14,8 +14,8 @@ from torch import nn
 
 from shardmill.infra import progress as events
 from shardmill.infra.storage.filesystem import Storage
-from shardmill.training.export.measures import FormMeasure
 from shardmill.training.reading import BatchMaker
+from shardmill.training.tasks.task import FormMeasure
 from shardmill.training.torch.export.comparison import TOLERANCE, compared, images_of
 
 _FILE = "model.onnx"

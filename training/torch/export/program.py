@@ -20,10 +20,10 @@ from shardmill.training.export.model_input import ModelInput
 from shardmill.training.reading import BatchMaker
 from shardmill.training.reading.decode import Pixels
 from shardmill.training.run.ending.source_check import OfFile, Written
+from shardmill.training.tasks.task import Task
 from shardmill.training.torch.export.comparison import TOLERANCE, compared, images_of
 from shardmill.training.torch.export.onnx import write_onnx
 from shardmill.training.torch.step import pixels
-from shardmill.training.torch.tasks.task import Task
 
 WEIGHTS_FILE = "model.pt"
 PROGRAM_FILE = "model.pt2"
@@ -34,14 +34,15 @@ _CHECKED_RECORDS = 512
 class _Served(nn.Module):  # type: ignore[misc]
     """Takes pixels as they are, and gives probabilities, or numbers in their unit."""
 
-    def __init__(self, model: Any, task: Task) -> None:
+    def __init__(self, model: Any, task: Task, output_name: str) -> None:
         super().__init__()
         self.model = model
         self._task = task
+        self._output_name = output_name
 
     def forward(self, images: Any) -> Any:
         """Return the decoded output, float32 [B, K], for images uint8 [B, channels, S, S]."""
-        return self._task.served(self.model(pixels(images)).float())
+        return self._task.served(self.model(pixels(images)).float())[self._output_name]
 
 
 def export_model(
@@ -74,7 +75,9 @@ def export_model(
         CorruptDataError: the probabilities of the exported program differ.
     """
     measure = task.form_measure()
-    plain = _Served(copy.deepcopy(model).to("cpu", memory_format=torch.contiguous_format), task).eval()
+    assert measure is not None, "PyTorch trains no task without exported forms"
+    on_cpu = copy.deepcopy(model).to("cpu", memory_format=torch.contiguous_format)
+    plain = _Served(on_cpu, task, measure.output_name).eval()
     with Storage.at(run_dir).atomic_writer(WEIGHTS_FILE) as stream:
         torch.save(plain.model.state_dict(), stream)
     folder = Storage.at(run_dir / "export")

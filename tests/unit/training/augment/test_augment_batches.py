@@ -183,7 +183,10 @@ def test_a_sorted_histogram_is_a_histogram() -> None:
 def test_labels_are_mixed_in_the_shares_of_the_images() -> None:
     import tensorflow as tf
 
-    from shardmill.training.tensorflow.augment_batches import dominating_labels, mixed_loss, soft_labels
+    from shardmill.training.tasks.single_label import SingleLabel
+    from shardmill.training.tasks.task import Mixed
+    from shardmill.training.tensorflow.augment_batches import soft_labels
+    from shardmill.training.tensorflow.operations import OPERATIONS
 
     draws = draws_of(200, mixup=0.4, cutmix=1.0)
     rng = np.random.default_rng(0)
@@ -197,16 +200,12 @@ def test_labels_are_mixed_in_the_shares_of_the_images() -> None:
         wanted[labels[row]] += draws.own_share[row]
         wanted[labels[row ^ 1]] += 1 - draws.own_share[row]
         assert np.allclose(soft[row], wanted)
-    assert np.array_equal(
-        dominating_labels(labels, own).numpy(),
-        np.where(draws.own_share >= 0.5, labels, labels[np.arange(200) ^ 1]),
-    )
-
-    def loss_of(of: Any) -> Any:
-        return tf.nn.sparse_softmax_cross_entropy_with_logits(of, logits)
-
+    task, mixed = SingleLabel(OPERATIONS, 5), Mixed(labels[np.arange(200) ^ 1], own)
+    dominating = np.where(draws.own_share >= 0.5, labels, mixed.labels)
+    hits = logits.numpy().argmax(axis=1) == dominating
+    assert task.scores(logits, labels, mixed).numpy().tolist() == hits.tolist()
     against_soft = tf.nn.softmax_cross_entropy_with_logits(soft, logits).numpy()
-    assert np.allclose(mixed_loss(loss_of, labels, own).numpy(), against_soft, atol=1e-5)
+    assert np.allclose(task.training_losses(logits, labels, mixed).numpy(), against_soft, atol=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -14,11 +14,11 @@ from shardmill.infra.errors import EnvironmentFault
 from shardmill.infra.preparation import Preparation
 from shardmill.infra.progress import subscribe
 from shardmill.training.config import AugmentSettings, ExportSettings
-from shardmill.training.export.measures import ClassMeasure
 from shardmill.training.export.model_input import ModelInput
 from shardmill.training.export.packages import check_packages
 from shardmill.training.models import ModelSpec
 from shardmill.training.ranks.heartbeat import Heart, Work, prepare, read
+from shardmill.training.tasks.single_label import ClassMeasure
 from shardmill.training.tensorflow.export.forms import Exported, FormsRequest, compare, write_forms
 from shardmill.training.tensorflow.models import build_model
 from tests.samples.datasets.published import coloured, digits, publish
@@ -32,10 +32,11 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
 
 
 def of_classes(model: Any) -> Exported:
-    from shardmill.training.tensorflow.tasks.single_label import SingleLabel
+    from shardmill.training.tasks.single_label import SingleLabel
+    from shardmill.training.tensorflow.operations import OPERATIONS
 
     given = ModelInput(preparation=Preparation(), image_size=model.input_shape[1])
-    return Exported(model, SingleLabel(model.output_shape[1]), ["a", "b"], given)
+    return Exported(model, SingleLabel(OPERATIONS, model.output_shape[1]), ["a", "b"], given)
 
 
 @pytest.fixture(scope="module")

@@ -201,9 +201,10 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> dict[int, dict[str, np.n
 def _export(folder: Path, *, grey: bool) -> None:
     import keras
 
+    from shardmill.training.tasks.single_label import SingleLabel
     from shardmill.training.tensorflow.export.forms import Exported
     from shardmill.training.tensorflow.export.saved_model import export
-    from shardmill.training.tensorflow.tasks.single_label import SingleLabel
+    from shardmill.training.tensorflow.operations import OPERATIONS
 
     model = keras.Sequential(
         [
@@ -215,7 +216,7 @@ def _export(folder: Path, *, grey: bool) -> None:
         ]
     )
     names = [str(number) for number in range(SIZE * SIZE * 3)]
-    export(Exported(model, SingleLabel(len(names)), names, given(1 if grey else 3)), folder)
+    export(Exported(model, SingleLabel(OPERATIONS, len(names)), names, given(1 if grey else 3)), folder)
 
 
 def given(channels: int) -> ModelInput:

@@ -5,13 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from shardmill.training.export.measures import (
-    ClassMeasure,
-    FormMeasure,
-    LabelsMeasure,
-    MaskMeasure,
-    NumbersMeasure,
-)
+from shardmill.training.tasks.multi_label import LabelsMeasure
+from shardmill.training.tasks.regression import NumbersMeasure
+from shardmill.training.tasks.segmentation import MaskMeasure
+from shardmill.training.tasks.single_label import ClassMeasure
+from shardmill.training.tasks.task import FormMeasure
 
 SHARES = np.array([[0.9, 0.1], [0.4, 0.6], [0.5, 0.2]])
 

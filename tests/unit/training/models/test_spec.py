@@ -19,11 +19,12 @@ from shardmill.training.export.model_input import ModelInput
 from shardmill.training.models import ModelSpec, PixelStatistics
 from shardmill.training.models.spec import pixels_of
 from shardmill.training.run.framework import model_spec
+from shardmill.training.tasks.single_label import SingleLabel
 from shardmill.training.tensorflow.export.forms import Exported
 from shardmill.training.tensorflow.export.saved_model import export
 from shardmill.training.tensorflow.models import build_model
 from shardmill.training.tensorflow.models.normalization import normalized
-from shardmill.training.tensorflow.tasks.single_label import SingleLabel
+from shardmill.training.tensorflow.operations import OPERATIONS
 from tests.samples.datasets.published import coloured, publish
 from tests.samples.training.rounding import near
 
@@ -85,7 +86,7 @@ def test_the_exported_model_normalises_likewise(tmp_path: Path) -> None:
         for pixels in (PIXELS, None)
     )
     given = ModelInput(preparation=Preparation(encoding="png"), image_size=64)
-    export(Exported(model, SingleLabel(3), ["a", "b", "c"], given), tmp_path / "export")
+    export(Exported(model, SingleLabel(OPERATIONS, 3), ["a", "b", "c"], given), tmp_path / "export")
     served = tf.saved_model.load(str(tmp_path / "export")).signatures["serving_default"]
     answer = served(image_bytes=tf.constant([stream.getvalue()]))["probabilities"].numpy()[0]
     here, other = (

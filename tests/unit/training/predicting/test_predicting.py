@@ -16,9 +16,10 @@ import pytest
 
 from shardmill.infra.preparation import Preparation
 from shardmill.training.export.model_input import ModelInput
-from shardmill.training.predicting.decisions import DECISIONS
 from shardmill.training.predicting.inputs import list_files, read_input
 from shardmill.training.predicting.outputs import FORMATS, Format, Prediction, open_output
+from shardmill.training.tasks.kind import Decisions
+from shardmill.training.tasks.registry import KINDS
 
 GIVEN = ModelInput(preparation=Preparation(encoding="png"), image_size=16)
 PIXELS = np.random.default_rng(3).integers(0, 256, (16, 24, 3)).astype(np.uint8)
@@ -100,9 +101,15 @@ CLASSES = ["cat", "caf\udce9"]
 NAMES = ["cat", r"caf\xe9"]
 
 
+def decisions(task: str) -> Decisions:
+    found = KINDS[task].decisions
+    assert found is not None
+    return found
+
+
 def written(kind: Format) -> bytes:
     stream = io.BytesIO()
-    output = open_output(stream, kind, DECISIONS["single-label"], CLASSES)
+    output = open_output(stream, kind, decisions("single-label"), CLASSES)
     output.add(ROWS[:2])
     output.add(ROWS[2:])
     output.close()
@@ -147,13 +154,13 @@ def test_every_format_has_the_same_rows_in_order(kind: Format) -> None:
 @pytest.mark.parametrize("kind", FORMATS)
 def test_no_files_make_an_empty_file(kind: Format) -> None:
     stream = io.BytesIO()
-    open_output(stream, kind, DECISIONS["single-label"], CLASSES).close()
+    open_output(stream, kind, decisions("single-label"), CLASSES).close()
     assert read(kind, stream.getvalue()) == []
 
 
 def output_of(task: str, kind: Format, rows: list[Prediction]) -> bytes:
     stream = io.BytesIO()
-    output = open_output(stream, kind, DECISIONS[task], ["cat", "dog"])
+    output = open_output(stream, kind, decisions(task), ["cat", "dog"])
     output.add(rows)
     output.close()
     return stream.getvalue()

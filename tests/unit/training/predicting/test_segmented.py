@@ -18,7 +18,7 @@ from shardmill.infra.preparation import Preparation
 from shardmill.training.export.model_input import ModelInput
 from shardmill.training.predicting.inputs import read_input
 from shardmill.training.predicting.outputs import FORMATS, Format, open_output
-from shardmill.training.predicting.segmented import MaskDecisions, MaskFiles, MaskNames
+from shardmill.training.predicting.segmented import MaskFiles, MaskNames, mask_decisions
 
 SIDE = 8
 HALVES = np.repeat(np.array([[0] * 4 + [1] * 4], np.uint8), SIDE, axis=0)  # left 0, right 1
@@ -44,7 +44,7 @@ def written(folder: Path, kind: Format, overlays: bool) -> tuple[bytes, Path]:
     inputs = [read_input(path, given, 15 if overlays else 0) for path in paths]
     files = MaskFiles(folder / f"out.{kind}", MaskNames([folder / "in"]), 2, overlays)
     stream = io.BytesIO()
-    output = open_output(stream, kind, MaskDecisions(overlays), NAMES)
+    output = open_output(stream, kind, mask_decisions(overlays=overlays), NAMES)
     with ThreadPoolExecutor(2) as threads:
         pairs = list(zip(paths, inputs, strict=True))
         output.add(list(files.predictions(pairs, HALVES[np.newaxis], threads.map)))

@@ -6,12 +6,10 @@ import numpy as np
 import pytest
 
 from shardmill.infra.errors import ConfigError
-from shardmill.training.promotion.rules import PromotionRules, metric_of
+from shardmill.training.promotion.rules import PromotionRules
 from shardmill.training.promotion.verdict import Measured, judge, judge_first
-from shardmill.training.results.metrics.figures import FIGURES
 from shardmill.training.results.predictions.comparison import Comparison, Difference
-from shardmill.training.results.predictions.resampling import COMPARED, resampled_figures
-from shardmill.training.tasks.traits import TRAITS
+from shardmill.training.tasks.registry import KINDS
 
 
 def measured(first: float, second: float, low: float, high: float) -> Measured:
@@ -81,13 +79,6 @@ def test_the_first_model_is_held_against_the_floor(
     assert words in found.words
 
 
-def test_each_task_whose_runs_are_compared_can_be_decided() -> None:
-    assert {task.name for task in TRAITS.values()} == COMPARED.keys()
-    for task in TRAITS.values():
-        assert metric_of(task.name, "auto") == task.figures[0], "the figure that chose the best model decides"
-        assert all(metric_of(task.name, figure) in FIGURES for figure in task.figures)
-
-
 @pytest.mark.parametrize("task", ["single-label", "multi-label", "regression"])
 def test_each_figure_that_may_decide_is_compared(task: str) -> None:
     values = np.array([[0.2, 0.8], [0.7, 0.3], [0.6, 0.4]], np.float32)
@@ -97,9 +88,8 @@ def test_each_figure_that_may_decide_is_compared(task: str) -> None:
         "multi-label": (several, (values > 0.5).astype(np.float32)),
         "regression": ({"predicted": values, "losses": values[:, 0]}, values + 1),
     }[task]
-    found = resampled_figures(task, labels, rows, 2).of(np.ones(3, np.int64))
-    (traits,) = (traits for traits in TRAITS.values() if traits.name == task)
-    assert set(traits.figures) == set(found)
+    found = KINDS[task].resampled(labels, rows, 2)(np.ones(3, np.int64)).figures()
+    assert set(KINDS[task].figures) == set(found)
 
 
 @pytest.mark.parametrize(
@@ -118,6 +108,6 @@ def test_each_figure_that_may_decide_is_compared(task: str) -> None:
 def test_the_metric_follows_the_task(task: str, wanted: str, found: str | None) -> None:
     if found is None:
         with pytest.raises(ConfigError):
-            metric_of(task, wanted)
+            PromotionRules(metric=wanted).metric_of(task)
     else:
-        assert metric_of(task, wanted) == found
+        assert PromotionRules(metric=wanted).metric_of(task) == found

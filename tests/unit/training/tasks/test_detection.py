@@ -17,13 +17,13 @@ from shardmill.infra.format.known_features import OBJECT_FEATURES
 from shardmill.infra.settings import validate
 from shardmill.training.config import TrainConfig
 from shardmill.training.reading.records.objects import Objects
-from shardmill.training.results.predictions.detection_columns import DetectionColumns
-from shardmill.training.tasks.traits import settings_for
-from shardmill.training.tensorflow.tasks.boxes.assignment import assign
-from shardmill.training.tensorflow.tasks.boxes.cells import Cells
-from shardmill.training.tensorflow.tasks.boxes.losses import focal_losses, overlaps
-from shardmill.training.tensorflow.tasks.detection import Detection
-from shardmill.training.tensorflow.tasks.of_dataset import task_of
+from shardmill.training.tasks.annotated import AnnotatedBoxes
+from shardmill.training.tasks.detection import DetectionKind
+from shardmill.training.tasks.registry import kind_of
+from shardmill.training.tasks.settings import settings_for
+from shardmill.training.tensorflow.detection import Detection, focal_losses, overlaps
+from shardmill.training.tensorflow.detector_cells import Cells, assign
+from shardmill.training.tensorflow.operations import OPERATIONS
 from tests.samples.datasets.published import publish_patterned
 from tests.samples.training.rounding import EPSILON
 
@@ -223,7 +223,7 @@ def test_settings_are_settled_by_the_objects(version: DatasetVersion) -> None:
     assert (settled.data.fit, settled.data.image_size) == ("stretch", 256)
     assert settled.run.best_metric == "average_precision"
     assert settings_for(settled, version) == settled
-    task = task_of(version, settled)
+    task = kind_of(version).task(version, settled, OPERATIONS)
     assert (type(task), task.num_outputs) == (Detection, 3)
     assert settings_for(config(data={"image_size": 96}), version).data.image_size == 96
 
@@ -260,19 +260,20 @@ def test_a_file_of_predictions_holds_all_of_them() -> None:
         "classes": np.array([[2, 0, -1, -1], [1, 1, 1, -1], [-1] * 4], np.int32),
         "scores": np.array([[0.9, 0.8, 0, 0], [0.7, 0.6, 0.2, 0], [0] * 4], np.float32),
     }
-    columns, names = DetectionColumns(), ["cat", "dog", "hat"]
-    table = pa.table(columns.arrays(names, labels, rows), schema=pa.schema(columns.fields))
-    read, again = columns.read(names, table.append_column("loss", pa.array(rows["losses"])))
-    tallies = [columns.tally(3) for _ in range(2)]
+    kind, names = DetectionKind(), ["cat", "dog", "hat"]
+    table = pa.table(kind.arrays(names, labels, rows), schema=pa.schema(kind.fields))
+    read, again = kind.read(names, table.append_column("loss", pa.array(rows["losses"])))
+    tallies = [kind.tally(3) for _ in range(2)]
     for tally, pair in zip(tallies, ((labels, rows), (read, again)), strict=True):
         tally.add(*pair)
-        assert columns.wrong(*pair).tolist() == [False, True, False]
+        assert kind.wrong(*pair).tolist() == [False, True, False]
         words = [
-            (columns.label_words(names, pair[0], row), columns.predicted_words(names, pair[1], row))
+            (kind.label_words(names, pair[0], row), kind.predicted_words(names, pair[1], row))
             for row in range(3)
         ]
         assert words == [("cat, hat", "cat, hat"), ("dog", "2 dog"), ("none", "none")]
     first, second = (tally.evaluation() for tally in tallies)
     assert first.figures() == second.figures()
-    boxes, found = columns.shown_boxes(labels, rows, 1)
-    assert (len(boxes), len(found)) == (1, 2)
+    drawn = kind.annotation(3, labels, rows, 1)
+    assert isinstance(drawn, AnnotatedBoxes)
+    assert (len(drawn.boxes), len(drawn.found)) == (1, 2)

@@ -17,18 +17,18 @@ from shardmill import Dataset, open_dataset
 from shardmill.infra.errors import ConfigError
 from shardmill.infra.settings import validate
 from shardmill.training.config import TrainConfig
+from shardmill.training.metrics.segmentation import SegmentationTally
 from shardmill.training.models import ModelSpec
-from shardmill.training.results.metrics.segmentation import SegmentationTally
-from shardmill.training.tasks.task import evaluated
-from shardmill.training.tasks.traits import settings_for
+from shardmill.training.tasks.segmentation import Segmentation
+from shardmill.training.tasks.settings import settings_for
 from shardmill.training.tensorflow.models import build_model
+from shardmill.training.tensorflow.operations import OPERATIONS
 from shardmill.training.tensorflow.parts import build_parts
 from shardmill.training.tensorflow.ranks.strategy import make_strategy
-from shardmill.training.tensorflow.tasks.segmentation import Segmentation
 from tests.samples.images.masks import CLASSES, config, make_masked
 from tests.samples.preparing.prepared import run
 
-TASK = Segmentation(num_outputs=2, image_size=2, ignore=255)
+TASK = Segmentation(OPERATIONS, num_outputs=2, image_size=2, ignore=255)
 LABELS = np.array([[[0, 1], [255, 1]], [[255, 255], [255, 255]]], np.uint8)
 
 
@@ -64,19 +64,19 @@ def test_figures_count_all_pixels_together() -> None:
 
 
 def test_predicted_masks_are_stored_as_png() -> None:
-    columns = TASK.columns()
+    kind = TASK.kind
     predicted = np.array([[[0, 1], [0, 0]], [[0, 0], [0, 0]]], np.uint8)
     rows = {"predicted": predicted, "losses": np.array([0.5, 0.0], np.float32)}
-    label, stored, accuracy = columns.arrays([], LABELS, rows)
+    label, stored, accuracy = kind.arrays([], LABELS, rows)
     assert np.asarray(Image.open(io.BytesIO(stored[0].as_py()))).tolist() == predicted[0].tolist()
     assert accuracy.to_pylist() == [pytest.approx(2 / 3), None]
     table = pa.table({"label": label, "predicted": stored, "loss": rows["losses"]})
-    labels, again = columns.read([], table)
+    labels, again = kind.read([], table)
     assert labels.tolist() == LABELS.tolist()
     assert again["predicted"].tolist() == predicted.tolist()
-    assert columns.wrong(labels, again).tolist() == [True, False]
-    assert columns.label_words(["a", "b"], labels, 0) == "b 67%, a 33%"
-    assert columns.predicted_words(["a", "b"], again, 0) == "a 75%, b 25%"
+    assert kind.wrong(labels, again).tolist() == [True, False]
+    assert kind.label_words(["a", "b"], labels, 0) == "b 67%, a 33%"
+    assert kind.predicted_words(["a", "b"], again, 0) == "a 75%, b 25%"
 
 
 def test_other_models_are_refused() -> None:
@@ -103,7 +103,7 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
 def trained(dataset: Dataset, epochs: int) -> tuple[list[float], dict[str, float]]:
     """The loss of each epoch, and the figures of the validation split."""
     keras.utils.set_random_seed(1)
-    task = Segmentation(len(CLASSES), 64, 255)
+    task = Segmentation(OPERATIONS, len(CLASSES), 64, 255)
     model = build_model(ModelSpec("small_unet", task.num_outputs, 64, output="pixels"))
     optimizer = keras.optimizers.Adam(3e-3)
 
@@ -121,7 +121,7 @@ def trained(dataset: Dataset, epochs: int) -> tuple[list[float], dict[str, float
         losses.append(float(np.mean([step(*batch) for batch in batches])))
     tally = task.tally()
     for images, masks in dataset.tf("validation", training=False, batch_size=4, image_size=64):
-        rows = evaluated(task, model(images, training=False), masks)
+        rows = task.evaluated(model(images, training=False), masks)
         tally.add(masks.numpy(), {name: value.numpy() for name, value in rows.items()})
     return losses, tally.evaluation().figures()
 

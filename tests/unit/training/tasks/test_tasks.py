@@ -13,13 +13,14 @@ tf = pytest.importorskip("tensorflow")
 keras = pytest.importorskip("keras")
 
 from shardmill.training.augment.parameters import draw_batch_parameters  # noqa: E402
-from shardmill.training.tasks.task import Task, evaluated  # noqa: E402
+from shardmill.training.tasks.multi_label import MultiLabel  # noqa: E402
+from shardmill.training.tasks.regression import Regression  # noqa: E402
+from shardmill.training.tasks.single_label import SingleLabel  # noqa: E402
+from shardmill.training.tasks.task import Mixed, Task  # noqa: E402
+from shardmill.training.tensorflow.operations import OPERATIONS  # noqa: E402
 from shardmill.training.tensorflow.parts import DeviceTotals, TrainingParts  # noqa: E402
 from shardmill.training.tensorflow.ranks.strategy import make_strategy  # noqa: E402
 from shardmill.training.tensorflow.step import TrainStep  # noqa: E402
-from shardmill.training.tensorflow.tasks.multi_label import MultiLabel  # noqa: E402
-from shardmill.training.tensorflow.tasks.regression import Regression  # noqa: E402
-from shardmill.training.tensorflow.tasks.single_label import SingleLabel  # noqa: E402
 
 RANDOM = np.random.default_rng(5)
 OUTPUTS = RANDOM.normal(size=(8, 3)).astype(np.float32)
@@ -28,19 +29,23 @@ SEVERAL = (RANDOM.random((8, 3)) > 0.5).astype(np.float32)
 NUMBERS = RANDOM.normal(size=(8, 3)).astype(np.float32) * 10 + 100
 SHARES = np.array([0.7, 0.7, 0.2, 0.2, 1.0, 1.0, 0.4, 0.4], np.float32)
 PARTNERS = np.arange(8) ^ 1
-REGRESSION = Regression(mean=(100.0, 90.0, 110.0), std=(10.0, 5.0, 20.0))
+REGRESSION = Regression(OPERATIONS, mean=(100.0, 90.0, 110.0), std=(10.0, 5.0, 20.0))
 
 TASKS: list[tuple[Task, np.ndarray]] = [
-    (SingleLabel(3), CLASSES),
-    (SingleLabel(3, label_smoothing=0.1), CLASSES),
-    (MultiLabel(3), SEVERAL),
-    (MultiLabel(3, label_smoothing=0.1), SEVERAL),
+    (SingleLabel(OPERATIONS, 3), CLASSES),
+    (SingleLabel(OPERATIONS, 3, label_smoothing=0.1), CLASSES),
+    (MultiLabel(OPERATIONS, 3), SEVERAL),
+    (MultiLabel(OPERATIONS, 3, label_smoothing=0.1), SEVERAL),
     (REGRESSION, NUMBERS),
 ]
 
 
 def mixed(targets: np.ndarray) -> np.ndarray:
     return SHARES[:, None] * targets + (1 - SHARES[:, None]) * targets[PARTNERS]
+
+
+def of_partners(labels: np.ndarray) -> Mixed:
+    return Mixed(tf.constant(labels[PARTNERS]), tf.constant(SHARES))
 
 
 def losses_of_keras(task: Task, targets: np.ndarray) -> np.ndarray:
@@ -61,7 +66,7 @@ def test_losses_are_those_of_keras(task: Task, labels: np.ndarray) -> None:
     labels = tf.constant(labels)
     plain = task.training_losses(OUTPUTS, labels).numpy()
     assert plain == pytest.approx(losses_of_keras(task, targets), rel=1e-5)
-    both = task.training_losses(OUTPUTS, labels, SHARES).numpy()
+    both = task.training_losses(OUTPUTS, labels, of_partners(labels.numpy())).numpy()
     assert both == pytest.approx(losses_of_keras(task, mixed(targets)), rel=1e-5)
     assert plain.dtype == both.dtype == np.float32
     if not getattr(task, "label_smoothing", 0.0):
@@ -69,12 +74,15 @@ def test_losses_are_those_of_keras(task: Task, labels: np.ndarray) -> None:
 
 
 def test_scores() -> None:
-    single, several = SingleLabel(3), MultiLabel(3)
+    single, several = SingleLabel(OPERATIONS, 3), MultiLabel(OPERATIONS, 3)
     hits = OUTPUTS.argmax(axis=1) == CLASSES
     assert single.scores(OUTPUTS, CLASSES).numpy().tolist() == hits.astype(float).tolist()
     dominating = np.where(SHARES >= 0.5, CLASSES, CLASSES[PARTNERS])
     of_mixed = OUTPUTS.argmax(axis=1) == dominating
-    assert single.scores(OUTPUTS, CLASSES, SHARES).numpy().tolist() == of_mixed.astype(float).tolist()
+    assert (
+        single.scores(OUTPUTS, CLASSES, of_partners(CLASSES)).numpy().tolist()
+        == of_mixed.astype(float).tolist()
+    )
     right = np.where(SEVERAL > 0, 1.0, -1.0).astype(np.float32)
     right[3, 1] *= -1
     assert several.scores(right, SEVERAL).numpy().tolist() == [1, 1, 1, 0, 1, 1, 1, 1]
@@ -84,7 +92,7 @@ def test_scores() -> None:
 
 @pytest.mark.parametrize(("task", "labels"), TASKS)
 def test_what_is_kept_of_an_example_makes_the_figures(task: Task, labels: np.ndarray) -> None:
-    rows = {name: np.asarray(part) for name, part in evaluated(task, OUTPUTS, labels).items()}
+    rows = {name: np.asarray(part) for name, part in task.evaluated(OUTPUTS, labels).items()}
     assert {len(part) for part in rows.values()} == {8}
     tally = task.tally()
     tally.add(labels, rows)
@@ -97,7 +105,7 @@ def test_what_is_kept_of_an_example_makes_the_figures(task: Task, labels: np.nda
 
 def test_regression_refuses_targets_that_never_change() -> None:
     with pytest.raises(ValueError, match="std above 0"):
-        Regression(mean=(1.0, 2.0), std=(1.0, 0.0))
+        Regression(OPERATIONS, mean=(1.0, 2.0), std=(1.0, 0.0))
 
 
 def coloured_batch(labels: np.ndarray, images: np.ndarray, config: TrainConfig) -> dict[str, Any]:
@@ -118,9 +126,9 @@ COLOURS = IMAGES.mean(axis=(1, 2)).astype(np.float32)
 @pytest.mark.parametrize(
     ("task", "labels"),
     [
-        (SingleLabel(3), COLOURS.argmax(axis=1).astype(np.int32)),
-        (MultiLabel(3), (np.median(COLOURS, axis=0) < COLOURS).astype(np.float32)),
-        (Regression(tuple(COLOURS.mean(axis=0)), tuple(COLOURS.std(axis=0))), COLOURS),
+        (SingleLabel(OPERATIONS, 3), COLOURS.argmax(axis=1).astype(np.int32)),
+        (MultiLabel(OPERATIONS, 3), (np.median(COLOURS, axis=0) < COLOURS).astype(np.float32)),
+        (Regression(OPERATIONS, tuple(COLOURS.mean(axis=0)), tuple(COLOURS.std(axis=0))), COLOURS),
     ],
     ids=["single_label", "multi_label", "regression"],
 )

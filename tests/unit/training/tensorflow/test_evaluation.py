@@ -15,9 +15,10 @@ from tests.samples.datasets.published import coloured, publish
 def test_a_split_is_evaluated_again_and_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A pipeline for each epoch's validation would stay in memory to the end of the run."""
     tf = pytest.importorskip("tensorflow")
+    from shardmill.training.tasks.single_label import SingleLabel
     from shardmill.training.tensorflow.data.indexed import IndexedPipeline
     from shardmill.training.tensorflow.evaluation import KerasEvaluator
-    from shardmill.training.tensorflow.tasks.single_label import SingleLabel
+    from shardmill.training.tensorflow.operations import OPERATIONS
 
     made = []
     whole = IndexedPipeline.dataset
@@ -27,7 +28,9 @@ def test_a_split_is_evaluated_again_and_again(tmp_path: Path, monkeypatch: pytes
     publish(tmp_path, coloured({"test": {"a": 7, "b": 4}}), name="set")
     reader = open_dataset("set", root=tmp_path).reader("test")
     spec = ModelSpec("tests.samples.models.linear_model", num_classes=2, image_size=8)
-    evaluator = KerasEvaluator(tf.distribute.get_strategy(), build_model(spec), SingleLabel(2), spec, 4)
+    evaluator = KerasEvaluator(
+        tf.distribute.get_strategy(), build_model(spec), SingleLabel(OPERATIONS, 2), spec, 4
+    )
     seen: list[int] = []
     first, second = (evaluator.evaluate(reader, seen.append) for _ in range(2))
     assert first.confusion.sum(axis=1).tolist() == [7, 4]

@@ -3,7 +3,7 @@
 A feature pyramid (Lin et al.: Feature pyramid networks for object detection, 2017) with maps of one cell for
 8, 16 and 32 pixels. At each cell a head that all maps share predicts whether an object of each class is
 there, and the distances to its four edges (Tian et al.: FCOS, 2019).
-``shardmill.training.tensorflow.tasks.boxes`` turns these into boxes.
+``shardmill.training.tensorflow.detection`` turns these into boxes.
 
 The pyramid and the head have 0.3 million parameters with three classes.
 """

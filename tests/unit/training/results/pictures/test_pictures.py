@@ -7,9 +7,8 @@ import xml.etree.ElementTree as ET
 import numpy as np
 import pytest
 
-from shardmill.training.results.metrics.calibration import Calibration
-from shardmill.training.results.pictures.confusion import confusion_svg
-from shardmill.training.results.pictures.reliability import reliability_svg
+from shardmill.training.metrics.single_label import Calibration
+from shardmill.training.results.pictures.classification import confusion_svg, reliability_svg
 from shardmill.training.results.pictures.scatter import scatter_svg
 
 

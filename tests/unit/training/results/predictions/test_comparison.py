@@ -12,11 +12,11 @@ from shardmill.infra.dataset.catalog import Catalog
 from shardmill.infra.errors import DataError
 from shardmill.infra.storage.filesystem import Storage
 from shardmill.training.reading import load_table
-from shardmill.training.results.predictions.columns import PredictionColumns
 from shardmill.training.results.predictions.comparison import Comparison, compare
-from shardmill.training.results.predictions.detection_columns import DetectionColumns
 from shardmill.training.results.predictions.file import PredictionsWriter
-from shardmill.training.results.predictions.segmentation_columns import SegmentationColumns
+from shardmill.training.tasks.detection import DetectionKind
+from shardmill.training.tasks.kind import TaskKind
+from shardmill.training.tasks.segmentation import SegmentationKind
 from tests.samples.datasets.published import coloured, publish
 
 NUM = 40
@@ -128,29 +128,29 @@ def shown_mask(size: int) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     return mask, {"losses": np.ones(1, np.float32), "predicted": mask}
 
 
-def written(runs: Runs, columns: PredictionColumns, predictions: list[tuple[Any, Any]]) -> list[Path]:
+def written(runs: Runs, kind: TaskKind, predictions: list[tuple[Any, Any]]) -> list[Path]:
     """Write a file of predictions of one record for each run."""
     paths = []
     for number, (labels, rows) in enumerate(predictions):
-        folder, name = Storage.at(runs.folder), f"{columns.task}-{number}.parquet"
-        with PredictionsWriter(folder, runs.version, runs.table, name, columns) as writer:
+        folder, name = Storage.at(runs.folder), f"{kind.name}-{number}.parquet"
+        with PredictionsWriter(folder, runs.version, runs.table, name, kind) as writer:
             writer.add(np.array([0]), labels, rows)
         paths.append(runs.folder / name)
     return paths
 
 
 @pytest.mark.parametrize(
-    ("columns", "predictions", "words"),
+    ("kind", "predictions", "words"),
     [
-        (DetectionColumns(), [found_boxes(1), found_boxes(3)], "1 of 1 records have another label"),
-        (SegmentationColumns(), [shown_mask(8), shown_mask(16)], "masks of 8 pixels, the second of 16"),
+        (DetectionKind(), [found_boxes(1), found_boxes(3)], "1 of 1 records have another label"),
+        (SegmentationKind(), [shown_mask(8), shown_mask(16)], "masks of 8 pixels, the second of 16"),
     ],
 )
 def test_other_labels_of_places_are_refused(
-    runs: Runs, columns: PredictionColumns, predictions: list[tuple[Any, Any]], words: str
+    runs: Runs, kind: TaskKind, predictions: list[tuple[Any, Any]], words: str
 ) -> None:
     with pytest.raises(DataError, match=words):
-        compare(*written(runs, columns, predictions))
+        compare(*written(runs, kind, predictions))
 
 
 def test_masks_are_compared_by_their_pixels(runs: Runs) -> None:
@@ -158,7 +158,7 @@ def test_masks_are_compared_by_their_pixels(runs: Runs) -> None:
     half = right["predicted"].copy()
     half[:, :4] = 1
     worse = {"losses": right["losses"] * 2, "predicted": half}
-    found = compare(*written(runs, SegmentationColumns(), [(label, worse), (label, right)]))
+    found = compare(*written(runs, SegmentationKind(), [(label, worse), (label, right)]))
     assert found.figures["pixel_accuracy"].first == 0.5
     assert found.figures["mean_iou"].first == 0.25, (
         "class 1 was taken for half of the pixels, and never right"
@@ -171,7 +171,7 @@ def test_boxes_are_compared_by_average_precision(runs: Runs) -> None:
     labels, right = found_boxes(2)
     labels["boxes"][:] = right["boxes"][:] = [[[0, 0, 0.5, 0.5], [0.5, 0.5, 1, 1]]]
     worse = right | {"boxes": right["boxes"] + np.float32([0, 0, 0, 0.4])}
-    found = compare(*written(runs, DetectionColumns(), [(labels, worse), (labels, right)]))
+    found = compare(*written(runs, DetectionKind(), [(labels, worse), (labels, right)]))
     assert found.figures["average_precision"].second == 1.0
     assert found.figures["average_precision_50"].first == 1.0
     assert 0.1 < found.figures["average_precision"].first < 0.3

@@ -25,7 +25,7 @@ from shardmill.training.results.predictions.file import (
 )
 from shardmill.training.results.predictions.hardest import find_hardest
 from shardmill.training.results.predictions.label_errors import COLUMNS, find_label_errors
-from shardmill.training.results.predictions.segmentation_columns import SegmentationColumns
+from shardmill.training.tasks.segmentation import SegmentationKind
 from tests.samples.datasets.published import coloured, publish
 
 NAMES = ["bird", "caf\udce9", "cat"]
@@ -89,10 +89,10 @@ def test_a_row_for_each_record(version: DatasetVersion, table: SplitTable, write
 
 
 def test_masks_are_read_few_at_a_time(version: DatasetVersion, table: SplitTable, tmp_path: Path) -> None:
-    columns = SegmentationColumns()
+    kind = SegmentationKind()
     masks = np.zeros((NUM, 8, 8), np.uint8)
     rows = {"losses": np.ones(NUM, np.float32), "predicted": masks}
-    with PredictionsWriter(Storage.at(tmp_path), version, table, columns=columns) as writer:
+    with PredictionsWriter(Storage.at(tmp_path), version, table, kind=kind) as writer:
         for _ in range(3):
             writer.add(np.arange(NUM), masks, rows)
     parts = list(read_predictions(tmp_path / "predictions-test.parquet", ["label"]))
@@ -103,7 +103,7 @@ def test_a_row_group_holds_few_bytes(version: DatasetVersion, table: SplitTable,
     """Noise does not become smaller as PNG: each record has two masks of 1 MiB."""
     noise = np.random.default_rng(0).integers(0, 255, (1, 1024, 1024), np.uint8)
     rows = {"losses": np.ones(1, np.float32), "predicted": noise}
-    with PredictionsWriter(Storage.at(tmp_path), version, table, columns=SegmentationColumns()) as writer:
+    with PredictionsWriter(Storage.at(tmp_path), version, table, kind=SegmentationKind()) as writer:
         for ordinal in range(6):
             writer.add(np.array([ordinal]), noise, rows)
     file = pq.ParquetFile(tmp_path / "predictions-test.parquet")

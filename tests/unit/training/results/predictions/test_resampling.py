@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from sklearn.metrics import accuracy_score, f1_score, recall_score
 
-from shardmill.training.results.metrics.detection import DetectionTally
-from shardmill.training.results.metrics.multi_label import MultiLabelTally
-from shardmill.training.results.metrics.segmentation import SegmentationTally
-from shardmill.training.results.predictions.resampling import SUMMARIES, resampled_figures
+from shardmill.training.metrics.detection import DetectionTally
+from shardmill.training.metrics.multi_label import MultiLabelTally
+from shardmill.training.metrics.segmentation import SegmentationTally
+from shardmill.training.tasks.registry import KINDS
 
 CLASSES = 5
 
@@ -21,7 +21,9 @@ def test_figures_of_one_class_are_those_of_the_drawn_records(seed: int) -> None:
     predicted = np.where(chance.random(80) < 0.6, labels, chance.integers(0, CLASSES, 80))
     rows = {"losses": chance.random(80).astype(np.float32), "predicted": predicted}
     drawn = chance.integers(0, 80, 80)
-    figures = resampled_figures("single-label", labels, rows, CLASSES).of(np.bincount(drawn, minlength=80))
+    figures = (
+        KINDS["single-label"].resampled(labels, rows, CLASSES)(np.bincount(drawn, minlength=80)).figures()
+    )
     pair, present = (labels[drawn], predicted[drawn]), np.unique(labels[drawn])
     assert figures == pytest.approx(
         {
@@ -46,11 +48,13 @@ def test_figures_of_several_labels_are_those_of_the_drawn_records(seed: int) -> 
         "probabilities": probabilities,
     }
     drawn = chance.integers(0, 200, 200)
-    figures = resampled_figures("multi-label", labels, rows, CLASSES).of(np.bincount(drawn, minlength=200))
+    figures = (
+        KINDS["multi-label"].resampled(labels, rows, CLASSES)(np.bincount(drawn, minlength=200)).figures()
+    )
     tally = MultiLabelTally(CLASSES)
     tally.add(labels[drawn], {name: values[drawn] for name, values in rows.items()})
     wanted = tally.evaluation().figures()
-    assert figures == pytest.approx({name: wanted[name] for name in figures}, rel=1e-5)
+    assert figures == pytest.approx(wanted, rel=1e-5)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -61,8 +65,10 @@ def test_figures_of_masks_are_those_of_the_drawn_records(seed: int) -> None:
     predicted = np.where(predicted == 255, 0, predicted).astype(np.uint8)
     rows = {"losses": chance.random(60).astype(np.float32), "predicted": predicted}
     drawn = chance.integers(0, 60, 60)
-    _, summary = SUMMARIES["segmentation"](labels, rows, CLASSES)
-    figures = resampled_figures("segmentation", None, summary, CLASSES).of(np.bincount(drawn, minlength=60))
+    _, summary = KINDS["segmentation"].summarized(labels, rows, CLASSES)
+    figures = (
+        KINDS["segmentation"].resampled(None, summary, CLASSES)(np.bincount(drawn, minlength=60)).figures()
+    )
     tally = SegmentationTally(CLASSES)
     tally.add(labels[drawn], {name: values[drawn] for name, values in rows.items()})
     assert figures == pytest.approx(tally.evaluation().figures(), rel=1e-6)
@@ -87,9 +93,9 @@ def test_figures_of_boxes_are_those_of_the_drawn_records(seed: int) -> None:
         "scores": chance.random((count, found)).astype(np.float32),
     }
     drawn = chance.integers(0, count, count)
-    _, summary = SUMMARIES["detection"](labels, rows, CLASSES)
+    _, summary = KINDS["detection"].summarized(labels, rows, CLASSES)
     times = np.bincount(drawn, minlength=count)
-    figures = resampled_figures("detection", None, summary, CLASSES).of(times)
+    figures = KINDS["detection"].resampled(None, summary, CLASSES)(times).figures()
     tally = DetectionTally(CLASSES)
     tally.add(*({name: values[drawn] for name, values in part.items()} for part in (labels, rows)))
     assert 0.05 < figures["average_precision"] < 0.95

@@ -13,14 +13,15 @@ import pytest
 from shardmill import Dataset, open_dataset
 from shardmill.infra.storage.filesystem import Storage
 from shardmill.training.config import TrainConfig
-from shardmill.training.results.metrics.multi_label import MultiLabelTally
-from shardmill.training.results.metrics.regression import RegressionTally
-from shardmill.training.results.predictions.columns import MultiLabelColumns, RegressionColumns
+from shardmill.training.metrics.multi_label import MultiLabelTally
+from shardmill.training.metrics.regression import RegressionTally
 from shardmill.training.results.predictions.comparison import compare
 from shardmill.training.results.predictions.figures import figures_of
 from shardmill.training.results.predictions.file import PredictionsWriter, has_one_label
 from shardmill.training.results.report.writing import write_run_report
 from shardmill.training.results.run_files.environment import describe_environment
+from shardmill.training.tasks.kind import TaskKind
+from shardmill.training.tasks.registry import KINDS
 from tests.samples.datasets.published import coloured, publish
 
 SEVERAL = np.array([[1, 0], [1, 1], [0, 0], [0, 1]], np.float32)
@@ -35,10 +36,10 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
     return open_dataset("set", root=root)
 
 
-def write(dataset: Dataset, folder: Path, columns: Any, labels: Any, rows: Any) -> Path:
+def write(dataset: Dataset, folder: Path, kind: TaskKind, labels: Any, rows: Any) -> Path:
     reader = dataset.reader("test")
     with PredictionsWriter(
-        Storage.at(folder), dataset.version, reader.table, columns=columns
+        Storage.at(folder), dataset.version, reader.table, kind=kind
     ) as writer:  # in two batches
         for part in (slice(0, 3), slice(3, 4)):
             of_part = {name: values[part] for name, values in rows.items()}
@@ -63,7 +64,7 @@ def page(dataset: Dataset, folder: Path, tally: Any, labels: Any, rows: Any) -> 
 def test_several_labels_an_example(dataset: Dataset, tmp_path: Path) -> None:
     probabilities = np.array([[0.9, 0.2], [0.8, 0.1], [0.3, 0.6], [0.2, 0.7]], np.float32)
     rows = {"losses": LOSSES, "predicted": probabilities > 0.5, "probabilities": probabilities}
-    path = write(dataset, tmp_path, MultiLabelColumns(), SEVERAL, rows)
+    path = write(dataset, tmp_path, KINDS["multi-label"], SEVERAL, rows)
     table = pq.read_table(path)
     assert table["labels"].to_pylist() == [["a"], ["a", "b"], [], ["b"]]
     assert table["predicted"].to_pylist() == [["a"], ["a"], ["b"], ["b"]]
@@ -87,7 +88,7 @@ def test_several_labels_an_example(dataset: Dataset, tmp_path: Path) -> None:
 
 def test_numbers(dataset: Dataset, tmp_path: Path) -> None:
     rows = {"losses": LOSSES, "predicted": NUMBERS + 1}
-    table = pq.read_table(write(dataset, tmp_path, RegressionColumns(), NUMBERS, rows))
+    table = pq.read_table(write(dataset, tmp_path, KINDS["regression"], NUMBERS, rows))
     assert table["target"].to_pylist() == NUMBERS.tolist()
     assert table["predicted"].to_pylist() == (NUMBERS + 1).tolist()
     assert table["loss"].to_pylist() == pytest.approx(LOSSES.tolist())

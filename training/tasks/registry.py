@@ -1,0 +1,54 @@
+"""The kinds of tasks, found in the modules of this package, by name and by labels."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Mapping
+from typing import Final
+
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.errors import UsageError
+from shardmill.infra.format.known_features import BOXES, WORDS
+from shardmill.training.tasks.kind import Learned, TaskKind
+
+LABEL_WORDS: Final[dict[str, str]] = {"objects": "objects in images", **dict(WORDS.items())}
+
+
+def _found() -> list[TaskKind]:
+    package = importlib.import_module("shardmill.training.tasks")
+    for info in pkgutil.iter_modules(package.__path__):
+        if info.name not in ("registry", "settings"):
+            importlib.import_module(f"{package.__name__}.{info.name}")
+    return sorted((kind() for kind in TaskKind.__subclasses__()), key=lambda kind: kind.name)
+
+
+KINDS: Final[Mapping[str, TaskKind]] = {kind.name: kind for kind in _found()}
+_BY_LABELS: Final[Mapping[Learned, TaskKind]] = {kind.learned: kind for kind in KINDS.values()}
+
+
+def learned(version: DatasetVersion) -> Learned:
+    """Return the kind of labels that models of a dataset version learn."""
+    has_boxes = any(feature.name == BOXES for feature in version.manifest.extra_features)
+    return "objects" if has_boxes else version.manifest.label_kind
+
+
+def is_learned(version: DatasetVersion) -> bool:
+    """Return whether a task learns the labels of a dataset version."""
+    return learned(version) in _BY_LABELS
+
+
+def kind_of(version: DatasetVersion) -> TaskKind:
+    """Return the kind of the task that models of a dataset version learn.
+
+    Raises:
+        UsageError: its records have no labels, or labels that no task learns.
+    """
+    kind = learned(version)
+    if kind not in _BY_LABELS:
+        why = "there is nothing that a model could learn from it" if kind == "none" else "no task learns that"
+        raise UsageError(
+            f"{version.ref} has {LABEL_WORDS[kind]}: {why}",
+            "prepare it with labels (docs/labels.md), or read it with open_dataset in a loop of your own",
+        )
+    return _BY_LABELS[kind]

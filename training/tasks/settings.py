@@ -1,0 +1,87 @@
+"""The settings of a run that its labels decide, and those that have no meaning for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.errors import ConfigError
+from shardmill.training.config import TrainConfig
+from shardmill.training.config.data import DataSettings
+from shardmill.training.tasks.kind import Setting, TaskKind
+from shardmill.training.tasks.registry import LABEL_WORDS, kind_of, learned
+
+_OBJECTS_IMAGE_SIZE = 256  # pixels; what classifiers are made for is small for objects
+
+
+def settings_for(config: TrainConfig, version: DatasetVersion) -> TrainConfig:
+    """Fill in the settings that the labels decide, and refuse those without a meaning.
+
+    The labels decide ``run.best_metric``, where places are found ``data.fit``, and for objects
+    ``data.image_size``.
+
+    Args:
+        config: the configuration of a run.
+        version: the dataset version.
+
+    Raises:
+        UsageError: there is nothing to learn. ConfigError: a setting has no meaning for the task.
+    """
+    kind = kind_of(version)
+    for group, key, value, plain in _special(config):
+        if group not in kind.settings and value != plain:
+            raise ConfigError(
+                f"{key} = {value!r} has no meaning for {kind.name}: {version.ref} has "
+                f"{LABEL_WORDS[learned(version)]}",
+                f"leave it out: {key} = {plain!r}" + _instead(key, kind),
+            )
+    if config.run.framework not in kind.frameworks:
+        raise ConfigError(
+            f"{version.ref} has {LABEL_WORDS[learned(version)]}, which are learned with TensorFlow only",
+            "leave run.framework out, or read them with open_dataset(...).torch in a loop of your own",
+        )
+    if kind.finds_places:
+        config.augment.check_objects_follow()
+        config = config.model_copy(update={"data": _seen(config.data, kind)})
+    metric = config.run.best_metric
+    if metric == "auto":
+        run = config.run.model_copy(update={"best_metric": kind.figures[0]})
+        return config.model_copy(update={"run": run})
+    if metric not in kind.figures:
+        raise ConfigError(
+            f"run.best_metric = {metric!r} is no figure of {kind.name}, which {version.ref} is for",
+            f"choose 'auto', or one of: {', '.join(kind.figures)}",
+        )
+    return config
+
+
+def _seen(data: DataSettings, kind: TaskKind) -> DataSettings:
+    """Return the settings with the part and the size of an image in which places are found."""
+    if kind.output != "objects":
+        return data.model_copy(update={"fit": data.fit or "stretch"})
+    if data.fit == "crop":
+        raise ConfigError(
+            "data.fit = 'crop' would cut objects off", "leave it out: objects need data.fit = 'stretch'"
+        )
+    size = data.image_size or _OBJECTS_IMAGE_SIZE
+    return data.model_copy(update={"fit": "stretch", "image_size": size})
+
+
+def _instead(key: str, kind: TaskKind) -> str:
+    """Return another remedy for the task as a clause of a sentence; empty if there is none."""
+    if key == "data.balance" and "repeats" in kind.settings:
+        return ", or draw images with rare labels more often: data.balance = 'repeat-factor'"
+    return ""
+
+
+def _special(config: TrainConfig) -> Iterator[tuple[Setting, str, object, object]]:
+    """Yield the settings that not every task has a meaning for: group, key, value and neutral value."""
+    data, augment = config.data, config.augment
+    repeats: Setting = "repeats" if data.balance == "repeat-factor" else "classes"
+    yield repeats, "data.balance", data.balance, "natural"
+    yield "classes", "data.class_weights", data.class_weights, "none"
+    yield "classes", "data.left_out_fold", data.left_out_fold, None
+    yield "mixing", "augment.mixup", augment.mixup, 0.0
+    yield "mixing", "augment.cutmix", augment.cutmix, 0.0
+    yield "smoothing", "optimizer.label_smoothing", config.optimizer.label_smoothing, 0.0
+    yield "forms", "export.formats", config.export.formats, ()

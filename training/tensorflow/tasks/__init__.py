@@ -1,1 +1,0 @@
-"""What a Keras model learns: losses, metrics and predictions of each kind of label."""

@@ -1,1 +1,0 @@
-"""What a model of PyTorch learns: one file per task, as in ``shardmill.training.tasks``."""
