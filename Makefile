@@ -11,7 +11,7 @@ BIN := $(VENV)/bin
 PY := $(BIN)/python
 PYTEST := $(PY) -m pytest
 # How many processes run tests: more than cores, because many tests wait for processes of their own.
-TEST_PROCESSES ?= $(shell echo $$(( $$(nproc) + 2 )))
+TEST_PROCESSES ?= $(shell echo $$(( $$(nproc) + 3 )))
 # The tests in several processes; tests/conftest.py says which begin, and which stay together in one process.
 PYTEST_SPREAD := $(PYTEST) -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder
 OUT ?= demo

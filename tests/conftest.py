@@ -6,6 +6,7 @@ or module and with the reason. A filter that is wider than its reason hides our 
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import signal
@@ -47,8 +48,9 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.load_profile("shardmill")
 
-# The folders whose tests begin: their tests start processes and wait for them.
-_FIRST = ("prefect_server", "browser", "end_to_end", "faults", "training")
+# The folders whose tests begin, and the steps between their files: those that wait for processes which they
+# start come between those that compute, so that the cores never idle because all tests wait.
+_FIRST = {"prefect_server": 3, "browser": 3, "faults": 3, "end_to_end": 1, "training": 1}
 # Files that one process runs one after the other, because they share a server or a browser.
 _TOGETHER = {
     **dict.fromkeys(("test_commands", "test_deployments", "test_notify", "test_schedules"), "first server"),
@@ -94,12 +96,13 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object | Non
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Begin with the files that take longest, so that processes that share the tests end together."""
-
-    def turn(item: pytest.Item) -> int:
-        folders = item.path.relative_to(config.rootpath).parts
-        return next((turn for turn, folder in enumerate(_FIRST) if folder in folders), len(_FIRST))
-
-    items.sort(key=turn)
+    turns: dict[Path, float] = {}
+    reached = dict.fromkeys(_FIRST.values(), 0)
+    for folder, step in _FIRST.items():
+        for item in items:
+            if folder in item.path.relative_to(config.rootpath).parts and item.path not in turns:
+                turns[item.path] = reached[step] = reached[step] + step
+    items.sort(key=lambda item: turns.get(item.path, math.inf))
 
 
 @pytest.fixture(autouse=True)
