@@ -13,7 +13,7 @@ from shardmill.infra.errors import ConfigError
 from shardmill.infra.processes.children import run_child
 from shardmill.infra.processes.job_command import python_module
 
-ROOT = Path(__file__).parents[4]
+ROOT = Path(__file__).parents[3]
 COMMAND = "import sys\nfrom shardmill.flows.cli import main\nmain(['prepare', '--help'])\n"
 PREPARE = python_module("shardmill.beam_jobs.prepare", "photos", "--dataset", "d", "--root", "root")
 
