@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
 from shardmill.infra.settings import AlsoCalled, Settings
 from shardmill.training.config.optimizer_names import OPTIMIZERS, check_options, resolve_optimizer
+from shardmill.training.schedules import SCHEDULES
 
-ScheduleName = Literal["cosine", "step", "one-cycle", "constant"]
+if TYPE_CHECKING:
+    ScheduleName = str
+else:
+    ScheduleName = Literal[tuple(SCHEDULES)]
+_WITH_END = [name for name, schedule in SCHEDULES.items() if schedule.final_factor is not None]
 
 
 class PruningSettings(Settings):
@@ -79,10 +84,8 @@ class OptimizerSettings(Settings):
     )
     schedule: Annotated[ScheduleName, AlsoCalled("scheduler", "lr_schedule")] = Field(
         default="cosine",
-        description=(
-            "After the warm-up: 'cosine' (down to final_factor), 'step' (by step_factor after each of"
-            " step_epochs), 'one-cycle' or 'constant'"
-        ),
+        description="After the warm-up: "
+        + ", ".join(f"'{name}'" + f" ({one.meaning})" * bool(one.meaning) for name, one in SCHEDULES.items()),
     )
     warmup_fraction: float = Field(
         default=0.1, ge=0, lt=1, description="share of the steps in which the rate rises"
@@ -97,7 +100,8 @@ class OptimizerSettings(Settings):
         default=None,
         ge=0,
         le=1,
-        description="Last rate of 'cosine' and 'one-cycle' as a share of the highest; default: 0 and 0.0001",
+        description=f"Last rate of {' and '.join(map(repr, _WITH_END))} as a share of the highest; default: "
+        + " and ".join(f"{SCHEDULES[name].final_factor:g}" for name in _WITH_END),
     )
     step_epochs: list[int] = Field(
         default_factory=list,
@@ -169,8 +173,9 @@ class OptimizerSettings(Settings):
             )
         if self.step_epochs != sorted({epoch for epoch in self.step_epochs if epoch > 0}):
             raise ValueError(f"step_epochs {self.step_epochs}: must be positive and rising")
-        if self.final_factor is not None and self.schedule not in ("cosine", "one-cycle"):
-            raise ValueError(f"final_factor belongs to 'cosine' and 'one-cycle', not to {self.schedule!r}")
+        if self.final_factor is not None and self.schedule not in _WITH_END:
+            belongs = " and ".join(map(repr, _WITH_END))
+            raise ValueError(f"final_factor belongs to {belongs}, not to {self.schedule!r}")
         return self
 
     @property

@@ -25,9 +25,9 @@ from shardmill.training.ranks.peers import Peers
 from shardmill.training.reading import RecordReader
 from shardmill.training.reading.decode import Pixels
 from shardmill.training.run.ending.source_check import Written
-from shardmill.training.run.optimization.pruning import Pruning
-from shardmill.training.run.optimization.schedules import Stages
+from shardmill.training.run.pruning import Pruning
 from shardmill.training.run.sharing.division import Division
+from shardmill.training.schedules import Stages
 from shardmill.training.tasks.registry import kind_of
 from shardmill.training.tasks.task import Task
 

@@ -16,8 +16,8 @@ from shardmill.training.config import TrainConfig
 from shardmill.training.models import ModelSpec
 from shardmill.training.models.changes import momentum_limit
 from shardmill.training.run.framework import Head, StepTotals, model_spec
-from shardmill.training.run.optimization.pruning import PruningSchedule
-from shardmill.training.run.optimization.schedules import Stages
+from shardmill.training.run.pruning import PruningSchedule
+from shardmill.training.schedules import Stages
 from shardmill.training.tasks.registry import kind_of
 from shardmill.training.tasks.task import Task
 from shardmill.training.tensorflow.models import build_model

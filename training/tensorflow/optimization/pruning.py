@@ -1,4 +1,4 @@
-"""Magnitude pruning on every replica, by ``shardmill.training.run.optimization.pruning``."""
+"""Magnitude pruning on every replica, by ``shardmill.training.run.pruning``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from shardmill.training.run.optimization.pruning import Pruning, PruningSchedule
+from shardmill.training.run.pruning import Pruning, PruningSchedule
 from shardmill.training.tensorflow.models.layers import without_weight_decay
 
 

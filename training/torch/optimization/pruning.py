@@ -1,4 +1,4 @@
-"""Magnitude pruning with PyTorch, by ``shardmill.training.run.optimization.pruning``."""
+"""Magnitude pruning with PyTorch, by ``shardmill.training.run.pruning``."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from shardmill.training.run.optimization.pruning import Pruning, PruningSchedule
+from shardmill.training.run.pruning import Pruning, PruningSchedule
 from shardmill.training.torch.models.layers import NORMALIZATIONS, weighted_modules
 from shardmill.training.torch.state import TensorState
 

@@ -11,7 +11,7 @@ import pytest
 from shardmill.infra.errors import Cancelled, ConfigError
 from shardmill.infra.settings import load_settings
 from shardmill.training.config import TrainConfig
-from shardmill.training.run.optimization.pruning import PruningSchedule
+from shardmill.training.run.pruning import PruningSchedule
 from tests.samples.datasets.published import coloured, publish
 from tests.samples.training.sessions import StopAfter, last_state, trained
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from shardmill.training.config import OptimizerSettings
-from shardmill.training.run.optimization.schedules import Horizon, learning_rates
+from shardmill.training.schedules import Horizon, learning_rates
 
 
 def rates(total: int = 100, **settings: Any) -> list[float]:
