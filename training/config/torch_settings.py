@@ -10,7 +10,7 @@ from shardmill.infra.errors import ConfigError
 from shardmill.infra.own_code import is_own
 from shardmill.infra.settings import Settings
 from shardmill.training.augment.settings import AugmentSettings
-from shardmill.training.models.names import TORCHVISION, find_torchvision
+from shardmill.training.models.names import FAMILIES, TORCHVISION, find_torchvision
 
 if TYPE_CHECKING:
     from shardmill.training.config import TrainConfig
@@ -81,11 +81,11 @@ def check_framework(config: TrainConfig) -> None:
     Raises:
         ConfigError: it cannot; names the setting.
     """
-    only_torch = config.model.name in TORCHVISION
+    name = config.model.name
     if config.run.framework == "tensorflow":
-        if only_torch:
+        if name in TORCHVISION or (name in FAMILIES["torch"] and name not in FAMILIES["tensorflow"]):
             raise ConfigError(
-                f"model.name = {config.model.name!r} is a model of torchvision",
+                f"model.name = {name!r} is a model of {'torchvision' if name in TORCHVISION else 'PyTorch'}",
                 "set run.framework to torch (--framework torch), or choose a model of keras.applications",
             )
         return
@@ -109,11 +109,12 @@ def _settings(config: TrainConfig) -> Iterator[tuple[str, Any, Any]]:
 
 def _check_model(config: TrainConfig) -> None:
     name = config.model.name
-    if not is_own(name) and name != "small_cnn" and find_torchvision(name) is None:
+    if not is_own(name) and name not in FAMILIES["torch"] and find_torchvision(name) is None:
         raise _refused(
             "model.name",
             name,
-            "choose small_cnn, a model of torchvision such as resnet50, or a module of your own",
+            f"choose {', '.join(FAMILIES['torch'])}, a model of torchvision such as resnet50, or a module of "
+            "your own",
         )
     if config.model.weights == "imagenet":
         raise _refused(

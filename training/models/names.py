@@ -2,7 +2,7 @@
 
 A name is, in this order:
 
-* one of ``FAMILIES``: a module of ``shardmill.training.tensorflow.models.families``;
+* one of ``FAMILIES``: a module in the folder ``models/families`` of a framework, found there;
 * a model of ``keras.applications``, in any spelling (``ResNet50``, ``efficientnet_b0``);
 * with PyTorch a model of ``torchvision`` (``resnet50``);
 * code of the user (``my.models.vit``, ``my_models:make_vit``): a module with ``DEFAULT_IMAGE_SIZE`` and
@@ -13,14 +13,32 @@ Tests compare the tables with the frameworks.
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Final
 
 from shardmill.infra.errors import ConfigError
 from shardmill.infra.near_names import near_names
 from shardmill.infra.own_code import OwnCode, is_own
 
-# Name -> height and width of the images (pixels) that a model was made for.
-FAMILIES: Final = {"compact_resnet": 96, "small_cnn": 64, "small_unet": 256}
+
+def _families(framework: str) -> dict[str, int]:
+    """Return name -> ``DEFAULT_IMAGE_SIZE`` of the families of a framework, which is not imported.
+
+    Raises:
+        ValueError: a family does not say its size.
+    """
+    sizes = {}
+    for path in sorted((Path(__file__).parents[1] / framework / "models" / "families").glob("[!_]*.py")):
+        found = re.search(r"^DEFAULT_IMAGE_SIZE = (\d+)$", path.read_text("utf-8"), re.MULTILINE)
+        if found is None:
+            raise ValueError(f"{path} has no line such as DEFAULT_IMAGE_SIZE = 64")
+        sizes[path.stem] = int(found[1])
+    return sizes
+
+
+# Framework -> name -> height and width of the images (pixels) that a model was made for.
+FAMILIES: Final = {framework: _families(framework) for framework in ("tensorflow", "torch")}
 
 _SIZES_OF_KERAS: Final = {
     "EfficientNetB1": 240,
@@ -80,7 +98,7 @@ TORCHVISION: Final = {name: _SIZES_OF_TORCHVISION.get(name, 224) for name in _OF
 
 def known_models() -> list[str]:
     """Return the names of this project's families and of all ``keras.applications`` models."""
-    return [*FAMILIES, *APPLICATIONS]
+    return [*dict.fromkeys(name for families in FAMILIES.values() for name in families), *APPLICATIONS]
 
 
 def find_torchvision(name: str) -> str | None:
@@ -125,7 +143,8 @@ def default_image_size(name: str) -> int:
     Raises:
         ConfigError: it is a module that does not say so.
     """
-    known = FAMILIES.get(name) or APPLICATIONS.get(name) or TORCHVISION.get(name)
+    tables = (*FAMILIES.values(), APPLICATIONS, TORCHVISION)
+    known = next((sizes[name] for sizes in tables if name in sizes), None)
     size = known or getattr(own_model(name).load(), "DEFAULT_IMAGE_SIZE", None)
     if size is None:
         raise ConfigError(

@@ -36,7 +36,7 @@ def build_model(spec: ModelSpec) -> Any:
         )
     if spec.name in APPLICATIONS:
         return applications.build(spec)
-    own = None if spec.name in FAMILIES else own_model(spec.name)
+    own = None if spec.name in FAMILIES["tensorflow"] else own_model(spec.name)
     module = importlib.import_module(f"{_FOLDER}.{spec.name}") if own is None else own.load()
     if spec.output != "pixels" and getattr(module, "OUTPUT", None) == "pixels":
         raise ConfigError(

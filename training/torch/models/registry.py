@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import pickle
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,8 +13,8 @@ import torch
 from shardmill.infra.errors import ConfigError
 from shardmill.training.models import ModelSpec
 from shardmill.training.models.changes import TakenWeights
-from shardmill.training.models.names import find_torchvision, own_model
-from shardmill.training.torch.models import small_cnn, torchvision_models
+from shardmill.training.models.names import FAMILIES, find_torchvision, own_model
+from shardmill.training.torch.models import torchvision_models
 from shardmill.training.torch.models.layers import weighted_modules
 
 
@@ -27,8 +28,10 @@ def build_model(spec: ModelSpec) -> Any:
     if known is not None:
         model = torchvision_models.build(spec)
     else:
-        own = spec.name != "small_cnn"
-        model = (own_model(spec.name).load_function() if own else small_cnn.build)(spec)
+        family = f"shardmill.training.torch.models.families.{spec.name}"
+        is_ours = spec.name in FAMILIES["torch"]
+        build = importlib.import_module(family).build if is_ours else own_model(spec.name).load_function()
+        model = build(spec)
     if not isinstance(model, torch.nn.Module):
         raise ConfigError(
             f"build of {spec.name} returned a {type(model).__name__}, not a torch.nn.Module",

@@ -14,6 +14,7 @@ import keras
 from shardmill.training.models.spec import ModelSpec
 from shardmill.training.tensorflow.models.normalization import BatchNormalization, normalized
 
+DEFAULT_IMAGE_SIZE = 96
 _WIDTHS = (24, 48, 96, 192)
 
 

@@ -13,6 +13,7 @@ import keras
 from shardmill.training.models.spec import ModelSpec
 from shardmill.training.tensorflow.models.normalization import BatchNormalization, normalized
 
+DEFAULT_IMAGE_SIZE = 64
 _WIDTHS = (16, 32, 64, 128)
 
 

@@ -14,6 +14,7 @@ from shardmill.infra.errors import ConfigError
 from shardmill.training.models.spec import ModelSpec
 from shardmill.training.tensorflow.models.normalization import BatchNormalization, normalized
 
+DEFAULT_IMAGE_SIZE = 256
 OUTPUT = "pixels"
 _WIDTHS = (16, 32, 64, 128)
 _STRIDE = 2 ** (len(_WIDTHS) - 1)

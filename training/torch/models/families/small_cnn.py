@@ -9,6 +9,7 @@ from torch import nn
 from shardmill.training.models import ModelSpec
 from shardmill.training.torch.models.normalization import Normalization
 
+DEFAULT_IMAGE_SIZE = 64
 _WIDTHS = (16, 32, 64, 128)
 
 

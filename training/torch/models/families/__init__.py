@@ -1,0 +1,1 @@
+"""Models of this project for PyTorch, one file each, named by ``model.name``."""
