@@ -27,7 +27,7 @@ def watch_command() -> None:
 
 
 def _end(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    found = None if isinstance(error, KeyboardInterrupt) else hiding_file(error)
+    found = None if isinstance(error, KeyboardInterrupt) else _hiding_file(error)
     if found is None:
         sys.__excepthook__(kind, error, trace)
         return
@@ -49,11 +49,11 @@ def _end(kind: type[BaseException], error: BaseException, trace: TracebackType |
 
 def hiding_error(error: Exception) -> ImportError | None:
     """Return an error that names a file of the user that hides a module; None if there is no such file."""
-    found = hiding_file(error)
+    found = _hiding_file(error)
     return None if found is None else ImportError(f"{found[0]} hides {found[1]}: {error} ({_REMEDY})")
 
 
-def hiding_file(error: BaseException) -> tuple[str, str] | None:
+def _hiding_file(error: BaseException) -> tuple[str, str] | None:
     """Return a file of the user that may have caused an error, and the file or module that it hides."""
     frames = list(_frames(error.__traceback__))
     loaded = [(name, getattr(module, "__file__", None)) for name, module in list(sys.modules.items())]

@@ -99,7 +99,8 @@ def _teller(
         except Exception as fault:  # noqa: BLE001  a client may raise anything; the job goes on
             is_lost = True
             message = (str(fault).splitlines() or [type(fault).__name__])[0][:300]
-            log(f"OpenLineage at {_shown_url()} is not told about {job}: {message}", level="warning")
+            url = public_location(os.environ.get(_URL, ""))
+            log(f"OpenLineage at {url} is not told about {job}: {message}", level="warning")
 
     return tell
 
@@ -148,7 +149,3 @@ def _facets(dataset: LineageDataset) -> Any:
     if dataset.version is None:
         return {}
     return {"version": dataset_version_dataset.DatasetVersionDatasetFacet(dataset.version)}
-
-
-def _shown_url() -> str:
-    return public_location(os.environ.get(_URL, ""))

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Sequence
 from difflib import SequenceMatcher
 
-NEAR = 0.6  # likeness from which a name is suggested
+_NEAR = 0.6  # likeness from which a name is suggested
 # Fewest letters of an abbreviation (a beginning) and of another part of a name, and how near each is to it.
 _ABBREVIATION, _ABBREVIATED = 3, 0.85
 _PART, _IN_IT = 4, 0.75
@@ -39,14 +39,14 @@ def likeness(name: str, known: str, least: float = 0.0) -> float:
     return max(bound, matcher.ratio())
 
 
-def near_names(name: str, known: Iterable[str], count: int = 1, least: float = NEAR) -> list[str]:
+def near_names(name: str, known: Iterable[str], count: int = 1, least: float = _NEAR) -> list[str]:
     """Return the known names nearest to a name, nearest first; each has at least the likeness ``least``."""
     found = [(likeness(name, one, least), one) for one in known]
     near = sorted((each for each in found if each[0] >= least), key=lambda each: -each[0])
     return [one for _, one in near[:count]]
 
 
-def near_miss(name: str, known: Sequence[str], least: float = NEAR) -> str | None:
+def near_miss(name: str, known: Sequence[str], least: float = _NEAR) -> str | None:
     """Return a remedy for an unknown name: the nearest known one, or a list; None without any."""
     if near := near_names(name, known, least=least):
         return f"did you mean {near[0]!r}?"

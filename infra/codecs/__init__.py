@@ -27,6 +27,7 @@ from shardmill.infra.codecs.formats import (
     ImageRejected,
     Pixels,
     SourceFacts,
+    Wanted,
     apply_orientation,
     check_format,
     sniff,
@@ -57,9 +58,9 @@ __all__ = [
 ]
 
 MAX_JPEG_SIDE = 65_500  # libjpeg's own limit; the format's is 65,535
-MAX_WEBP_SIDE = 16_383
+_MAX_WEBP_SIDE = 16_383
 
-_LONGEST = {"jpeg": ("a JPEG", MAX_JPEG_SIDE), "webp": ("a WebP", MAX_WEBP_SIDE)}
+_LONGEST = {"jpeg": ("a JPEG", MAX_JPEG_SIDE), "webp": ("a WebP", _MAX_WEBP_SIDE)}
 # zlib's own default: level 9 takes twice the time for 1 % on photographs.
 _PNG_LEVEL = 6
 # libwebp's own default, from 0 (fast) to 6 (small).
@@ -107,28 +108,23 @@ def decode(
 ) -> DecodedImage:
     """Decode an image of any known format: upright, in sRGB, opaque, as grey or RGB.
 
-    Args:
-        data: the file.
-        channels: 1 for grey, 3 for RGB.
-        max_pixels: refuse larger images by their header, before anything is decoded.
-        background: colour behind transparent pixels.
-        allow_truncated: decode what there is of a file that ends early, and flag it as salvaged.
+    The arguments but ``data``, the file, are those of ``Wanted``.
 
     Raises:
         ImageRejected: the file is not a whole image, or of a kind that is not read.
     """
-    found = check_format(data)
+    found, wanted = check_format(data), Wanted(channels, max_pixels, background, allow_truncated)
     if found == "jpeg":
-        return decode_jpeg(data, channels, max_pixels, allow_truncated)
+        return decode_jpeg(data, wanted)
     if found == "tiff":
         from shardmill.infra.codecs.tiff.decode import decode_tiff
 
-        return decode_tiff(data, channels, max_pixels, background, allow_truncated)
+        return decode_tiff(data, wanted)
     if found == "jpeg2000":
         from shardmill.infra.codecs.jpeg2000 import decode_jpeg2000
 
-        return decode_jpeg2000(data, channels, max_pixels, background)
-    return decode_with_pillow(data, found, channels, max_pixels, background, allow_truncated)
+        return decode_jpeg2000(data, wanted)
+    return decode_with_pillow(data, found, wanted)
 
 
 def check_storable(height: int, width: int, encoding: Encoding, max_pixels: int) -> None:

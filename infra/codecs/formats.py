@@ -84,6 +84,23 @@ class ImageRejected(UnusableInput):
 
 
 @dataclass(frozen=True, slots=True)
+class Wanted:
+    """The image that a decoder makes of a file.
+
+    Attributes:
+        channels: 1 for grey, 3 for RGB.
+        max_pixels: refuse larger images by their header, before anything is decoded.
+        background: colour behind transparent pixels.
+        allow_truncated: decode what there is of a file that ends early, and flag it as salvaged.
+    """
+
+    channels: int
+    max_pixels: int
+    background: Color
+    allow_truncated: bool
+
+
+@dataclass(frozen=True, slots=True)
 class SourceFacts:
     """Facts about the file that an image was decoded from.
 

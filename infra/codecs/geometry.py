@@ -59,12 +59,9 @@ def geometry(height: int, width: int, sizing: Sizing) -> Geometry:
         return _exact(height, width, sizing)
     side = {"short": min, "long": max}.get(sizing.mode)
     ratio = sizing.height / side(height, width) if side else 1.0
-    scaled = _scaled(height, width, ratio if sizing.upscale else min(1.0, ratio))
+    ratio = ratio if sizing.upscale else min(1.0, ratio)
+    scaled = max(1, round(height * ratio)), max(1, round(width * ratio))
     return Geometry((0, 0, height, width), scaled, scaled, (0, 0))
-
-
-def _scaled(height: int, width: int, ratio: float) -> tuple[int, int]:
-    return max(1, round(height * ratio)), max(1, round(width * ratio))
 
 
 def _exact(height: int, width: int, sizing: Sizing) -> Geometry:

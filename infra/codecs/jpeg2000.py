@@ -17,17 +17,17 @@ import numpy.typing as npt
 from PIL import Image
 
 from shardmill.infra.codecs.formats import (
-    Color,
     DecodedImage,
     ImageRejected,
     Pixels,
     SourceFacts,
+    Wanted,
     check_pixels,
 )
 from shardmill.infra.codecs.pillow.raster import composited
 from shardmill.infra.codecs.structure.boxes import boxes
 
-Channels = npt.NDArray[Any]
+_Channels = npt.NDArray[Any]
 
 _CODESTREAM, _SIZ, _TILE_PART = b"\xff\x4f", b"\xff\x51", b"\xff\x90"
 _END_OF_CODESTREAM = b"\xff\xd9"
@@ -78,26 +78,20 @@ class _Header:
         return words + (", with a palette" if self.palette is not None else "")
 
 
-def decode_jpeg2000(data: bytes, channels: int, max_pixels: int, background: Color) -> DecodedImage:
+def decode_jpeg2000(data: bytes, wanted: Wanted) -> DecodedImage:
     """Decode a JPEG 2000 file.
 
-    Args:
-        data: the file.
-        channels: 1 for grey, 3 for RGB.
-        max_pixels: largest picture that is decoded.
-        background: colour behind transparent pixels.
-
     Raises:
-        ImageRejected: the file is damaged, too large, or of a kind that is not read.
+        ImageRejected: the file is damaged or cut, too large, or of a kind that is not read.
     """
     header = _read_header(data)
-    check_pixels(header.height, header.width, max_pixels)
+    check_pixels(header.height, header.width, wanted.max_pixels)
     _check_kind(header)
     components = _decoded(header)
     colors, alpha = _channels(header, components)
     image = Image.fromarray(np.ascontiguousarray(colors[:, :, 0] if colors.shape[2] == 1 else colors))
     opacity = None if alpha is None else Image.fromarray(np.ascontiguousarray(alpha))
-    flat = composited(image, opacity, header.icc, background)
+    flat = composited(image, opacity, header.icc, wanted.background)
     name = {1: "grey", 3: "RGB"}[colors.shape[2]] if header.palette is None else "palette"
     if alpha is not None:
         name = "RGBA" if name == "RGB" else f"{name}+alpha"
@@ -106,7 +100,7 @@ def decode_jpeg2000(data: bytes, channels: int, max_pixels: int, background: Col
         "jpeg2000", f"{name} {bits}-bit" if bits > 8 else name, header.height, header.width,
         icc_profile=flat.icc_profile, had_alpha=flat.had_alpha,
     )  # fmt: skip
-    return DecodedImage(flat.pixels(channels), facts)
+    return DecodedImage(flat.pixels(wanted.channels), facts)
 
 
 def _check_kind(header: _Header) -> None:
@@ -129,7 +123,7 @@ def _check_kind(header: _Header) -> None:
         )
 
 
-def _decoded(header: _Header) -> Channels:
+def _decoded(header: _Header) -> _Channels:
     """Decode the components: unsigned, [H, W, components]."""
     if not _has_all_tiles(header.codestream):
         raise ImageRejected("truncated", "the JPEG 2000 file lacks a part of its picture")
@@ -169,7 +163,7 @@ def _has_all_tiles(codestream: bytes) -> bool:
     return len(found) >= needed
 
 
-def _channels(header: _Header, components: Channels) -> tuple[Pixels, Pixels | None]:
+def _channels(header: _Header, components: _Channels) -> tuple[Pixels, Pixels | None]:
     """Return the colours, uint8 [H, W, 1 or 3], and the opacity, uint8 [H, W], or None."""
     bits = [header.precisions[0][0]] * components.shape[2]
     if header.palette is None:
@@ -220,7 +214,7 @@ def _opacity(header: _Header, count: int) -> tuple[int | None, bool]:
     return (count - 1, False) if not header.definitions and count in (2, 4) else (None, False)
 
 
-def _shades(samples: Channels, bits: int) -> Pixels:
+def _shades(samples: _Channels, bits: int) -> Pixels:
     """Bring samples to 8 bits; those of 16 bits keep their high byte."""
     if bits in (8, 16):
         return (samples >> (bits - 8)).astype(np.uint8)

@@ -29,7 +29,7 @@ Numbers = npt.NDArray[np.uint8] | npt.NDArray[np.uint16]
 # Returns the number of each value, or _UNKNOWN: int32 [H, W].
 _Find = Callable[[npt.NDArray[Any]], npt.NDArray[np.int32]]
 
-LOSSLESS_FORMATS = ("png", "tiff", "bmp", "gif")
+_LOSSLESS_FORMATS = ("png", "tiff", "bmp", "gif")
 _SHOWN = 5  # unknown values in a message
 _PNG_LEVEL = 6
 _UNKNOWN = -1
@@ -75,7 +75,7 @@ def decode_mask(data: bytes, max_pixels: int, in_color: bool) -> tuple[npt.NDArr
         ImageRejected: the file is not a whole mask, or of a format that may change pixels ("lossy_mask").
     """
     found = check_format(data)
-    if found not in LOSSLESS_FORMATS:
+    if found not in _LOSSLESS_FORMATS:
         raise ImageRejected(
             "lossy_mask", f"a {found.upper()} may have changed the numbers of pixels; save masks as PNG"
         )
@@ -197,7 +197,7 @@ def fit_mask(numbers: Numbers, to: Geometry, ignore: int) -> Numbers:
         [h, w] of the same type.
     """
     top, left, height, width = to.window
-    scaled = scale_mask(numbers[top : top + height, left : left + width], to.scaled)
+    scaled = _scale_mask(numbers[top : top + height, left : left + width], to.scaled)
     if to.canvas == to.scaled:
         return cast(Numbers, scaled)
     whole = np.full(to.canvas, ignore, numbers.dtype)
@@ -206,7 +206,7 @@ def fit_mask(numbers: Numbers, to: Geometry, ignore: int) -> Numbers:
     return cast(Numbers, whole)
 
 
-def scale_mask(numbers: npt.NDArray[Any], size: tuple[int, int]) -> npt.NDArray[Any]:
+def _scale_mask(numbers: npt.NDArray[Any], size: tuple[int, int]) -> npt.NDArray[Any]:
     """Scale a mask by nearest neighbour.
 
     A pixel of the result has the class of the pixel that its centre lies in, or below and to the right of
@@ -291,7 +291,7 @@ def lay_over(pixels: Pixels, mask: npt.NDArray[Any], num_classes: int) -> Pixels
         uint8 [H, W, 3].
     """
     base = np.broadcast_to(pixels, (*pixels.shape[:2], 3))
-    numbers = scale_mask(mask, pixels.shape[:2])
+    numbers = _scale_mask(mask, pixels.shape[:2])
     has_class = (numbers < num_classes)[:, :, np.newaxis]
     colors = class_colors(num_classes)[np.minimum(numbers, num_classes - 1)]
     mixed = np.rint(_SHARE * colors + (1 - _SHARE) * base).astype(np.uint8)

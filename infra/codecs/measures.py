@@ -74,7 +74,8 @@ def plane_statistics(planes: Planes, halved: Pixels) -> Statistics:
 
     def covariance(one: int, other: int) -> float:
         # x·y is half of x² + y² - (x - y)².
-        products = (squares[one] + squares[other] - _differences(parts[one], parts[other])) // 2
+        differences = round(cv2.norm(parts[one], parts[other], cv2.NORM_L2SQR))
+        products = (squares[one] + squares[other] - differences) // 2
         return products / size - part_means[one] * part_means[other]
 
     with_cb, with_cr, between = covariance(0, 1), covariance(0, 2), covariance(1, 2)
@@ -105,15 +106,11 @@ def _squares(plane: Pixels) -> int:
     return round(cv2.norm(plane, cv2.NORM_L2SQR))
 
 
-def _differences(one: Pixels, other: Pixels) -> int:
-    return round(cv2.norm(one, other, cv2.NORM_L2SQR))
-
-
 def _variance(squares: int, size: int, mean: float) -> float:
     return max(0.0, squares / size - mean * mean)
 
 
-THUMBNAIL_SIDE = 32
+_THUMBNAIL_SIDE = 32
 LOOK_SIDE, ROOT_UNIT = 14, 4  # the same as in shardmill.infra.format.contract
 _HASH_SIDE = 8
 _TABLE_UNIT = 1 << 10
@@ -126,8 +123,8 @@ _LEAST_MEDIAN = 0.5
 
 def _table() -> Float64:
     """Return the one-dimensional transform times ``_TABLE_UNIT``: float64 [14 frequencies, 32]."""
-    places = (2 * np.arange(THUMBNAIL_SIDE) + 1) * np.pi / (2 * THUMBNAIL_SIDE)
-    rows = np.sqrt(2 / THUMBNAIL_SIDE) * np.cos(np.arange(LOOK_SIDE)[:, np.newaxis] * places)
+    places = (2 * np.arange(_THUMBNAIL_SIDE) + 1) * np.pi / (2 * _THUMBNAIL_SIDE)
+    rows = np.sqrt(2 / _THUMBNAIL_SIDE) * np.cos(np.arange(LOOK_SIDE)[:, np.newaxis] * places)
     rows[0] /= np.sqrt(2)
     return np.asarray(np.rint(rows * _TABLE_UNIT))
 
@@ -162,17 +159,9 @@ def thumbnail(luma: Pixels, halved: Pixels | None = None) -> Pixels:
     Returns:
         uint8 [32, 32].
     """
-    for _ in range(halvings(*luma.shape)):
+    while min(luma.shape) >= _HALVED_TO:
         luma, halved = halve(luma) if halved is None else halved, None
-    return resize(luma, (THUMBNAIL_SIDE, THUMBNAIL_SIDE))
-
-
-def halvings(height: int, width: int) -> int:
-    """Return how often luma of this size (pixels) is halved before it is averaged to the thumbnail."""
-    count = 0
-    while min(height, width) >= _HALVED_TO:
-        height, width, count = height // 2, width // 2, count + 1
-    return count
+    return resize(luma, (_THUMBNAIL_SIDE, _THUMBNAIL_SIDE))
 
 
 def perceptual_hashes(thumbnails: npt.NDArray[np.uint8]) -> list[int | None]:

@@ -13,18 +13,17 @@ from typing import Final
 from shardmill.infra.codecs.formats import sniff
 from shardmill.infra.codecs.jpeg import segments
 from shardmill.infra.codecs.structure import exif, png_chunks, texts, webp_chunks, xmp
-from shardmill.infra.codecs.structure.boxes import c2pa_store, exif_and_xmp
-from shardmill.infra.codecs.structure.c2pa import declared_source_types, is_store
+from shardmill.infra.codecs.structure.boxes import c2pa_store, declared_source_types, exif_and_xmp, is_store
 from shardmill.infra.codecs.structure.exif import NO_TAGS, read_exif
 from shardmill.infra.codecs.structure.texts import clean, iptc_in, iso_time, read_iptc
 from shardmill.infra.codecs.structure.xmp import Properties, read_xmp
 
 # Terms of IPTC's NewsCodes "Digital Source Type", and one of C2PA, for what generative models made.
-AI_MADE = frozenset({
+_AI_MADE = frozenset({
     "trainedAlgorithmicMedia", "compositeWithTrainedAlgorithmicMedia", "compositeSynthetic",
     "trainedAlgorithmicData",
 })  # fmt: skip
-_BY_LOWER = {term.lower(): term for term in AI_MADE}
+_BY_LOWER = {term.lower(): term for term in _AI_MADE}
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +56,7 @@ class Metadata:
     @property
     def is_ai_made(self) -> bool:
         """Whether the file declares that a generative model made it, or a part of it."""
-        return self.digital_source_type in AI_MADE
+        return self.digital_source_type in _AI_MADE
 
 
 NOTHING = Metadata()
@@ -65,11 +64,10 @@ NOTHING = Metadata()
 
 def read_metadata(data: bytes) -> Metadata:
     """Read what a file says of itself. Damaged metadata tell nothing; no error is raised."""
-    blocks = _find_blocks(data, sniff(data) or "")
-    return _told(blocks) if blocks is not None else NOTHING
-
-
-def _told(blocks: _Blocks) -> Metadata:
+    find = _FINDERS.get(sniff(data) or "")
+    if find is None:
+        return NOTHING
+    blocks = find(data)
     tags = read_exif(blocks.exif) if blocks.exif else NO_TAGS
     packet: Properties = read_xmp(blocks.xmp) if blocks.xmp else {}
     datasets = read_iptc(blocks.iptc) if blocks.iptc else {}
@@ -102,7 +100,7 @@ def _source_type(declared: list[str]) -> str | None:
     """
     terms = [clean(text.strip().rstrip("/").rpartition("/")[2].rpartition(":")[2]) for text in declared]
     known = [_BY_LOWER.get(term.lower(), term) for term in terms if term]
-    return next((term for term in known if term in AI_MADE), known[0] if known else None)
+    return next((term for term in known if term in _AI_MADE), known[0] if known else None)
 
 
 _EXIF, _XMP = b"Exif\x00\x00", b"http://ns.adobe.com/xap/1.0/\x00"
@@ -129,12 +127,6 @@ class _Blocks:
     xmp: bytes | None = None
     iptc: bytes | None = None
     c2pa: bytes | None = None
-
-
-def _find_blocks(data: bytes, format_: str) -> _Blocks | None:
-    """Return the blocks of a file; None if files of this format are not searched."""
-    find = _FINDERS.get(format_)
-    return find(data) if find is not None else None
 
 
 def _in_jpeg(data: bytes) -> _Blocks:

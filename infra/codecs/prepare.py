@@ -108,11 +108,11 @@ class StoredImage:
         return self.geometry.canvas[1]
 
 
-def any_size(_height: int, _width: int) -> None:
+def _any_size(_height: int, _width: int) -> None:
     """Take images of every size."""
 
 
-def prepare_image(data: bytes, how: Preparation, check_size: CheckSize = any_size) -> StoredImage:
+def prepare_image(data: bytes, how: Preparation, check_size: CheckSize = _any_size) -> StoredImage:
     """Convert the bytes of an image file to the stored form.
 
     Raises:

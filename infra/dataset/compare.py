@@ -1,4 +1,4 @@
-"""Compare two versions: inputs by their URIs, records by their ids.
+"""Compare two versions: inputs by their URIs; records and their features, such as masks, by their ids.
 
 Parts of the inputs that both versions name are equal and are not read. The cost of comparing a large version
 with its successor therefore grows with the changes, not with the versions.
@@ -9,15 +9,23 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from shardmill.infra.arguments import at_least, checked
-from shardmill.infra.dataset.feature_changes import find_feature_changes
 from shardmill.infra.dataset.version import DatasetVersion
-from shardmill.infra.format.contract import RECORD
+from shardmill.infra.format.contract import RECORD, Shard
+from shardmill.infra.format.features import Feature
+from shardmill.infra.format.known_features import LABELS, MASK, MASK_BYTES, MASK_SHA256, TARGETS
 
 EXAMPLES = 10
+# Labels have a comparison of their own. The index does not hold masks, and their length follows from them.
+_NOT_COMPARED = frozenset({LABELS, TARGETS, MASK, MASK_BYTES})
+_VALUES_SHOWN = 4
+
+Bools = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,9 +124,7 @@ def diff(before: DatasetVersion, after: DatasetVersion, examples: int = EXAMPLES
     changed = _differs(was, now, "sha256")
     reassessed = pc.and_(pc.invert(changed), _differs(was, now, "outcome"))
     records = _Records.of(old, new)
-    num_other, others = find_feature_changes(before, after, examples)
-    known = {shard.path for shard in before.manifest.shards} if same_place(before, after) else set()
-    written = [shard for shard in after.manifest.shards if shard.path not in known]
+    written = _Side.of(after, before).shards
     return VersionDiff(
         before=before.ref,
         after=after.ref,
@@ -129,7 +135,7 @@ def diff(before: DatasetVersion, after: DatasetVersion, examples: int = EXAMPLES
         records_added=_changes(records.added, examples),
         records_removed=_changes(records.removed, examples),
         relabelled=_pairs(records.was, records.now, records.differs("label"), "label", examples),
-        features_changed=Changes(num_other, tuple(Change(**other) for other in others)),
+        features_changed=_feature_changes(before, after, examples),
         moved=_pairs(records.was, records.now, records.differs("split"), "split", examples),
         class_counts=_class_counts(before, after),
         num_shards_inherited=len(after.manifest.shards) - len(written),
@@ -217,3 +223,90 @@ def _class_counts(before: DatasetVersion, after: DatasetVersion) -> dict[str, tu
             for name, count in split.class_counts.items():
                 counts.setdefault(name, [0, 0])[at] += count
     return {name: (old, new) for name, (old, new) in sorted(counts.items())}
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """The shards that one of two versions names alone. Their indexes are read a feature at a time."""
+
+    version: DatasetVersion
+    shards: list[Shard]
+
+    @classmethod
+    def of(cls, version: DatasetVersion, other: DatasetVersion) -> _Side:
+        known = {shard.path for shard in other.manifest.shards} if same_place(version, other) else set()
+        return cls(version, [shard for shard in version.manifest.shards if shard.path not in known])
+
+    def column(self, name: str) -> pa.Array:
+        parts = [self.version.rows(shard, [name])[name].combine_chunks() for shard in self.shards]
+        return pa.concat_arrays(parts) if parts else pa.array([], pa.string())
+
+    def values(self, feature: Feature, rows: pa.Array) -> pa.Array:
+        if not self.shards:
+            return pa.array([], feature.arrow_type)
+        return self.column(feature.name).cast(feature.arrow_type).take(rows)
+
+
+def _feature_changes(before: DatasetVersion, after: DatasetVersion, examples: int) -> Changes:
+    """Find the records of both versions that have other values of a feature that both have.
+
+    An example has the first feature that differs.
+    """
+    old_features = set(before.manifest.extra_features)
+    both = [
+        feature
+        for feature in after.manifest.extra_features
+        if feature in old_features and feature.name not in _NOT_COMPARED
+    ]
+    if not both:
+        return Changes()
+    both.sort(key=lambda feature: feature.name != MASK_SHA256)  # says best that a mask has changed
+    old, new = _Side.of(before, after), _Side.of(after, before)
+    places = pc.index_in(old.column("id"), new.column("id"))
+    was, now = pc.indices_nonzero(pc.is_valid(places)), places.drop_null()
+    first = np.full(len(was), len(both))
+    for number, feature in enumerate(reversed(both)):
+        differs = unequal(old.values(feature, was), new.values(feature, now))
+        first[differs] = len(both) - 1 - number
+    changed = np.flatnonzero(first < len(both))
+    uris = new.column("source_uri").take(now.take(pa.array(changed)))
+
+    def described(row: int) -> Change:
+        feature, at = both[first[row]], now.slice(row, 1)
+        uri, record_id = (new.column(name).take(at)[0].as_py() for name in ("source_uri", "id"))
+        values = old.values(feature, was.slice(row, 1)), new.values(feature, at)
+        one, other = (_in_words(value[0].as_py()) for value in values)
+        return Change(uri, record_id, one, other, feature.name)
+
+    shown = changed[pc.sort_indices(uris).to_numpy()[:examples]]
+    return Changes(len(changed), tuple(described(row) for row in shown.tolist()))
+
+
+def unequal(was: pa.Array, now: pa.Array) -> Bools:
+    """Compare two columns of one type: bool [N], true where they differ. Nulls are equal, and so are NaNs."""
+    if pa.types.is_list(was.type):
+        lengths = [pc.fill_null(pc.list_value_length(column), -1).to_numpy() for column in (was, now)]
+        found = np.asarray(lengths[0] != lengths[1])
+        alike = pa.array(~found)
+        rows = np.repeat(np.flatnonzero(~found), np.maximum(lengths[0][~found], 0))
+        differs = unequal(was.filter(alike).flatten(), now.filter(alike).flatten())
+        found[rows[differs]] = True
+        return found
+    nulls = np.asarray(pc.is_null(was).to_numpy(False) != pc.is_null(now).to_numpy(False))
+    differs = np.asarray(pc.fill_null(pc.not_equal(was, now), False).to_numpy(False), np.bool_)
+    if pa.types.is_floating(was.type):
+        both_nan = pc.and_(pc.is_nan(was), pc.is_nan(now))
+        differs &= ~np.asarray(pc.fill_null(both_nan, False).to_numpy(False), np.bool_)
+    return nulls | differs
+
+
+def _in_words(value: Any) -> str | None:
+    """Return a value for people, of a long list the first ones."""
+    if isinstance(value, list):
+        more = [f"… {len(value)} values"] if len(value) > _VALUES_SHOWN else []
+        return ", ".join([str(_in_words(one)) for one in value[:_VALUES_SHOWN]] + more) or "none"
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if isinstance(value, bytes):
+        return f"{len(value):,} bytes"
+    return None if value is None else str(value)

@@ -62,17 +62,12 @@ def terms_of(storage: Storage, manifest: Manifest) -> Terms:
     Raises:
         NotFoundError: an index is missing. pyarrow.ArrowException: it is not readable.
     """
-    names = {feature.name for feature in manifest.extra_features if _is_text(feature)}
-    return Terms(
-        *(
-            _only_value(storage, manifest, next((name for name in known if name in names), None))
-            for known in (_LICENCES, _ATTRIBUTIONS)
-        )
+    texts = {each.name for each in manifest.extra_features if each.is_text and each.shape == "scalar"}
+    licence, attribution = (
+        _only_value(storage, manifest, next((name for name in known if name in texts), None))
+        for known in (_LICENCES, _ATTRIBUTIONS)
     )
-
-
-def _is_text(feature: Feature) -> bool:
-    return feature.is_text and feature.shape == "scalar"
+    return Terms(licence, attribution)
 
 
 def _only_value(storage: Storage, manifest: Manifest, name: str | None) -> str | None:

@@ -16,7 +16,7 @@ from shardmill.infra.storage.filesystem import Storage
 from shardmill.infra.storage.leases import DEFAULT_TIMES, SeenHolder
 from shardmill.infra.storage.locking import Lock
 
-LOCK_FILE = "upkeep.lock"  # the name is part of the format: an older Shardmill must find the same lock
+_LOCK_FILE = "upkeep.lock"  # the name is part of the format: an older Shardmill must find the same lock
 
 
 def lock_for_adding(dataset: Storage, name: str) -> AbstractContextManager[Lock]:
@@ -25,7 +25,7 @@ def lock_for_adding(dataset: Storage, name: str) -> AbstractContextManager[Lock]
     Raises:
         LockedError: something is being removed.
     """
-    return dataset.shared_lock(LOCK_FILE, f"removing parts of {name}", times=DEFAULT_TIMES)
+    return dataset.shared_lock(_LOCK_FILE, f"removing parts of {name}", times=DEFAULT_TIMES)
 
 
 def lock_for_removing(dataset: Storage, name: str) -> AbstractContextManager[Lock]:
@@ -34,7 +34,7 @@ def lock_for_removing(dataset: Storage, name: str) -> AbstractContextManager[Loc
     Raises:
         LockedError: a version is being added, or something else removed.
     """
-    return dataset.exclusive_lock(LOCK_FILE, f"making or removing a version of {name}", times=DEFAULT_TIMES)
+    return dataset.exclusive_lock(_LOCK_FILE, f"making or removing a version of {name}", times=DEFAULT_TIMES)
 
 
 def seen_holders(dataset: Storage) -> list[SeenHolder]:
@@ -43,7 +43,7 @@ def seen_holders(dataset: Storage) -> list[SeenHolder]:
     Raises:
         StorageError: the dataset cannot be read.
     """
-    return dataset.lease_holders(LOCK_FILE)
+    return dataset.lease_holders(_LOCK_FILE)
 
 
 def lock_for_run(dataset: Storage, path: str, purpose: str = "this work") -> AbstractContextManager[Lock]:

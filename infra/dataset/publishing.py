@@ -14,12 +14,12 @@ from shardmill.infra.dataset.catalog import Catalog
 from shardmill.infra.dataset.lock import lock_for_adding
 from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.digests import stream_sha256
-from shardmill.infra.errors import CorruptDataError, PublishConflict, UsageError
+from shardmill.infra.errors import PublishConflict, UsageError
 from shardmill.infra.format.contract import Manifest
 from shardmill.infra.progress import log
 from shardmill.infra.storage.filesystem import Storage
 
-ATTEMPTS = 10
+_ATTEMPTS = 10
 
 T = TypeVar("T")
 
@@ -37,11 +37,11 @@ def publish_on_newest(dataset: str, attempt: Callable[[], T]) -> T:
     Raises:
         PublishConflict: others published first ATTEMPTS times.
     """
-    for number in range(1, ATTEMPTS + 1):
+    for number in range(1, _ATTEMPTS + 1):
         try:
             return attempt()
         except PublishConflict:
-            if number < ATTEMPTS:
+            if number < _ATTEMPTS:
                 log("another process published a version meanwhile; starting again on top of it")
     raise PublishConflict(f"other writers keep publishing versions of {dataset}", "run again")
 
@@ -59,11 +59,7 @@ def rollback(catalog: Catalog, ref: str) -> DatasetVersion:
     """
     wanted = catalog.open(ref)
     with lock_for_adding(wanted.storage, wanted.name):
-        if missing := wanted.missing_files():
-            raise CorruptDataError(
-                f"{wanted.ref} is not whole: {missing[0]} is not as it was written",
-                f"run `shardmill verify {wanted.ref}`; restore the file from a copy",
-            )
+        wanted.check_whole()
         return publish_on_newest(wanted.name, partial(_restore, catalog, wanted))
 
 
@@ -72,18 +68,13 @@ def _restore(catalog: Catalog, wanted: DatasetVersion) -> DatasetVersion:
     newest = catalog.open(wanted.name)
     if newest.version == wanted.version:
         raise UsageError(f"{wanted.ref} is the newest version already", "name an earlier one")
-    return catalog.publish(_restored(wanted, newest.version))
-
-
-def _restored(wanted: DatasetVersion, newest: int) -> Manifest:
-    return wanted.manifest.model_copy(
-        update={
-            "version": newest + 1,
-            "parent": newest,
-            "restores": wanted.version,
-            "created_at": datetime.now(UTC).isoformat(timespec="seconds"),
-        }
-    )
+    changes = {
+        "version": newest.version + 1,
+        "parent": newest.version,
+        "restores": wanted.version,
+        "created_at": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+    return catalog.publish(wanted.manifest.model_copy(update=changes))
 
 
 def with_report(storage: Storage, manifest: Manifest, path: str) -> Manifest:

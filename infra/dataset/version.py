@@ -98,8 +98,26 @@ class DatasetVersion:
         return table
 
     def scan(self, columns: Sequence[str] | None = None) -> pads.Scanner:
-        """Return the indexes as a lazy Arrow table; see the function ``scan`` below."""
-        return scan(self, columns)
+        """Return a scan of the indexes, which reads nothing yet: a row for each record, in stored order.
+
+        Args:
+            columns: the columns to read; None: ``split``, ``label_name`` and all columns of the index.
+
+        Raises:
+            NotFoundError: there is no such column.
+        """
+        schema = index_schema(self)
+        known = Columns(schema, self.manifest.classes)
+        names = known.names() if columns is None else list(columns)
+        for name in names:
+            if name not in known.names():
+                raise NotFoundError(
+                    f"the indexes of {self.ref} have no column {name!r}", near_miss(name, known.names())
+                )
+        options: dict[str, Any] = {"columns": {name: _column(known, name) for name in names}}
+        if self.view is not None:
+            options["filter"] = self.view.expression(schema, self.manifest.classes)
+        return _files(self, schema).scanner(**options)
 
     def rows(self, shard: Shard, columns: Sequence[str] | None = None) -> pa.Table:
         """Columns of the index of a shard, in stored order; of a view the rows of its records alone.
@@ -179,6 +197,19 @@ class DatasetVersion:
             if (present.get(path) != size if size is not None else not present.get(path))
         ]
 
+    def check_whole(self) -> None:
+        """Check that no file is missing and each has its size.
+
+        Raises:
+            CorruptDataError: one is not as it was written.
+        """
+        if missing := self.missing_files():
+            ref = f"{self.name}@{self.version}"
+            raise CorruptDataError(
+                f"{self.ref} is not whole: {missing[0]} is not as it was written",
+                f"run `shardmill verify {ref}`; restore the file from a copy",
+            )
+
     def table(self, path: str, columns: Sequence[str] | None = None) -> pa.Table:
         """A Parquet file of the version, or some of its columns.
 
@@ -207,39 +238,11 @@ def index_schema(version: DatasetVersion) -> pa.Schema:
     of_plan: dict[str, Shard] = {}
     for shard in version.manifest.shards:
         of_plan.setdefault(shard.index_path.rpartition("/")[0], shard)
-    schemas = [_schema(version, shard.index_path) for shard in of_plan.values()]
-    if not schemas:
-        return INDEX_SCHEMA
-    return pa.unify_schemas(schemas, promote_options="permissive")
-
-
-def _schema(version: DatasetVersion, path: str) -> pa.Schema:
-    with version.storage.open_input(path) as stream:
-        return pq.read_schema(stream).remove_metadata()
-
-
-def scan(version: DatasetVersion, columns: Sequence[str] | None = None) -> pads.Scanner:
-    """Return a scan of the indexes, which reads nothing yet: a row for each record, in stored order.
-
-    Args:
-        version: the version; of a view only its records.
-        columns: the columns to read; None: ``split``, ``label_name`` and all columns of the index.
-
-    Raises:
-        NotFoundError: there is no such column.
-    """
-    schema = index_schema(version)
-    known = Columns(schema, version.manifest.classes)
-    names = known.names() if columns is None else list(columns)
-    for name in names:
-        if name not in known.names():
-            raise NotFoundError(
-                f"the indexes of {version.ref} have no column {name!r}", near_miss(name, known.names())
-            )
-    options: dict[str, Any] = {"columns": {name: _column(known, name) for name in names}}
-    if version.view is not None:
-        options["filter"] = version.view.expression(schema, version.manifest.classes)
-    return _files(version, schema).scanner(**options)
+    schemas = []
+    for shard in of_plan.values():
+        with version.storage.open_input(shard.index_path) as stream:
+            schemas.append(pq.read_schema(stream).remove_metadata())
+    return pa.unify_schemas(schemas, promote_options="permissive") if schemas else INDEX_SCHEMA
 
 
 def _column(known: Columns, name: str) -> Any:

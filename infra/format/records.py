@@ -106,10 +106,10 @@ def unpack_record(stored: bytes | memoryview, container: Container) -> bytes:
     Raises:
         CorruptDataError: the gzip member or the frame is broken.
     """
-    return unframe(stored if container == "none" else inflate_record(stored))
+    return unframe(stored if container == "none" else _inflate_record(stored))
 
 
-def inflate_record(stored: bytes | memoryview) -> bytes:
+def _inflate_record(stored: bytes | memoryview) -> bytes:
     """The framed record in ``stored``, which must be exactly one gzip member.
 
     Raises:

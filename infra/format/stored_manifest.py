@@ -43,7 +43,9 @@ def decode_manifest(data: bytes, path: str = "manifest") -> Manifest:
     try:
         return Manifest.model_validate(document)
     except ValidationError as error:
-        if unknown := _unknown_keys(error):
+        problems = error.errors(include_url=False)
+        extra = [each["loc"] for each in problems if each["type"] == "extra_forbidden"]
+        if unknown := [".".join(map(str, place)) for place in extra]:
             raise FormatVersionError(
                 f"{path} has keys that this Shardmill does not know: {', '.join(unknown)}",
                 "a newer release wrote it: read it with that release",
@@ -73,8 +75,3 @@ def _document_of_this_format(data: bytes, path: str) -> dict[str, Any]:
 
 def _checksum(document: dict[str, Any]) -> str:
     return sha256_hex(canonical_json(document))
-
-
-def _unknown_keys(error: ValidationError) -> list[str]:
-    problems = error.errors(include_url=False)
-    return [".".join(map(str, one["loc"])) for one in problems if one["type"] == "extra_forbidden"]

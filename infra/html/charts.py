@@ -20,7 +20,7 @@ from markupsafe import Markup
 from shardmill.infra.html.page import visible
 from shardmill.infra.readable import shortened
 
-COLOURS = ("#2f6fde", "#f0a030", "#2ea36b", "#c0409a", "#7b61d9", "#8a8f98")
+_COLOURS = ("#2f6fde", "#f0a030", "#2ea36b", "#c0409a", "#7b61d9", "#8a8f98")
 
 _INK, _FAINT, _PAPER, _MARKED = "#22262e", "#d9dde3", "#ffffff", "#c2571a"
 _WIDTH = 720
@@ -199,7 +199,7 @@ def intervals(title: str, rows: Mapping[str, tuple[float, float, float]], worse:
     ]
     for number, (name, (low, value, high)) in enumerate(rows.items()):
         y, scale = top + number * step, half / (max(abs(low), abs(value), abs(high)) or 1.0)
-        colour = COLOURS[2] if low > 0 else COLOURS[1] if high < 0 else COLOURS[5]
+        colour = _COLOURS[2] if low > 0 else _COLOURS[1] if high < 0 else _COLOURS[5]
         x_low, x, x_high = (middle + scale * each for each in (low, value, high))
         parts += [
             _text(left - 12, y + 4, shortened(name, _LABEL_CHARACTERS), anchor="end"),
@@ -217,7 +217,7 @@ def _span(values: Sequence[float]) -> Point:
 
 
 def _colours(count: int) -> list[str]:
-    return [COLOURS[index % len(COLOURS)] for index in range(count)]
+    return [_COLOURS[index % len(_COLOURS)] for index in range(count)]
 
 
 def _legend(names: Sequence[str], y: int) -> list[str]:
@@ -294,7 +294,8 @@ def curves_svg(
         parts.append(f'<path class="curve-{style}" d="M{path}"/>' if len(curve) > 1 else "")
         for epoch, value in curve if len(curve) <= _PAGE_DOTTED else ():
             tip = f"{escape(visible(split))}, {escape(across)} {epoch:g}: {value:.4g}"
-            parts.append(_dot(style, x(epoch), y(value), tip))
+            place = f'cx="{x(epoch):.1f}" cy="{y(value):.1f}" r="3"'
+            parts.append(f'<circle class="curve-{style}" {place}><title>{tip}</title></circle>')
     return Markup("".join([*parts, "</svg>"]))
 
 
@@ -311,10 +312,6 @@ def _tick(value: float, step: float) -> str:
         return f"{value:,.0f}"
     digits = max(0, 1 - math.floor(math.log10(step)))
     return f"{round(value, digits) + 0.0:.6g}"
-
-
-def _dot(style: str, x: float, y: float, tip: str) -> str:
-    return f'<circle class="curve-{style}" cx="{x:.1f}" cy="{y:.1f}" r="3"><title>{tip}</title></circle>'
 
 
 def _ticks(low: float, high: float) -> tuple[float, float, float]:

@@ -58,19 +58,19 @@ def environment(load: Callable[[str], str]) -> Environment:
     made.filters.update(
         bytes=readable_bytes,
         count=lambda value: f"{value:,}",
-        when=when,
-        sentence=sentence,
+        when=_when,
+        sentence=_sentence,
     )
-    made.globals.update(percent=percent, share=share)
+    made.globals.update(percent=_percent, share=share)
     return made
 
 
 # A name may be 4,096 bytes long; the tables hold the part that is cut out of its middle.
-LONGEST_TEXT = 160
-LONGEST_SENTENCE = 1000
+_LONGEST_TEXT = 160
+_LONGEST_SENTENCE = 1000
 
 
-def visible(text: str, longest: int = LONGEST_TEXT) -> str:
+def visible(text: str, longest: int = _LONGEST_TEXT) -> str:
     """Replace control, direction and unpaired characters by visible escapes, and shorten long text.
 
     Escaping keeps a name from being markup; this keeps it from looking like another name. The middle of very
@@ -80,12 +80,12 @@ def visible(text: str, longest: int = LONGEST_TEXT) -> str:
         text = f"{text[: longest // 2]} … {text[-longest // 2 :]}"
     if text.isprintable():
         return text
-    return "".join(f"\\u{ord(character):04x}" if _is_hidden(character) else character for character in text)
+    return "".join(f"\\u{ord(sign):04x}" if _is_hidden(sign) else sign for sign in text)
 
 
-def sentence(text: str) -> Markup:
+def _sentence(text: str) -> Markup:
     """Escape a sentence for HTML; it may be longer than a name."""
-    return escape(visible(text, LONGEST_SENTENCE))
+    return escape(visible(text, _LONGEST_SENTENCE))
 
 
 def _is_hidden(character: str) -> bool:
@@ -94,7 +94,7 @@ def _is_hidden(character: str) -> bool:
     return hidden and character not in "\u200c\u200d"
 
 
-def percent(part: float, whole: float) -> str:
+def _percent(part: float, whole: float) -> str:
     """Return a share for an SVG attribute, such as ``43.217%``."""
     return f"{100 * part / whole:.3f}%" if whole else "0%"
 
@@ -109,7 +109,7 @@ def share(part: float, whole: float) -> str:
     return f"{value:.0f} %" if part == whole else f"{value:.1f} %" if value >= 0.1 else "<0.1 %"
 
 
-def when(created_at: str) -> str:
+def _when(created_at: str) -> str:
     """Return an ISO 8601 time as ``2026-11-21 02:35 UTC``; any other text as it is."""
     is_time = len(created_at) >= 16 and created_at[10] == "T"
     return f"{created_at[:10]} {created_at[11:16]} UTC" if is_time else created_at

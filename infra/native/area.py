@@ -30,7 +30,7 @@ from shardmill.infra.errors import ConfigError
 FOLDER_VARIABLE = "SHARDMILL_NATIVE"
 
 
-def load_library(name: str) -> ctypes.CDLL | None:
+def _load_library(name: str) -> ctypes.CDLL | None:
     """Load a library of compiled code.
 
     Args:
@@ -81,7 +81,9 @@ def area_average(image: Pixels, size: tuple[int, int]) -> Pixels:
         MemoryError: there is too little memory.
     """
     function = _compiled()
-    if function is None or _is_whole_ratio(image.shape[:2], size):
+    # Where every new pixel covers the same number of whole pixels, OpenCV sums integers.
+    is_whole_ratio = not (image.shape[0] % size[0] or image.shape[1] % size[1])
+    if function is None or is_whole_ratio:
         shrunk = cv2.resize(image, size[::-1], interpolation=cv2.INTER_AREA)
         return cast(Pixels, shrunk).reshape(*size, *image.shape[2:])
     if image.ndim == 2:
@@ -95,15 +97,10 @@ def is_compiled() -> bool:
     return _compiled() is not None
 
 
-def _is_whole_ratio(before: tuple[int, ...], after: tuple[int, ...]) -> bool:
-    """Tell whether every new pixel covers the same number of whole pixels: OpenCV then sums integers."""
-    return not before[0] % after[0] and not before[1] % after[1]
-
-
 @functools.cache
 def _compiled() -> Any:
     """The function of area.c, or None if there is none or it does not give OpenCV's bytes."""
-    library = load_library("_area")
+    library = _load_library("_area")
     if library is None:
         return None
     function = library.shardmill_area

@@ -106,7 +106,7 @@ def die_with_process(pid: int) -> None:
     threading.Thread(target=watch, name="follow-process", daemon=True).start()
 
 
-def install_signal_handlers() -> None:
+def _install_signal_handlers() -> None:
     """Make SIGTERM and SIGINT raise ``Cancelled`` in the main thread, so that ``finally`` blocks run."""
 
     def cancel(_signum: int, _frame: FrameType | None) -> None:
@@ -138,7 +138,7 @@ def run_main(main: Callable[[], int]) -> int:
     standard output any more (``| head``), the command ends quietly, with status 141.
     """
     follow_parent()
-    install_signal_handlers()
+    _install_signal_handlers()
     guard_standard_streams()
     try:
         with output_flushed():

@@ -78,7 +78,8 @@ def _wait(file: IO[str], end: float | None) -> str | None:
     """Wait for the lock of a file, at most until ``end``; return the job that holds it then, None if free."""
     holder, other = None, None
     while not _locked(file):
-        other = _content(file)
+        file.seek(0)
+        other = file.read().strip() or "another job of this machine"
         if end is not None and time.monotonic() > end:
             break
         if other != holder:
@@ -99,8 +100,3 @@ def _locked(file: IO[str]) -> bool:
     except BlockingIOError:
         return False
     return True
-
-
-def _content(file: IO[str]) -> str:
-    file.seek(0)
-    return file.read().strip() or "another job of this machine"

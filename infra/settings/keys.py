@@ -51,20 +51,20 @@ def settings_of(model: type[BaseModel], prefix: str = "") -> Iterator[Setting]:
             yield from settings_of(group, f"{prefix}{name}.")
 
 
-def known_keys(model: type[BaseModel], prefix: str = "") -> list[str]:
+def _known_keys(model: type[BaseModel], prefix: str = "") -> list[str]:
     """Dotted names of all keys of a model and of the models in it, groups and items of lists among them."""
     keys = []
     for name, field in model.model_fields.items():
         keys.append(prefix + name)
         for kind in (field.annotation, *get_args(field.annotation)):
             if isinstance(kind, type) and issubclass(kind, BaseModel):
-                keys += known_keys(kind, f"{prefix}{name}.")
+                keys += _known_keys(kind, f"{prefix}{name}.")
     return keys
 
 
 def is_known(model: type[BaseModel], path: Sequence[str]) -> bool:
     """Whether a model has a key, also by an old name. Any key in a mapping counts."""
-    key, known = ".".join(new_path(model, path)), known_keys(model)
+    key, known = ".".join(new_path(model, path)), _known_keys(model)
     groups = {name.rpartition(".")[0] for name in known}
     return key in known or any(key.startswith(f"{name}.") for name in known if name not in groups)
 
@@ -219,7 +219,7 @@ def remedy_for(
         if near:
             return f"did you mean {_quoted(near, '')}, a setting of {section}?"
     group = key.rpartition(".")[0]
-    known = [name for name in known_keys(model) if name.rpartition(".")[0] == group]
+    known = [name for name in _known_keys(model) if name.rpartition(".")[0] == group]
     listed = f"known keys: {', '.join(known)}; " if known else ""
     return f"{listed}search them: shardmill settings {''.join(plain_words(key)[-1:])}".rstrip()
 

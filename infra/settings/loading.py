@@ -97,7 +97,8 @@ def validate(
         settings = {setting.key: setting for setting in settings_of(model)}
         found = _without_branches(error.errors(include_url=False), settings)
         problems = [_describe(problem, where, remedy, settings) for problem in found]
-        raise ConfigError("; ".join(problem for problem, _ in problems), _first_remedy(problems)) from error
+        first = next((found for _, found in problems if found), None)
+        raise ConfigError("; ".join(problem for problem, _ in problems), first) from error
 
 
 def split_overrides(
@@ -305,7 +306,3 @@ def _first_keys(value: Any) -> list[str]:
         return []
     key, inner = next(iter(value.items()))
     return [str(key), *_first_keys(inner)]
-
-
-def _first_remedy(problems: list[tuple[str, str | None]]) -> str | None:
-    return next((remedy for _, remedy in problems if remedy), None)

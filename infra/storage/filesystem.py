@@ -61,6 +61,9 @@ class FileEntry:
 class Storage:
     """A folder of this machine or of an object store. Cheap to make; picklable by its location.
 
+    A method that reads or writes raises ``StorageError`` where it cannot, and one that reads a single file
+    raises ``NotFoundError`` where there is none.
+
     Attributes:
         uri: the place, for people and for comparison, without credentials and options.
         location: the argument with which ``at`` opens the same folder. It may hold credentials, so it is
@@ -124,42 +127,26 @@ class Storage:
     # -- reading ---------------------------------------------------------------------------------------
 
     def open_input(self, path: str) -> pa.NativeFile:
-        """Return a seekable reader of the file.
-
-        Raises:
-            NotFoundError: there is no such file. StorageError: it cannot be read.
-        """
+        """Return a seekable reader of the file."""
         if not self.is_local:
             return pa.PythonFile(self.open_object(path), mode="r")
         with self.reading(path):
             return self._fs.open_input_file(self._full(path))
 
     def open_object(self, path: str) -> ObjectReader:
-        """Return a reader of an object; many threads may call its ``read_at``. Not for local storage.
-
-        Raises:
-            NotFoundError: there is no such object. StorageError: it cannot be read.
-        """
+        """Return a reader of an object; many threads may call its ``read_at``. Not for local storage."""
         with self.reading(path):
             if self._bucket is not None:
                 self._bucket.check_credentials(self._fs, self._full(path))
             return ObjectReader(self._fs, self._full(path))
 
     def read_bytes(self, path: str) -> bytes:
-        """Return the content of the whole file.
-
-        Raises:
-            NotFoundError: there is no such file. StorageError: it cannot be read.
-        """
+        """Return the content of the whole file."""
         with self.open_input(path) as stream, self.reading(path):
             return cast(bytes, stream.read())
 
     def copy_to(self, path: str, target: BinaryIO) -> None:
-        """Write the content of the file to a stream, a part at a time.
-
-        Raises:
-            NotFoundError: there is no such file. StorageError: it cannot be read.
-        """
+        """Write the content of the file to a stream, a part at a time."""
         with self.open_input(path) as source:
             while True:
                 with self.reading(path):
@@ -169,11 +156,7 @@ class Storage:
                 target.write(part)
 
     def read_range(self, path: str, offset: int, length: int) -> bytes:
-        """Return ``length`` bytes from ``offset`` (bytes); fewer only if the file ends.
-
-        Raises:
-            NotFoundError: there is no such file. StorageError: it cannot be read.
-        """
+        """Return ``length`` bytes from ``offset`` (bytes); fewer only if the file ends."""
         if self.is_local:
             with self.reading(path):
                 return read_file_range(Path(self._full(path)), offset, length)
@@ -181,27 +164,15 @@ class Storage:
             return reader.read_at(length, offset)
 
     def exists(self, path: str) -> bool:
-        """Tell whether a file or folder is there.
-
-        Raises:
-            StorageError: the storage cannot be read.
-        """
+        """Tell whether a file or folder is there."""
         return bool(self._info(path).type != pafs.FileType.NotFound)
 
     def size(self, path: str) -> int:
-        """Return the size of the file (bytes).
-
-        Raises:
-            NotFoundError: there is no such file. StorageError: the storage cannot be read.
-        """
+        """Return the size of the file (bytes)."""
         return self.entry(path).size_bytes
 
     def entry(self, path: str) -> FileEntry:
-        """Return size and time of change of the file.
-
-        Raises:
-            NotFoundError: there is no such file. StorageError: the storage cannot be read.
-        """
+        """Return size and time of change of the file."""
         info = self._info(path)
         if info.type != pafs.FileType.File:
             raise NotFoundError(f"no such file: {self._describe(path)}")
@@ -212,11 +183,7 @@ class Storage:
             return self._retry(lambda: self._fs.get_file_info(self._full(path)))
 
     def list_files(self, path: str = "", recursive: bool = True) -> list[FileEntry]:
-        """Return the files below ``path``, sorted by path; none if the folder does not exist.
-
-        Raises:
-            StorageError: the storage cannot be read.
-        """
+        """Return the files below ``path``, sorted by path; none if the folder does not exist."""
         skip = len(self._root.rstrip("/")) + 1
         entries = [
             FileEntry(info.path[skip:], int(info.size), int(info.mtime_ns or 0))
@@ -226,11 +193,7 @@ class Storage:
         return sorted(entries, key=lambda entry: entry.path)
 
     def list_folders(self, path: str = "") -> list[str]:
-        """Return the names of the folders directly in ``path``, sorted; none if it does not exist.
-
-        Raises:
-            StorageError: the storage cannot be read.
-        """
+        """Return the names of the folders directly in ``path``, sorted; none if it does not exist."""
         infos = self._list(path, recursive=False)
         return sorted(info.base_name for info in infos if info.type == pafs.FileType.Directory)
 
@@ -264,11 +227,7 @@ class Storage:
             upload(self._fs, self._full(path), data)
 
     def write_atomic(self, path: str, data: bytes) -> None:
-        """Write the whole file; readers see the old one or the new one.
-
-        Raises:
-            StorageError: it cannot be written.
-        """
+        """Write the whole file; readers see the old one or the new one."""
         with self.atomic_writer(path) as stream:
             stream.write(data)
 
@@ -292,20 +251,12 @@ class Storage:
             ) from error
 
     def delete(self, path: str) -> None:
-        """Remove a file; nothing happens if it is not there.
-
-        Raises:
-            StorageError: it cannot be removed.
-        """
+        """Remove a file; nothing happens if it is not there."""
         with self._writing(path), contextlib.suppress(FileNotFoundError):
             self._retry(lambda: self._fs.delete_file(self._full(path)))
 
     def delete_tree(self, path: str) -> None:
-        """Remove a folder and all in it; nothing happens if it is not there.
-
-        Raises:
-            StorageError: something in it cannot be removed.
-        """
+        """Remove a folder and all in it; nothing happens if it is not there."""
         with self._writing(path), contextlib.suppress(FileNotFoundError):
             self._retry(lambda: self._delete_folder(path))
 
@@ -376,11 +327,7 @@ class Storage:
             yield lock
 
     def lease_holders(self, path: str) -> list[SeenHolder]:
-        """Return the holders of a lease, also those whose lease has expired; none if its file is missing.
-
-        Raises:
-            StorageError: the file cannot be read.
-        """
+        """Return the holders of a lease, also those whose lease has expired; none if its file is missing."""
         with self.reading(path):
             return seen_holders(self._holder_list(path), self._describe(path))
 

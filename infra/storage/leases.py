@@ -63,7 +63,7 @@ DEFAULT_TIMES = LeaseTimes()
 
 
 @dataclass(frozen=True, slots=True)
-class Holder:
+class _Holder:
     """One entry of the list.
 
     Attributes:
@@ -158,7 +158,7 @@ class _Lease(Lock):
         self._renewing = threading.Lock()
         self._is_gone = False
         self._valid_until = 0.0  # time by this machine's clock
-        self._entry = Holder(
+        self._entry = _Holder(
             id=uuid.uuid4().hex,
             exclusive=exclusive,
             host=socket.gethostname(),
@@ -197,15 +197,15 @@ class _Lease(Lock):
             LockedError: another holder excludes it.
         """
 
-        def add(holders: list[Holder]) -> list[Holder]:
-            others = [holder for holder in holders if not _is_dead(holder) and self._excludes(holder)]
+        def add(holders: list[_Holder]) -> list[_Holder]:
+            alive = [holder for holder in holders if not _is_dead(holder)]
+            others = [holder for holder in alive if holder.exclusive or self._entry.exclusive]
             now = self._list.now() if others else 0.0
             expired = {holder.id for holder in others if self._seconds_left(holder, now) < 0}
             for other in others:
                 if other.id not in expired:
                     raise self._locked_by(other, self._seconds_left(other, now))
-            present = [holder for holder in holders if holder.id not in expired and not _is_dead(holder)]
-            return [*present, self._entry]
+            return [*(holder for holder in alive if holder.id not in expired), self._entry]
 
         self._update(add)
 
@@ -232,7 +232,7 @@ class _Lease(Lock):
             _EntryGone: another process has removed it.
         """
 
-        def extend(holders: list[Holder]) -> list[Holder]:
+        def extend(holders: list[_Holder]) -> list[_Holder]:
             others = [holder for holder in holders if holder.id != self._entry.id]
             if len(others) == len(holders):
                 raise _EntryGone
@@ -248,13 +248,10 @@ class _Lease(Lock):
                 self._is_gone = True
                 raise
 
-    def _excludes(self, other: Holder) -> bool:
-        return other.exclusive or self._entry.exclusive
-
-    def _seconds_left(self, other: Holder, now: float) -> float:
+    def _seconds_left(self, other: _Holder, now: float) -> float:
         return other.renewed_at + self._times.lease_seconds + self._times.margin_seconds - now
 
-    def _update(self, change: Callable[[list[Holder]], list[Holder]]) -> None:
+    def _update(self, change: Callable[[list[_Holder]], list[_Holder]]) -> None:
         """Replace the list of holders by the result of ``change``."""
         for _ in range(_MAX_UPDATES):
             found = self._list.read()
@@ -274,7 +271,7 @@ class _Lease(Lock):
             "run again in a minute",
         )
 
-    def _locked_by(self, other: Holder, seconds_left: float) -> LockedError:
+    def _locked_by(self, other: _Holder, seconds_left: float) -> LockedError:
         return LockedError(
             f"another process (pid {other.pid} on {other.host}) is busy with {self._purpose}; "
             f"it locks {self._name}",
@@ -287,7 +284,7 @@ class _EntryGone(Exception):
     """Another process removed the entry, since it was not renewed in time."""
 
 
-def _parse(found: Written | None, name: str) -> list[Holder]:
+def _parse(found: Written | None, name: str) -> list[_Holder]:
     """The holders of a list; none where a kernel's lock left the number of a process."""
     if found is None or found.data.strip().isdigit() or not found.data.strip():
         return []
@@ -302,17 +299,17 @@ def _parse(found: Written | None, name: str) -> list[Holder]:
         ) from error
 
 
-_FIELDS = frozenset(field.name for field in fields(Holder))
+_FIELDS = frozenset(field.name for field in fields(_Holder))
 
 
-def _holder(entry: dict[str, Any], written_by: str | None, found: Written) -> Holder:
+def _holder(entry: dict[str, Any], written_by: str | None, found: Written) -> _Holder:
     """One entry. Entries of earlier releases used another clock; they count as old as the list itself."""
-    holder = Holder(**{name: value for name, value in entry.items() if name in _FIELDS})
+    holder = _Holder(**{name: value for name, value in entry.items() if name in _FIELDS})
     is_newest = holder.id == written_by or not holder.renewed_at
     return replace(holder, renewed_at=found.modified_at) if is_newest else holder
 
 
-def _is_dead(holder: Holder) -> bool:
+def _is_dead(holder: _Holder) -> bool:
     """Tell whether the process is known to be dead: it can be known on its own machine only."""
     return holder.machine == machine() and has_ended(holder.pid, holder.started)
 

@@ -14,8 +14,15 @@ import numpy as np
 import simplejpeg
 from PIL import Image
 
-from shardmill.infra.codecs.color import Conversion, conversion_to_srgb
-from shardmill.infra.codecs.formats import DecodedImage, ImageRejected, Pixels, SourceFacts, apply_orientation
+from shardmill.infra.codecs.color import conversion_to_srgb
+from shardmill.infra.codecs.formats import (
+    DecodedImage,
+    ImageRejected,
+    Pixels,
+    SourceFacts,
+    Wanted,
+    apply_orientation,
+)
 from shardmill.infra.codecs.jpeg.header import JpegHeader, check_header, read_header
 from shardmill.infra.codecs.jpeg.segments import (
     EOI,
@@ -26,8 +33,6 @@ from shardmill.infra.codecs.jpeg.segments import (
 )
 from shardmill.infra.codecs.jpeg.turbojpeg import decode_pixels, library
 
-__all__ = ["JpegHeader", "check_header", "conversion_of", "decode_jpeg", "decode_jpeg_small", "read_header"]
-
 _INKS = ("CMYK", "YCCK")
 # Parts of the libraries' messages.
 _ENDS_EARLY, _UNUSUAL_SAMPLING = "premature end", "subsampling"
@@ -36,35 +41,31 @@ _MOST_STRAY = 20  # decodings of a file to leave stray bytes out
 _UNSUPPORTED = ("Unsupported color conversion", "Unsupported JPEG process", "not implemented")
 
 
-def decode_jpeg(data: bytes, channels: int, max_pixels: int, allow_truncated: bool = False) -> DecodedImage:
+def decode_jpeg(data: bytes, wanted: Wanted) -> DecodedImage:
     """Decode a JPEG.
-
-    Args:
-        data: the file.
-        channels: 1 for grey, 3 for RGB.
-        max_pixels: largest picture that is decoded.
-        allow_truncated: decode what there is of a file that ends early.
 
     Raises:
         ImageRejected: the file is damaged, too large, or of a kind that is not read.
     """
     header = read_header(data)
-    check_header(header, max_pixels)
+    check_header(header, wanted.max_pixels)
     if header.color_space == "other":
         raise ImageRejected("unsupported", f"a JPEG of {header.components} components")
-    pixel_mode = _pixel_mode(header)
-    conversion = conversion_of(header)
+    # Pillow's name of the mode of the decoded pixels.
+    mode = "CMYK" if header.color_space in _INKS else "L" if header.color_space == "grey" else "RGB"
+    conversion = conversion_to_srgb(header.icc, mode) if header.icc else None
     # libjpeg-turbo converts no colours of the lossless process.
-    as_stored = conversion is not None or pixel_mode == "CMYK" or header.lossless
-    wanted = {"L": "GRAY", "CMYK": "CMYK"}.get(pixel_mode, "RGB")
-    pixels, salvaged = _pixels(
-        data, header, wanted if as_stored else "GRAY" if channels == 1 else "RGB", allow_truncated
-    )
+    as_stored = conversion is not None or mode == "CMYK" or header.lossless
     if as_stored:
-        image = _image(pixels, pixel_mode)
-        image = conversion.apply(image) if conversion is not None else image
-        pixels = np.asarray(image.convert("RGB") if channels == 3 else image.convert("RGB").convert("L"))
-        pixels = pixels if channels == 3 else pixels[:, :, np.newaxis]
+        colorspace = {"L": "GRAY", "CMYK": "CMYK"}.get(mode, "RGB")
+    else:
+        colorspace = "GRAY" if wanted.channels == 1 else "RGB"
+    pixels, salvaged = _pixels(data, header, colorspace, wanted.allow_truncated)
+    if as_stored:
+        image = _image(pixels, mode)
+        image = (conversion.apply(image) if conversion is not None else image).convert("RGB")
+        grey = wanted.channels == 1
+        pixels = np.asarray(image.convert("L"))[:, :, np.newaxis] if grey else np.asarray(image)
     source = SourceFacts(
         "jpeg",
         header.source_color,
@@ -103,16 +104,6 @@ def is_readable_in_training(data: bytes) -> bool:
     except ValueError:
         return False
     return True
-
-
-def conversion_of(header: JpegHeader) -> Conversion | None:
-    """Return the conversion of the decoded pixels to sRGB, or None if they need none."""
-    return conversion_to_srgb(header.icc, _pixel_mode(header)) if header.icc else None
-
-
-def _pixel_mode(header: JpegHeader) -> str:
-    """Return Pillow's name of the mode of the decoded pixels."""
-    return "CMYK" if header.color_space in _INKS else "L" if header.color_space == "grey" else "RGB"
 
 
 def _image(pixels: Pixels, mode: str) -> Image.Image:

@@ -24,7 +24,7 @@ _MOST_SCANS = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Scan:
+class _Scan:
     """The header of a scan.
 
     Attributes:
@@ -40,7 +40,7 @@ class Scan:
     missing_bits: int
 
 
-def read_scans(data: bytes, begin: int, components: bytes, progressive: bool) -> tuple[int, bool]:
+def _read_scans(data: bytes, begin: int, components: bytes, progressive: bool) -> tuple[int, bool]:
     """Count the scans, and tell whether they hold each coefficient of each component to its last bit.
 
     Args:
@@ -70,17 +70,17 @@ def _positions(data: bytes, begin: int) -> Iterator[int]:
         yield found.start()
 
 
-def _scans_at(data: bytes, positions: Iterable[int]) -> list[Scan]:
+def _scans_at(data: bytes, positions: Iterable[int]) -> list[_Scan]:
     scans = []
     for position in itertools.islice(positions, _MOST_SCANS):
         content = data[position + 4 : position + 2 + int.from_bytes(data[position + 2 : position + 4], "big")]
         if content and len(content) == 4 + 2 * content[0]:
             first, last, bits = content[-3:]
-            scans.append(Scan(content[1:-3:2], first, last, bits & 15))
+            scans.append(_Scan(content[1:-3:2], first, last, bits & 15))
     return scans
 
 
-def _complete(scans: Iterable[Scan], components: bytes, progressive: bool) -> bool:
+def _complete(scans: Iterable[_Scan], components: bytes, progressive: bool) -> bool:
     if not progressive:
         return set(components) <= {name for scan in scans for name in scan.components}
     missing = dict.fromkeys(components, _ALL_COEFFICIENTS)
@@ -95,11 +95,11 @@ def _complete(scans: Iterable[Scan], components: bytes, progressive: bool) -> bo
 ColorSpace = Literal["grey", "YCbCr", "RGB", "CMYK", "YCCK", "other"]
 
 # Progressive JPEGs have about ten scans. Each takes a few bytes and costs a pass over the whole image.
-MAX_SCANS = 100
+_MAX_SCANS = 100
 
 _PROGRESSIVE = frozenset({0xC2, 0xC6, 0xCA, 0xCE})
 _LOSSLESS = frozenset({0xC3, 0xC7, 0xCB, 0xCF})
-_SEARCHED_BYTES = 1 << 16  # EXIF is the first segment by its standard
+_SEARCHED_BYTES = 1 << 16  # EXIF comes first; shardmill.training.tensorflow.export.graph searches as many
 _ICC = b"ICC_PROFILE\x00"
 
 
@@ -184,8 +184,9 @@ def read_header(data: bytes) -> JpegHeader:
             first_sos, first_scan = start - 4, data[start] if start < end else 0
         elif marker == 0xE0:
             jfif = jfif or data.startswith(b"JFIF\x00", start)
-        elif marker == 0xE1 and orientation is None and _is_exif(data, start):
-            orientation = orientation_in(data[start:end])
+        elif marker == 0xE1 and orientation is None and data.startswith(b"Exif\x00\x00", start):
+            if start < _SEARCHED_BYTES:
+                orientation = orientation_in(data[start:end])
         elif marker == 0xE2 and data.startswith(_ICC, start) and end - start >= 14:
             icc_parts[data[start + 12]] = data[start + 14 : end]
             icc_count = data[start + 13]
@@ -202,7 +203,9 @@ def read_header(data: bytes) -> JpegHeader:
     progressive, interleaved = marker in _PROGRESSIVE, first_scan == len(names)
     scans, complete = 1, True
     if progressive or not interleaved:
-        scans, complete = read_scans(data, first_sos, names, progressive)
+        scans, complete = _read_scans(data, first_sos, names, progressive)
+    numbers = range(1, icc_count + 1)  # of the parts of the ICC profile
+    is_whole = bool(icc_parts) and sorted(icc_parts) == list(numbers)
     return JpegHeader(
         height=int.from_bytes(data[start + 1 : start + 3], "big"),
         width=int.from_bytes(data[start + 3 : start + 5], "big"),
@@ -215,7 +218,7 @@ def read_header(data: bytes) -> JpegHeader:
         interleaved=interleaved,
         complete=complete,
         orientation=orientation or 1,
-        icc=_joined(icc_parts, icc_count),
+        icc=b"".join(icc_parts[number] for number in numbers) if is_whole else None,
     )
 
 
@@ -230,16 +233,11 @@ def check_header(header: JpegHeader, max_pixels: int) -> None:
         raise ImageRejected(
             "unsupported", f"a JPEG of {header.precision} bits a sample; only those of 8 bits are read"
         )
-    if header.scans > MAX_SCANS:
+    if header.scans > _MAX_SCANS:
         raise ImageRejected(
             "bomb", f"a JPEG of {header.scans:,} scans, each a pass over the whole image; "
-            f"at most {MAX_SCANS} are allowed"
+            f"at most {_MAX_SCANS} are allowed"
         )  # fmt: skip
-
-
-def _is_exif(data: bytes, start: int) -> bool:
-    """Tell whether a segment is EXIF; shardmill.training.tensorflow.export.graph searches as many bytes."""
-    return start < _SEARCHED_BYTES and data.startswith(b"Exif\x00\x00", start)
 
 
 def _components(frame: bytes) -> tuple[bytes, tuple[tuple[int, int], ...]]:
@@ -265,9 +263,3 @@ def _color_space(names: bytes, jfif: bool, adobe: int | None, lossless: bool) ->
     if len(names) == 4:
         return "YCCK" if adobe == 2 else "CMYK"
     return "other"
-
-
-def _joined(parts: dict[int, bytes], count: int) -> bytes | None:
-    if not parts or sorted(parts) != list(range(1, count + 1)):
-        return None
-    return b"".join(parts[number] for number in range(1, count + 1))

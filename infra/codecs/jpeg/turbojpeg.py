@@ -298,11 +298,6 @@ def _even(plane: Pixels) -> Pixels:
     return cast(Pixels, cv2.copyMakeBorder(plane, 0, height % 2, 0, width % 2, cv2.BORDER_REPLICATE))
 
 
-def _longest_file(height: int, width: int) -> int:
-    """Return the size that a file of this height and width can have at most (bytes): tjBufSize of 4:2:0."""
-    return (-(-height // 16) * 16) * (-(-width // 16) * 16) * 3 + 2048
-
-
 def encode_planes(planes: Planes, quality: int) -> bytes:
     """Encode a baseline JPEG.
 
@@ -325,7 +320,8 @@ def encode_planes(planes: Planes, quality: int) -> bytes:
             raise ValueError("the rows of a plane are not contiguous")
         pointers[number] = array.ctypes.data
         strides[number] = array.strides[0]
-    memory = np.empty(_longest_file(height, width), np.uint8)
+    # The longest that a file of 4:2:0 can be (bytes), as tjBufSize.
+    memory = np.empty((-(-height // 16) * 16) * (-(-width // 16) * 16) * 3 + 2048, np.uint8)
     file, size = ctypes.c_void_p(memory.ctypes.data), ctypes.c_ulong(memory.size)
     if library().tjCompressFromYUVPlanes(
         mine.compressor,

@@ -13,10 +13,10 @@ from PIL import Image, UnidentifiedImageError
 
 from shardmill.infra.codecs.color import ColorCodes, codes_in_boxes
 from shardmill.infra.codecs.formats import (
-    Color,
     DecodedImage,
     ImageRejected,
     SourceFacts,
+    Wanted,
     apply_orientation,
     check_pixels,
     too_many_pixels,
@@ -37,13 +37,6 @@ from shardmill.infra.codecs.structure.exif import orientation_in
 from shardmill.infra.codecs.structure.png_chunks import PngFile, read_png
 from shardmill.infra.codecs.structure.webp_chunks import read_webp
 
-_PILLOW_NAMES = {
-    "png": "PNG",
-    "webp": "WEBP",
-    "gif": "GIF",
-    "bmp": "BMP",
-    "avif": "AVIF",
-}
 _COLORS = {
     "1": "grey 1-bit", "L": "grey", "I;16": "grey 16-bit", "LA": "grey+alpha",
     "P": "palette", "RGBX": "RGB", "RGBa": "RGBA",
@@ -53,7 +46,7 @@ _SALVAGEABLE = frozenset({"png", "gif", "bmp"})
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class _Source:
     """The facts about a file before its pixels are decoded.
 
     Attributes:
@@ -92,50 +85,30 @@ class _Rendered:
     had_alpha: bool = False
 
 
-_Render = Callable[[Image.Image, Source], _Rendered]
+_Render = Callable[[Image.Image, _Source], _Rendered]
 
 
-@dataclass(frozen=True, slots=True)
-class _Decoded:
-    """An upright picture, and the facts about its file."""
-
-    pixels: AnyPixels
-    source: SourceFacts
-
-
-def decode_with_pillow(
-    data: bytes, found: str, channels: int, max_pixels: int, background: Color, allow_truncated: bool = False
-) -> DecodedImage:
-    """Decode an image.
-
-    Args:
-        data: the file.
-        found: its format, a key of ``formats.FORMATS``.
-        channels: 1 for grey, 3 for RGB.
-        max_pixels: largest picture that is decoded.
-        background: colour behind transparent pixels.
-        allow_truncated: decode what there is of a file that ends early.
+def decode_with_pillow(data: bytes, found: str, wanted: Wanted) -> DecodedImage:
+    """Decode an image whose format was ``found``, a key of ``formats.FORMATS``.
 
     Raises:
         ImageRejected: the file is damaged, too large, or of a kind that is not read.
     """
-    source = _read_source(data, found)
-    check_pixels(source.height, source.width, max_pixels)
 
-    def flat(image: Image.Image, source: Source) -> _Rendered:
+    def flat(image: Image.Image, source: _Source) -> _Rendered:
         if source.codes is not None:
             source.codes.check(has_profile=source.icc is not None and source.png is None)
-        flat = flatten(image, source.icc, source.bits, source.png, background)
-        return _Rendered(flat.pixels(channels), flat.icc_profile, flat.had_alpha)
+        flat = flatten(image, source.icc, source.bits, source.png, wanted.background)
+        return _Rendered(flat.pixels(wanted.channels), flat.icc_profile, flat.had_alpha)
 
+    source = _read_source(data, found, wanted.max_pixels)
     try:
-        decoded = _decode(source, found, max_pixels, flat)
+        return DecodedImage(*_decode(source, found, wanted.max_pixels, flat))
     except ImageRejected as rejected:
-        if not allow_truncated or rejected.reason != "truncated" or found not in _SALVAGEABLE:
+        if not wanted.allow_truncated or rejected.reason != "truncated" or found not in _SALVAGEABLE:
             raise
         with truncation_tolerated():
-            decoded = _decode(source, found, max_pixels, flat, salvage=True)
-    return DecodedImage(decoded.pixels, decoded.source)
+            return DecodedImage(*_decode(source, found, wanted.max_pixels, flat, salvage=True))
 
 
 def decode_samples(data: bytes, found: str, max_pixels: int, in_color: bool) -> tuple[AnyPixels, SourceFacts]:
@@ -148,43 +121,43 @@ def decode_samples(data: bytes, found: str, max_pixels: int, in_color: bool) -> 
         in_color: return the colours of every file, also of one with a palette.
 
     Returns:
-        uint8 or uint16 [H, W, 1], or uint8 [H, W, 3] of a file in colour (``samples.samples_of``), and the
-        facts about the file.
+        uint8 or uint16 [H, W, 1], or uint8 [H, W, 3] of a file in colour, and the facts about the file.
 
     Raises:
         ImageRejected: the file is damaged, too large, or of a kind that is not read.
     """
-    source = _read_source(data, found)
-    check_pixels(source.height, source.width, max_pixels)
 
-    def samples(image: Image.Image, source: Source) -> _Rendered:
+    def samples(image: Image.Image, source: _Source) -> _Rendered:
         return _Rendered(samples_of(image, source.bits, in_color))
 
-    decoded = _decode(source, found, max_pixels, samples)
-    return decoded.pixels, decoded.source
+    return _decode(_read_source(data, found, max_pixels), found, max_pixels, samples)
 
 
-def _read_source(data: bytes, found: str) -> Source:
+def _read_source(data: bytes, found: str, max_pixels: int) -> _Source:
+    """Read the structure of a file, and refuse one with more pixels than are decoded."""
     if found == "png":
         png = read_png(data)
-        return Source(
+        check_pixels(png.height, png.width, max_pixels)
+        return _Source(
             png.picture, png.height, png.width, png.source_color, png.orientation, png.icc, png.codes,
             bits=png.bit_depth, png=png,
         )  # fmt: skip
     if found == "webp":
         webp = read_webp(data)
-        return Source(
+        check_pixels(webp.height, webp.width, max_pixels)
+        return _Source(
             webp.picture, webp.height, webp.width, webp.source_color, webp.orientation, webp.icc,
             short=not webp.whole,
         )  # fmt: skip
     if found in ("avif", "heif"):
-        return Source(data, codes=codes_in_boxes(data), short=ends_within_a_box(data))
-    return Source(data)
+        return _Source(data, codes=codes_in_boxes(data), short=ends_within_a_box(data))
+    return _Source(data)
 
 
-def _decode(source: Source, found: str, max_pixels: int, render: _Render, salvage: bool = False) -> _Decoded:
+def _decode(
+    source: _Source, found: str, max_pixels: int, render: _Render, salvage: bool = False
+) -> tuple[AnyPixels, SourceFacts]:
     short = source.short
-
     try:
         with no_warnings, _open(source.data, found) as image:
             source = _completed(source, image, found)
@@ -210,37 +183,28 @@ def _decode(source: Source, found: str, max_pixels: int, render: _Render, salvag
     except Exception as error:  # plugins raise anything on hostile bytes; the error becomes a row
         raise rejected_by_library(error, found, short) from error
     facts = SourceFacts(
-        found,
-        source.color,
-        source.height,
-        source.width,
-        source.orientation,
-        rendered.icc_profile,
-        rendered.had_alpha,
-        salvage,
-    )
+        found, source.color, source.height, source.width, source.orientation, rendered.icc_profile,
+        rendered.had_alpha, salvage,
+    )  # fmt: skip
     pixels = rendered.pixels
-    return _Decoded(pixels if source.upright else apply_orientation(pixels, source.orientation), facts)
+    return pixels if source.upright else apply_orientation(pixels, source.orientation), facts
 
 
 def _open(data: bytes, found: str) -> Image.Image:
     if found == "heif":
         return open_heif(data)
-    return Image.open(io.BytesIO(data), formats=(_PILLOW_NAMES[found],))
+    return Image.open(io.BytesIO(data), formats=(found.upper(),))
 
 
-def _completed(source: Source, image: Image.Image, found: str) -> Source:
+def _completed(source: _Source, image: Image.Image, found: str) -> _Source:
     """Return ``source`` with the facts that only the opened image can tell."""
     if source.height:
         return source
     width, height = image.size
-    orientation, upright = 1, False
     icc = image.info.get("icc_profile")
-    if found == "avif":
-        orientation = orientation_in(image.info.get("exif") or b"")
-    elif found == "heif":
-        upright = True  # the container's own transformations replace EXIF's orientation
     return replace(
         source, height=height, width=width, color=_COLORS.get(image.mode, image.mode),
-        orientation=orientation, icc=icc if isinstance(icc, bytes) else None, upright=upright,
+        orientation=orientation_in(image.info.get("exif") or b"") if found == "avif" else 1,
+        icc=icc if isinstance(icc, bytes) else None,
+        upright=found == "heif",  # the container's own transformations replace EXIF's orientation
     )  # fmt: skip

@@ -17,7 +17,7 @@ from shardmill.infra.codecs.color import conversion_to_srgb, lab_to_srgb
 from shardmill.infra.codecs.formats import Color, ImageRejected, Pixels
 from shardmill.infra.codecs.structure.png_chunks import PngFile
 
-DEEP = "I;16"  # the mode of grey of 16 bits
+_DEEP = "I;16"  # the mode of grey of 16 bits
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ def composited(
 
 def _color(image: Image.Image, png_bits: int | None) -> Image.Image:
     """Return the image without its transparency, as mode "L" or "RGB"."""
-    if image.mode == DEEP:
+    if image.mode == _DEEP:
         return _deep_to_grey(image, png_bits)
     if image.mode in ("L", "RGB"):
         return image
@@ -118,7 +118,7 @@ def _alpha(image: Image.Image, bits: int, png: PngFile | None) -> Image.Image | 
     clear = image.info.get("transparency")
     if isinstance(clear, int) and image.mode == "1":
         return _opaque_but(np.asarray(image) == bool(clear))
-    if isinstance(clear, int) and (image.mode == "L" or image.mode == DEEP):
+    if isinstance(clear, int) and (image.mode == "L" or image.mode == _DEEP):
         # ``clear`` is a sample of the file. Pillow has scaled samples of fewer than 8 bits to 8.
         scale = 255 // ((1 << bits) - 1) if image.mode == "L" and bits < 8 else 1
         return _opaque_but(np.asarray(image) == clear * scale)
@@ -173,7 +173,7 @@ def _numbers(image: Image.Image, bits: int) -> AnyPixels:
     if image.mode == "L":
         # Pillow scales samples of 2 and 4 bits to 8.
         return samples // np.uint8(255 // ((1 << bits) - 1)) if bits in (2, 4) else samples
-    if image.mode == DEEP:
+    if image.mode == _DEEP:
         return samples.astype(np.uint16)
     raise ImageRejected("unsupported", f"its pixels are neither whole numbers nor RGB (mode {image.mode})")
 

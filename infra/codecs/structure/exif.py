@@ -22,7 +22,7 @@ _BIG_TIFF = 43
 
 
 @dataclass(frozen=True, slots=True)
-class Directories:
+class _Directories:
     """The directories of an EXIF block or of a TIFF file.
 
     Attributes:
@@ -75,7 +75,7 @@ def orientation_in(exif: bytes) -> int:
     Args:
         exif: a TIFF header and its directories (CIPA DC-008, 4.5), with or without ``Exif`` in front.
     """
-    found = Directories.of(exif)
+    found = _Directories.of(exif)
     if found is None:
         return 1
     value = 1
@@ -130,7 +130,7 @@ def read_exif(data: bytes) -> ExifTags:
     Args:
         data: a TIFF header and its directories, with or without ``Exif`` in front.
     """
-    found = Directories.of(data, big_tiff=True)
+    found = _Directories.of(data, big_tiff=True)
     if found is None:
         return NO_TAGS
     top = _read(found, found.first, _TOP)
@@ -143,7 +143,7 @@ def read_exif(data: bytes) -> ExifTags:
     )
 
 
-def _read(found: Directories, start: int | None, wanted: frozenset[int]) -> dict[int, bytes]:
+def _read(found: _Directories, start: int | None, wanted: frozenset[int]) -> dict[int, bytes]:
     """Return the values of the wanted tags of the directory at a place."""
     values: dict[int, bytes] = {}
     for tag, kind, number, at in islice(() if start is None else found.entries(start), _MAX_ENTRIES):
@@ -154,7 +154,7 @@ def _read(found: Directories, start: int | None, wanted: frozenset[int]) -> dict
     return values
 
 
-def _value(found: Directories, at: int, size: int) -> bytes | None:
+def _value(found: _Directories, at: int, size: int) -> bytes | None:
     """Return the value of an entry; None if it has none, or lies outside of the file."""
     if not 0 < size <= _MAX_VALUE_BYTES:
         return None
@@ -165,7 +165,7 @@ def _value(found: Directories, at: int, size: int) -> bytes | None:
     return value if len(value) == size else None
 
 
-def _number(found: Directories, value: bytes | None) -> int | None:
+def _number(found: _Directories, value: bytes | None) -> int | None:
     """Return the number that a value of four or eight bytes is."""
     if value is None or len(value) not in (4, 8):
         return None

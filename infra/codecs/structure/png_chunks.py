@@ -135,7 +135,7 @@ def _parted(data: bytes) -> tuple[bytes, dict[bytes, bytes], bool]:
         rest = end + 4  # behind the checksum
         if name in seen and (name == b"IHDR" or (name == b"PLTE" and data[25] == _PALETTE)):
             raise ImageRejected("corrupt", f"not a sound PNG file: it has {name.decode()} twice")
-        if not _is_out_of_place(name, seen) and (
+        if not (_NOT_BEHIND.get(name, set()) & seen or (name in _ONLY_ONCE and name in seen)) and (
             name != b"tRNS" or _has_right_length(end - start, data[25], palette_bytes)
         ):
             palette_bytes = end - start if name == b"PLTE" else palette_bytes
@@ -148,11 +148,6 @@ def _parted(data: bytes) -> tuple[bytes, dict[bytes, bytes], bool]:
     if not ended and rest + 12 <= len(data):
         kept.append(data[rest:])  # the decoder reports the damage, if it comes this far
     return b"".join(kept), others, ended
-
-
-def _is_out_of_place(name: bytes, seen: set[bytes]) -> bool:
-    """Tell whether a chunk may not stand behind those that were seen."""
-    return bool(_NOT_BEHIND.get(name, set()) & seen) or (name in _ONLY_ONCE and name in seen)
 
 
 def _has_right_length(length: int, color_type: int, palette_bytes: int) -> bool:

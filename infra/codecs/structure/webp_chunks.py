@@ -46,7 +46,8 @@ def read_webp(data: bytes) -> WebpFile:
     name = b"VP8L" if b"VP8L" in found else b"VP8 "
     picture = found.get(name, b"")
     if len(extended) >= 10 and extended[0] & _ANIMATION_FLAG:
-        height, width, color, stored = *_canvas(extended), "animation", data
+        height, width = (1 + int.from_bytes(extended[at : at + 3], "little") for at in (7, 4))
+        color, stored = "animation", data
     else:
         if cut in (name, b"ALPH", b"VP8X"):
             raise ImageRejected("truncated", "the WebP file ends early: its picture is not all there")
@@ -100,10 +101,6 @@ def _first_chunks(data: bytes) -> tuple[dict[bytes, bytes], bytes, bool]:
         found.setdefault(name, data[start:end])
         cut = name if end > len(data) else cut
     return found, cut, _announced_end(data) <= len(data) + 1
-
-
-def _canvas(extended: bytes) -> tuple[int, int]:
-    return 1 + int.from_bytes(extended[7:10], "little"), 1 + int.from_bytes(extended[4:7], "little")
 
 
 def _size(picture: bytes, name: bytes, whole: bool) -> tuple[int, int]:

@@ -22,11 +22,11 @@ import numpy.typing as npt
 from PIL import Image
 
 from shardmill.infra.codecs.formats import (
-    Color,
     DecodedImage,
     ImageRejected,
     Pixels,
     SourceFacts,
+    Wanted,
     apply_orientation,
 )
 from shardmill.infra.codecs.pillow.raster import composited
@@ -90,25 +90,16 @@ class _Read:
         )
 
 
-def decode_tiff(
-    data: bytes, channels: int, max_pixels: int, background: Color, allow_truncated: bool = False
-) -> DecodedImage:
+def decode_tiff(data: bytes, wanted: Wanted) -> DecodedImage:
     """Decode the first page of a TIFF that is neither a thumbnail nor a mask.
-
-    Args:
-        data: the file.
-        channels: 1 for grey, 3 for RGB.
-        max_pixels: largest picture that is decoded.
-        background: colour behind transparent pixels.
-        allow_truncated: decode what there is of a file that ends early.
 
     Raises:
         ImageRejected: the file is damaged, too large, or of a kind that is not read.
     """
-    read = _read(data, max_pixels, allow_truncated)
+    read = _read(data, wanted.max_pixels, wanted.allow_truncated)
     color, alpha = _picture(read)
-    flat = composited(color, alpha, read.page.icc, background)
-    pixels = apply_orientation(flat.pixels(channels), read.page.orientation)
+    flat = composited(color, alpha, read.page.icc, wanted.background)
+    pixels = apply_orientation(flat.pixels(wanted.channels), read.page.orientation)
     return DecodedImage(pixels, read.facts(flat.icc_profile, flat.had_alpha))
 
 

@@ -17,10 +17,20 @@ UINT, INT, FLOAT = 1, 2, 3
 _FORMATS = {1: "", 2: "signed ", 3: "floating-point ", 4: "untyped ", 5: "complex ", 6: "complex "}
 
 WHITE_IS_ZERO, BLACK_IS_ZERO, RGB, PALETTE, INKS, YCBCR, CIE_LAB = 0, 1, 2, 3, 5, 6, 8
-RAW_PHOTOMETRICS = (32803, 34892)  # a colour filter array, and linear raw
+_RAW_PHOTOMETRICS = (32803, 34892)  # a colour filter array, and linear raw
 
-UNCOMPRESSED, FAX_1D, GROUP_3, GROUP_4, LZW, OLD_JPEG, JPEG, DEFLATE, PACKBITS = 1, 2, 3, 4, 5, 6, 7, 8, 32773
-FAX = (FAX_1D, GROUP_3, GROUP_4)
+UNCOMPRESSED, _FAX_1D, _GROUP_3, GROUP_4, LZW, OLD_JPEG, JPEG, DEFLATE, PACKBITS = (
+    1,
+    2,
+    3,
+    4,
+    5,
+    6,
+    7,
+    8,
+    32773,
+)
+FAX = (_FAX_1D, _GROUP_3, GROUP_4)
 OLD_DEFLATE, LZMA, ZSTD, WEBP = 32946, 34925, 50000, 50001
 
 HORIZONTAL, FLOATING_POINT = 2, 3
@@ -29,7 +39,7 @@ UNSPECIFIED, ASSOCIATED, UNASSOCIATED = 0, 1, 2
 
 
 @dataclass(frozen=True, slots=True)
-class Color:
+class _Color:
     """A kind of colour.
 
     Attributes:
@@ -52,18 +62,18 @@ class Color:
 _GREY_BITS = {UINT: (1, 2, 4, 8, 10, 12, 14, 16, 32), INT: (8, 16, 32), FLOAT: (16, 32, 64)}
 COLORS = {
     # Of the other depths no second decoder takes the largest sample for black.
-    WHITE_IS_ZERO: Color("grey", 1, {UINT: (1, 2, 4, 8, 16), INT: (8,)}, (8, 16), 1),
-    BLACK_IS_ZERO: Color("grey", 1, _GREY_BITS, (8, 16), 1),
-    RGB: Color("RGB", 3, {UINT: (8, 10, 12, 14, 16)}, (8, 16), 3),
-    PALETTE: Color("palette", 1, {UINT: (1, 2, 4, 8)}, (8,), 1, (UNSPECIFIED, UNASSOCIATED)),
-    INKS: Color("CMYK", 4, {UINT: (8, 16)}),
-    YCBCR: Color("YCbCr", 3, {UINT: (8,)}),
-    CIE_LAB: Color("Lab", 3, {UINT: (8,)}),
+    WHITE_IS_ZERO: _Color("grey", 1, {UINT: (1, 2, 4, 8, 16), INT: (8,)}, (8, 16), 1),
+    BLACK_IS_ZERO: _Color("grey", 1, _GREY_BITS, (8, 16), 1),
+    RGB: _Color("RGB", 3, {UINT: (8, 10, 12, 14, 16)}, (8, 16), 3),
+    PALETTE: _Color("palette", 1, {UINT: (1, 2, 4, 8)}, (8,), 1, (UNSPECIFIED, UNASSOCIATED)),
+    INKS: _Color("CMYK", 4, {UINT: (8, 16)}),
+    YCBCR: _Color("YCbCr", 3, {UINT: (8,)}),
+    CIE_LAB: _Color("Lab", 3, {UINT: (8,)}),
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Compression:
+class _Compression:
     """A compression.
 
     Attributes:
@@ -83,28 +93,28 @@ class Compression:
     lossy: bool = False
 
 
-_PREDICTED = Compression(predictors=(1, HORIZONTAL, FLOATING_POINT))
-_OF_FAX = Compression((WHITE_IS_ZERO, BLACK_IS_ZERO), bits=1, most_more=0, in_planes=False)
+_PREDICTED = _Compression(predictors=(1, HORIZONTAL, FLOATING_POINT))
+_OF_FAX = _Compression((WHITE_IS_ZERO, BLACK_IS_ZERO), bits=1, most_more=0, in_planes=False)
 COMPRESSIONS = {
-    UNCOMPRESSED: Compression(),
+    UNCOMPRESSED: _Compression(),
     **dict.fromkeys(FAX, _OF_FAX),
     LZW: _PREDICTED,
     DEFLATE: _PREDICTED,
     OLD_DEFLATE: _PREDICTED,
-    PACKBITS: Compression(),
+    PACKBITS: _Compression(),
     LZMA: _PREDICTED,
     ZSTD: _PREDICTED,
-    JPEG: Compression(
+    JPEG: _Compression(
         (WHITE_IS_ZERO, BLACK_IS_ZERO, RGB, INKS, YCBCR), 8, most_more=0, in_planes=False, lossy=True
     ),
-    OLD_JPEG: Compression((YCBCR,), 8, most_more=0, in_planes=False, lossy=True),
-    WEBP: Compression((RGB,), 8, most_more=1, in_planes=False, lossy=True),
+    OLD_JPEG: _Compression((YCBCR,), 8, most_more=0, in_planes=False, lossy=True),
+    WEBP: _Compression((RGB,), 8, most_more=1, in_planes=False, lossy=True),
 }
 # Bits of samples whose difference to their neighbour may be stored.
-PREDICTED_BITS = {HORIZONTAL: {UINT: (8, 16, 32), INT: (8, 16, 32)}, FLOATING_POINT: {FLOAT: (16, 32, 64)}}
+_PREDICTED_BITS = {HORIZONTAL: {UINT: (8, 16, 32), INT: (8, 16, 32)}, FLOATING_POINT: {FLOAT: (16, 32, 64)}}
 # Columns and rows that share a sample of chroma. A JPEG within a TIFF has its own, which is the same.
 SUBSAMPLINGS = ((1, 1), (1, 2), (2, 1), (2, 2), (4, 1), (4, 2))
-JPEG_SUBSAMPLINGS = ((1, 1), (2, 1), (2, 2), (1, 2), (4, 1))
+_JPEG_SUBSAMPLINGS = ((1, 1), (2, 1), (2, 2), (1, 2), (4, 1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +168,7 @@ def check_kind(kind: Kind) -> None:
     Raises:
         ImageRejected: "unsupported", with the combination.
     """
-    if kind.photometric in RAW_PHOTOMETRICS:
+    if kind.photometric in _RAW_PHOTOMETRICS:
         raise camera_raw(f"its samples are those of a sensor ({kind})")
     if not _is_read(kind):
         raise ImageRejected(
@@ -193,10 +203,10 @@ def _is_read(kind: Kind) -> bool:
     )
     fits_predictor = kind.predictor == 1 or (
         kind.predictor in compression.predictors
-        and bits in PREDICTED_BITS[kind.predictor].get(kind.sample_format, ())
+        and bits in _PREDICTED_BITS[kind.predictor].get(kind.sample_format, ())
     )
     fits_sampling = kind.photometric != YCBCR or (
-        kind.subsampling in (JPEG_SUBSAMPLINGS if compression.lossy else SUBSAMPLINGS)
+        kind.subsampling in (_JPEG_SUBSAMPLINGS if compression.lossy else SUBSAMPLINGS)
         and (kind.predictor, kind.in_planes) == (1, False)
     )
     return fits_compression and fits_predictor and fits_sampling

@@ -118,7 +118,7 @@ def read_page(data: bytes, max_pixels: int) -> Page:
     Raises:
         ImageRejected: the directory is damaged or cut off, the picture too large, or the file a camera's.
     """
-    if directory_ends_early(data):
+    if _directory_ends_early(data):
         raise ImageRejected("truncated", "the TIFF file ends early, before its directory")
     try:
         file = tifffile.TiffFile(io.BytesIO(data), is_lsm=False, is_ndpi=False, is_scanimage=False)
@@ -139,7 +139,7 @@ def damaged(part: str, error: object) -> ImageRejected:
     return ImageRejected("corrupt", f"not a sound TIFF file: {part} is damaged ({error})")
 
 
-def directory_ends_early(data: bytes) -> bool:
+def _directory_ends_early(data: bytes) -> bool:
     """Tell whether the first directory (often the last thing in a file) is cut off."""
     big = data[2:4] in (b"+\x00", b"\x00+")
     order: Literal["little", "big"] = "little" if data[:2] == b"II" else "big"
@@ -203,6 +203,7 @@ def _read(page: Any, big_endian: bool, max_pixels: int) -> Page:
     def decode(strip: bytes, number: int) -> npt.NDArray[Any]:
         return np.asarray(page.decode(strip, number, jpegtables=page.jpegtables)[0][0])
 
+    orientation, icc = value(_ORIENTATION), value(_ICC)
     palette = page.colormap if kind.photometric == PALETTE else None
     return Page(
         int(page.index), kind, height, width, rows, columns, tiled,
@@ -210,8 +211,8 @@ def _read(page: Any, big_endian: bool, max_pixels: int) -> Page:
         tuple(map(int, page.databytecounts)) if any(tag in page.tags for tag in _LENGTHS) else (),
         big_endian,
         mirrored=page.fillorder == 2,
-        orientation=_orientation(value(_ORIENTATION)),
-        icc=_bytes(value(_ICC)),
+        orientation=int(orientation) if isinstance(orientation, int) and 1 <= orientation <= 8 else 1,
+        icc=icc if isinstance(icc, bytes) else None,
         palette=None if palette is None else np.asarray(palette, np.uint16),
         max_sample=int(_first(value(_MAX_SAMPLE)) or 0),
         declared_range=_range(_first(value(_S_MIN_SAMPLE)), _first(value(_S_MAX_SAMPLE))),
@@ -241,14 +242,6 @@ def _kind_of(page: Any) -> Kind:
         subsampling=(int(subsampling[0]), int(subsampling[1])) if page.photometric == YCBCR else (1, 1),
         ink_set=int(_first(page.tags.valueof(_INK_SET)) or 1),
     )
-
-
-def _orientation(value: Any) -> int:
-    return int(value) if isinstance(value, int) and 1 <= value <= 8 else 1
-
-
-def _bytes(value: Any) -> bytes | None:
-    return value if isinstance(value, bytes) else None
 
 
 def _first(value: Any) -> float | None:

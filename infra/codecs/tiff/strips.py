@@ -69,7 +69,7 @@ def decode_strips(data: bytes, page: Page, max_pixels: int, salvage: bool) -> Sa
     needed = page.in_a_plane * page.planes
     if len(page.offsets) < needed or (len(page.lengths) < needed and needed > 1):
         raise ImageRejected("truncated", _MISSING)
-    picture = np.zeros((page.planes, page.height, page.width, page.together), sample_type(page))
+    picture = np.zeros((page.planes, page.height, page.width, page.together), _sample_type(page))
     decoded_any = False
     for number in range(needed):
         strip, cut = _strip(data, page, number)
@@ -91,7 +91,7 @@ def decode_strips(data: bytes, page: Page, max_pixels: int, salvage: bool) -> Sa
     return picture[0] if page.planes == 1 else np.ascontiguousarray(np.moveaxis(picture[..., 0], 0, 2))
 
 
-def sample_type(page: Page) -> np.dtype[Any]:
+def _sample_type(page: Page) -> np.dtype[Any]:
     """Return the type of samples."""
     (bits,) = page.kind.bits
     size = 1 if bits <= 8 else 2 if bits <= 16 else 4 if bits <= 32 else 8
@@ -138,7 +138,9 @@ def _decode(strip: bytes, page: Page, number: int, max_pixels: int, *, cut: bool
         if page.mirrored:
             strip = bytes(imagecodecs.bitorder_decode(strip))
         sampled = page.kind.photometric == YCBCR
-        size = _sampled_bytes(page, rows, columns) if sampled else _strip_bytes(page, rows, columns)
+        # Before compression each row begins with a whole byte.
+        row_bytes = -(-columns * page.together * page.kind.bits[0] // 8)
+        size = _sampled_bytes(page, rows, columns) if sampled else rows * row_bytes
         content = decompress(strip, size)
         if len(content) < size:
             if not pad:
@@ -155,11 +157,6 @@ def _decode(strip: bytes, page: Page, number: int, max_pixels: int, *, cut: bool
         raise ImageRejected(
             "corrupt", f"not a sound TIFF file: its pixel data is damaged ({error})"
         ) from error
-
-
-def _strip_bytes(page: Page, rows: int, columns: int) -> int:
-    """Return the size of a strip before compression (bytes). Each row begins with a whole byte."""
-    return rows * -(-columns * page.together * page.kind.bits[0] // 8)
 
 
 def _check_picture_in(strip: bytes, page: Page, max_pixels: int) -> None:
@@ -202,7 +199,7 @@ def _digits(content: bytes, mirrored: bool) -> str:
 def _unpacked(content: bytes, page: Page, rows: int, columns: int) -> Samples:
     """Return samples of the machine's own byte order: [rows, columns, samples]."""
     (bits,) = page.kind.bits
-    dtype, shape = sample_type(page), (rows, columns, page.together)
+    dtype, shape = _sample_type(page), (rows, columns, page.together)
     if bits not in (8, 16, 32, 64):
         runs = columns * page.together
         return np.asarray(imagecodecs.packints_decode(content, dtype, bits, runlen=runs)).reshape(shape)

@@ -100,7 +100,7 @@ def _count(before: DatasetVersion, after: DatasetVersion, *, apart: bool) -> _Co
         else:
             ids.append(_ids(rows))
     known = np.unique(np.concatenate(ids))
-    later = _all_ids(after) if apart else ids[0]
+    later = np.concatenate([ids[0], *(_ids(_rows(after, shard)) for shard in after.manifest.shards if apart)])
     for shard in before.manifest.shards if apart else ():
         rows = _rows(before, shard)
         counted.was[shard.split].add(rows.filter(pa.array(np.isin(_ids(rows), later))), before.manifest)
@@ -114,12 +114,6 @@ def _count(before: DatasetVersion, after: DatasetVersion, *, apart: bool) -> _Co
         if apart:
             counted.now[shard.split].add(rows.filter(pa.array(~is_new)), after.manifest)
     return counted
-
-
-def _all_ids(version: DatasetVersion) -> _Ids:
-    return np.concatenate(
-        [np.empty(0, np.uint64), *(_ids(_rows(version, shard)) for shard in version.manifest.shards)]
-    )
 
 
 def _rows(version: DatasetVersion, shard: Shard) -> pa.Table:

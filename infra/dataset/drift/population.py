@@ -31,8 +31,8 @@ from shardmill.infra.format.contract import Manifest, class_counts_of
 from shardmill.infra.format.known_features import LABELS, TARGETS
 from shardmill.infra.html.page import share
 
-HASH = "perceptual_hash"
-HASH_BITS = 64
+_HASH = "perceptual_hash"
+_HASH_BITS = 64
 PIXEL_GROUPS = ("colours", "looks")  # groups of figures that come from the stored image
 
 
@@ -51,7 +51,7 @@ class Population:
     num_records: int = 0
     histograms: dict[str, Ints] = field(default_factory=dict)
     classes: Counter[str] = field(default_factory=Counter)
-    bits: Ints = field(default_factory=lambda: np.zeros(HASH_BITS, np.int64))
+    bits: Ints = field(default_factory=lambda: np.zeros(_HASH_BITS, np.int64))
     num_hashes: int = 0
 
     def add(self, rows: pa.Table, manifest: Manifest) -> None:
@@ -67,8 +67,8 @@ class Population:
         if TARGETS in rows.schema.names:
             self._count_targets(rows[TARGETS], manifest.label_names)
         self.classes.update(class_counts_of(rows, manifest.classes))
-        if HASH in rows.schema.names:
-            hashes = rows[HASH].drop_null().to_numpy()
+        if _HASH in rows.schema.names:
+            hashes = rows[_HASH].drop_null().to_numpy()
             self.num_hashes += len(hashes)
             bits = np.unpackbits(hashes.astype(">u8").view(np.uint8).reshape(-1, 8), axis=1)
             self.bits += bits.sum(axis=0, dtype=np.int64)
@@ -84,7 +84,8 @@ class Population:
 
     def with_pixels_of(self, other: Population) -> Population:
         """Return these images, with the figures of what is stored of others."""
-        pixels = {name: counts for name, counts in other.histograms.items() if _is_of_pixels(name)}
+        of_pixels = {name for name, trait in TRAITS.items() if trait.group in PIXEL_GROUPS}
+        pixels = {name: counts for name, counts in other.histograms.items() if name in of_pixels}
         return replace(
             self, histograms={**self.histograms, **pixels}, bits=other.bits, num_hashes=other.num_hashes
         )
@@ -102,14 +103,10 @@ class Population:
             self._count(trait.title, bins_of(trait, by_target), trait.scale.num_bins)
 
 
-def _is_of_pixels(name: str) -> bool:
-    return name in TRAITS and TRAITS[name].group in PIXEL_GROUPS
-
-
 def columns_of(manifest: Manifest) -> list[str]:
     """Return the columns of indexes that a population counts, and the id."""
     labels = {"targets": TARGETS, "multi": LABELS, "mask": LABELS}.get(manifest.label_kind)
-    return ["id", "label", HASH, *INDEX_COLUMNS, *([labels] if labels else [])]
+    return ["id", "label", _HASH, *INDEX_COLUMNS, *([labels] if labels else [])]
 
 
 def typical(trait: Trait, before: Ints, after: Ints) -> tuple[str, str]:

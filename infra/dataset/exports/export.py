@@ -18,7 +18,7 @@ from shardmill.infra.dataset.exports.parts import Batch, Part, Plan, plan_export
 from shardmill.infra.dataset.exports.target import CHECKSUMS_FILE, FileMade, PartFiles, Target
 from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.digests import sha256_hex
-from shardmill.infra.errors import AccountingError, Cancelled, CorruptDataError, DataError, UsageError
+from shardmill.infra.errors import AccountingError, Cancelled, DataError, UsageError
 from shardmill.infra.processes.process import num_cpus
 
 OnProgress = Callable[[int, int], None]  # records done, records in all
@@ -90,11 +90,7 @@ def export(
     found = target.finished(plan)
     if found is not None:
         return Exported(str(destination), found, linked, unchanged=True)
-    if missing := version.missing_files():
-        raise CorruptDataError(
-            f"{version.ref} is not whole: {missing[0]} is not as it was written",
-            f"run `shardmill verify {version.name}@{version.version}`; restore the file from a copy",
-        )
+    version.check_whole()
     try:
         with target.opened(plan):
             made = _Work(plan, form, target, on_progress, linked=linked).done()

@@ -129,8 +129,9 @@ def plan_export(version: DatasetVersion, format_name: str, *, copy: bool = False
             Part(shard, shard_stem(split, index, len(chosen)), number, counts)
             for index, (shard, number, counts) in enumerate(chosen)
         ]
-    fields = [_plain(field) for field in index_schema(version) if field.name not in _PLACES]
-    return Plan(version, format_name, copy, tuple(parts), pa.schema(fields))
+    kinds = {field.name: field.type for field in index_schema(version) if field.name not in _PLACES}
+    plain = [(name, kind.value_type if types.is_dictionary(kind) else kind) for name, kind in kinds.items()]
+    return Plan(version, format_name, copy, tuple(parts), pa.schema(plain))
 
 
 def _class_counts(version: DatasetVersion, shard: Shard) -> tuple[int, dict[str, int]]:
@@ -139,11 +140,6 @@ def _class_counts(version: DatasetVersion, shard: Shard) -> tuple[int, dict[str,
         return shard.num_examples, dict(shard.class_counts)
     rows = version.rows(shard, ["label", LABELS])
     return rows.num_rows, class_counts_of(rows, version.manifest.classes)
-
-
-def _plain(field: pa.Field) -> pa.Field:
-    kind = field.type.value_type if types.is_dictionary(field.type) else field.type
-    return pa.field(field.name, kind)
 
 
 _BATCH_ROWS, _BATCH_BYTES = 1000, 16 << 20
@@ -281,17 +277,17 @@ def json_rows(plan: Plan, batch: Batch) -> Iterator[dict[str, Any]]:
     """The rows of a batch with their class names, JSON-able."""
     names = label_names(plan, batch).to_pylist()
     for row, name in zip(batch.index.to_pylist(), names, strict=True):
-        yield {"label_name": name} | {key: json_value(value) for key, value in row.items()}
+        yield {"label_name": name} | {key: _json_value(value) for key, value in row.items()}
 
 
-def json_value(value: Any) -> Any:
+def _json_value(value: Any) -> Any:
     """A value as JSON can hold it: bytes as base64, NaN and infinities as null, times as ISO 8601."""
     if isinstance(value, bytes):
         return base64.b64encode(value).decode("ascii")
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if isinstance(value, list):
-        return [json_value(each) for each in value]
+        return [_json_value(each) for each in value]
     return value.isoformat() if hasattr(value, "isoformat") else value
 
 

@@ -112,7 +112,7 @@ def find_garbage(
     needed = files_of_removed(storage, now)
     for version in kept:
         needed |= set(catalog.open(f"{name}@{version}").manifest.files())
-    in_work = folders_in_work(storage)
+    in_work = _folders_in_work(storage)
     files = [
         entry
         for entry in storage.list_files(_DATA)
@@ -161,7 +161,7 @@ def _folder(path: str) -> str:
     return path.rpartition("/")[0]
 
 
-def folders_in_work(storage: Storage) -> set[str]:
+def _folders_in_work(storage: Storage) -> set[str]:
     """The data folders of the plans that the spools name."""
     plans = [entry.path for entry in storage.list_files(_SPOOLS) if "/plans/" in entry.path]
     return {data_dir(path.rpartition("/")[2].removesuffix(".arrow")) for path in plans}

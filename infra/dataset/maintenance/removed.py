@@ -224,7 +224,7 @@ def _write(storage: Storage, record: _Record) -> None:
     storage.write_atomic(removed_file(record["version"]), dump_json(record).encode("ascii"))
 
 
-PURGED_FILE = "purged.json"
+_PURGED_FILE = "purged.json"
 PURGING_FILE = "purging.json"  # exists from the beginning of a purge to its end
 
 _CONTENTS, _URIS = "sha256", "uri_sha256"
@@ -264,7 +264,7 @@ def add_purged(dataset: Storage, contents: Iterable[bytes], uris: Iterable[str])
         _CONTENTS: sorted(listed[_CONTENTS] | {digest.hex() for digest in contents}),
         _URIS: sorted(listed[_URIS] | {sha256_hex(uri.encode()) for uri in uris}),
     }
-    dataset.write_atomic(PURGED_FILE, dump_json(found, indent=0).encode())
+    dataset.write_atomic(_PURGED_FILE, dump_json(found, indent=0).encode())
 
 
 def warning_of_unfinished_purge(dataset: Storage, name: str) -> str | None:
@@ -280,8 +280,8 @@ def warning_of_unfinished_purge(dataset: Storage, name: str) -> str | None:
 def _listed(dataset: Storage) -> dict[str, set[str]]:
     remedy = "restore it from a copy: without it, purged images would come back"
     try:
-        data = dataset.read_bytes(PURGED_FILE)
+        data = dataset.read_bytes(_PURGED_FILE)
     except NotFoundError:
         return {_CONTENTS: set(), _URIS: set()}
-    found = decode_json(data, _Purged, f"{dataset.uri}/{PURGED_FILE}", remedy)
+    found = decode_json(data, _Purged, f"{dataset.uri}/{_PURGED_FILE}", remedy)
     return {_CONTENTS: set(found["sha256"]), _URIS: set(found.get("uri_sha256", []))}

@@ -21,7 +21,7 @@ from shardmill.infra.errors import UsageError
 from shardmill.infra.format.known_features import LABELS
 
 
-def apply_function(name: str, arguments: Sequence[Value], columns: Columns, text: str) -> Value:
+def _apply_function(name: str, arguments: Sequence[Value], columns: Columns, text: str) -> Value:
     """Return the value of a function of the query.
 
     Raises:
@@ -190,7 +190,7 @@ def _value(node: ast.expr, columns: Columns) -> Value:
         return _calculated(node, columns, text)
     if isinstance(node, ast.Call):
         assert isinstance(node.func, ast.Name)
-        return apply_function(node.func.id, [_value(each, columns) for each in node.args], columns, text)
+        return _apply_function(node.func.id, [_value(each, columns) for each in node.args], columns, text)
     if isinstance(node, ast.Tuple | ast.List):
         raise UsageError(f"{text} is a list of values", f"a list can only follow 'in': x in {text}")
     return Value("truth", _truth(node, columns), text, pa.bool_())

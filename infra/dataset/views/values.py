@@ -95,7 +95,8 @@ class Columns:
         if name == LABEL_NAME:
             return self.label_name(name)
         if name not in self.schema.names:
-            raise UsageError(f"the query names a column {name!r}, which there is not", self._remedy(name))
+            remedy = f"for a text write {name!r} in quotes; {near_miss(name, self.names()) or ''}"
+            raise UsageError(f"the query names a column {name!r}, which there is not", remedy)
         found = self.schema.field(name).type
         kind = kind_of(found)
         if kind is None:
@@ -131,10 +132,6 @@ class Columns:
     def operand(self, value: Value) -> Any:
         """Return the data of a value for a function of Arrow with several arguments."""
         return pc.scalar(value.data) if value.constant else value.data
-
-    def _remedy(self, name: str) -> str | None:
-        quotes = f"for a text write {name!r} in quotes; "
-        return quotes + (near_miss(name, self.names()) or "")
 
     def _split(self) -> Any:
         return pc.field(SPLIT)

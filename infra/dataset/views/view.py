@@ -24,9 +24,9 @@ from shardmill.infra.dataset.views.values import Columns, TableColumns
 from shardmill.infra.errors import UsageError
 from shardmill.infra.near_names import near_miss
 
-MOST_CHARACTERS = 10_000
+_MOST_CHARACTERS = 10_000
 
-FUNCTIONS = ("column", "endswith", "len", "lower", "matches", "startswith")
+_FUNCTIONS = ("column", "endswith", "len", "lower", "matches", "startswith")
 
 _OPERATORS = (
     *(ast.And, ast.Or, ast.Not, ast.USub, ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt, ast.GtE),
@@ -36,15 +36,15 @@ _NODES = (ast.BoolOp, ast.UnaryOp, ast.BinOp, ast.Compare, ast.Name, ast.Tuple, 
 _DOCUMENTED = "docs/query-and-views.md lists what a query can say"
 
 
-def parse_query(query: str) -> ast.expr:
+def _parse_query(query: str) -> ast.expr:
     """Parse a query.
 
     Raises:
         UsageError: it is no expression, or has a part that queries do not know.
     """
-    if len(query) > MOST_CHARACTERS:
+    if len(query) > _MOST_CHARACTERS:
         raise UsageError(
-            f"the query has {len(query):,} characters; at most {MOST_CHARACTERS:,} are allowed",
+            f"the query has {len(query):,} characters; at most {_MOST_CHARACTERS:,} are allowed",
             "split it into several views",
         )
     try:
@@ -61,11 +61,6 @@ def parse_query(query: str) -> ast.expr:
     return tree
 
 
-def canonical_text(tree: ast.expr) -> str:
-    """Return the query as text: the same for queries that differ only in blanks, quotes and parentheses."""
-    return ast.unparse(tree)
-
-
 def _check(node: ast.AST) -> None:
     if isinstance(node, (*_OPERATORS, *_NODES)):
         return
@@ -80,8 +75,8 @@ def _check(node: ast.AST) -> None:
 
 def _check_call(node: ast.Call) -> None:
     name = node.func.id if isinstance(node.func, ast.Name) else ast.unparse(node.func)
-    if name not in FUNCTIONS:
-        raise UsageError(f"queries have no function {name!r}", near_miss(name, list(FUNCTIONS)))
+    if name not in _FUNCTIONS:
+        raise UsageError(f"queries have no function {name!r}", near_miss(name, list(_FUNCTIONS)))
     if node.keywords:
         raise UsageError(f"{ast.unparse(node)!r} names an argument", "give the arguments in order")
 
@@ -110,13 +105,13 @@ class View:
         for field in self.fields:
             if field.name not in table.column_names:
                 selected = selected.append_column(field, pa.nulls(table.num_rows, field.type))
-        mask = condition(parse_query(self.query), TableColumns(selected, split, classes))
+        mask = condition(_parse_query(self.query), TableColumns(selected, split, classes))
         found: pa.Table = table.filter(mask)
         return found
 
     def expression(self, schema: pa.Schema, classes: Sequence[str]) -> Any:
         """Return the query as ``pyarrow.compute.Expression`` over ``split`` and the columns of the index."""
-        return condition(parse_query(self.query), Columns(schema, classes))
+        return condition(_parse_query(self.query), Columns(schema, classes))
 
 
 def view_of(query: str, schema: pa.Schema, classes: Sequence[str]) -> View:
@@ -126,9 +121,9 @@ def view_of(query: str, schema: pa.Schema, classes: Sequence[str]) -> View:
         UsageError: it cannot be read, names a column or class that does not exist, or compares different
             kinds of values.
     """
-    tree = parse_query(query)
+    tree = _parse_query(query)
     # Arrow refuses here what it cannot compute, before any record is read.
     columns = TableColumns(schema.empty_table(), "", classes)
     condition(tree, columns)
     used = [field for field in schema if field.name in columns.used]
-    return View(canonical_text(tree), pa.schema(used))
+    return View(ast.unparse(tree), pa.schema(used))

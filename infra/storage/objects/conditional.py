@@ -12,6 +12,7 @@ import contextlib
 import re
 import threading
 import uuid
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 import pyarrow as pa
@@ -42,7 +43,7 @@ class ObjectChanged(Exception):
     """The object is not the one that was to be replaced."""
 
 
-class StoredObject(NamedTuple):
+class _StoredObject(NamedTuple):
     """An object that was read: its bytes, its tag, and its time of writing by the store's clock (s)."""
 
     data: bytes
@@ -168,16 +169,16 @@ class ConditionalObjects:
         """
         return self._put(key, data, tag, ObjectChanged(f"{key} has changed"))
 
-    def read(self, key: str) -> StoredObject | None:
+    def read(self, key: str) -> _StoredObject | None:
         """The object; None if there is no such object."""
         import obstore
 
-        def attempt() -> StoredObject | None:
+        def attempt() -> _StoredObject | None:
             try:
                 with errors_of_the_store():
                     found = obstore.get(self._store, key)
                     modified_at = found.meta["last_modified"].timestamp()
-                    return StoredObject(bytes(found.bytes()), _tag(found.meta), modified_at)
+                    return _StoredObject(bytes(found.bytes()), _tag(found.meta), modified_at)
             except FileNotFoundError:
                 return None
 
@@ -185,31 +186,32 @@ class ConditionalObjects:
 
     def now(self, folder: str) -> float:
         """The store's time (seconds since the epoch), by an object in ``folder`` that is deleted again."""
-        import obstore
-
-        key = f"{folder}/{TEMPORARY_PREFIX}{uuid.uuid4().hex}".lstrip("/")
-        self.create(key, b"")
-        try:
+        with self._deleted_again(folder) as key:
+            self.create(key, b"")
             probe = self.read(key)
             return probe.modified_at if probe is not None else 0.0
-        finally:
-            with contextlib.suppress(OSError), errors_of_the_store():
-                obstore.delete(self._store, key)
 
     def heeds_conditions(self, folder: str) -> bool:
         """Tell whether the store heeds conditions, tried with an object in ``folder`` that is deleted again.
 
         A store that ignores conditions answers as if they were met.
         """
+        with self._deleted_again(folder) as key:
+            try:
+                return self._heeds_conditions(key)
+            except OSError as error:
+                if is_retryable(error) or _REFUSED.search(str(error)) is None:
+                    raise
+                return False
+
+    @contextlib.contextmanager
+    def _deleted_again(self, folder: str) -> Iterator[str]:
+        """The key of an object that is deleted when the block ends."""
         import obstore
 
         key = f"{folder}/{TEMPORARY_PREFIX}{uuid.uuid4().hex}".lstrip("/")
         try:
-            return self._heeds_conditions(key)
-        except OSError as error:
-            if is_retryable(error) or _REFUSED.search(str(error)) is None:
-                raise
-            return False
+            yield key
         finally:
             with contextlib.suppress(OSError), errors_of_the_store():
                 obstore.delete(self._store, key)

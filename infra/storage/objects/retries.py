@@ -229,12 +229,12 @@ def object_writer(upload: Callable[[BinaryIO], None]) -> Iterator[BinaryIO]:
     """
     with tempfile.SpooledTemporaryFile(_IN_MEMORY_BYTES) as kept:
         yield cast(BinaryIO, kept)
-        retry(lambda: _from_the_start(upload, cast(BinaryIO, kept)))
 
+        def from_the_start() -> None:
+            kept.seek(0)
+            upload(cast(BinaryIO, kept))
 
-def _from_the_start(upload: Callable[[BinaryIO], None], data: BinaryIO) -> None:
-    data.seek(0)
-    upload(data)
+        retry(from_the_start)
 
 
 def upload(filesystem: pafs.FileSystem, key: str, data: BinaryIO) -> None:

@@ -141,14 +141,14 @@ def errors_of_the_store() -> Iterator[None]:
     except (exceptions.AlreadyExistsError, exceptions.PreconditionError):
         raise
     except (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError) as error:
-        raise PermissionError(first_line(error)) from None
+        raise PermissionError(_first_line(error)) from None
     except FileNotFoundError as error:
-        raise FileNotFoundError(first_line(error)) from None
+        raise FileNotFoundError(_first_line(error)) from None
     except exceptions.BaseError as error:
-        raise OSError(first_line(error)) from None
+        raise OSError(_first_line(error)) from None
 
 
-def first_line(error: Exception) -> str:
+def _first_line(error: Exception) -> str:
     """The message of an error of ``obstore``, with the store's code but without its page of details."""
     text = str(error)
     line = text.partition("\n")[0].partition("<?xml")[0].strip()
@@ -185,7 +185,7 @@ def open_store(location: str, region: str | None, attempts: Any) -> ObjectStore:
     except (ValueError, TypeError) as error:
         raise StorageError(
             f"cannot open storage {public_location(location)}: "
-            + without_secrets(first_line(error), location),
+            + without_secrets(_first_line(error), location),
             f"check the URI and the credentials of {found.scheme}://",
         ) from None
     raise StorageError(

@@ -54,7 +54,10 @@ def write_tables(
         images: makes the column of the images of a batch, and that of their masks.
     """
     pictures = picture_columns(plan)
-    leaves = [leaf for name in pictures for leaf in _leaves(schema.field(name))]
+    kinds = {name: schema.field(name).type for name in pictures}
+    nested = {name for name, kind in kinds.items() if pa.types.is_struct(kind)}
+    leaves = [f"{name}.{part.name}" for name in pictures if name in nested for part in kinds[name]]
+    leaves += [name for name in pictures if name not in nested]
     plain = [name for name in schema.names if name not in pictures]
     codecs = dict.fromkeys(plain, "zstd") | dict.fromkeys(leaves, "none")
     number = 0
@@ -70,14 +73,6 @@ def write_tables(
             writer.write_table(pa.table(columns, schema=schema))
             number += len(batch.records)
     return number
-
-
-def _leaves(field: pa.Field) -> list[str]:
-    return [f"{field.name}.{part.name}" for part in field.type] if _is_nested(field) else [field.name]
-
-
-def _is_nested(field: pa.Field) -> bool:
-    return bool(pa.types.is_struct(field.type))
 
 
 def _by_leaf(schema: pa.Schema, codecs: dict[str, str]) -> dict[str, str]:

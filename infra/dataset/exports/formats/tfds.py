@@ -136,13 +136,11 @@ def _complete_features(plan: Plan) -> list[Feature]:
             break
         rows = plan.version.rows(part.shard, sorted(features))
         for name in sorted(features):
-            if name not in rows.column_names or rows[name].null_count or _has_nulls_inside(rows[name]):
+            column = rows[name] if name in rows.column_names else None
+            is_list = column is not None and pa.types.is_list(column.type)
+            if column is None or column.null_count or (is_list and pc.list_flatten(column).null_count):
                 del features[name]
     return list(features.values())
-
-
-def _has_nulls_inside(column: pa.ChunkedArray) -> bool:
-    return bool(pa.types.is_list(column.type) and pc.list_flatten(column).null_count)
 
 
 def _dataset_info(plan: Plan, num_bytes: Mapping[str, int]) -> dict[str, Any]:
@@ -174,7 +172,7 @@ def _dataset_info(plan: Plan, num_bytes: Mapping[str, int]) -> dict[str, Any]:
 def _features(manifest: Manifest, further: Sequence[Feature]) -> dict[str, Any]:
     number = _feature("scalar.Scalar", tensor=_tensor("int64"))
     text = _feature("text_feature.Text", text={})
-    label = _class_label(manifest)
+    label = _feature("class_label_feature.ClassLabel", classLabel={"numClasses": str(len(manifest.classes))})
     features = {
         "channels": number,
         "height": number,
@@ -201,10 +199,6 @@ def _features(manifest: Manifest, further: Sequence[Feature]) -> dict[str, Any]:
     if manifest.label_kind == "multi":
         features[LABELS] = _sequence(label)
     return _dictionary(features)
-
-
-def _class_label(manifest: Manifest) -> dict[str, Any]:
-    return _feature("class_label_feature.ClassLabel", classLabel={"numClasses": str(len(manifest.classes))})
 
 
 def _sequence(inner: dict[str, Any]) -> dict[str, Any]:

@@ -18,8 +18,7 @@ from PIL import Image
 
 from shardmill.infra import codecs
 from shardmill.infra.codecs.metadata import NOTHING, Metadata, read_metadata, without_metadata
-from shardmill.infra.codecs.structure.boxes import exif_and_xmp
-from shardmill.infra.codecs.structure.c2pa import declared_source_types
+from shardmill.infra.codecs.structure.boxes import declared_source_types, exif_and_xmp
 from shardmill.infra.codecs.structure.texts import MAX_CHARACTERS, clean, iso_time
 from shardmill.infra.codecs.structure.xmp import CREATOR, RIGHTS, read_xmp
 from tests.samples.images import described

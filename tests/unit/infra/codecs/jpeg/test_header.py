@@ -12,7 +12,7 @@ from PIL import Image, ImageCms
 
 from shardmill.infra import codecs
 from shardmill.infra.codecs import ImageRejected
-from shardmill.infra.codecs.jpeg.decode import check_header, read_header
+from shardmill.infra.codecs.jpeg.header import check_header, read_header
 from shardmill.infra.codecs.jpeg.segments import without_metadata
 from shardmill.infra.codecs.structure.exif import orientation_in
 from tests.samples.images.forms import gradient, saved
