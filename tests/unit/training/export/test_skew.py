@@ -231,7 +231,7 @@ def test_what_the_graph_cannot_do_is_refused_in_words() -> None:
         graph(saved(photo(90, 131), "JPEG")[:-500])
     few = given("pad", "crop").model_copy(update={"preparation": Preparation(max_pixels=1000)})
     with pytest.raises(tf.errors.InvalidArgumentError, match="more than 1,000 pixels"):
-        in_graph(few)(saved(photo(40, 30), "PNG"))
+        at_once(few)(saved(photo(40, 30), "PNG"))
 
 
 def overlaps(old: int, new: int) -> np.ndarray:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import io
 from pathlib import Path
 
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from PIL import Image
 
 from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.format.contract import ChannelStatistics, SplitStatistics
@@ -79,16 +77,14 @@ def test_a_run_normalises_by_its_data_set_unless_told_otherwise(tmp_path: Path) 
 
 def test_the_exported_model_normalises_likewise(tmp_path: Path) -> None:
     image = np.random.default_rng(0).integers(0, 256, (64, 64, 3), np.uint8)
-    stream = io.BytesIO()
-    Image.fromarray(image).save(stream, "PNG")
     model, fixed = (
         build_model(ModelSpec("small_cnn", num_classes=3, image_size=64, seed=1, pixels=pixels))
         for pixels in (PIXELS, None)
     )
     given = ModelInput(preparation=Preparation(encoding="png"), image_size=64)
     export(Exported(model, SingleLabel(OPERATIONS, 3), ["a", "b", "c"], given), tmp_path / "export")
-    served = tf.saved_model.load(str(tmp_path / "export")).signatures["serving_default"]
-    answer = served(image_bytes=tf.constant([stream.getvalue()]))["probabilities"].numpy()[0]
+    served = tf.saved_model.load(str(tmp_path / "export")).signatures["pixels"]
+    answer = served(images=tf.constant(image[np.newaxis]))["probabilities"].numpy()[0]
     here, other = (
         tf.nn.softmax(one(image[np.newaxis].astype(np.float32), training=False)).numpy()[0]
         for one in (model, fixed)
