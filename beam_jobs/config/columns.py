@@ -164,28 +164,6 @@ class ColumnsConfig(Settings):
         return bool(self.label_columns) or self.label_separator is not None
 
 
-_ALL: Final = frozenset(ColumnsConfig.model_fields)
-_SEVERAL = {"label_separator", "label_columns", "target_columns"}
-_CHANGES = {"drop_labels", "merge_labels"}
-_TAKEN: Final = {
-    "image_folder": frozenset[str](),
-    "masks": frozenset[str](),
-    "coco": _CHANGES,
-    "voc": _CHANGES,
-    "box_table": {"image", "label", "split", "group", "features", *_CHANGES},
-    "arrays": _ALL - _SEVERAL - {"mask"},
-    "tfrecord": _ALL - {"mask"},
-    "array_record": _ALL - {"mask"},
-    "tfds": _ALL - _SEVERAL - {"mask"},
-    "archive": _ALL - _SEVERAL - {"mask", "image"},
-}
-
-
-def columns_taken(kind: str) -> frozenset[str]:
-    """Return the settings of columns that a kind of source takes; kinds of users take all."""
-    return frozenset(_TAKEN.get(kind, _ALL))
-
-
 # Where these settings stood before they were one group: group -> name there -> (name here, default there).
 # Digests of versions and of unfinished work cover the settings in that form.
 _WORDS: dict[str, tuple[str, Any]] = {

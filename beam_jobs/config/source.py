@@ -11,7 +11,6 @@ from shardmill.beam_jobs.config.columns import (
     RENAMED,
     ColumnsConfig,
     FeatureColumn,
-    columns_taken,
     former,
     former_features,
 )
@@ -33,6 +32,7 @@ _OF_OBJECTS = ("coco", "voc", "box_table")
 _OF_TABLES = ("table", "urls")
 
 _MODELS: dict[str, type[Settings]] = {
+    "columns": ColumnsConfig,
     "table": TableConfig,
     "urls": UrlsConfig,
     "rows": RowsConfig,
@@ -43,23 +43,32 @@ _MODELS: dict[str, type[Settings]] = {
     "masks": MasksConfig,
 }
 _OF_FOLDERS_OF_MASKS = {"image_sets", "images", "masks", "image_suffix", "mask_suffix"}
-# Kind -> groups of settings that it takes besides columns -> settings of the group that it refuses.
+_SEVERAL = {"label_separator", "label_columns", "target_columns"}
+_OF_ONE_OBJECT = ColumnsConfig.model_fields.keys() - {"drop_labels", "merge_labels"}
+# Kind -> groups of settings that it takes -> settings of the group that it refuses.
 _GROUPS: dict[str, dict[str, set[str]]] = {
     "image_folder": {},
-    "table": {"table": set(), "masks": _OF_FOLDERS_OF_MASKS},
-    "urls": {"table": set(), "urls": set(), "masks": _OF_FOLDERS_OF_MASKS},
-    "coco": {"objects": {"table", "image_sets"}},
-    "voc": {"objects": {"table"}},
-    "box_table": {"objects": {"table", "image_sets"}, "objects.table": set(), "table": {"file", "prefix"}},
+    "table": {"columns": set(), "table": set(), "masks": _OF_FOLDERS_OF_MASKS},
+    "urls": {"columns": set(), "table": set(), "urls": set(), "masks": _OF_FOLDERS_OF_MASKS},
+    "coco": {"columns": _OF_ONE_OBJECT, "objects": {"table", "image_sets"}},
+    "voc": {"columns": _OF_ONE_OBJECT, "objects": {"table"}},
+    "box_table": {
+        "columns": _OF_ONE_OBJECT - {"image", "label", "split", "group", "features"},
+        "objects": {"table", "image_sets"},
+        "objects.table": set(),
+        "table": {"file", "prefix"},
+    },
     "masks": {"masks": set()},
-    "archive": {"archive": set(), "masks": {"image_sets"}},
-    "parquet": {"rows": set(), "masks": _OF_FOLDERS_OF_MASKS},
-    "arrays": {"rows": set()},
-    "tfrecord": {"rows": set()},
-    "array_record": {"rows": set()},
-    "tfds": {"tfds": set(), "rows": {"compression"}},
+    "archive": {"columns": {*_SEVERAL, "mask", "image"}, "archive": set(), "masks": {"image_sets"}},
+    "parquet": {"columns": set(), "rows": set(), "masks": _OF_FOLDERS_OF_MASKS},
+    "arrays": {"columns": {*_SEVERAL, "mask"}, "rows": set()},
+    "tfrecord": {"columns": {"mask"}, "rows": set()},
+    "array_record": {"columns": {"mask"}, "rows": set()},
+    "tfds": {"columns": {*_SEVERAL, "mask"}, "tfds": set(), "rows": {"compression"}},
 }
-_OF_OWN_KINDS: dict[str, set[str]] = {"rows": set()}  # groups that kinds of users take
+_OF_OTHER_KINDS: dict[str, set[str]] = {"columns": set(), "rows": set()}
+_WITH_LAYOUT = ("image_folder", "archive")
+_OF_ONE_KIND_OF_LABELS = (*_OF_OBJECTS, "masks")
 
 # Newer than the digests of earlier releases: left out of them where unset.
 _LATER: dict[str, frozenset[str]] = {
@@ -75,11 +84,14 @@ _LATER: dict[str, frozenset[str]] = {
 
 
 def settings_taken(kind: str) -> dict[str, frozenset[str]]:
-    """Return the groups of settings that a kind of source takes, and the settings of each that it takes."""
-    taken = {"columns": columns_taken(kind)}
-    for group, refused in _GROUPS.get(kind, _OF_OWN_KINDS).items():
+    """Return the settings that a kind of source takes, by group; those of ``source`` itself are under ""."""
+    plain = {"files", "min_age_seconds"}
+    plain |= {"layout"} if kind in _WITH_LAYOUT else set()
+    plain |= set() if kind in _OF_ONE_KIND_OF_LABELS else {"labels", "label_edits"}
+    taken = {"": frozenset(plain)}
+    for group, refused in _GROUPS.get(kind, _OF_OTHER_KINDS).items():
         taken[group] = frozenset(_MODELS[group].model_fields.keys() - refused)
-    return {group: names for group, names in taken.items() if names}
+    return taken
 
 
 class SourceConfig(Settings):
@@ -234,7 +246,7 @@ class SourceConfig(Settings):
 
     def _check_columns(self) -> None:
         """Check that the kind takes the settings of columns, and that features have names of their own."""
-        columns, taken = self.columns, columns_taken(self.kind)
+        columns, taken = self.columns, settings_taken(self.kind).get("columns")
         for name in columns.model_dump(exclude_defaults=True):
             if not taken:
                 raise ValueError(f"kind {self.kind} has no columns: say --set source.kind=table or parquet")

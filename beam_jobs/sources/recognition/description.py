@@ -14,9 +14,6 @@ from shardmill.beam_jobs.config.source import settings_taken
 from shardmill.beam_jobs.sources import kinds
 from shardmill.beam_jobs.sources.kind_modules import built_in_kinds
 
-_OF_FOLDERS = ("image_folder", "archive")
-_OF_ONE_KIND_OF_LABELS = ("coco", "voc", "box_table", "masks")
-
 
 def described_kinds() -> list[dict[str, Any]]:
     """Return the built-in kinds: name, description, whether auto recognises it, and its options."""
@@ -36,16 +33,12 @@ def _described(kind: str) -> dict[str, Any]:
 
 def _options(kind: str) -> Iterator[dict[str, Any]]:
     """Yield the settings that matter for a kind."""
-    defaults = SourceConfig()
-    plain = (["layout"] if kind in _OF_FOLDERS else []) + ["files", "min_age_seconds"]
-    plain += [] if kind in _OF_ONE_KIND_OF_LABELS else ["labels", "label_edits"]
-    for name in plain:
-        yield _option(f"source.{name}", SourceConfig, name, getattr(defaults, name))
     for group, taken in settings_taken(kind).items():
-        settings = attrgetter(group)(defaults)
+        settings: BaseModel = attrgetter(group)(SourceConfig()) if group else SourceConfig()
         for name in type(settings).model_fields:
             if name in taken:
-                yield _option(f"source.{group}.{name}", type(settings), name, getattr(settings, name))
+                path = ".".join(filter(None, ("source", group, name)))
+                yield _option(path, type(settings), name, getattr(settings, name))
 
 
 def _option(path: str, model: type[BaseModel], name: str, default: Any) -> dict[str, Any]:
