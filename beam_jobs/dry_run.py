@@ -13,6 +13,7 @@ import heapq
 import tempfile
 import time
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -30,21 +31,19 @@ from shardmill.beam_jobs.encode.blocks import (
     read_facts,
     write_references,
 )
-from shardmill.beam_jobs.encode.first_inputs import FIRST_INPUTS, understood
-from shardmill.beam_jobs.execution.errors import recover_fault
 from shardmill.beam_jobs.execution.pool import Pool
 from shardmill.beam_jobs.execution.pool.supervision import ItemFailed
 from shardmill.beam_jobs.execution.runners import check_runner, num_processes
+from shardmill.beam_jobs.execution.task import recover_fault
 from shardmill.beam_jobs.plan import RECORD_OVERHEAD_BYTES, num_shards
-from shardmill.beam_jobs.plan.splits.assignment import divide_by_fractions
+from shardmill.beam_jobs.plan.splits import divide_by_fractions
 from shardmill.beam_jobs.plan_by_ranges import too_little_memory
 from shardmill.beam_jobs.publish.digests import Digests
 from shardmill.beam_jobs.publish.result import class_counts, label_counts
 from shardmill.beam_jobs.request import JobRequest
 from shardmill.beam_jobs.reuse.known_files import find_known_files
-from shardmill.beam_jobs.reuse.policy import reuse_of
-from shardmill.beam_jobs.reuse.previous import PreviousVersion
-from shardmill.beam_jobs.schemas import Status, has_masks, reference_schema
+from shardmill.beam_jobs.reuse.previous import PreviousVersion, reuse_of
+from shardmill.beam_jobs.schemas import MASK_COLUMNS, Status, has_masks, reference_schema
 from shardmill.beam_jobs.sources import fetches, list_inputs, make_readable, open_reader, open_source
 from shardmill.beam_jobs.sources.embeddings import EmbeddingFiles
 from shardmill.beam_jobs.sources.files.folder import SourceFolder
@@ -54,7 +53,7 @@ from shardmill.infra.dataset.catalog import Catalog
 from shardmill.infra.dataset.maintenance.removed import purged_contents
 from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.format.contract import SPLITS
-from shardmill.infra.format.known_features import MASK_BYTES
+from shardmill.infra.format.known_features import LABELS, MASK_BYTES, MASK_PIXELS
 from shardmill.infra.processes.trees import free_memory_bytes
 from shardmill.infra.progress import log
 from shardmill.infra.storage.filesystem import Storage
@@ -109,16 +108,16 @@ def dry_run(request: JobRequest) -> dict[str, Any]:
     for warning in warnings:
         log(warning, level="warning")
     is_sampled = not fetches(config)
-    sample = take_sample(references, source, config) if is_sampled else Sample(0, 0, 0.0, 0.0)
+    sample = _take_sample(references, source, config) if is_sampled else Sample(0, 0, 0.0, 0.0)
     catalog = Catalog(request.root)
     newest = catalog.latest(request.dataset)
     embeddings = EmbeddingFiles.of(source, config.groups.embeddings)
     digests = Digests.of(source.uri, listing, config, embeddings)
     unchanged = newest is not None and newest.manifest.source_digest == digests.source
-    splits = foresee_splits(references, sample, config)
+    splits = _foresee_splits(references, sample, config)
     stored = sum(split["num_bytes"] for split in splits.values())
     status = listing.table["status"]
-    num_known = count_known(newest, references, digests, source, config)
+    num_known = _count_known(newest, references, digests, source, config)
     num_new = references.num_rows - num_known
     new_bytes = round(stored * num_new / max(1, references.num_rows))
     working = sample.seconds * num_new / num_processes(config.runner) / _EFFICIENCY
@@ -137,7 +136,7 @@ def dry_run(request: JobRequest) -> dict[str, Any]:
         "num_quarantined": pc.sum(pc.equal(status, Status.QUARANTINED)).as_py() or 0,
         "source_bytes": pc.sum(references["size_bytes"]).as_py() or 0,
         "left_out": class_counts(listing.table["reason"].drop_null()),
-        "first_inputs": understood(references, sample.first, list(config.source.masks.classes)),
+        "first_inputs": _understood(references, sample.first, list(config.source.masks.classes)),
         "label_kind": config.source.label_kind,
         "classes": label_counts(references),
         "features": {feature.name: str(feature) for feature in features_of(references)},
@@ -159,7 +158,7 @@ def dry_run(request: JobRequest) -> dict[str, Any]:
     }
 
 
-def count_known(
+def _count_known(
     newest: DatasetVersion | None,
     references: pa.Table,
     digests: Digests,
@@ -174,7 +173,7 @@ def count_known(
     return int(find_known_files(previous, references, purged, config).mask.sum())
 
 
-def take_sample(references: pa.Table, source: SourceFolder, config: PrepareConfig) -> Sample:
+def _take_sample(references: pa.Table, source: SourceFolder, config: PrepareConfig) -> Sample:
     """Encode a few files into a temporary folder, in one process, for a few seconds at most.
 
     Args:
@@ -184,7 +183,7 @@ def take_sample(references: pa.Table, source: SourceFolder, config: PrepareConfi
     """
     uris = (uri for chunk in references["uri"].chunks for uri in chunk.to_pylist())
     hashed = ((zlib.crc32(uri.encode()), row) for row, uri in enumerate(uris))
-    first = range(min(FIRST_INPUTS, references.num_rows) if has_masks(references) else 0)
+    first = range(min(_FIRST_INPUTS, references.num_rows) if has_masks(references) else 0)
     by_hash = [row for _, row in heapq.nsmallest(SAMPLE_IMAGES, hashed)]
     chosen = pa.array(dict.fromkeys([*first, *by_hash]), pa.int64())
     rows = references.select(reference_schema(references).names).take(chosen).combine_chunks()
@@ -244,7 +243,7 @@ def _encode_for_a_while(task: EncodeBlocks, num_blocks: int) -> list[float]:
     return seconds
 
 
-def foresee_splits(references: pa.Table, sample: Sample, config: PrepareConfig) -> dict[str, dict[str, Any]]:
+def _foresee_splits(references: pa.Table, sample: Sample, config: PrepareConfig) -> dict[str, dict[str, Any]]:
     """Split -> examples, shards, bytes and classes, were every file a record."""
     counts: dict[str, dict[str, int]] = {split: {} for split in SPLITS}
     has_classes = config.source.label_kind == "class"
@@ -271,3 +270,47 @@ def foresee_splits(references: pa.Table, sample: Sample, config: PrepareConfig) 
                 "class_counts": class_count if has_classes else {},
             }
     return foreseen
+
+
+_FIRST_INPUTS = 3
+
+
+_SAID = ["uri", "label", "split", "group"]
+
+
+def _understood(references: pa.Table, facts: pa.Table | None, classes: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the first inputs, JSON-able.
+
+    Args:
+        references: REFERENCE_SCHEMA and more.
+        facts: FACTS_SCHEMA and more, of the first of them; None: nothing was read.
+        classes: names of the classes of masks, by number.
+
+    Returns:
+        ``uri``, ``label``, ``split`` and ``group``. Of images with masks also ``mask``, its URI; if both were
+        read ``height`` and ``width`` of the stored image, and ``shares``, class -> share of its pixels; or
+        the ``problem`` for which it would be left out.
+    """
+    first = references.slice(0, _FIRST_INPUTS)
+    if not has_masks(references):
+        rows: list[dict[str, Any]] = first.select(_SAID).to_pylist()
+        return rows
+    rows = first.select([*_SAID, MASK_COLUMNS[0].name]).to_pylist()
+    read = [] if facts is None else facts.slice(0, _FIRST_INPUTS).to_pylist()
+    for at, row in enumerate(rows):
+        row["mask"] = row.pop(MASK_COLUMNS[0].name)
+        if at < len(read):
+            row |= _of_mask(read[at], classes)
+    return rows
+
+
+def _of_mask(fact: dict[str, Any], classes: Sequence[str]) -> dict[str, Any]:
+    """Describe the classes in the mask of an image, or the fault that was found."""
+    if fact["reason"] is not None:
+        return {"problem": f"{fact['reason']}: {fact['message']}"}
+    if fact[PREFIX + LABELS] is None:  # the newest version has it
+        return {}
+    pixels = fact["height"] * fact["width"]
+    counts = zip(fact[PREFIX + LABELS], fact[PREFIX + MASK_PIXELS], strict=True)
+    shares = {classes[number]: round(count / pixels, 4) for number, count in counts}
+    return {"height": fact["height"], "width": fact["width"], "shares": shares}

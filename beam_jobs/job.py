@@ -19,13 +19,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from shardmill.beam_jobs.assemble.container import ContainerChoice, choose_container
 from shardmill.beam_jobs.assemble.stage import (
     AssembledShards,
+    ContainerChoice,
     Copying,
     Layout,
     all_shards,
     assemble_shards,
+    choose_container,
     lay_out,
 )
 from shardmill.beam_jobs.encode.blocks import DigestList
@@ -58,10 +59,13 @@ from shardmill.beam_jobs.publish.versions import INPUTS_FILE, publish, shards_of
 from shardmill.beam_jobs.publish.warning import warn_about, without_label_edits
 from shardmill.beam_jobs.release_memory import release_memory
 from shardmill.beam_jobs.request import JobRequest
-from shardmill.beam_jobs.reuse.facts import gather_facts
-from shardmill.beam_jobs.reuse.known_files import KnownFiles, find_known_files, write_known_contents
-from shardmill.beam_jobs.reuse.policy import reuse_of
-from shardmill.beam_jobs.reuse.previous import PreviousVersion
+from shardmill.beam_jobs.reuse.known_files import (
+    KnownFiles,
+    find_known_files,
+    gather_facts,
+    write_known_contents,
+)
+from shardmill.beam_jobs.reuse.previous import PreviousVersion, reuse_of
 from shardmill.beam_jobs.schemas import Status
 from shardmill.beam_jobs.sources import fetches, list_inputs, make_readable, open_reader, open_source
 from shardmill.beam_jobs.sources.embeddings import EmbeddingFiles

@@ -34,7 +34,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; returns its exit status."""
     arguments = build_parser().parse_args(argv)
     logging.basicConfig(level=logging.ERROR)
-    from shardmill.beam_jobs.execution.workers.pool import serve_workers
+    from shardmill.beam_jobs.execution.workers import serve_workers
 
     try:
         serve_workers(arguments.listen, _say)

@@ -20,9 +20,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from shardmill.beam_jobs.assemble.copying import RecordCopier, RecordToCopy
+from shardmill.beam_jobs.assemble.copying import NOTES_FOLDER, RecordCopier, RecordToCopy, ShardsToWrite
 from shardmill.beam_jobs.assemble.shard_index import HashedWriter, ShardIndex
-from shardmill.beam_jobs.assemble.shards_to_write import NOTES_FOLDER, ShardsToWrite
 from shardmill.beam_jobs.execution.task import Task
 from shardmill.beam_jobs.plan import PlannedShard
 from shardmill.beam_jobs.plan.columns import PLAN_ROWS

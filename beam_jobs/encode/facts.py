@@ -1,6 +1,7 @@
 """The facts of the files of a block: a row for each, as reading and converting it found them.
 
-``_described`` has the value of each column that describes an image.
+``_described`` has the value of each column that describes an image. What metadata and masks say are features:
+columns of the facts until the version is planned, then columns of the listing, like features of a table.
 """
 
 from __future__ import annotations
@@ -13,17 +14,40 @@ from itertools import accumulate
 import numpy as np
 import pyarrow as pa
 
-from shardmill.beam_jobs.config import PrepareConfig
-from shardmill.beam_jobs.images.features import facts_schema, values_of
+from shardmill.beam_jobs.config import FilterConfig, ImageConfig, PrepareConfig
 from shardmill.beam_jobs.images.masks import StoredMask
 from shardmill.beam_jobs.schemas import FACTS_SCHEMA, IMAGE_NAMES, FileRef, Status
 from shardmill.beam_jobs.sources.files.walking import SourceFault
 from shardmill.beam_jobs.sources.kind_modules import Reader
+from shardmill.beam_jobs.tables.features import with_features
 from shardmill.beam_jobs.tables.ids import content_of
 from shardmill.infra.codecs import Pixels
 from shardmill.infra.codecs.measures import looks, perceptual_hashes
+from shardmill.infra.codecs.metadata import NOTHING, Metadata, read_metadata
 from shardmill.infra.codecs.prepare import StoredImage
+from shardmill.infra.format.features import Feature
+from shardmill.infra.format.known_features import METADATA_FEATURES, READ_MASK_FEATURES
 from shardmill.infra.readable import shortened
+
+
+def features_found(config: PrepareConfig) -> list[Feature]:
+    """Return the features that reading the images finds."""
+    has_masks = config.source.label_kind == "mask"
+    return [
+        *(METADATA_FEATURES[name] for name in config.image.metadata),
+        *(READ_MASK_FEATURES if has_masks else ()),
+    ]
+
+
+def facts_schema(config: PrepareConfig) -> pa.Schema:
+    """Return FACTS_SCHEMA and columns of the features that reading finds."""
+    return with_features(FACTS_SCHEMA, features_found(config))
+
+
+def needed_metadata(data: bytes, image: ImageConfig, rules: FilterConfig) -> Metadata:
+    """Read the metadata of a file if the configuration asks for any."""
+    return read_metadata(data) if image.metadata or rules.ai_made == "drop" else NOTHING
+
 
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 _MESSAGE_CHARACTERS = 300
@@ -126,7 +150,10 @@ class FactsOfBlock:
         values = _described(source, image)
         row: list[object] = [source.sha256, Status.STORED, None, None, None, self._offset_bytes]
         row += [values[name] for name in IMAGE_NAMES]
-        self._add((*row, *values_of(image.metadata, self._image)), self._of_mask(source, mask))
+        for name in self._image.metadata:
+            value = getattr(image.metadata, name)
+            row.append(int(value) if isinstance(value, bool) else value)
+        self._add(tuple(row), self._of_mask(source, mask))
         self._offset_bytes += len(image.image) + (len(mask.mask) if mask is not None else 0)
 
     def _add(self, row: tuple[object, ...], features: tuple[object, ...]) -> None:

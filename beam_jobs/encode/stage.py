@@ -20,11 +20,11 @@ from shardmill.beam_jobs.encode.blocks import (
     reuse_blocks,
     write_references,
 )
+from shardmill.beam_jobs.encode.facts import facts_schema
 from shardmill.beam_jobs.execution.pool import files_in_progress
 from shardmill.beam_jobs.execution.progress import report_progress
 from shardmill.beam_jobs.execution.runners import run_task
 from shardmill.beam_jobs.execution.verdicts import known_verdicts
-from shardmill.beam_jobs.images.features import facts_schema
 from shardmill.beam_jobs.sources.kind_modules import Reader
 from shardmill.beam_jobs.tables.texts import share_empty_texts
 from shardmill.infra.native.area import is_compiled

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from shardmill.beam_jobs.config import DataflowConfig
-from shardmill.beam_jobs.execution.errors import recover_fault
+from shardmill.beam_jobs.execution.task import recover_fault
 from shardmill.infra.errors import GO_ON, ConfigError, EnvironmentFault
 from shardmill.infra.storage.locations import object_location, public_location
 

@@ -11,9 +11,8 @@ from concurrent.futures import Future, as_completed
 import apache_beam as beam
 from apache_beam.metrics import Metrics
 
-from shardmill.beam_jobs.execution.errors import carry_faults
 from shardmill.beam_jobs.execution.pool import Pool
-from shardmill.beam_jobs.execution.task import Task
+from shardmill.beam_jobs.execution.task import Task, carry_faults
 
 CPU_MILLISECONDS = "cpu_milliseconds"  # name of the counter of the pool's processor time
 

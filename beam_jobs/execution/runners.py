@@ -22,12 +22,10 @@ from shardmill.beam_jobs.execution.dataflow import (
     dataflow_options,
     dataflow_pipeline,
 )
-from shardmill.beam_jobs.execution.errors import recover_fault
 from shardmill.beam_jobs.execution.flink import FlinkCluster, check_flink, flink_options, only_job
-from shardmill.beam_jobs.execution.job_server import cancel, job_server_faults
+from shardmill.beam_jobs.execution.job_server import cancel, check_prism, job_server_faults, running_prism
 from shardmill.beam_jobs.execution.pool.starting import start_server
-from shardmill.beam_jobs.execution.prism import check_prism, running_prism
-from shardmill.beam_jobs.execution.task import Task, job_name, work_name
+from shardmill.beam_jobs.execution.task import Task, job_name, recover_fault, work_name
 from shardmill.infra.errors import Cancelled, ConfigError, EnvironmentFault
 from shardmill.infra.near_names import near_miss
 from shardmill.infra.processes.process import num_cpus

@@ -2,16 +2,26 @@
 
 Each item is worked on by itself, in any process: the input is in storage or in the task, the output
 goes to storage. Doing an item twice writes the same bytes twice.
+
+A runner turns an error that a ``DoFn`` raises into a text of its own. ``carry_faults`` packs our errors so
+that ``recover_fault`` finds them in that text again, with their exit code and remedy.
 """
 
 from __future__ import annotations
 
+import base64
+import contextlib
+import json
+import re
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
 from shardmill.beam_jobs.schemas import FileRef
 from shardmill.infra.digests import digest_of
+from shardmill.infra.errors import ShardmillError, StorageError, from_event
+from shardmill.infra.strict_json import dump_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,3 +85,31 @@ def work_name(task: Task) -> str:
 def job_name(task: Task) -> str:
     """Name of the job that does a task on a cluster."""
     return f"{work_name(task)}-{task.name}"
+
+
+_PACKED = re.compile(r"shardmill-fault<([A-Za-z0-9+/=]+)>")
+
+
+class CarriedFault(RuntimeError):
+    """One of our errors, packed into a text that survives any runner."""
+
+    def __init__(self, error: ShardmillError) -> None:
+        packed = base64.b64encode(dump_json(error.to_event()).encode()).decode()
+        super().__init__(f"{error} shardmill-fault<{packed}>")
+
+
+@contextlib.contextmanager
+def carry_faults() -> Iterator[None]:
+    """Pack our own errors, and errors of the operating system as ``StorageError``."""
+    try:
+        yield
+    except ShardmillError as error:
+        raise CarriedFault(error) from error
+    except OSError as error:
+        raise CarriedFault(StorageError(f"a read or write failed: {error}")) from error
+
+
+def recover_fault(error: BaseException) -> ShardmillError | None:
+    """Return the ShardmillError that a runner wrapped in an error of its own; None if it is a defect."""
+    found = _PACKED.search(str(error))
+    return from_event(json.loads(base64.b64decode(found[1]))) if found else None

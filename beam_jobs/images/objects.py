@@ -10,12 +10,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from shardmill.beam_jobs.config import ImageConfig, PrepareConfig
-from shardmill.beam_jobs.images.features import move_to_listing
 from shardmill.beam_jobs.images.masks import with_mask_features
 from shardmill.beam_jobs.reasons import OTHER_SIZE
 from shardmill.beam_jobs.schemas import PLAN, Status, has_masks
 from shardmill.beam_jobs.tables.columns import lengths_of, lists_of, values_of, with_column
-from shardmill.beam_jobs.tables.features import PREFIX
+from shardmill.beam_jobs.tables.features import PREFIX, features_of
 from shardmill.infra.codecs.geometry import (
     Boxes,
     Places,
@@ -236,3 +235,21 @@ def complete_listing(listing: pa.Table, facts: pa.Table, config: PrepareConfig) 
     if has_masks(listing):
         listing = with_mask_features(listing, list(config.source.masks.classes))
     return listing, facts
+
+
+def move_to_listing(listing: pa.Table, facts: pa.Table) -> tuple[pa.Table, pa.Table]:
+    """Move the columns of features from the facts of files to the listing.
+
+    Args:
+        listing: LISTING_SCHEMA and columns of features.
+        facts: PLACED_FACTS_SCHEMA and columns of features, of the files that are read, in the same order.
+    """
+    features = features_of(facts)
+    if not features:
+        return listing, facts
+    is_read = listing["status"].to_numpy() == Status.TO_READ
+    places = pa.array(np.cumsum(is_read) - 1, mask=~is_read)
+    for feature in features:
+        column = facts[PREFIX + feature.name].take(places)
+        listing = listing.append_column(feature.arrow_field(PREFIX), column)
+    return listing, facts.drop_columns([PREFIX + feature.name for feature in features])

@@ -24,11 +24,10 @@ from shardmill.beam_jobs.assemble.stage import Copying, assemble_shards, lay_out
 from shardmill.beam_jobs.config import PrepareConfig, RunnerConfig
 from shardmill.beam_jobs.plan import PlannedShard, num_shards
 from shardmill.beam_jobs.plan.shards import RecordsToDeal, deal
-from shardmill.beam_jobs.plan.splits.by_kind import dealing_strata
+from shardmill.beam_jobs.plan.splits_by_kind import dealing_strata
 from shardmill.beam_jobs.publish.accounting import check_shards
 from shardmill.beam_jobs.publish.versions import publish_manifest, shards_of_plan
-from shardmill.beam_jobs.reuse.policy import config_of
-from shardmill.beam_jobs.reuse.previous import PreviousVersion, Reuse
+from shardmill.beam_jobs.reuse.previous import PreviousVersion, Reuse, config_of
 from shardmill.beam_jobs.spool.claims import RunClaim
 from shardmill.beam_jobs.tables.columns import take_rows
 from shardmill.beam_jobs.tables.ids import digest_bytes, record_ids, table_digest

@@ -1,12 +1,11 @@
 """The plan of a version: from the facts of all files to duplicates, groups, splits and shards.
 
     steps         the steps of a plan, in order
-    previous      the parts of the previous version that a plan needs
     similarity/   exact duplicates, near-duplicates, groups by key
-    splits/       which record goes to which split; leaks
+    splits        which record goes to which split; splits_by_kind for other labels than one class
+    leaks         groups that are in several splits
     shards        which record goes to which shard, and where in it
-    interface     a plan as the later stages see it, in memory or on storage
-    summary       what the manifest says of a plan
+    interface     what a plan builds on, and the plan as later stages see it
     inputs        the rows of all inputs: what became of each
     records       the rows of the records, in the order in which they are stored
     statistics    figures of the images of each split
@@ -15,11 +14,16 @@ Everything here is a pure, vectorised function over Arrow tables: no Beam, no fi
 rows alone, not on the order in which blocks were finished, nor on the number of workers.
 """
 
-from shardmill.beam_jobs.plan.interface import AnyPlan, OutcomeRows, PlannedVersion, RecordRows
-from shardmill.beam_jobs.plan.previous import PreviousRecords
+from shardmill.beam_jobs.plan.interface import (
+    AnyPlan,
+    OutcomeRows,
+    PlannedVersion,
+    PlanSummary,
+    PreviousRecords,
+    RecordRows,
+)
 from shardmill.beam_jobs.plan.shards import RECORD_OVERHEAD_BYTES, HeldShards, PlannedShard, num_shards
 from shardmill.beam_jobs.plan.steps import Plan, plan_version
-from shardmill.beam_jobs.plan.summary import PlanSummary
 
 __all__ = [
     "RECORD_OVERHEAD_BYTES",

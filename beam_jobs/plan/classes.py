@@ -10,13 +10,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from shardmill.beam_jobs.plan.columns import Rows
-from shardmill.beam_jobs.plan.objects import number_objects
-from shardmill.beam_jobs.plan.previous import PreviousRecords
-from shardmill.beam_jobs.plan.splits.placement import Labels
+from shardmill.beam_jobs.plan.interface import PreviousRecords
+from shardmill.beam_jobs.plan.splits import Labels
 from shardmill.beam_jobs.tables.columns import one_chunk
 from shardmill.beam_jobs.tables.features import PREFIX
 from shardmill.infra.format.features import features_in
-from shardmill.infra.format.known_features import LABELS, NO_CLASS, LabelKind, labels_feature
+from shardmill.infra.format.known_features import (
+    LABELS,
+    NO_CLASS,
+    OBJECT_FEATURES,
+    OBJECT_LABELS,
+    LabelKind,
+    labels_feature,
+)
 
 
 def number_classes(
@@ -86,4 +92,26 @@ def _with_numbers(listing: pa.Table, lists: pa.ListArray, classes: list[str]) ->
     mask = pc.is_null(lists) if lists.null_count else None
     numbered = pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pa.array(numbers), mask=mask)
     field = labels_feature(named.column).arrow_field(PREFIX)
+    return listing.set_column(at, field, pa.chunked_array([numbered.cast(field.type)]))
+
+
+def number_objects(listing: pa.Table, classes: Sequence[str]) -> pa.Table:
+    """Return a listing with the numbers of the objects' classes; one without objects is returned unchanged.
+
+    Args:
+        listing: LISTING_SCHEMA and columns of features.
+        classes: names by number. Objects of files that become no record may have others.
+    """
+    at = listing.schema.get_field_index(PREFIX + OBJECT_LABELS)
+    if at < 0:
+        return listing
+    lists = one_chunk(listing.column(at))
+    codes = pc.fill_null(pc.index_in(lists.flatten(), pa.array(classes, pa.string())), NO_CLASS)
+    lengths = pc.fill_null(pc.list_value_length(lists), 0)
+    ends = pc.cumulative_sum(lengths)
+    offsets = pa.concat_arrays([pa.array([0], ends.type), ends])
+    mask = pc.is_null(lists) if lists.null_count else None
+    numbered = pa.ListArray.from_arrays(offsets, codes.cast(pa.int64()), mask=mask)
+    (feature,) = (feature for feature in OBJECT_FEATURES if feature.name == OBJECT_LABELS)
+    field = feature.arrow_field(PREFIX)
     return listing.set_column(at, field, pa.chunked_array([numbered.cast(field.type)]))

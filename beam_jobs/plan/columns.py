@@ -1,4 +1,7 @@
-"""Columns of Arrow tables as arrays of split codes and row numbers."""
+"""Columns as arrays of split codes and row numbers, and hash ranks.
+
+Hash ranks are pseudo-random numbers, the same on every machine, that order the records for each purpose.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,25 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from shardmill.beam_jobs.tables.ids import UInt64
 from shardmill.infra.format.contract import SPLITS
+from shardmill.infra.splitmix import splitmix64
+
+# Purposes of hash ranks: each has an order of its own.
+SPLIT, SHARD, PLACE, SAMPLE = range(4)
+
+_MASK = (1 << 64) - 1
+
+
+def hash_ranks(ids: UInt64, seed: int, purpose: int) -> UInt64:
+    """Return a number for each record that decides its place for one purpose: uint64 [N].
+
+    Different ids never share a number. Another seed or purpose gives an unrelated order.
+    """
+    key = splitmix64(np.array([(seed * 8 + purpose) & _MASK], np.uint64))[0]
+    ranks = ids ^ key
+    return splitmix64(ranks, out=ranks)  # in place, since columns of a plan are long
+
 
 # Rows that are made, hashed and written at a time. Plan digests depend on this number.
 PLAN_ROWS = 4_096

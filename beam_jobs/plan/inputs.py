@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from shardmill.beam_jobs.plan.columns import PLAN_ROWS, Codes, Rows, insertion_points, places_of
+from shardmill.beam_jobs.plan.leaks import Dropped
 from shardmill.beam_jobs.plan.similarity.duplicates import Duplicates, Files
-from shardmill.beam_jobs.plan.splits.leaks import Dropped
 from shardmill.beam_jobs.reasons import LEAK, SAME_BYTES, SAME_BYTES_ACROSS_SPLITS
 from shardmill.beam_jobs.schemas import LIST, PLAN, Status, outcomes_of
 from shardmill.beam_jobs.tables.ids import hex_text

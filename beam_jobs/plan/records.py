@@ -13,8 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from shardmill.beam_jobs.plan.columns import PLAN_ROWS, Rows
-from shardmill.beam_jobs.plan.pseudo_random_order import SAMPLE, hash_ranks
+from shardmill.beam_jobs.plan.columns import PLAN_ROWS, SAMPLE, Rows, hash_ranks
 from shardmill.beam_jobs.schemas import IMAGE_NAMES, LISTING_SCHEMA, PLACED_FACTS_SCHEMA, PLAN_SCHEMA
 from shardmill.beam_jobs.tables.features import feature_columns, features_of, with_features
 from shardmill.beam_jobs.tables.ids import UInt64, digest_bytes, hex_text, record_ids

@@ -11,15 +11,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Protocol
+from typing import Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from shardmill.beam_jobs.config import PrepareConfig, ShardsConfig
-from shardmill.beam_jobs.plan.columns import Codes, rows_where
-from shardmill.beam_jobs.plan.pseudo_random_order import PLACE, SHARD, hash_ranks
+from shardmill.beam_jobs.plan.columns import PLACE, SHARD, Codes, hash_ranks, rows_where
 from shardmill.beam_jobs.tables.columns import find_ids
 from shardmill.beam_jobs.tables.features import equal_rows, features_of, same_columns
 from shardmill.beam_jobs.tables.ids import UInt64
@@ -70,7 +69,7 @@ class RecordsToDeal:
     Attributes:
         ids: uint64 [N], record ids.
         labels: int32 [N], number of the class.
-        strata: int32 [N], the records of each are dealt in turn (``splits.by_kind.dealing_strata``).
+        strata: int32 [N], the records of each are dealt in turn (``splits_by_kind.dealing_strata``).
         splits: int8 [N], index into SPLITS.
         stored_bytes: int64 [N], length of the stored image.
     """
@@ -178,26 +177,63 @@ def deal(
     written = rows_where(~stays)
     new = ~stays if inherited else slice(None)  # a slice copies nothing
     by_class = written[np.lexsort((hash_ranks(ids[new], config.seed, SHARD), strata[new], splits[new]))]
+    lengths = np.bincount(splits[new], minlength=len(SPLITS))
+    ends = np.cumsum(lengths)
+    members = [by_class[end - length : end] for end, length in zip(ends, lengths, strict=True)]
+    cut = CutSplits.of(
+        lengths,
+        np.bincount(splits, minlength=len(SPLITS)),
+        np.array([records.stored_bytes[rows].sum() for rows in members], np.int64),
+        config.shards,
+    )
     shard_of = np.empty(len(ids), np.int32)
-    shards: list[PlannedShard] = []
-    start = 0
-    for code, split in enumerate(SPLITS):
-        length = int((splits[new] == code).sum())
-        if not length:
-            continue
-        members = by_class[start : start + length]
-        num_bytes = int(records.stored_bytes[members].sum()) + length * RECORD_OVERHEAD_BYTES
-        share = length / int((splits == code).sum())
-        count = num_new_shards(length, num_bytes, share, config.shards)
-        shard_of[members] = len(shards) + np.arange(length) % count
-        shards += cut_split(split, start, length, count)
-        start += length
-    del by_class
+    for first, count, rows in zip(cut.first_shard, cut.num_shards, members, strict=True):
+        shard_of[rows] = first + np.arange(len(rows)) % count
+    del by_class, members
     order = written[np.lexsort((hash_ranks(ids[new], config.seed, PLACE), shard_of[new]))]
-    return Dealt(order, shards, inherited)
+    return Dealt(order, cut.shards, inherited)
 
 
-def cut_split(split: str, start: int, length: int, count: int) -> list[PlannedShard]:
+@dataclass(frozen=True)
+class CutSplits:
+    """The shards, to which the records of each split are dealt in turn.
+
+    Attributes:
+        shards: train first.
+        first_shard: int64 [splits], number of the first shard of each split.
+        num_shards: int64 [splits], at least 1.
+    """
+
+    shards: list[PlannedShard]
+    first_shard: Int64
+    num_shards: Int64
+
+    @classmethod
+    def of(cls, lengths: Int64, wanted: Int64, stored_bytes: Int64, config: ShardsConfig) -> Self:
+        """Choose the shards.
+
+        Args:
+            lengths: int64 [splits], number of records to be written.
+            wanted: int64 [splits], these and the inherited ones.
+            stored_bytes: int64 [splits], of the stored images of those to be written.
+            config: how many shards, or how long ones.
+        """
+        shards: list[PlannedShard] = []
+        first, num = np.zeros(len(SPLITS), np.int64), np.ones(len(SPLITS), np.int64)
+        start = 0
+        for code, split in enumerate(SPLITS):
+            length = int(lengths[code])
+            if not length:
+                continue
+            num_bytes = int(stored_bytes[code]) + length * RECORD_OVERHEAD_BYTES
+            count = _num_new_shards(length, num_bytes, length / int(wanted[code]), config)
+            first[code], num[code] = len(shards), count
+            shards += _cut_split(split, start, length, count)
+            start += length
+        return cls(shards, first, num)
+
+
+def _cut_split(split: str, start: int, length: int, count: int) -> list[PlannedShard]:
     """Return the shards of a split whose records are dealt to them in turn.
 
     Args:
@@ -214,7 +250,7 @@ def cut_split(split: str, start: int, length: int, count: int) -> list[PlannedSh
     ]
 
 
-def num_new_shards(num_examples: int, num_bytes: int, share: float, config: ShardsConfig) -> int:
+def _num_new_shards(num_examples: int, num_bytes: int, share: float, config: ShardsConfig) -> int:
     """Return how many shards the written part of a split has: its share of num_shards, if that is given."""
     if config.num_shards is None:
         return num_shards(num_examples, num_bytes, config)

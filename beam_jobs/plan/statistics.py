@@ -1,8 +1,14 @@
-"""Figures of the images of each split: pixels, sizes, shapes and bytes, from the facts of each image."""
+"""Figures of the images of each split: pixels, sizes, shapes and bytes, from the facts of each image.
+
+``split_statistics`` has all facts in memory; ``statistics_of`` takes the same facts, a table after the other.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import accumulate
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +22,8 @@ from shardmill.infra.format.contract import SPLITS, ChannelStatistics, SplitStat
 Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 Numbers = npt.NDArray[np.int32] | npt.NDArray[np.int64] | npt.NDArray[np.float64]
+
+Spread = tuple[float, float, float]  # least, median, largest
 
 # Finer than the precision of float32, coarser than changes from the order of a sum.
 DECIMALS = 4
@@ -42,24 +50,30 @@ def split_statistics(facts: pa.Table, rows: Rows | Int64, splits: Codes) -> dict
 def _of_one_split(facts: pa.Table, rows: Rows | Int64) -> SplitStatistics:
     height = facts["height"].take(pa.array(rows)).to_numpy()
     width = facts["width"].take(pa.array(rows)).to_numpy()
-    aspect = _spread(width / height)
-    return SplitStatistics(
-        pixels=_pixels(facts, rows, height.astype(np.int64) * width),
-        height=_int_spread(height),
-        width=_int_spread(width),
-        aspect=(round(aspect[0], DECIMALS), round(aspect[1], DECIMALS), round(aspect[2], DECIMALS)),
-        stored_bytes=_int_spread(facts["stored_bytes"].take(pa.array(rows)).to_numpy()),
+    return _figures(
+        _pixels(facts, rows, height.astype(np.int64) * width),
+        _spread(height),
+        _spread(width),
+        _spread(width / height),
+        _spread(facts["stored_bytes"].take(pa.array(rows)).to_numpy()),
     )
 
 
-def _spread(values: Numbers) -> tuple[float, float, float]:
+def _figures(
+    pixels: ChannelStatistics | None, height: Spread, width: Spread, aspect: Spread, stored: Spread
+) -> SplitStatistics:
+    return SplitStatistics(
+        pixels=pixels,
+        height=(int(height[0]), height[1], int(height[2])),
+        width=(int(width[0]), width[1], int(width[2])),
+        aspect=(round(aspect[0], DECIMALS), round(aspect[1], DECIMALS), round(aspect[2], DECIMALS)),
+        stored_bytes=(int(stored[0]), stored[1], int(stored[2])),
+    )
+
+
+def _spread(values: Numbers) -> Spread:
     """Return the least, the median and the largest value."""
     return float(values.min()), float(np.median(values)), float(values.max())
-
-
-def _int_spread(values: Numbers) -> tuple[int, float, int]:
-    least, median, largest = _spread(values)
-    return int(least), median, int(largest)
 
 
 @dataclass
@@ -137,3 +151,76 @@ def _channels(column: pa.ChunkedArray, rows: Rows | Int64) -> Float64 | None:
     if len(lengths) != 1 or not lengths[0]:
         return None
     return np.asarray(lists.flatten().to_numpy(zero_copy_only=False), np.float64).reshape(-1, lengths[0])
+
+
+def statistics_of(figures: Iterable[pa.Table]) -> dict[str, SplitStatistics]:
+    """Return split -> figures of its images, as ``split_statistics`` (shardmill.beam_jobs.plan) does.
+
+    Args:
+        figures: height, width, stored_bytes, pixel_mean, pixel_std and split of the records, in order.
+    """
+    found: dict[int, _SplitFigures] = {}
+    for table in figures:
+        splits = table["split"].to_numpy()
+        for code in np.unique(splits).tolist():
+            members = table.take(pa.array(np.flatnonzero(splits == code)))
+            found.setdefault(code, _SplitFigures()).add(members)
+    return {SPLITS[code]: found[code].finish() for code in sorted(found)}
+
+
+class _SplitFigures:
+    """The figures of one split so far."""
+
+    def __init__(self) -> None:
+        self._values: dict[str, Counter[float]] = {}
+        self._waiting: pa.Table | None = None
+        self._moments: Moments | None = None
+        self._known = True
+
+    def add(self, members: pa.Table) -> None:
+        height, width = members["height"].to_numpy(), members["width"].to_numpy()
+        self._count("height", height)
+        self._count("width", width)
+        self._count("aspect", width / height)
+        self._count("stored_bytes", members["stored_bytes"].to_numpy())
+        waiting = members if self._waiting is None else pa.concat_tables([self._waiting, members])
+        while waiting.num_rows >= IMAGES_AT_A_TIME:
+            self._join(waiting.slice(0, IMAGES_AT_A_TIME))
+            waiting = waiting.slice(IMAGES_AT_A_TIME)
+        self._waiting = waiting.combine_chunks()
+
+    def finish(self) -> SplitStatistics:
+        """Return the figures of all images."""
+        if self._waiting is not None and self._waiting.num_rows:
+            self._join(self._waiting)
+        pixels = self._moments.statistics() if self._known and self._moments else None
+        names = ("height", "width", "aspect", "stored_bytes")
+        return _figures(pixels, *(_spread_of_counted(self._values[name]) for name in names))
+
+    def _count(self, name: str, values: npt.NDArray[np.generic]) -> None:
+        distinct, counts = np.unique(values, return_counts=True)
+        counted = dict(zip(distinct.tolist(), counts.tolist(), strict=True))
+        self._values.setdefault(name, Counter()).update(counted)
+
+    def _join(self, members: pa.Table) -> None:
+        if not self._known:
+            return
+        pixels = members["height"].to_numpy().astype(np.int64) * members["width"].to_numpy()
+        moments = moments_of(members, np.arange(members.num_rows), pixels)
+        before = self._moments
+        if moments is None or (before is not None and before.mean.shape != moments.mean.shape):
+            self._known = False
+        elif before is None:
+            self._moments = moments
+        else:
+            before.join(moments)
+
+
+def _spread_of_counted(values: Counter[float]) -> Spread:
+    """Return the least, the median and the largest value."""
+    ordered = sorted(values)
+    ends = list(accumulate(values[value] for value in ordered))
+    total = ends[-1]
+    low, high = np.searchsorted(ends, [(total - 1) // 2, total // 2], side="right")
+    median = (ordered[low] + ordered[high]) / 2
+    return float(ordered[0]), float(median), float(ordered[-1])

@@ -2,8 +2,8 @@
 
 1. *Duplicates.* Files with equal SHA-256 become one record; the smallest URI is kept.
 2. *Groups* of records by key and by looks (similarity).
-3. *Splits*: given, then previous version, then group, then stratified (splits.assignment).
-4. *Leaks*: groups that are in several splits nevertheless (splits.leaks).
+3. *Splits*: given, then previous version, then group, then stratified (splits).
+4. *Leaks*: groups that are in several splits nevertheless (leaks).
 5. *Shards*, and the order of the records in them (shards).
 """
 
@@ -18,18 +18,12 @@ import pyarrow.compute as pc
 
 from shardmill.beam_jobs.config import PrepareConfig
 from shardmill.beam_jobs.plan.classes import number_classes
-from shardmill.beam_jobs.plan.columns import Codes, Rows, rows_where, split_codes
+from shardmill.beam_jobs.plan.columns import SPLIT, Codes, Rows, hash_ranks, rows_where, split_codes
 from shardmill.beam_jobs.plan.inputs import FACTS_OF_INPUTS, InputRows
-from shardmill.beam_jobs.plan.interface import PlannedVersion
-from shardmill.beam_jobs.plan.previous import PreviousRecords
-from shardmill.beam_jobs.plan.pseudo_random_order import SPLIT, hash_ranks
+from shardmill.beam_jobs.plan.interface import PlannedVersion, PlanSummary, PreviousRecords
+from shardmill.beam_jobs.plan.leaks import Dropped, GroupedRecords, settle_leaks
 from shardmill.beam_jobs.plan.records import PlannedRecords
 from shardmill.beam_jobs.plan.shards import Dealt, RecordsToDeal, deal
-from shardmill.beam_jobs.plan.similarity.combined import (
-    FoundNear,
-    RecordsToCompare,
-    find_by_looks_and_vectors,
-)
 from shardmill.beam_jobs.plan.similarity.duplicates import (
     Duplicates,
     Files,
@@ -38,11 +32,10 @@ from shardmill.beam_jobs.plan.similarity.duplicates import (
 )
 from shardmill.beam_jobs.plan.similarity.groups import Groups, key_groups, units_of
 from shardmill.beam_jobs.plan.similarity.near_duplicates import NearDuplicates, near_duplicates_table
-from shardmill.beam_jobs.plan.splits.by_kind import LabelsToSplit, assign_by_kind, dealing_strata
-from shardmill.beam_jobs.plan.splits.leaks import Dropped, GroupedRecords, settle_leaks
-from shardmill.beam_jobs.plan.splits.placement import Labels
+from shardmill.beam_jobs.plan.similarity.vectors import FoundNear, RecordsToCompare, find_by_looks_and_vectors
+from shardmill.beam_jobs.plan.splits import Labels
+from shardmill.beam_jobs.plan.splits_by_kind import LabelsToSplit, assign_by_kind, dealing_strata
 from shardmill.beam_jobs.plan.statistics import split_statistics
-from shardmill.beam_jobs.plan.summary import PlanSummary
 from shardmill.beam_jobs.schemas import Status
 from shardmill.beam_jobs.tables.columns import in_one_chunk, one_chunk
 from shardmill.beam_jobs.tables.features import PREFIX, feature_columns, features_of

@@ -11,9 +11,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from shardmill.beam_jobs.config import ShardsConfig
-from shardmill.beam_jobs.plan.shards import RECORD_OVERHEAD_BYTES, PlannedShard, cut_split, num_new_shards
+from shardmill.beam_jobs.plan.shards import CutSplits, PlannedShard
 from shardmill.beam_jobs.plan_by_ranges.tables import Int64
-from shardmill.infra.format.contract import SPLITS
 
 
 @dataclass(frozen=True)
@@ -36,16 +35,12 @@ class Dealing:
     """The shards, and the turn at which the records of each range, split and class begin to be dealt.
 
     Attributes:
-        shards: train first.
-        first_shard: int64 [splits], number of the first shard of each split.
-        num_shards: int64 [splits], at least 1.
+        cut: the shards.
         turns: int64 [ranges, splits, classes].
         starts: int64 [ranges + 1], first shard of each range of shards.
     """
 
-    shards: list[PlannedShard]
-    first_shard: Int64
-    num_shards: Int64
+    cut: CutSplits
     turns: Int64
     starts: Int64
 
@@ -56,21 +51,10 @@ class Dealing:
         of_class = written.sum(axis=0)
         wanted = np.sum([one.wanted for one in counts], axis=0)
         stored_bytes = np.sum([one.stored_bytes for one in counts], axis=0)
-        shards: list[PlannedShard] = []
-        first, num = np.zeros(len(SPLITS), np.int64), np.ones(len(SPLITS), np.int64)
-        start = 0
-        for code, split in enumerate(SPLITS):
-            length = int(of_class[code].sum())
-            if not length:
-                continue
-            num_bytes = int(stored_bytes[code]) + length * RECORD_OVERHEAD_BYTES
-            count = num_new_shards(length, num_bytes, length / int(wanted[code]), config)
-            first[code], num[code] = len(shards), count
-            shards += cut_split(split, start, length, count)
-            start += length
+        cut = CutSplits.of(of_class.sum(axis=1), wanted, stored_bytes, config)
         before_class = np.cumsum(of_class, axis=1) - of_class
         before_range = np.cumsum(written, axis=0) - written
-        return cls(shards, first, num, before_range + before_class, _cut(shards, len(counts)))
+        return cls(cut, before_range + before_class, _cut(cut.shards, len(counts)))
 
     def shards_of(self, placed: pa.Table) -> Int64:
         """Return the number of the shard of each record: int64 [records].
@@ -80,7 +64,7 @@ class Dealing:
         """
         source, split, stratum = (placed[name].to_numpy() for name in ("source", "split", "stratum"))
         turn = self.turns[source, split, stratum] + placed["turn"].to_numpy()
-        return np.asarray(self.first_shard[split] + turn % self.num_shards[split])
+        return np.asarray(self.cut.first_shard[split] + turn % self.cut.num_shards[split])
 
     def range_of_shards(self, shards: npt.NDArray[np.int64]) -> Int64:
         """Return the range that each shard is in: int64 [N]."""
@@ -89,7 +73,7 @@ class Dealing:
     def lengths(self) -> list[int]:
         """Return the number of records in each range of shards."""
         bounds = self.starts.tolist()
-        return [sum(shard.length for shard in self.shards[low:high]) for low, high in pairwise(bounds)]
+        return [sum(shard.length for shard in self.cut.shards[low:high]) for low, high in pairwise(bounds)]
 
 
 def _cut(shards: list[PlannedShard], ranges: int) -> Int64:

@@ -14,12 +14,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from shardmill.beam_jobs.plan.columns import Rows, rows_where, split_codes
+from shardmill.beam_jobs.plan.columns import SPLIT, Rows, hash_ranks, rows_where, split_codes
 from shardmill.beam_jobs.plan.inputs import FACTS_OF_INPUTS, InputRows
-from shardmill.beam_jobs.plan.pseudo_random_order import SPLIT, hash_ranks
+from shardmill.beam_jobs.plan.leaks import Dropped
 from shardmill.beam_jobs.plan.records import PlannedRecords
 from shardmill.beam_jobs.plan.similarity.duplicates import Duplicates, Files
-from shardmill.beam_jobs.plan.splits.leaks import Dropped
 from shardmill.beam_jobs.plan_by_ranges.dealing import Dealing
 from shardmill.beam_jobs.plan_by_ranges.gathering import (
     FACTS,

@@ -13,11 +13,10 @@ import pyarrow as pa
 
 from shardmill.beam_jobs.encode.blocks import Block, facts_digest, place_facts, read_facts
 from shardmill.beam_jobs.encode.stage import EncodedFiles
-from shardmill.beam_jobs.images.features import move_to_listing
+from shardmill.beam_jobs.images.objects import move_to_listing
 from shardmill.beam_jobs.plan_by_ranges.choice import ranges_folder
 from shardmill.beam_jobs.plan_by_ranges.tables import PlanTables
-from shardmill.beam_jobs.reuse.facts import fill_in_stored_before, merge_facts
-from shardmill.beam_jobs.reuse.known_files import KnownFiles
+from shardmill.beam_jobs.reuse.known_files import KnownFiles, fill_in_stored_before, merge_facts
 from shardmill.beam_jobs.reuse.previous import PreviousVersion
 from shardmill.beam_jobs.schemas import IMAGE_NAMES, Status
 from shardmill.beam_jobs.spool.claims import damaged_shards

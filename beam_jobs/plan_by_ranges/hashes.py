@@ -14,9 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from shardmill.beam_jobs.plan.columns import Codes, Rows, rows_where
-from shardmill.beam_jobs.plan.previous import PreviousRecords
-from shardmill.beam_jobs.plan.pseudo_random_order import SHARD, SPLIT, hash_ranks
+from shardmill.beam_jobs.plan.columns import SHARD, SPLIT, Codes, Rows, hash_ranks, rows_where
+from shardmill.beam_jobs.plan.interface import PreviousRecords
 from shardmill.beam_jobs.plan.shards import HeldShards, RecordsToDeal
 from shardmill.beam_jobs.plan.similarity.duplicates import (
     Duplicates,
@@ -25,8 +24,7 @@ from shardmill.beam_jobs.plan.similarity.duplicates import (
     find_label_conflicts,
 )
 from shardmill.beam_jobs.plan_by_ranges.files import FATES, TO_HASHES
-from shardmill.beam_jobs.plan_by_ranges.grouping import TO_KEYS
-from shardmill.beam_jobs.plan_by_ranges.splitting import Seats
+from shardmill.beam_jobs.plan_by_ranges.splitting import TO_KEYS, Seats
 from shardmill.beam_jobs.plan_by_ranges.tables import Int64, PlanTables, RangeTask, range_of
 from shardmill.beam_jobs.tables.columns import one_chunk
 from shardmill.beam_jobs.tables.features import feature_columns, features_of

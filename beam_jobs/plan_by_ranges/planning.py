@@ -14,12 +14,13 @@ from shardmill.beam_jobs.config import PrepareConfig, RunnerConfig
 from shardmill.beam_jobs.execution.runners import run_task
 from shardmill.beam_jobs.plan import PlannedVersion, PlanSummary, PreviousRecords
 from shardmill.beam_jobs.plan.columns import Codes
+from shardmill.beam_jobs.plan.leaks import Dropped, settle_leaks
 from shardmill.beam_jobs.plan.similarity.near_duplicates import (
     NearDuplicates,
     find_near_duplicates,
     near_duplicates_table,
 )
-from shardmill.beam_jobs.plan.splits.leaks import Dropped, settle_leaks
+from shardmill.beam_jobs.plan.statistics import statistics_of
 from shardmill.beam_jobs.plan_by_ranges.dealing import Dealing
 from shardmill.beam_jobs.plan_by_ranges.files import (
     FIGURES,
@@ -30,7 +31,6 @@ from shardmill.beam_jobs.plan_by_ranges.files import (
     WriteInputs,
 )
 from shardmill.beam_jobs.plan_by_ranges.gathering import GatherFacts
-from shardmill.beam_jobs.plan_by_ranges.grouping import GroupByKey, GroupedInRanges
 from shardmill.beam_jobs.plan_by_ranges.hashes import (
     COUNTS,
     GROUPED,
@@ -41,9 +41,20 @@ from shardmill.beam_jobs.plan_by_ranges.hashes import (
     read_conflicts,
     write_previous,
 )
-from shardmill.beam_jobs.plan_by_ranges.shards import DealRecords, OrderShards, PlannedOnStorage, read_counts
-from shardmill.beam_jobs.plan_by_ranges.splitting import KnownSplits, Seats, codes_of, divide
-from shardmill.beam_jobs.plan_by_ranges.statistics import statistics_of
+from shardmill.beam_jobs.plan_by_ranges.shards import (
+    DealRecords,
+    OrderShards,
+    PlannedOnStorage,
+    read_counts,
+)
+from shardmill.beam_jobs.plan_by_ranges.splitting import (
+    GroupByKey,
+    GroupedInRanges,
+    KnownSplits,
+    Seats,
+    codes_of,
+    divide,
+)
 from shardmill.beam_jobs.plan_by_ranges.tables import Int64, RangeTask, RowsOnStorage
 from shardmill.beam_jobs.tables.columns import one_chunk
 from shardmill.beam_jobs.tables.features import features_of
@@ -259,7 +270,7 @@ class _Planning:
         return PlanOnStorage(
             input_rows=Inputs(self.tables, INPUTS, lengths, INPUTS_SCHEMA),
             planned=PlannedOnStorage(self.tables, PLANNED, tuple(dealing.lengths()), planned_schema),
-            shards=dealing.shards,
+            shards=dealing.cut.shards,
             summary=PlanSummary(
                 classes=classes,
                 label_conflicts=read_conflicts(self.tables),

@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 import pyarrow as pa
 
-from shardmill.beam_jobs.plan.pseudo_random_order import PLACE, SAMPLE, SHARD, hash_ranks
+from shardmill.beam_jobs.plan.columns import PLACE, SAMPLE, SHARD, hash_ranks
 from shardmill.beam_jobs.plan_by_ranges.dealing import RangeCounts
 from shardmill.beam_jobs.plan_by_ranges.files import PLACES, PLANNED, SHARD_COLUMN, TO_SHARDS
 from shardmill.beam_jobs.plan_by_ranges.hashes import TO_DEAL

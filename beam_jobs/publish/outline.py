@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from shardmill.beam_jobs.assemble.container import ContainerChoice
+from shardmill.beam_jobs.assemble.stage import ContainerChoice
 from shardmill.beam_jobs.plan import AnyPlan, OutcomeRows, PlanSummary
 from shardmill.beam_jobs.publish.accounting import Counts
 from shardmill.beam_jobs.reuse.previous import PreviousVersion

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from shardmill.beam_jobs.config import PrepareConfig
 from shardmill.beam_jobs.plan import num_shards
-from shardmill.beam_jobs.reuse.policy import config_of
+from shardmill.beam_jobs.reuse.previous import config_of
 from shardmill.infra.format.contract import Manifest
 from shardmill.infra.progress import log
 

@@ -1,11 +1,10 @@
 """Processes that do the items of a task, and a sandbox for a single file.
 
     supervision.py  the pool: a thread for each process gives it items, watches it, and replaces it
-    worker.py       the process: does one item after the other
     notes.py        which file a process is processing and how many are done, readable when it is dead
     limits.py       limits of time and memory: set from inside, watched from outside
     sandbox.py      a disposable process for one call on one file's bytes
-    starting.py     how processes start: forked from a server that has loaded the libraries
+    starting.py     processes: forked from a server that has loaded the libraries; they do the items
     fork_server.py  imported by that server only
 
 ``concurrent.futures`` does not fit: a worker that dies breaks its whole pool. ``pebble`` (5.2) replaces

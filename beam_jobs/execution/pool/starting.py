@@ -1,19 +1,32 @@
-"""Starts processes by forking a server process that has the libraries loaded.
+"""Processes that are forked from a server process that has the libraries loaded, and what they do.
 
 A process forked from the server starts in milliseconds, shares the memory of the libraries, and inherits
-no threads of this one. It dies with the server, and the server with this process.
+no threads of this one. It dies with the server, and the server with this process. A process of the pool
+does one item after the other until the pool closes the connection (``serve``).
 """
 
 from __future__ import annotations
 
 import multiprocessing
+import os
+import signal
+import time
+import traceback
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from multiprocessing import forkserver
+from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
+from pathlib import Path
 from typing import Any
 
+from shardmill.beam_jobs.execution.pool.limits import MemoryRanOut
+from shardmill.beam_jobs.execution.pool.notes import open_own_note
+from shardmill.beam_jobs.execution.task import CarriedFault, Task, carry_faults
+from shardmill.beam_jobs.schemas import FileRef
 from shardmill.infra.errors import EnvironmentFault
+from shardmill.infra.processes.process import die_at_once_with_parent
 
 # Loaded by the server, so that no forked process loads them again. Names, as these folders stand above this
 # one.
@@ -88,3 +101,61 @@ class ForkedProcess:
 def pipe() -> Any:
     """Two ends of a pipe that can be given to a process."""
     return _context.Pipe()
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The outcome of one item.
+
+    Attributes:
+        cpu_seconds: processor time that it took.
+        error: the error that ended it, as text; None if the item is done.
+        out_of_memory: the file for which a library got no memory.
+    """
+
+    cpu_seconds: float
+    error: str | None = None
+    out_of_memory: FileRef | None = None
+
+
+def serve(connection: Connection, task: Task, note_path: Path) -> None:
+    """Do the items that arrive, and answer each, until the connection closes."""
+    detach_process()
+    note = open_own_note(note_path)
+    is_open = False
+    while True:
+        try:
+            item: int = connection.recv()
+        except EOFError:
+            return
+        note.begin_item(item)
+        started = time.process_time()
+        error = out_of_memory = None
+        try:
+            with carry_faults():
+                if not is_open:
+                    task.open()
+                    is_open = True
+                task.do(item)
+        except CarriedFault as fault:
+            error = str(fault)
+        except MemoryRanOut as short:
+            out_of_memory = short.file
+        except Exception:  # noqa: BLE001  (a defect: it is raised where the pool is)
+            error = traceback.format_exc()
+        connection.send(Answer(time.process_time() - started, error, out_of_memory))
+
+
+def detach_process() -> None:
+    """Let this process die with its server, ignore stop signals, and print nothing.
+
+    Stop signals go to the whole process group, and the process that owns the pool decides what they mean.
+    What libraries in C print about a damaged image is neither progress nor a result.
+    """
+    die_at_once_with_parent()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for descriptor in (1, 2):
+        os.dup2(nowhere, descriptor)
+    os.close(nowhere)

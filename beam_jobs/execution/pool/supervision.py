@@ -12,8 +12,7 @@ from pathlib import Path
 
 from shardmill.beam_jobs.execution.pool.limits import Watch
 from shardmill.beam_jobs.execution.pool.notes import Note
-from shardmill.beam_jobs.execution.pool.starting import ForkedProcess, pipe
-from shardmill.beam_jobs.execution.pool.worker import Answer, serve
+from shardmill.beam_jobs.execution.pool.starting import Answer, ForkedProcess, pipe, serve
 from shardmill.beam_jobs.execution.task import Limits, Task
 from shardmill.beam_jobs.schemas import FileRef
 from shardmill.infra.errors import ChildDied, EnvironmentFault

@@ -19,8 +19,7 @@ import pyarrow as pa
 
 from shardmill.beam_jobs.config import GroupsConfig
 from shardmill.beam_jobs.plan.columns import Codes, Rows, is_null, rows_where
-from shardmill.beam_jobs.plan.similarity.components import Components
-from shardmill.beam_jobs.plan.similarity.groups import Groups
+from shardmill.beam_jobs.plan.similarity.groups import Components, Groups
 from shardmill.beam_jobs.plan.similarity.looks import (
     SYMMETRIES,
     WINDOWS,

@@ -26,8 +26,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow.compute as pc
 
+from shardmill.beam_jobs.assemble.copying import ShardsToWrite
 from shardmill.beam_jobs.assemble.shard_task import finished_shards, first_batches
-from shardmill.beam_jobs.assemble.shards_to_write import ShardsToWrite
 from shardmill.beam_jobs.config import PrepareConfig, RunnerConfig
 from shardmill.beam_jobs.encode.blocks import (
     cut_blocks,

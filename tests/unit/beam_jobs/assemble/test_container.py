@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from shardmill.beam_jobs.assemble.container import decide
+from shardmill.beam_jobs.assemble.stage import decide
 from shardmill.infra.format.examples import ImageRecord, build_example
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shardmill.beam_jobs.execution.errors import CarriedFault, carry_faults, recover_fault
+from shardmill.beam_jobs.execution.task import CarriedFault, carry_faults, recover_fault
 from shardmill.infra.errors import StorageError
 
 

@@ -7,8 +7,8 @@ import threading
 import grpc
 import pytest
 
-from shardmill.beam_jobs.execution.errors import CarriedFault
 from shardmill.beam_jobs.execution.job_server import cancel, job_server_faults
+from shardmill.beam_jobs.execution.task import CarriedFault
 from shardmill.infra.errors import EnvironmentFault, StorageError
 
 

@@ -14,9 +14,9 @@ from typing import Any
 import psutil
 import pytest
 
-from shardmill.beam_jobs.execution.errors import recover_fault
 from shardmill.beam_jobs.execution.pool import Pool, files_in_progress
 from shardmill.beam_jobs.execution.pool.supervision import MAX_FAILURES, ItemFailed
+from shardmill.beam_jobs.execution.task import recover_fault
 from shardmill.infra.errors import ChildDied, EnvironmentFault, StorageError
 from shardmill.infra.progress import subscribe
 from tests.samples.preparing.deeds import Deeds, done, processes

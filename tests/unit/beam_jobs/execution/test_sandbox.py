@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from shardmill.beam_jobs.execution.pool.limits import Watch, is_out_of_memory
-from shardmill.beam_jobs.execution.pool.sandbox import Ending, call_in_sandbox
+from shardmill.beam_jobs.execution.pool.sandbox import Ending, call_in_sandbox, try_alone
 from shardmill.beam_jobs.execution.task import Limits
-from shardmill.beam_jobs.execution.trial import try_alone
 from shardmill.infra.codecs import ImageRejected
 from tests.samples.images import decoders
 

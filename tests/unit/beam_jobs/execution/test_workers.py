@@ -16,7 +16,7 @@ from apache_beam.portability.api import beam_fn_api_pb2 as fn_api
 from apache_beam.portability.api import beam_fn_api_pb2_grpc as fn_api_grpc
 from apache_beam.portability.api import endpoints_pb2
 
-from shardmill.beam_jobs.execution.workers.pool import check_loopback
+from shardmill.beam_jobs.execution.workers import check_loopback
 from shardmill.infra.errors import ConfigError
 from shardmill.infra.processes.ports import free_port
 from tests.samples.waiting import before_its_end, eventually

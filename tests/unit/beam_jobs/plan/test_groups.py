@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from shardmill.beam_jobs.config import PrepareConfig
 from shardmill.beam_jobs.encode.blocks import place_facts
 from shardmill.beam_jobs.plan import Plan, PreviousRecords, plan_version
-from shardmill.beam_jobs.plan.splits.assignment import assign_splits, fill_shortfalls
+from shardmill.beam_jobs.plan.splits import assign_splits, fill_shortfalls
 from shardmill.beam_jobs.publish.accounting import account
 from shardmill.beam_jobs.schemas import FACTS_SCHEMA, LISTING_SCHEMA, Status
 from shardmill.infra.errors import LeakError

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shardmill.beam_jobs.plan.splits.assignment import assign_splits
-from shardmill.beam_jobs.plan.splits.label_sets import Strata, assign_by_strata, quantile_bins
+from shardmill.beam_jobs.plan.splits import assign_splits
+from shardmill.beam_jobs.plan.splits_by_kind import Strata, assign_by_strata, quantile_bins
 
 FRACTIONS = (0.8, 0.1, 0.1)
 Sets = list[list[int]]

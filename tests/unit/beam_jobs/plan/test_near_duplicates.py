@@ -15,7 +15,7 @@ from PIL import Image
 from shardmill.beam_jobs.config import GroupsConfig
 from shardmill.beam_jobs.plan.similarity import near_duplicates as near_duplicates_module
 from shardmill.beam_jobs.plan.similarity import search
-from shardmill.beam_jobs.plan.similarity.components import Components
+from shardmill.beam_jobs.plan.similarity.groups import Components
 from shardmill.beam_jobs.plan.similarity.looks import (
     SYMMETRIES,
     WINDOWS,

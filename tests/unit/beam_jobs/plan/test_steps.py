@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from shardmill.beam_jobs.config import PrepareConfig
 from shardmill.beam_jobs.encode.blocks import place_facts
 from shardmill.beam_jobs.plan import Plan, PreviousRecords, num_shards, plan_version
-from shardmill.beam_jobs.plan.pseudo_random_order import hash_ranks
-from shardmill.beam_jobs.plan.splits.assignment import assign_splits, divide_by_fractions
+from shardmill.beam_jobs.plan.columns import hash_ranks
+from shardmill.beam_jobs.plan.splits import assign_splits, divide_by_fractions
 from shardmill.beam_jobs.publish.accounting import account
 from shardmill.beam_jobs.schemas import FACTS_SCHEMA, LISTING_SCHEMA, Status
 from shardmill.beam_jobs.tables.ids import digest_bytes, hex_text, record_ids

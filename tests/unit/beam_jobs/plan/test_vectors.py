@@ -9,9 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shardmill.beam_jobs.config import GroupsConfig
-from shardmill.beam_jobs.plan.similarity.combined import RecordsToCompare, find_by_looks_and_vectors
-from shardmill.beam_jobs.plan.similarity.components import Components
-from shardmill.beam_jobs.plan.similarity.vectors import MAX_VECTORS, find_alike
+from shardmill.beam_jobs.plan.similarity.groups import Components
+from shardmill.beam_jobs.plan.similarity.vectors import (
+    MAX_VECTORS,
+    RecordsToCompare,
+    find_alike,
+    find_by_looks_and_vectors,
+)
 from shardmill.beam_jobs.tables.vectors import MAX_DIMENSIONS, Float32, Int64, Vectors, dots, rounded
 from shardmill.infra.codecs.measures import looks
 from shardmill.infra.errors import ConfigError

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from shardmill.beam_jobs.reuse.facts import merge_facts
+from shardmill.beam_jobs.reuse.known_files import merge_facts
 from shardmill.beam_jobs.schemas import PLACED_FACTS_SCHEMA
 
 

@@ -8,8 +8,7 @@ import pytest
 
 from shardmill.beam_jobs.config import PrepareConfig
 from shardmill.beam_jobs.reasons import VERDICT_REASONS
-from shardmill.beam_jobs.reuse.policy import retried_reasons, reuse_of
-from shardmill.beam_jobs.reuse.previous import Reuse
+from shardmill.beam_jobs.reuse.previous import Reuse, retried_reasons, reuse_of
 from tests.samples.datasets.manifests import BUILDS, empty_manifest
 
 ALL, COPIES, NOTHING = (True, True, True), (True, True, False), (False, False, False)

@@ -11,7 +11,7 @@ import yaml
 
 from shardmill.beam_jobs.config import FlinkConfig
 from shardmill.beam_jobs.execution.flink import DEFAULT_JOB_PORT
-from shardmill.beam_jobs.execution.workers.pool import check_loopback
+from shardmill.beam_jobs.execution.workers import check_loopback
 from tests.samples.clusters.flink_here.configuration import Layout, flink_configuration
 from tests.samples.clusters.flink_here.jars import FLINK_VERSION
 from tests.samples.clusters.kubernetes_schemas import check_by_definition

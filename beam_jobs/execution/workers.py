@@ -1,12 +1,21 @@
-"""The service that a TaskManager asks for Python workers."""
+"""Python workers of a cluster, and the pool beside each TaskManager that starts and ends them.
+
+The pool serves Beam's environment type EXTERNAL; ``python -m shardmill.beam_jobs.execution.workers`` is a
+worker. Beam has such a pool too (``worker_pool_main``). It listens on all interfaces without authentication,
+starts whatever ``python`` is first on PATH, reads nobody's output until a worker blocks on it, leaves its
+workers behind when it is killed, and forgets a worker when another one of the same name is asked for.
+"""
 
 from __future__ import annotations
 
+import argparse
 import contextlib
+import logging
 import os
 import queue
 import subprocess
 import sys
+import traceback
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
@@ -18,6 +27,7 @@ from apache_beam.portability.api import beam_fn_api_pb2_grpc as fn_api_grpc
 from shardmill.infra.errors import ConfigError, EnvironmentFault
 from shardmill.infra.processes.job_command import python_module
 from shardmill.infra.processes.ports import is_loopback
+from shardmill.infra.processes.process import DEFECT, die_at_once_with_parent, exit_at_once
 from shardmill.infra.processes.trees import kill_tree, wait_for_end
 
 if TYPE_CHECKING:
@@ -152,3 +162,37 @@ class _WorkerPool(_Servicer):
         """End all workers."""
         for worker_id in list(self._workers):
             self._end(worker_id)
+
+
+def main() -> int:
+    """Run a worker until its TaskManager closes the connection; returns its exit status."""
+    parser = argparse.ArgumentParser(
+        prog="python -m shardmill.beam_jobs.execution.workers", allow_abbrev=False
+    )
+    parser.add_argument("--id", required=True, metavar="ID", help="name of the worker")
+    parser.add_argument("--control", required=True, metavar="HOST:PORT", help="where it gets its orders")
+    parser.add_argument("--pool", required=True, type=int, metavar="PID", help="process of its pool")
+    parser.add_argument("--ready", required=True, type=int, metavar="FD", help="gets a byte at the start")
+    arguments = parser.parse_args()
+    die_at_once_with_parent()
+    if os.getppid() != arguments.pool:
+        return 0  # the pool died before
+    logging.basicConfig(level=logging.ERROR)
+    from apache_beam.runners.worker.sdk_worker import SdkHarness
+
+    os.write(arguments.ready, b".")
+    os.close(arguments.ready)
+    try:
+        # No state is kept in memory, and each bundle sends its data when it ends, as in Beam's own pool.
+        harness = SdkHarness(
+            arguments.control, worker_id=arguments.id, state_cache_size=0, data_buffer_time_limit_ms=-1
+        )
+        harness.run()
+    except Exception:  # noqa: BLE001  (its end must not wait for threads of a bundle that nobody wants)
+        traceback.print_exc()
+        return DEFECT
+    return 0
+
+
+if __name__ == "__main__":
+    exit_at_once(main())

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from shardmill.beam_jobs.config import Leakage
 from shardmill.beam_jobs.plan.columns import Codes, Rows
 from shardmill.beam_jobs.plan.similarity.groups import Groups
-from shardmill.beam_jobs.plan.splits.assignment import TRAIN
+from shardmill.beam_jobs.plan.splits import TRAIN
 from shardmill.beam_jobs.tables.columns import one_chunk
 from shardmill.infra.errors import LeakError
 from shardmill.infra.format.contract import SPLITS, Leaks
