@@ -10,6 +10,7 @@ import typer
 from shardmill.flows.cli import options, output
 from shardmill.flows.cli.folders import catalog_at
 from shardmill.infra import progress
+from shardmill.infra.dataset.exports import FORMATS
 from shardmill.infra.readable import readable_bytes
 
 Destination = Annotated[
@@ -20,7 +21,7 @@ Format = Annotated[
     typer.Option(
         "--format",
         metavar="FORMAT",
-        help="tfds (plain TFRecord), webdataset, parquet, huggingface, array_record or folder",
+        help=f"One of: {', '.join(FORMATS)}",
     ),
 ]
 Copy = Annotated[bool, typer.Option("--copy", help="Copy the shards, even where links would do")]

@@ -6,13 +6,12 @@ import importlib
 from collections.abc import Iterator, Sequence
 from typing import cast
 
+from shardmill.infra.dataset.exports import FORMATS
 from shardmill.infra.dataset.exports.parts import Batch, Part, Plan
 from shardmill.infra.dataset.exports.target import FileMade, PartFiles
 from shardmill.infra.errors import UsageError
 from shardmill.infra.near_names import near_miss
 from shardmill.infra.storage.filesystem import Storage
-
-FORMATS = ("tfds", "webdataset", "parquet", "huggingface", "array_record", "folder")
 
 
 class Format:

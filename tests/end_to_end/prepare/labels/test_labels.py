@@ -15,8 +15,8 @@ import pytest
 from shardmill.beam_jobs.maintain.compaction import compact
 from shardmill.infra.dataset.catalog import Catalog
 from shardmill.infra.dataset.compare import diff
+from shardmill.infra.dataset.exports import FORMATS
 from shardmill.infra.dataset.exports.export import export
-from shardmill.infra.dataset.exports.formats import FORMATS
 from shardmill.infra.dataset.verify import verify
 from shardmill.infra.dataset.version import DatasetVersion
 from tests.samples.datasets.contents import indexed_records

@@ -18,8 +18,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from shardmill.infra.codecs import decode
+from shardmill.infra.dataset.exports import FORMATS
 from shardmill.infra.dataset.exports.export import export
-from shardmill.infra.dataset.exports.formats import FORMATS
 from shardmill.infra.dataset.exports.formats.folder import folder_name
 from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.errors import UsageError
