@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
@@ -17,7 +18,12 @@ from shardmill.infra.format.known_features import LABEL_FEATURES, LabelKind, che
 from shardmill.infra.near_names import near_names
 from shardmill.infra.readable import counted
 from shardmill.infra.storage.locations import default_root
-from shardmill.training.config.reading import CacheForm, ReadingSettings
+from shardmill.training.config.reading import (
+    CacheForm,
+    ReadingOptions,
+    ReadingSettings,
+    reading_settings_from,
+)
 from shardmill.training.frameworks import load
 from shardmill.training.order import Order, rank_slice
 from shardmill.training.reading import BatchMaker, RecordReader, SplitTable, load_table, open_records
@@ -25,17 +31,15 @@ from shardmill.training.reading.batches.iterate import NumpyBatches
 from shardmill.training.reading.blocks.stored import by_block
 from shardmill.training.reading.budget import check_whole_images
 from shardmill.training.reading.cache import CacheMemory
-from shardmill.training.reading.example_options import (
+from shardmill.training.reading.example_spec import (
     ExampleOptions,
     ExampleSpec,
-    example_spec,
+    LastBatchOption,
     told_as_arguments,
 )
-from shardmill.training.reading.opening import open_for_order
-from shardmill.training.reading.options import ReadingOptions, reading_settings_from
+from shardmill.training.reading.opening import EXACT, choose_mode, open_for_order
 from shardmill.training.reading.records.columns import NO_FEATURES, FeatureColumns
 from shardmill.training.reading.records.damage import BadRecords
-from shardmill.training.reading.records.objects import FOLLOWING, SplitObjects, load_objects
 from shardmill.training.reading.records.split_table import load_features
 from shardmill.training.reading.staging.staging import staging_for
 
@@ -207,10 +211,6 @@ class Dataset:
         """
         return load_features(self.version, self._named(split), names) if names else NO_FEATURES
 
-    def _objects(self, split: str, names: Sequence[str]) -> SplitObjects | None:
-        """Return the objects in the images if features of that name must follow them."""
-        return load_objects(self.version, split) if FOLLOWING.intersection(names) else None
-
     def tf(self, split: str, *, epochs: int = 1, **options: Unpack[ExampleOptions]) -> Any:
         """Return a ``tf.data.Dataset`` of (images uint8 [B, S, S, C], labels int32 [B]).
 
@@ -243,21 +243,22 @@ class Dataset:
             ConfigError: an option of the order is unknown or wrong, or whole images need too much memory.
         """
         with told_as_arguments():
-            split = self._named(split)
-            asked = example_spec(split, self.table(split), self.classes, options)
-            self._check_memory(split, asked, asked.order.global_batch_size)
-            columns = self.feature_columns(split, asked.features)
-            if asked.augment is not None and asked.augment.mixes and self.label_kind == "none":
+            records, order, spec = self._asked(split, options)
+            self._check_memory(records, spec, order.global_batch_size)
+            if spec.augment is not None and spec.augment.mixes and self.label_kind == "none":
                 check_has_classes(
                     self.label_kind, self.version.ref, "mixing examples (augment.mixup, cutmix)"
                 )
-            is_cached = asked.training and asked.image_size is None  # augmented examples open their own cache
-            records = self._through_cache(split, asked.order) if is_cached else self.reader(split)
-            objects = self._objects(split, asked.features)
+            if not spec.training:  # a cache is for what is read again and again
+                spec = replace(spec, reading=self.reading.model_copy(update={"cache": "none"}))
+            # "auto" is the exact order here: a caller who names a seed and an epoch expects exactly these.
+            streams = spec.training and spec.image_size is not None and self.reading.mode == "streaming"
+            choice = choose_mode(self.version, self.reading, spec.data) if streams else EXACT
+            opened = open_for_order(records, order, spec, choice, memory=self._memory)
             opening = load("tensorflow", "data.opening")
-            pipeline = opening.open_examples(records, asked, self.reading, len(self.classes), objects)
-            passes = asked.passes(pipeline.order.steps_per_epoch, epochs)
-            return load("tensorflow", "data.pairs").as_pairs(pipeline, passes, asked, columns)
+            pipeline = opening.open_pipeline(opened, num_classes=len(self.classes))
+            passes = spec.passes(pipeline.order.steps_per_epoch, epochs)
+            return load("tensorflow", "data.pairs").as_pairs(pipeline, passes)
 
     def batches(
         self,
@@ -293,32 +294,25 @@ class Dataset:
             ConfigError: an option of the order is unknown or wrong, or whole images need too much memory.
         """
         with told_as_arguments():
-            split = self._named(split)
-            asked = example_spec(split, self.table(split), self.classes, options)
-            asked.check_without_batched()
-            passes = asked.passes(asked.order.steps_per_epoch, epochs, step)
+            records, order, spec = self._asked(split, options)
+            if spec.augment is not None:
+                spec.augment.refuse_batched(
+                    "whole batches are augmented with .tf and .torch only",
+                    "read with one of these, or turn it off and apply it in your own training code",
+                )
             own_shares = None if shares is None else tuple(shares)
-            own = rank_slice(asked.order.global_batch_size, rank, num_ranks, own_shares)
-            self._check_memory(split, asked, own.stop - own.start)
-            reader = self._through_cache(split, asked.order)
+            own = rank_slice(order.global_batch_size, rank, num_ranks, own_shares)
+            self._check_memory(records, spec, own.stop - own.start)
+            records = open_for_order(records, order, spec, memory=self._memory).records
             return NumpyBatches(
-                BatchMaker(
-                    reader,
-                    image_size=asked.image_size,
-                    augment=asked.augment,
-                    threads=threads,
-                    image_channels=asked.data.image_channels,
-                    features=self.feature_columns(split, asked.features),
-                    objects=self._objects(split, asked.features),
-                    fit=asked.fit,
-                ),
-                asked.order,
-                passes,
+                BatchMaker(records, spec, threads=threads),
+                order,
+                spec.passes(order.steps_per_epoch, epochs, step),
                 rank,
                 num_ranks,
                 own_shares,
-                cut_padding=asked.last_batch == "partial",
-                is_weighted=asked.last_batch == "pad" or asked.order.class_weights is not None,
+                cut_padding=spec.last_batch == "partial",
+                is_weighted=spec.last_batch == "pad" or order.class_weights is not None,
             )
 
     def torch(
@@ -356,29 +350,24 @@ class Dataset:
         opening = load("torch", "data.opening")
         with told_as_arguments():
             examples, loading = load("torch", "data.options").divided(options)
-            split = self._named(split)
-            asked = example_spec(
-                split, self.table(split), self.classes, examples, evaluation_last_batch="pad"
-            )
+            records, order, spec = self._asked(split, examples, evaluation_last_batch="pad")
             own_shares = None if shares is None else tuple(shares)
-            own = load("torch", "data.ranks").rank_order(asked.order, rank, num_ranks, own_shares)
-            features, objects = (
-                self.feature_columns(split, asked.features),
-                self._objects(split, asked.features),
-            )
-            records = self._through_cache(split, asked.order) if preload is False else self.reader(split)
-            loader: TorchLoader = opening.open_loader(
-                records, asked, own, loading, preload=preload, features=features, objects=objects
-            )
+            own = load("torch", "data.ranks").rank_order(order, rank, num_ranks, own_shares)
+            if preload is False:
+                records = open_for_order(records, order, spec, memory=self._memory).records
+            loader: TorchLoader = opening.open_loader(records, own, spec, loading, preload=preload)
             return loader
 
-    def _check_memory(self, split: str, asked: ExampleSpec, rows: int) -> None:
-        """Check that batches of so many whole images fit into memory."""
-        if asked.image_size is None:
-            table = self.table(split)
-            check_whole_images(table.height, table.width, rows, self.reading.ram_budget_bytes)
+    def _asked(
+        self, split: str, options: ExampleOptions, evaluation_last_batch: LastBatchOption = "partial"
+    ) -> tuple[RecordReader, Order, ExampleSpec]:
+        """Return the records, their order and what batches hold, for the arguments of a caller."""
+        split = self._named(split)
+        spec = ExampleSpec.of_arguments(self.version, split, options, self.reading, evaluation_last_batch)
+        return self.reader(split), spec.order(self.table(split), self.classes), spec
 
-    def _through_cache(self, split: str, order: Order) -> RecordReader:
-        """Open a reader of a split's records for an order, with the cache that ``reading`` asks for."""
-        reader, _ = open_for_order(self.reader(split), order, self.reading, self._memory)
-        return reader
+    def _check_memory(self, records: RecordReader, spec: ExampleSpec, rows: int) -> None:
+        """Check that batches of so many whole images fit into memory."""
+        if spec.image_size is None:
+            table = records.table
+            check_whole_images(table.height, table.width, rows, self.reading.ram_budget_bytes)

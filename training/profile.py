@@ -24,7 +24,7 @@ from shardmill.infra.processes.job_command import JobParser, deliver, settings_o
 from shardmill.infra.processes.process import exit_at_once, num_cpus, own_peak_rss_bytes, run_main
 from shardmill.infra.storage.local import writes
 from shardmill.infra.whole_job import shown_to_people
-from shardmill.training.config import TrainConfig, image_size_of
+from shardmill.training.config import TrainConfig
 from shardmill.training.dataset import Dataset
 from shardmill.training.frameworks import quiet, start
 from shardmill.training.order import TrainingOrder, order_from_settings
@@ -33,6 +33,7 @@ from shardmill.training.profiling.stages import Stage, Subject, measure_stages
 from shardmill.training.profiling.throughput import measure_rates, transfer
 from shardmill.training.profiling.workers import image_size, measure_workers, propose
 from shardmill.training.reading import open_records
+from shardmill.training.reading.example_spec import ExampleSpec
 from shardmill.training.reading.records.objects import load_objects
 from shardmill.training.run.framework import Framework
 from shardmill.training.tasks.registry import is_learned, learned
@@ -109,21 +110,22 @@ def profile(
     table = records.table
     order = order_from_settings(config.data, table, version.manifest.classes)
     with quiet():  # the model's file may import its framework
-        size = image_size_of(config)
-    objects = load_objects(version, "train") if learned(version) == "objects" else None
-    fit = config.data.fit or "crop"
-    subject = Subject(records, order, size, config.augment, seconds, objects, fit)
+        objects = load_objects(version, "train") if learned(version) == "objects" else None
+        spec = ExampleSpec.of_settings(config, objects)
+    subject = Subject(records, order, spec, seconds)
     stages = measure_stages(subject, lambda name: events.log(f"measuring {name}"))
     transfers, rates = _together(subject, config, version, order, model=model)
     stages += transfers
     side = float(np.median(np.minimum(table.height, table.width)))
-    found = find_bottleneck(stages, rates, num_cpus=num_cpus(), stored_side=side, image_size=size)
+    found = find_bottleneck(
+        stages, rates, num_cpus=num_cpus(), stored_side=side, image_size=subject.image_size
+    )
     return {
         "dataset": version.name,
         "version": version.version,
         **version.describe_view(),
         "container": version.manifest.container,
-        "image_size": size,
+        "image_size": subject.image_size,
         "batch_size": order.global_batch_size,
         "model": config.model.name if model else None,
         "num_cpus": num_cpus(),

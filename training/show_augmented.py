@@ -28,12 +28,13 @@ from shardmill.infra.strict_json import dump_json
 from shardmill.training.augment.kind import Arrays
 from shardmill.training.augment.parameters import draw_batch_parameters, own_share
 from shardmill.training.augment.settings import AugmentSettings
-from shardmill.training.config import TrainConfig, image_size_of
+from shardmill.training.config import TrainConfig
 from shardmill.training.dataset import Dataset
 from shardmill.training.frameworks import load, quiet
 from shardmill.training.order import StepPlan
 from shardmill.training.order.from_settings import order_from_settings
 from shardmill.training.reading import BatchMaker, RecordReader
+from shardmill.training.reading.example_spec import ExampleSpec
 from shardmill.training.results.pictures.grid import Cell, grid_picture
 
 _EXAMPLES, _EPOCHS = 6, 6  # an even number of examples, for they may be mixed in pairs
@@ -89,16 +90,16 @@ def show_augmented(ref: str, config: TrainConfig, *, root: str | Path, out: Path
     reader = dataset.reader("train")
     plan = _first_examples(config, dataset, reader)
     with quiet():  # the model's file may import its framework
-        size = image_size_of(config)
+        spec = ExampleSpec.of_settings(config)
     rows: list[list[Cell]] = [
         [Cell(*_stored(reader, dataset, ordinal))] for ordinal in plan.ordinals.tolist()
     ]
-    trained = _AsTrained(config, dataset, reader, size)
+    trained = _AsTrained(config, dataset, reader, spec)
     for epoch in range(_EPOCHS):
         for row, cell in zip(rows, trained.cells(replace(plan, epoch=epoch)), strict=True):
             row.append(cell)
     columns = ["stored", *(f"epoch {epoch + 1}" for epoch in range(_EPOCHS))]
-    title = f"{dataset.version.ref}: {counted(len(rows), 'training example')} of {size} pixels"
+    title = f"{dataset.version.ref}: {counted(len(rows), 'training example')} of {spec.image_size} pixels"
     picture = grid_picture(title, described(config.augment), columns, rows)
     with writes(out):
         picture.save(out)
@@ -147,13 +148,12 @@ def _stored(reader: RecordReader, dataset: Dataset, ordinal: int) -> tuple[Image
 class _AsTrained:
     """Makes the examples of training, epoch by epoch."""
 
-    def __init__(self, config: TrainConfig, dataset: Dataset, reader: RecordReader, size: int) -> None:
-        self._settings, self._size = config.augment, size
+    def __init__(
+        self, config: TrainConfig, dataset: Dataset, reader: RecordReader, spec: ExampleSpec
+    ) -> None:
+        self._settings = config.augment
         self._classes = dataset.classes
-        channels = config.data.image_channels
-        self._maker = BatchMaker(
-            reader, image_size=size, augment=config.augment, threads=1, image_channels=channels
-        )
+        self._maker = BatchMaker(reader, spec, threads=1)
         self._augment = _batch_augment(config) if config.augment.of_batches else None
 
     def cells(self, plan: StepPlan) -> list[Cell]:
@@ -163,7 +163,8 @@ class _AsTrained:
         if self._augment is None:
             shown = _in_colour(batch.images)
             return [Cell(image.copy(), (name,)) for image, name in zip(shown, names, strict=True)]
-        draws = draw_batch_parameters(self._settings, plan.seed, plan.epoch, plan.positions, self._size)
+        side = batch.images.shape[1]
+        draws = draw_batch_parameters(self._settings, plan.seed, plan.epoch, plan.positions, side)
         images = _in_colour(self._augment(batch.images, draws))
         captions = [caption(self._settings, names, draws, row) for row in range(len(names))]
         return [Cell(image, caption) for image, caption in zip(images, captions, strict=True)]

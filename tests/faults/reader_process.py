@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from shardmill.training.order import Order, StepPlan, TrainingOrder, rank_slice
 from shardmill.training.order.balance.rules import RULES
+from shardmill.training.reading.example_spec import ExampleSpec
 
 BATCH_SIZE = 4
 SEED = 5
@@ -47,7 +48,7 @@ def main() -> None:
         reader.table.label, seed=SEED, global_batch_size=BATCH_SIZE, balance=RULES[told["balance"]]
     )
     order = RankSteps(whole, told["rank"], told["num_ranks"])
-    pipeline = IndexedPipeline(reader, order, 16, AugmentSettings())
+    pipeline = IndexedPipeline(reader, order, ExampleSpec(image_size=16, augment=AugmentSettings()))
     stop = told["epochs"] * order.steps_per_epoch
     pipeline.prepare(told["start"], stop)
     batches = pipeline.dataset(told["start"], stop).as_numpy_iterator()

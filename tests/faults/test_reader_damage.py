@@ -20,8 +20,10 @@ from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.errors import CorruptDataError
 from shardmill.infra.format.records import CONTAINERS, Container
 from shardmill.training.config import AugmentSettings
+from shardmill.training.config.reading import ReadingSettings
 from shardmill.training.order import SequentialOrder
 from shardmill.training.reading import Batch, BatchMaker
+from shardmill.training.reading.example_spec import ExampleSpec
 from tests.samples.datasets.published import coloured, publish
 
 COUNTS = {"train": {"a": 9, "b": 6}}
@@ -233,7 +235,8 @@ def test_damage_through_tensorflow(tmp_path: Path, decoder: Any) -> None:
     name = damage_record(version, strict, 7)
 
     def steps(dataset: Dataset) -> tuple[IndexedPipeline, Any]:
-        pipeline = IndexedPipeline(dataset.reader("train"), SequentialOrder(15, 5), SIZE, decoder=decoder)
+        spec = ExampleSpec(image_size=SIZE, reading=ReadingSettings(decoder=decoder))
+        pipeline = IndexedPipeline(dataset.reader("train"), SequentialOrder(15, 5), spec)
         return pipeline, reraise([pipeline], lambda: list(pipeline.dataset(0, 3).as_numpy_iterator()))
 
     with pytest.raises(CorruptDataError, match=f"record {name} at byte"):

@@ -12,6 +12,7 @@ from typing import Any
 from shardmill import open_dataset
 from shardmill.training.order import TrainingOrder
 from shardmill.training.order.balance.rules import RULES
+from shardmill.training.reading.example_spec import ExampleSpec
 from shardmill.training.tensorflow.data.indexed import IndexedPipeline
 
 
@@ -22,7 +23,7 @@ def steps(root: str, seed: int, global_batch_size: int, balance: str, epochs: in
     order = TrainingOrder(
         reader.table.label, seed=seed, global_batch_size=global_batch_size, balance=RULES[balance]
     )
-    pipeline = IndexedPipeline(reader, order, 16)
+    pipeline = IndexedPipeline(reader, order, ExampleSpec(image_size=16))
     batches = pipeline.dataset(0, epochs * order.steps_per_epoch).as_numpy_iterator()
     return [
         [reader.table.ids(batch["ordinals"]), batch["labels"].tolist(), batch["weights"].tolist()]

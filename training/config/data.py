@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Final, Literal, Self, get_args
+from typing import Annotated, Any, Final, Literal, Self, TypedDict, get_args
 
 from pydantic import Field, field_validator, model_validator
 
@@ -191,3 +191,29 @@ class DataSettings(Settings):
                 "set data.global_batch_size, for example to that in the result of a run",
             )
         return self.global_batch_size
+
+
+class OrderOptions(TypedDict, total=False):
+    """The settings of the order as arguments, with their names and meanings (docs/configuration.md)."""
+
+    balance: str
+    balance_beta: float
+    balance_threshold: float
+    balance_weights: Mapping[str, float]
+    class_weights: str | Mapping[str, float]
+    granularity: Literal["record", "block"]
+    block_records: int
+    window_blocks: int
+
+
+class ImageOptions(TypedDict, total=False):
+    """The settings of what is seen of images, as arguments.
+
+    Attributes:
+        fit: what is seen of images without a random window: "crop" (the default), the central square; or
+            "stretch", all of it, squeezed into a square.
+        image_channels: 3 (the default), or 1 for grey images: the luma of coloured ones.
+    """
+
+    fit: Fit
+    image_channels: Literal[1, 3]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal
+import os
+from pathlib import Path
+from typing import Literal, TypedDict
 
 from pydantic import Field
 
-from shardmill.infra.settings import Settings
+from shardmill.infra.settings import Settings, validate
 
 Decoder = Literal["auto", "turbo", "tensorflow"]
 Mode = Literal["indexed", "streaming"]
@@ -92,3 +94,33 @@ class ReadingSettings(Settings):
         le=1 << 40,
         description="Damaged records that a run leaves out; one more ends it",
     )
+
+
+class ReadingOptions(TypedDict, total=False):
+    """``ReadingSettings`` as arguments, with their names and meanings (docs/configuration.md)."""
+
+    decoder: Decoder
+    mode: Literal["auto", "indexed", "streaming"]
+    ram_budget_bytes: int
+    shuffle_buffer: int | None
+    parallel_shards: int
+    cache: Literal["none", "memory", "disk"]
+    cache_form: CacheForm
+    cache_bytes: int | None
+    cache_overflow: Literal["fall-back", "refuse"]
+    cache_dir: str | Path | None
+    staging_dir: str | Path | None
+    staging_bytes: int | None
+    max_bad_records: int
+
+
+def reading_settings_from(options: ReadingOptions) -> ReadingSettings:
+    """Return the settings for the arguments of a caller.
+
+    Raises:
+        ConfigError: an option is unknown or wrong.
+    """
+    given = {
+        name: os.fspath(value) if isinstance(value, os.PathLike) else value for name, value in options.items()
+    }
+    return validate(ReadingSettings, given, where="the arguments")

@@ -10,20 +10,21 @@ from shardmill.infra.errors import ConfigError
 from shardmill.infra.own_code import is_own
 from shardmill.infra.settings import Settings
 from shardmill.training.augment.settings import AugmentSettings
+from shardmill.training.config.data import DataSettings
+from shardmill.training.config.reading import ReadingSettings
 from shardmill.training.models.names import FAMILIES, TORCHVISION, find_torchvision
 
 if TYPE_CHECKING:
     from shardmill.training.config import TrainConfig
 
+# The settings of reading that change what TensorFlow does alone.
+_ONLY_OF_TENSORFLOW: Final = {"decoder", "mode", "shuffle_buffer", "parallel_shards"}
 # Table -> its settings that shardmill.training.torch follows. A setting that is added elsewhere is
 # refused until it stands here too.
 _KNOWN: Final = {
     "model": "name weights partial_weights dropout freeze warm_head_epochs synchronized_batchnorm",
-    "data": "image_size image_channels global_batch_size normalization balance balance_beta "
-    "balance_threshold balance_weights folds left_out_fold class_weights "
-    "granularity block_records window_blocks last_batch seed fit",
-    "reading": "ram_budget_bytes cache cache_form cache_bytes cache_overflow cache_dir staging_dir "
-    "staging_bytes max_bad_records",
+    "data": " ".join(DataSettings.model_fields),
+    "reading": " ".join(ReadingSettings.model_fields.keys() - _ONLY_OF_TENSORFLOW),
     "augment": " ".join(AugmentSettings.model_fields),
     "optimizer": "name options learning_rate head_learning_rate schedule warmup_fraction warmup_steps "
     "final_factor step_epochs step_factor weight_decay first_layer_factor clip_norm ema_decay "

@@ -28,9 +28,11 @@ from shardmill.infra.settings import Settings
 from shardmill.infra.storage.filesystem import Storage
 from shardmill.infra.strict_json import dump_json
 from shardmill.training.augment.windows import fixed_windows
+from shardmill.training.config.data import ImageOptions
 from shardmill.training.models.spec import Fit
 from shardmill.training.reading import RecordReader
 from shardmill.training.reading.decode import Pixels, Window, decode_window
+from shardmill.training.reading.example_spec import ExampleSpec
 from shardmill.training.reading.grey import luma
 
 FILE = "model-input.json"
@@ -139,16 +141,28 @@ class ModelInput(Settings):
     image_channels: Literal[1, 3] = 3
 
     @classmethod
-    def of(cls, records: RecordReader, image_size: int, fit: Fit, image_channels: int) -> Self:
+    def of(cls, records: RecordReader, spec: ExampleSpec) -> Self:
         """Return what a model sees that learned from records."""
         manifest = records.split.version.manifest
         how = preparation_of(manifest)
         if how is None:  # it says nothing of its images, so they are taken as they are
             channels = records.first_sound().channels
             how = Preparation(resize="none", encoding="png", channels=1 if channels == 1 else 3)
+        seen = {name: getattr(spec.data, name) for name in ImageOptions.__annotations__}
         return cls.model_validate(
-            {"preparation": how, "image_size": image_size, "fit": fit, "image_channels": image_channels}
+            {"preparation": how, "image_size": spec.image_size, **seen, "fit": spec.fit}
         )
+
+    @property
+    def image_shape(self) -> tuple[int, int, int]:
+        """Height, width and channels of its input."""
+        return self.image_size, self.image_size, self.image_channels
+
+    @property
+    def examples(self) -> ExampleSpec:
+        """The same of stored records."""
+        seen = self.model_dump(include={"image_size", *ImageOptions.__annotations__})
+        return ExampleSpec.of_options(**seen)
 
     def see(self, data: bytes) -> Seen:
         """Return what the model sees of an image file.

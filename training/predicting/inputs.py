@@ -16,6 +16,7 @@ from shardmill.infra.dataset.catalog import Catalog
 from shardmill.infra.errors import ShardmillError
 from shardmill.infra.preparation import Preparation
 from shardmill.infra.storage.locations import default_root, uri_of
+from shardmill.training.config.data import ImageOptions
 from shardmill.training.export.model_input import FILE, ModelInput, Seen, preparation_of, read_model_input
 from shardmill.training.reading.decode import resize_into
 from shardmill.training.results.run_files.run_folder import RunFolder
@@ -69,8 +70,7 @@ def input_of_run(run: RunFolder, root: str | Path | None = None) -> ModelInput:
     return ModelInput(
         preparation=how or Preparation(),
         image_size=result["image_size"],
-        fit="stretch" if data.get("fit") == "stretch" else "crop",
-        image_channels=data.get("image_channels", 3),
+        **{name: data[name] for name in ImageOptions.__annotations__ if data.get(name)},
     )
 
 

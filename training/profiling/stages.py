@@ -11,12 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from shardmill.training.augment.parameters import augment_image
-from shardmill.training.augment.settings import AugmentSettings
-from shardmill.training.models.spec import Fit
 from shardmill.training.order import Order, StepPlan
 from shardmill.training.reading import BatchMaker, EncodedImage, ShardReader
 from shardmill.training.reading.decode import cut_window, resize_into
-from shardmill.training.reading.records.objects import SplitObjects
+from shardmill.training.reading.example_spec import ExampleSpec
 
 _AT_A_TIME = 8  # records, as the threads of a BatchMaker take them
 
@@ -47,20 +45,20 @@ class Subject:
     Attributes:
         records: the records of the split.
         order: the order of the records.
-        image_size: height and width of the images (pixels).
-        augment: how examples are augmented; None: they are not.
+        spec: what batches hold.
         seconds: to spend on each stage, at most (and at least one batch).
-        objects: the objects in the images, which follow them; None: they are not read.
-        fit: what is seen of an image without a random window.
     """
 
     records: ShardReader
     order: Order
-    image_size: int
-    augment: AugmentSettings | None
+    spec: ExampleSpec
     seconds: float
-    objects: SplitObjects | None = None
-    fit: Fit = "crop"
+
+    @property
+    def image_size(self) -> int:
+        """Height and width of the images (pixels)."""
+        assert self.spec.image_size is not None, "training has images of one size"
+        return self.spec.image_size
 
     def plans(self) -> Iterator[StepPlan]:
         """Yield step after step, epoch after epoch."""
@@ -69,13 +67,7 @@ class Subject:
 
     def maker(self) -> BatchMaker:
         """Return a maker of batches that uses all threads."""
-        return BatchMaker(
-            self.records,
-            image_size=self.image_size,
-            augment=self.augment,
-            objects=self.objects,
-            fit=self.fit,
-        )
+        return BatchMaker(self.records, self.spec)
 
 
 def measure_stages(subject: Subject, on_stage: Callable[[str], None] = lambda name: None) -> list[Stage]:
@@ -185,7 +177,7 @@ def _resize(subject: Subject) -> Figure:
 
 
 def _augment(subject: Subject) -> Figure | None:
-    if subject.augment is None:
+    if subject.spec.augment is None:
         return None
     plan = subject.order.step(0, 0)
     maker = subject.maker()

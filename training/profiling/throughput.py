@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.training.config import TrainConfig
@@ -29,7 +30,7 @@ def batch_rate(subject: Subject) -> float:
 
 def transfer(subject: Subject, framework: Framework) -> Stage:
     """Measure copying a batch to the memory of the device that trains."""
-    maker = BatchMaker(subject.records, image_size=subject.image_size, threads=1)
+    maker = BatchMaker(subject.records, replace(subject.spec, augment=None), threads=1)
     images = maker.make(subject.order.step(0, 0)).images
 
     def copy() -> int:
@@ -65,7 +66,7 @@ def measure_rates(
     check_rows(config, 1, framework.num_local_replicas)
     size = order.global_batch_size
     examples = framework.open_input(config, subject.records, order, Division((size,)))
-    on_stage(f"pipeline ({examples})")
+    on_stage(f"pipeline ({examples.opened})")
     read = examples.steps(0, _ENDLESS)
     pipeline_rate = _rate(lambda: (next(read), size)[1], subject.seconds)
     if not model:

@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from shardmill.infra.dataset.version import DatasetVersion
-from shardmill.training.config import AugmentSettings, TrainConfig
+from shardmill.training.config import TrainConfig
 from shardmill.training.dataset import Dataset
-from shardmill.training.order.options import OrderOptions
-from shardmill.training.reading.example_options import IMAGE_SIZE
+from shardmill.training.reading.example_spec import IMAGE_SIZE, SETTINGS
 
 if TYPE_CHECKING:
     from shardmill.training.torch.data import TorchLoader
@@ -107,23 +106,15 @@ def image_size(config: TrainConfig) -> int:
 
 def _loader(version: DatasetVersion, config: TrainConfig, num_workers: int | Literal["auto"]) -> TorchLoader:
     data = config.data
-    order = {name: getattr(data, name) for name in OrderOptions.__annotations__}
     options: dict[str, Any] = {
         "batch_size": data.global_batch_size,
         "image_size": image_size(config),
-        "image_channels": data.image_channels,
         "last_batch": data.last_batch,
-        "seed": data.seed,
-        "augment": _on_host(config.augment),
-        **order,
+        "augment": config.augment.without_batched(),  # those are done on the device
+        **{name: getattr(data, name) for name in SETTINGS if name in data.model_fields_set},
     }
     # A dataset of its own, so that no candidate finds the cache in memory of another.
     return Dataset(version, config.reading).torch("train", num_workers=num_workers, **options)
-
-
-def _on_host(augment: AugmentSettings) -> AugmentSettings:
-    """Return the settings without the augmentations of whole batches, which are done on the device."""
-    return augment.without_batched()
 
 
 def _measured(loader: TorchLoader, seconds: float) -> WorkerRate:

@@ -24,6 +24,7 @@ from shardmill.training.order import Order
 from shardmill.training.ranks.peers import Peers
 from shardmill.training.reading import RecordReader
 from shardmill.training.reading.decode import Pixels
+from shardmill.training.reading.opening import Opened
 from shardmill.training.run.ending.source_check import Written
 from shardmill.training.run.pruning import Pruning
 from shardmill.training.run.sharing.division import Division
@@ -123,9 +124,15 @@ class Framework(ABC):
 
 
 class Input(ABC):
-    """The batches of the train split of one rank."""
+    """The batches of the train split of one rank.
 
-    rows: slice  # of each global batch that this process reads
+    Attributes:
+        opened: the examples, and how they are read.
+        rows: the rows of each global batch that this process reads.
+    """
+
+    opened: Opened
+    rows: slice
 
     @abstractmethod
     def steps(self, start: int, stop: int) -> Iterator[Any]:
@@ -134,10 +141,6 @@ class Input(ABC):
         Raises:
             CorruptDataError: a record is damaged; names the record and its shard.
         """
-
-    @abstractmethod
-    def described(self) -> dict[str, Any]:
-        """Describe the input for the result of the run, JSON-able."""
 
 
 class Evaluator(ABC):

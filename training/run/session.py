@@ -87,7 +87,7 @@ def train(
         # The batches. If there are several ranks, each takes its own rows of every step.
         division, balance = share_batch(config, framework, models.first.spec, train_split, order, run_dir)
         examples = framework.open_input(config, train_split, order, division)
-        events.log(f"reading {version.ref} train: {examples}")
+        events.log(f"reading {version.ref} train: {examples.opened}")
         data = TrainingData(examples, train_split, order, readers.get("validation"), balance)
 
         # Everything that ends with the training, whatever ends it.
@@ -117,6 +117,6 @@ def train(
         # Evaluate, export and report the best model.
         notes = [*model.notes, *parts.settled.notes(asked)]
         trained = TrainedRun(run_dir, beginning, dataset, readers, framework, balance, loop, model, notes)
-        result = end_run(trained, examples.described(), stop, trackers)
+        result = end_run(trained, examples.opened.described(), stop, trackers)
         dataset.close()
         return result

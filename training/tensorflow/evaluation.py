@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -10,9 +11,9 @@ import tensorflow as tf
 
 from shardmill.training.arrays import Ints
 from shardmill.training.metrics.evaluation import Rows
-from shardmill.training.models.spec import ModelSpec
 from shardmill.training.order import SequentialOrder, rank_slice
 from shardmill.training.reading import RecordReader
+from shardmill.training.reading.example_spec import ExampleSpec
 from shardmill.training.run.framework import Evaluator
 from shardmill.training.tasks.task import Task
 from shardmill.training.tensorflow.data.indexed import IndexedPipeline
@@ -25,14 +26,14 @@ from shardmill.training.tensorflow.ranks.strategy import distribute, gather
 class KerasEvaluator(Evaluator):
     """Evaluates one model on splits; the compiled step serves all of them."""
 
-    def __init__(self, strategy: Any, model: Any, task: Task, spec: ModelSpec, batch_size: int) -> None:
-        """Evaluate a Keras model built from ``spec``; ``batch_size``: examples a step of all ranks."""
+    def __init__(self, strategy: Any, model: Any, task: Task, spec: ExampleSpec) -> None:
+        """Evaluate a Keras model on examples as ``spec`` says."""
         self._strategy = strategy
         self.task = task
-        self._spec, self._batch_size = spec, batch_size
+        self._spec, self._batch_size = spec, spec.data.batch_size
         ranks = group_of(strategy)
         self._threads = ranks.threads
-        self._own_rows = rank_slice(batch_size, ranks.rank, ranks.num_ranks)
+        self._own_rows = rank_slice(self._batch_size, ranks.rank, ranks.num_ranks)
         self._step = _evaluation_step(strategy, model, task)
         self._prepared: dict[RecordReader, tuple[IndexedPipeline, Any]] = {}
 
@@ -66,16 +67,8 @@ class KerasEvaluator(Evaluator):
 
     def _opened(self, reader: RecordReader, records: Ints | None) -> tuple[IndexedPipeline, Any]:
         order = SequentialOrder(len(reader.table), self._batch_size, records=records)
-        pipeline = IndexedPipeline(
-            reader,
-            order,
-            self._spec.image_size,
-            image_channels=self._spec.image_channels,
-            own_rows=self._own_rows,
-            threads=self._threads,
-            objects=self.task.objects(reader),
-            fit=self._spec.fit,
-        )
+        spec = replace(self._spec, objects=self.task.objects(reader))
+        pipeline = IndexedPipeline(reader, order, spec, rows=self._own_rows, threads=self._threads)
         return pipeline, distribute(self._strategy, pipeline, 0, order.steps_per_epoch)
 
 

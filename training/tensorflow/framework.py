@@ -21,7 +21,7 @@ from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.errors import CorruptDataError
 from shardmill.infra.processes.process import num_cpus
 from shardmill.training.arrays import Ints
-from shardmill.training.config import TrainConfig, image_size_of
+from shardmill.training.config import TrainConfig
 from shardmill.training.export.model_input import ModelInput
 from shardmill.training.models.spec import ModelSpec
 from shardmill.training.order import Order
@@ -29,6 +29,8 @@ from shardmill.training.ranks.cluster import Cluster, Meeting
 from shardmill.training.ranks.local_sums import MOST_BYTES, Patience, PeerLost, connected
 from shardmill.training.reading import RecordReader
 from shardmill.training.reading.decode import Pixels
+from shardmill.training.reading.example_spec import ExampleSpec
+from shardmill.training.reading.opening import Opened, open_for_run
 from shardmill.training.run.ending.source_check import Written, checked_on
 from shardmill.training.run.framework import (
     Callbacks,
@@ -46,12 +48,8 @@ from shardmill.training.tasks.registry import kind_of
 from shardmill.training.tensorflow import starting
 from shardmill.training.tensorflow.augment_batches import BatchAugment
 from shardmill.training.tensorflow.callbacks import AttachedCallbacks
-from shardmill.training.tensorflow.data.pipeline import reraise
-from shardmill.training.tensorflow.data.training_input import (
-    InputSettings,
-    TrainingInput,
-    open_training_input,
-)
+from shardmill.training.tensorflow.data.opening import open_pipeline
+from shardmill.training.tensorflow.data.pipeline import Pipeline, reraise
 from shardmill.training.tensorflow.evaluation import KerasEvaluator
 from shardmill.training.tensorflow.export.forms import Exported, FormsRequest, write_forms
 from shardmill.training.tensorflow.export.saved_model import export, open_served
@@ -137,10 +135,9 @@ class TensorFlow(Framework):
         """Open the batches of the train split; see ``Framework``."""
         version = reader.split.version
         objects = kind_of(version).task(version, config, OPERATIONS).objects(reader)
-        settings = InputSettings(config.data, config.reading, config.augment, objects, self.ranks.threads)
         own = division.slice_of(self.ranks.rank) if self.ranks.num_ranks > 1 else None
-        opened = open_training_input(settings, reader, order, image_size_of(config), own)
-        return KerasInput(self.strategy, opened)
+        opened = open_for_run(config, reader, order, objects, own)
+        return KerasInput(self.strategy, opened, open_pipeline(opened, threads=self.ranks.threads))
 
     def open_trained(self, config: TrainConfig, version: DatasetVersion, run_dir: Path) -> KerasEvaluator:
         """Build the model of a run again, and load its weights; see ``Framework``."""
@@ -156,7 +153,7 @@ class TensorFlow(Framework):
                 raise CorruptDataError(
                     f"the weights {weights} cannot be loaded: {error}", "train again with run.fresh=true"
                 ) from error
-        return KerasEvaluator(self.strategy, model, task, spec, config.data.batch_size)
+        return KerasEvaluator(self.strategy, model, task, ExampleSpec.of_settings(config).evaluated)
 
     def lone_step(self, spec: ModelSpec, config: TrainConfig, rows: int) -> Callable[[], float]:
         """Return a forward and backward pass on one device of this process, without an update."""
@@ -220,24 +217,16 @@ class TensorFlow(Framework):
 class KerasInput(Input):
     """The batches of a ``tf.data`` pipeline, spread over the replicas of this process."""
 
-    def __init__(self, strategy: Any, opened: TrainingInput) -> None:
-        self._strategy = strategy
-        self._opened = opened
-        self.rows = opened.pipeline.rows
+    def __init__(self, strategy: Any, opened: Opened, pipeline: Pipeline) -> None:
+        self._strategy, self._pipeline = strategy, pipeline
+        self.opened, self.rows = opened, pipeline.rows
 
     def steps(self, start: int, stop: int) -> Iterator[Any]:
         """Yield the batches of steps: a dict with a value of each replica for each column."""
-        own = self._opened.pipeline
+        own = self._pipeline
         batches = reraise([own], lambda: iter(distribute(self._strategy, own, start, stop)))
         while True:
             yield reraise([own], lambda: next(batches))
-
-    def described(self) -> dict[str, Any]:
-        """Describe the input for the result of the run, JSON-able."""
-        return self._opened.described()
-
-    def __str__(self) -> str:
-        return str(self._opened)
 
 
 class KerasModel(Model):
@@ -256,7 +245,7 @@ class KerasModel(Model):
         self._callbacks: AttachedCallbacks | None = None
         self._optimizer = parts.optimizer
         self.evaluator: Evaluator = KerasEvaluator(
-            parts.strategy, parts.model, parts.task, parts.spec, config.data.batch_size
+            parts.strategy, parts.model, parts.task, ExampleSpec.of_settings(config).evaluated
         )
 
     def begin_stage(self, config: TrainConfig, rows: int, *, head_alone: bool) -> None:
@@ -316,7 +305,7 @@ class KerasModel(Model):
         The forms are compared with the model on the test split.
         """
         train, spec, task = readers["train"], self.spec, self.parts.task
-        given = ModelInput.of(train, spec.image_size, spec.fit, spec.image_channels)
+        given = ModelInput.of(train, ExampleSpec.of_settings(config))
         # A copy that belongs to no strategy. Its initial weights are overwritten anyway.
         plain = build_model(replace(spec, synchronized=False, weights=None))
         plain.set_weights(self.parts.model.get_weights())

@@ -13,9 +13,11 @@ from shardmill.training.config import TrainConfig
 from shardmill.training.metrics.evaluation import Rows
 from shardmill.training.order import SequentialOrder
 from shardmill.training.reading import BatchMaker, RecordReader
+from shardmill.training.reading.example_spec import ExampleSpec
+from shardmill.training.reading.opening import open_for_order
 from shardmill.training.run.framework import Evaluator
 from shardmill.training.torch.parts import TrainingParts
-from shardmill.training.torch.reading import Batches, open_batches
+from shardmill.training.torch.reading import Batches
 from shardmill.training.torch.step import pixels
 
 
@@ -23,7 +25,7 @@ class TorchEvaluator(Evaluator):
     """Evaluates the model of a run on splits."""
 
     def __init__(self, config: TrainConfig, parts: TrainingParts) -> None:
-        self._config = config
+        self._spec = ExampleSpec.of_settings(config).evaluated
         self._parts = parts
         self.task = parts.task
         self._opened: dict[RecordReader, Batches] = {}
@@ -31,7 +33,7 @@ class TorchEvaluator(Evaluator):
     def predicted(self, reader: RecordReader, records: Ints | None) -> Iterator[tuple[Ints, Any, Rows]]:
         """Yield the real examples of all ranks, batch by batch; see ``Evaluator``."""
         batches = self._batches(reader) if records is None else self._open(reader, records)
-        ranks, size = self._parts.ranks, self._config.data.batch_size
+        ranks, size = self._parts.ranks, self._spec.data.batch_size
         self._parts.model.eval()
         for batch in batches.steps(0, batches.order.steps_per_epoch):
             columns = {"weights": batch.weights, "ordinals": batch.ordinals, "labels": batch.labels}
@@ -59,5 +61,6 @@ class TorchEvaluator(Evaluator):
         return self._opened[reader]
 
     def _open(self, reader: RecordReader, records: Ints | None) -> Batches:
-        order = SequentialOrder(len(reader.table), self._config.data.batch_size, records=records)
-        return open_batches(self._parts.spec, reader, order, self._parts.ranks, self._parts.device)
+        order = SequentialOrder(len(reader.table), self._spec.data.batch_size, records=records)
+        opened = open_for_order(reader, order, self._spec)
+        return Batches(opened, self._parts.ranks, self._parts.device)

@@ -22,6 +22,7 @@ from shardmill.training.models.spec import ModelSpec
 from shardmill.training.order import Order
 from shardmill.training.reading import RecordReader
 from shardmill.training.reading.decode import Pixels
+from shardmill.training.reading.opening import open_for_run
 from shardmill.training.run.ending.source_check import Written, checked_on
 from shardmill.training.run.framework import Framework, Model, Shown, StepTotals, rank_lost
 from shardmill.training.run.sharing.division import Division
@@ -33,7 +34,7 @@ from shardmill.training.torch.group import Place, TorchRanks, choose_device, joi
 from shardmill.training.torch.models import build_model
 from shardmill.training.torch.models.layers import freeze_modules, num_parameters, set_training
 from shardmill.training.torch.parts import MIXED, TrainingParts, build_parts, in_type
-from shardmill.training.torch.reading import Batches, open_training_input
+from shardmill.training.torch.reading import Batches
 from shardmill.training.torch.state import TensorState
 from shardmill.training.torch.step import TrainStep, pixels
 
@@ -93,7 +94,9 @@ class Torch(Framework):
         self, config: TrainConfig, reader: RecordReader, order: Order, division: Division
     ) -> Batches:
         """Open the batches of the train split; see ``Framework``."""
-        return open_training_input(config, reader, order, division, self.ranks, self.device)
+        opened = open_for_run(config, reader, order)
+        opened.budget()  # two batches must fit beside cache and windows
+        return Batches(opened, self.ranks, self.device, division.rows)
 
     def open_trained(self, config: TrainConfig, version: DatasetVersion, run_dir: Path) -> TorchEvaluator:
         """Build the model of a run again, and load its weights; see ``Framework``."""
@@ -114,9 +117,8 @@ class Torch(Framework):
         freeze_modules(model, config.model.freeze)
         model = model.to(self.device, memory_format=torch.channels_last)
         set_training(model)
-        shape = (rows, spec.image_channels, spec.image_size, spec.image_size)
-        images = torch.zeros(shape, dtype=torch.uint8, device=self.device)
-        images = images.contiguous(memory_format=torch.channels_last)
+        images = torch.zeros((rows, *spec.image_shape), dtype=torch.uint8, device=self.device)
+        images = images.permute(0, 3, 1, 2)  # channels last in memory
 
         def step() -> float:
             model.zero_grad(set_to_none=True)

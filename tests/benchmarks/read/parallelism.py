@@ -41,6 +41,7 @@ from shardmill.infra.processes.process import num_cpus
 from shardmill.training.config import AugmentSettings
 from shardmill.training.order import TrainingOrder
 from shardmill.training.reading import BatchMaker
+from shardmill.training.reading.example_spec import ExampleSpec
 from tests.benchmarks.measuring.process_tree import memory_of_tree
 from tests.benchmarks.read.tensorflow_examples import parse, random_window, train_files
 
@@ -123,7 +124,8 @@ def threads(dataset: Dataset) -> Iterator[Iterator[Any]]:
 
     starting.start()
     reader = dataset.reader("train")
-    yield iter(IndexedPipeline(reader, order_of(dataset), SIZE, AUGMENT).dataset(0, 1_000_000))
+    pipeline = IndexedPipeline(reader, order_of(dataset), ExampleSpec(image_size=SIZE, augment=AUGMENT))
+    yield iter(pipeline.dataset(0, 1_000_000))
 
 
 def order_of(dataset: Dataset) -> TrainingOrder:

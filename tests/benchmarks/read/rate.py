@@ -45,6 +45,7 @@ from shardmill.training.order import Passes, TrainingOrder
 from shardmill.training.reading import BatchMaker, decode
 from shardmill.training.reading.batches.iterate import NumpyBatches
 from shardmill.training.reading.decode import decode_window
+from shardmill.training.reading.example_spec import ExampleSpec
 from shardmill.training.tensorflow import starting
 from tests.benchmarks.read.tensorflow_examples import parse, random_window, train_files
 from tests.samples.datasets.published import Picture, publish
@@ -134,7 +135,8 @@ def indexed(dataset: Dataset, decoder: Decoder) -> Way:
     """The exact order."""
     from shardmill.training.tensorflow.data.indexed import IndexedPipeline
 
-    pipeline = IndexedPipeline(dataset.reader("train"), order_of(dataset), SIZE, AUGMENT, decoder)
+    spec = ExampleSpec(image_size=SIZE, augment=AUGMENT, reading=ReadingSettings(decoder=decoder))
+    pipeline = IndexedPipeline(dataset.reader("train"), order_of(dataset), spec)
     endless = pipeline.dataset(0, 1_000_000)
     return lambda seconds: batches_of(endless, seconds)
 
@@ -148,12 +150,11 @@ def numpy_batches(dataset: Dataset) -> Way:
 
 def streaming(dataset: Dataset) -> Way:
     """Shards from front to back, decoded by TensorFlow."""
-    from shardmill.training.tensorflow.data.streaming.opening import open_stream, stream_plan
+    from shardmill.training.tensorflow.data.opening import open_stream, stream_plan
 
     reader = dataset.reader("train")
     plan = stream_plan(reader, BATCH, last_batch="drop")
-    settings = ReadingSettings(mode="streaming")
-    pipeline = open_stream(reader, plan, settings, image_size=SIZE, augment=AUGMENT)
+    pipeline = open_stream(reader, plan, ExampleSpec(image_size=SIZE, augment=AUGMENT))
     endless = pipeline.dataset(0, 1_000_000)
     return lambda seconds: batches_of(endless, seconds)
 

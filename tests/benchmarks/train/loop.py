@@ -21,7 +21,6 @@ import statistics
 import tempfile
 import time
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 from shardmill.infra.settings import load_settings
@@ -100,7 +99,7 @@ def overhead(folder: Path, case: tuple[str, int, int], steps: int, rounds: int) 
     outputs = RunOutputs(
         checkpoints, TensorBoardLog(folder / "logs"), history, None, Trackers(None), GpuSampler(None)
     )
-    examples = KerasInput(framework.strategy, SimpleNamespace(pipeline=pipeline))  # type: ignore[arg-type]
+    examples = KerasInput(framework.strategy, None, pipeline)  # type: ignore[arg-type]
     data = TrainingData(examples, reader, pipeline, None)  # type: ignore[arg-type]
     loop = EpochLoop(config, framework, keras_model, data, outputs, Progress(), StopFlag())
     loop.run()

@@ -14,6 +14,7 @@ from shardmill.infra.errors import ConfigError, CorruptDataError, NotFoundError,
 from shardmill.training import show_augmented
 from shardmill.training.augment.parameters import draw_batch_parameters
 from shardmill.training.config import AugmentSettings, TrainConfig
+from shardmill.training.reading.example_spec import ExampleSpec
 from shardmill.training.reading.records.split_records import EncodedImage
 from shardmill.training.reading.shard_reader import ShardReader
 from shardmill.training.results.pictures.grid import Cell, grid_picture
@@ -60,9 +61,9 @@ def test_the_cells_are_the_examples_of_the_training_pipeline(
     dataset = open_dataset("set", root=root)
     reader = dataset.reader("train")
     order = order_from_settings(config.data, reader.table, dataset.classes)
-    pipeline: Any = IndexedPipeline(reader, order, 24, config.augment, config.reading.decoder)
+    pipeline: Any = IndexedPipeline(reader, order, ExampleSpec.of_settings(config))
     if config.augment.of_batches:
-        pipeline = WithBatchParameters(pipeline, config.augment)
+        pipeline = WithBatchParameters(pipeline)
     batch = next(iter(pipeline.dataset(0, 1)))
     images = BatchAugment(config.augment)(batch["images"], batch.get("parameters", {}))
     for row in range(6):

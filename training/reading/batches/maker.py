@@ -10,26 +10,25 @@ import threading
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import numpy.typing as npt
 
 from shardmill.infra.arguments import at_least, checked
-from shardmill.infra.errors import CorruptDataError, UsageError
+from shardmill.infra.errors import CorruptDataError
 from shardmill.infra.processes.process import num_cpus
 from shardmill.training.augment.parameters import AugmentParameters, augment_image, draw_parameters
-from shardmill.training.augment.settings import AugmentSettings
 from shardmill.training.augment.windows import whole_windows
-from shardmill.training.models.spec import Fit
 from shardmill.training.order import StepPlan
 from shardmill.training.reading.batches.buffers import BufferPool
 from shardmill.training.reading.decode import Pixels, Window, decode_window
+from shardmill.training.reading.example_spec import BatchOptions, ExampleSpec
 from shardmill.training.reading.grey import luma
-from shardmill.training.reading.records.columns import NO_FEATURES, FeatureColumns, Padded
+from shardmill.training.reading.records.columns import Padded
 from shardmill.training.reading.records.damage import without_rows
-from shardmill.training.reading.records.masks import Masks, batch_dtype, check_reads_masks, fill_mask
-from shardmill.training.reading.records.objects import Objects, SplitObjects, as_features
+from shardmill.training.reading.records.masks import Masks, batch_dtype, fill_mask
+from shardmill.training.reading.records.objects import Objects, as_features
 from shardmill.training.reading.records.record_reader import RecordReader
 
 # Rows that a thread takes at a time: many, so that handing them over costs little, but few enough that each
@@ -97,49 +96,30 @@ class BatchMaker:
     def __init__(
         self,
         records: RecordReader,
+        spec: ExampleSpec | None = None,
         *,
-        image_size: int | None,
-        augment: AugmentSettings | None = None,
         threads: int | None = None,
-        image_channels: int = 3,
-        features: FeatureColumns = NO_FEATURES,
-        objects: SplitObjects | None = None,
-        fit: Fit = "crop",
+        **options: Unpack[BatchOptions],
     ) -> None:
         """Make a maker that has no threads yet.
 
         Args:
             records: the records of the split.
-            image_size: height and width of the images (pixels); None: whole images, padded to the largest
-                of each batch.
-            augment: how examples are augmented; None: only as ``fit`` says. Whole images are not.
+            spec: what batches hold; None: as ``options`` say.
             threads: the number of threads that decode; default: one for each CPU of this process. With 1 the
                 calling thread decodes.
-            image_channels: 3, or 1 for the luma of the images.
-            features: the features that batches have. Those of objects follow the images, if ``objects``
-                are given.
-            objects: the objects that batches have.
-            fit: what is seen of an image without a random window.
+            **options: what batches hold; see ``BatchOptions``.
 
         Raises:
             UsageError: whole images cannot be augmented.
-            ConfigError: masks cannot follow the augmentation of their images.
+            ConfigError: boxes or masks cannot follow the augmentation of their images.
         """
-        if image_size is None and augment is not None:
-            raise UsageError(
-                "images of different sizes cannot be augmented", "give an image_size, or augment=None"
-            )
-        at_least(1, image_size=image_size, threads=threads)
-        if image_channels not in (1, 3):
-            raise UsageError(f"image_channels = {image_channels}", "give 3, or 1 for grey images")
-        check_reads_masks(records.table.mask, augment)
-        self.features = features
-        self.objects = objects
-        self.fit = fit
+        at_least(1, threads=threads)
         self.records = records
-        self.image_size = image_size
-        self.augment = augment
-        self.image_channels = image_channels
+        self.spec = ExampleSpec.of_options(spec, **options)
+        follows = self.spec.objects is not None or records.table.mask is not None
+        if follows and self.spec.augment is not None:
+            self.spec.augment.check_objects_follow()
         self.threads = num_cpus() if threads is None else threads
         self._start()
 
@@ -182,11 +162,12 @@ class BatchMaker:
             if donor is not None:
                 for part in (sizes, *(objects or ())):
                     part[bad] = part[donor]
-        if self.image_channels == 1:
+        if self.spec.data.image_channels == 1:
             images = luma(images)
         ordinals = plan.ordinals
         labels = self.records.table.labels_of(ordinals) if masks is None else masks
-        features = self.features.rows(ordinals) if self.features.features else {}
+        columns = self.spec.features
+        features = columns.rows(ordinals) if columns.features else {}
         if objects is not None:
             features |= as_features(objects, features)
         return Batch(
@@ -204,29 +185,25 @@ class BatchMaker:
 
     def objects_of(self, plan: StepPlan, parameters: AugmentParameters) -> Objects | None:
         """Return the objects to be seen in a step's images; None if they were not asked for."""
-        if self.objects is None:
+        if self.spec.objects is None:
             return None
         table = self.records.table
         heights, widths = table.height[plan.ordinals], table.width[plan.ordinals]
-        return self.objects.moved(plan.ordinals, parameters, heights, widths)
+        return self.spec.objects.moved(plan.ordinals, parameters, heights, widths)
 
     def _sizes(self, parameters: AugmentParameters) -> npt.NDArray[np.int32]:
         """Return height and width of each image of a batch: int32 [b, 2]."""
-        windows = parameters.windows
-        return (
-            windows[:, 2:].copy()
-            if self.image_size is None
-            else np.full_like(windows[:, 2:], self.image_size)
-        )
+        sizes, size = parameters.windows[:, 2:], self.spec.image_size
+        return sizes.copy() if size is None else np.full_like(sizes, size)
 
     def parameters(self, plan: StepPlan) -> AugmentParameters:
         """Draw the parameters of augmentation of a step's examples."""
-        table = self.records.table
+        table, spec = self.records.table, self.spec
         heights, widths = table.height[plan.ordinals], table.width[plan.ordinals]
-        if self.image_size is None:
+        if spec.image_size is None:
             return AugmentParameters(whole_windows(heights, widths))
         return draw_parameters(
-            self.augment, plan.seed, plan.epoch, plan.positions, heights, widths, self.image_size, self.fit
+            spec.augment, plan.seed, plan.epoch, plan.positions, heights, widths, spec.image_size, spec.fit
         )
 
     def _fill(
@@ -262,16 +239,16 @@ class BatchMaker:
         images: Pixels,
         masks: Masks | None,
     ) -> None:
-        encoding = self.records.image_encoding
+        encoding, size = self.records.image_encoding, self.spec.image_size
         windows = parameters.windows[start : start + ordinals.size].tolist()
         for row, stored in enumerate(self.records.read_images(ordinals), start):
             out = images[row]
-            if self.image_size is None:
+            if size is None:
                 out = _without_padding(out, windows[row - start])
             try:
                 decode_window(stored.image, encoding, stored.shape, windows[row - start], out)
                 if masks is not None and (form := self.records.table.mask) is not None:
-                    fill_mask(stored, parameters, row, self.image_size, form.ignore, masks[row])
+                    fill_mask(stored, parameters, row, size, form.ignore, masks[row])
             except CorruptDataError as error:
                 raise self.records.split.named(int(ordinals[row - start]), error) from error
             augment_image(images[row], parameters, row)

@@ -13,7 +13,6 @@ from shardmill.infra.errors import ConfigError, CorruptDataError
 from shardmill.infra.format.known_features import MaskFormat
 from shardmill.training.augment.geometry import move_mask
 from shardmill.training.augment.parameters import AugmentParameters
-from shardmill.training.augment.settings import AugmentSettings
 from shardmill.training.reading.records.split_records import EncodedImage
 
 Masks = npt.NDArray[Any]  # [b, H, W], of ``batch_dtype``
@@ -22,16 +21,6 @@ Masks = npt.NDArray[Any]  # [b, H, W], of ``batch_dtype``
 def batch_dtype(stored: MaskFormat) -> type[np.uint8] | type[np.int32]:
     """Return the type of masks in batches: PyTorch and TensorFlow do little with uint16."""
     return np.uint8 if stored.dtype == "uint8" else np.int32
-
-
-def check_reads_masks(stored: MaskFormat | None, augment: AugmentSettings | None) -> None:
-    """Check that masks can follow the augmentation of their images.
-
-    Raises:
-        ConfigError: RandAugment, MixUp or CutMix is on.
-    """
-    if stored is not None and augment is not None:
-        augment.check_objects_follow()
 
 
 def check_without_cache(stored: MaskFormat | None, remedy: str) -> None:

@@ -155,9 +155,7 @@ def _pixels(
     """Yield the ordinal of each record that has a file, and its pixels as evaluation sees them."""
     ordinals = np.array(sorted(files), np.int64)
     order = SequentialOrder(len(records.table), min(_BATCH, ordinals.size), records=ordinals)
-    maker = BatchMaker(
-        records, image_size=given.image_size, image_channels=given.image_channels, fit=given.fit
-    )
+    maker = BatchMaker(records, given.examples)
     for batch in NumpyBatches(maker, order, Passes(range(order.steps_per_epoch)), cut_padding=True):
         yield from zip(batch.ordinals.tolist(), batch.images, strict=True)
     maker.close()

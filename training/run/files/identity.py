@@ -7,8 +7,7 @@ from typing import Any
 from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.digests import digest_of
 from shardmill.training.config import TrainConfig
-from shardmill.training.config.reading import Mode
-from shardmill.training.reading.mode import choose_mode, consumed
+from shardmill.training.reading.opening import consumed, mode_of_run
 from shardmill.training.run.files.lengthening import may_be_lengthened
 from shardmill.training.tasks.settings import settings_for
 
@@ -59,16 +58,9 @@ def run_identity(config: TrainConfig, version: DatasetVersion) -> dict[str, Any]
     optimizer = config.optimizer
     settings["optimizer"] |= {"learning_rate": optimizer.rate, "weight_decay": optimizer.decay}
     del settings["ranks"], settings["tracking"], settings["export"]["signing_key"]
-    settings["reading"] = consumed(config.reading, _mode(config, version))
+    settings["reading"] = consumed(config.reading, mode_of_run(config, version).mode)
     dataset = {"plan": version.manifest.plan_digest, "dataset": version.ref, **version.describe_view()}
     return {**dataset, "config": settings}
-
-
-def _mode(config: TrainConfig, version: DatasetVersion) -> Mode:
-    """Return how the run reads; PyTorch always reads by the exact order."""
-    if config.run.framework == "torch":
-        return "indexed"
-    return choose_mode(version, config.reading, config.data).mode
 
 
 def run_name(config: TrainConfig, version: DatasetVersion) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,75 +9,46 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from shardmill.infra.errors import ShardmillError
-from shardmill.training.arrays import Floats
 from shardmill.training.augment.kind import Arrays
 from shardmill.training.augment.parameters import draw_batch_parameters, own_share
-from shardmill.training.config import AugmentSettings
-from shardmill.training.reading import RecordReader
 from shardmill.training.tensorflow.augment_batches import BatchAugment, soft_labels
-from shardmill.training.tensorflow.data.pipeline import Pipeline, Steps
+from shardmill.training.tensorflow.data.pipeline import Pipeline
 
 _READY_BATCHES = 2
 
 
-@dataclass(frozen=True)
-class WithBatchParameters:
+class WithBatchParameters(Pipeline):
     """The batches of a pipeline, each with what ``draw_batch_parameters`` draws, under the key "parameters".
 
     The draws are those of the global batch, cut like the batches, so the result does not depend on the number
     of replicas.
     """
 
-    pipeline: Pipeline
-    settings: AugmentSettings
-
-    @property
-    def reader(self) -> RecordReader:
-        """The records of the split."""
-        return self.pipeline.reader
-
-    @property
-    def image_size(self) -> int | None:
-        """Height and width of the images (pixels)."""
-        return self.pipeline.image_size
-
-    @property
-    def order(self) -> Steps:
-        """The steps of the pipeline."""
-        return self.pipeline.order
-
-    @property
-    def rows(self) -> slice:
-        """The rows of each global batch that this process reads."""
-        return self.pipeline.rows
-
-    @property
-    def class_weights(self) -> Floats | None:
-        """The weights of the classes in the loss."""
-        return self.pipeline.class_weights
-
-    def explain(self, error: Exception) -> ShardmillError | None:
-        """See ``Pipeline``."""
-        return self.pipeline.explain(error)
-
-    @property
-    def is_tuned(self) -> bool:
-        """See ``Pipeline``."""
-        return self.pipeline.is_tuned
+    def __init__(self, pipeline: Pipeline) -> None:
+        """Draw the parameters of augmentation that the examples of a pipeline are to have."""
+        assert pipeline.spec.augment is not None, "there is nothing to draw"
+        self.pipeline, self._settings = pipeline, pipeline.spec.augment
+        self.reader, self.order, self.spec = pipeline.reader, pipeline.order, pipeline.spec
+        self.rows, self.class_weights = pipeline.rows, pipeline.class_weights
+        self.is_tuned = pipeline.is_tuned
 
     def prepare(self, start: int, stop: int) -> None:
         """See ``Pipeline``."""
         self.pipeline.prepare(start, stop)
 
+    def explain(self, error: Exception) -> ShardmillError | None:
+        """See ``Pipeline``."""
+        return self.pipeline.explain(error)
+
     def dataset(self, start: Any, stop: Any, batch_size: int | None = None) -> Any:
-        """Return what ``IndexedPipeline.dataset`` does, with "parameters" in each batch.
+        """Return what the pipeline does, with "parameters" in each batch.
 
         Raises:
             ConfigError: examples are mixed in pairs, and the rows of a batch are odd in number.
         """
         own = self.rows.stop - self.rows.start
         rows = own if batch_size is None else batch_size
-        self.settings.check_pairs(rows)
+        self._settings.check_pairs(rows)
         options = tf.data.Options()
         options.deterministic = True
         slices = own // rows
@@ -110,38 +80,34 @@ class WithBatchParameters:
         return self._parameters(epoch, positions)
 
     def _parameters(self, epoch: int, positions: npt.NDArray[np.int64]) -> dict[str, Arrays]:
-        assert self.image_size is not None, "whole images are not for training"
-        return draw_batch_parameters(self.settings, self.order.seed, epoch, positions, self.image_size)
+        size = self.spec.image_size
+        assert size is not None, "whole images are not augmented"
+        return draw_batch_parameters(self._settings, self.order.seed, epoch, positions, size)
 
 
-def augmented_on_host(pipeline: Pipeline, settings: AugmentSettings | None, num_classes: int) -> Pipeline:
-    """Augment whole batches of a pipeline on the host, if the settings ask for it."""
-    if settings is None or not settings.of_batches:
-        return pipeline
-    return AugmentedBatches(pipeline, settings, num_classes)
-
-
-@dataclass(frozen=True)
 class AugmentedBatches(WithBatchParameters):
     """The batches of a pipeline, augmented on the host, for a training loop outside this project.
 
     If examples are mixed, "labels" are distributions over the classes, float32 [b, C].
     """
 
-    num_classes: int = 0
+    def __init__(self, pipeline: Pipeline, num_classes: int) -> None:
+        """Augment the batches of a pipeline; ``num_classes``: C, the length of mixed labels."""
+        super().__init__(pipeline)
+        self._num_classes = num_classes
 
     def dataset(self, start: Any, stop: Any, batch_size: int | None = None) -> Any:
-        """Return what ``IndexedPipeline.dataset`` does, augmented.
+        """Return what the pipeline does, augmented.
 
         Raises:
             ConfigError: examples are mixed in pairs, and the rows of a batch are odd in number.
         """
-        augment = BatchAugment(self.settings)
+        augment = BatchAugment(self._settings)
 
         def augmented(batch: dict[str, Any]) -> dict[str, Any]:
             draws, labels = batch.pop("parameters"), batch["labels"]
-            if self.settings.mixes:
-                labels = soft_labels(labels, own_share(draws), self.num_classes)
+            if self._settings.mixes:
+                labels = soft_labels(labels, own_share(draws), self._num_classes)
             return {**batch, "images": augment(batch["images"], draws), "labels": labels}
 
         batches = super().dataset(start, stop, batch_size).map(augmented)

@@ -7,7 +7,7 @@ parameters as columns of the batch. Otherwise numpy applies all of them to whole
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from shardmill.training.augment.parameters import AugmentParameters, augment_image
 from shardmill.training.augment.settings import AugmentSettings
+from shardmill.training.reading.example_spec import ExampleSpec
 from shardmill.training.tensorflow.data.decoding.columns import Column
 
 
@@ -29,6 +30,11 @@ class ImageAugment:
 
     settings: AugmentSettings | None
     image_size: int
+
+    @classmethod
+    def of(cls, spec: ExampleSpec) -> Self:
+        """Return the augmentations of single images of ``spec``; whole images have none."""
+        return cls(spec.augment, spec.image_size or 1)
 
     @property
     def is_in_numpy(self) -> bool:

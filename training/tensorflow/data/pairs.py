@@ -8,8 +8,6 @@ import numpy as np
 import tensorflow as tf
 
 from shardmill.training.order import Passes
-from shardmill.training.reading.example_options import ExampleSpec
-from shardmill.training.reading.records.columns import NO_FEATURES, FeatureColumns
 from shardmill.training.reading.records.objects import FOLLOWING
 from shardmill.training.tensorflow.data.features import feature_tensors, label_tensors, object_tensors
 from shardmill.training.tensorflow.data.pipeline import Pipeline
@@ -18,9 +16,7 @@ from shardmill.training.tensorflow.data.pipeline import Pipeline
 SIZE = "image_size"
 
 
-def as_pairs(
-    pipeline: Pipeline, passes: Passes, asked: ExampleSpec, features: FeatureColumns = NO_FEATURES
-) -> Any:
+def as_pairs(pipeline: Pipeline, passes: Passes) -> Any:
     """Return a dataset. Each iteration of it is the next pass, whoever starts it.
 
     If images are whole, or features stand beside them, the first part of an element is a dict: "image",
@@ -28,12 +24,10 @@ def as_pairs(
     or class weights elements have weights (``_weights``).
 
     Args:
-        pipeline: the batches of one split.
+        pipeline: the batches of one split. Features of objects are its labels.
         passes: the steps of each iteration, all as many.
-        asked: the examples, and how a last batch is treated.
-        features: the features that stand beside the images. Those of objects are the labels of the pipeline.
     """
-    pairs = _Pairs(pipeline, asked, features)
+    pairs = _Pairs(pipeline)
     steps, count = passes.upcoming, len(passes.upcoming)
     pipeline.prepare(steps.start, steps.stop)
 
@@ -58,27 +52,27 @@ def as_pairs(
 class _Pairs:
     """Makes elements from the batches of a pipeline."""
 
-    def __init__(self, pipeline: Pipeline, asked: ExampleSpec, features: FeatureColumns) -> None:
+    def __init__(self, pipeline: Pipeline) -> None:
         self._pipeline = pipeline
-        self._asked = asked
-        self._features = features
+        self._spec = spec = pipeline.spec
+        self._features = features = spec.features
         self._following = [feature.name for feature in features.features if feature.name in FOLLOWING]
         self._of_record = features.without(self._following)
-        self._is_whole = pipeline.image_size is None
-        self._is_weighted = asked.last_batch == "pad" or pipeline.class_weights is not None
+        self._is_whole = spec.image_size is None
+        self._is_weighted = spec.last_batch == "pad" or pipeline.class_weights is not None
 
     def dataset(self, start: Any, stop: Any) -> Any:
         """Return the elements of the steps ``start`` to ``stop``, both int64 scalar tensors."""
         pipeline = self._pipeline
         rest = len(pipeline.reader.table) % pipeline.order.global_batch_size
-        if self._asked.last_batch != "partial" or not rest:
+        if self._spec.last_batch != "partial" or not rest:
             return pipeline.dataset(start, stop).map(self._element)
         # Not `skip`: it would read and decode every batch that it skips.
         full, tail = pipeline.dataset(start, stop - 1), pipeline.dataset(stop - 1, stop)
         return full.map(self._element).concatenate(tail.map(lambda batch: self._partial(batch, rest)))
 
     def _element(self, batch: dict[str, Any]) -> tuple[Any, ...]:
-        ordinals, ragged = batch["ordinals"], self._asked.ragged
+        ordinals, ragged = batch["ordinals"], self._spec.ragged
         beside = {SIZE: batch["sizes"]} if self._is_whole else {}
         labels = batch["labels"]
         if self._following:
@@ -113,7 +107,7 @@ class _Pairs:
             weights: float32 [b] (``StepPlan.weights``).
         """
         order = self._pipeline.order
-        if self._asked.training:
+        if self._spec.training:
             rows = tf.cast(tf.shape(weights)[0], tf.float32)
             return weights * rows / tf.maximum(tf.reduce_sum(weights), tf.keras.backend.epsilon())
         rows_of_pass = order.steps_per_epoch * order.global_batch_size

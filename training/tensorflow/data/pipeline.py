@@ -2,77 +2,70 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import tensorflow as tf
 
 from shardmill.infra.errors import ShardmillError
 from shardmill.training.arrays import Floats
+from shardmill.training.order import Order
 from shardmill.training.reading import RecordReader
 from shardmill.training.reading.budget import RamBudget
+from shardmill.training.reading.example_spec import ExampleSpec
+from shardmill.training.reading.streaming_plan import StreamPlan
 from shardmill.training.tensorflow.data.preprocess import to_grey
 
 
-class Steps(Protocol):
-    """The steps of an epoch, the examples of a step, and the seed of the run."""
+class Pipeline(ABC):
+    """Gives the batches of one split, from any step on.
 
-    @property
-    def seed(self) -> int:
-        """The seed of order and augmentation."""
+    Attributes:
+        reader: the records of the split.
+        order: the steps.
+        spec: what batches hold.
+        rows: the rows of each global batch that this process reads.
+        class_weights: the weights of the classes in the loss: float64 [C]; None: all weigh the same.
+        is_tuned: whether ``tf.data`` finds out by measuring how many calls run in parallel.
+    """
 
-    @property
-    def global_batch_size(self) -> int:
-        """Examples a step, over all ranks."""
+    reader: RecordReader
+    order: Order | StreamPlan
+    spec: ExampleSpec
+    rows: slice
+    class_weights: Floats | None
+    is_tuned: bool
 
-    @property
-    def steps_per_epoch(self) -> int:
-        """The steps of an epoch, the same for every rank."""
-
-
-class Pipeline(Protocol):
-    """Gives the batches of one split, from any step on."""
-
-    @property
-    def reader(self) -> RecordReader:
-        """The records of the split."""
-
-    @property
-    def order(self) -> Steps:
-        """The steps of the pipeline."""
-
-    @property
-    def image_size(self) -> int | None:
-        """Height and width of the images (pixels); None: whole images, padded to the largest of a batch."""
-
-    @property
-    def rows(self) -> slice:
-        """The rows of each global batch that this process reads."""
-
-    @property
-    def class_weights(self) -> Floats | None:
-        """The weights of the classes in the loss: float64 [C]; None: all examples weigh the same."""
-
-    @property
-    def is_tuned(self) -> bool:
-        """Whether ``tf.data`` finds out by measuring how many calls run in parallel."""
-
+    @abstractmethod
     def prepare(self, start: int, stop: int) -> None:
         """Prepare to read the steps ``start`` to ``stop``: begin to fetch what they need."""
 
+    @abstractmethod
     def dataset(self, start: Any, stop: Any, batch_size: int | None = None) -> Any:
         """Return a ``tf.data.Dataset`` of the run's steps ``start`` to ``stop``, counted over all epochs.
 
-        Both are numbers, or int64 scalar tensors where the dataset is one of several passes.
+        Args:
+            start: the first step (epoch * steps_per_epoch + step): a number, or an int64 scalar tensor where
+                the dataset is one of several passes.
+            stop: the step behind the last one.
+            batch_size: rows of a batch; a divisor of the rows of this process, which are the default. With
+                fewer, the replicas' slices come one after the other.
+
+        Returns:
+            Dataset of dicts: images uint8 [b, S, S, C]; labels (as of ``Batch``, or ``Objects`` by name);
+            weights float32 [b], 0 for padding; ordinals int64 [b]. Whole images are [b, largest height,
+            largest width, C], zero beyond each one's own height and width.
         """
 
+    @abstractmethod
     def explain(self, error: Exception) -> ShardmillError | None:
         """Return the error of this project that caused one of TensorFlow's; None if there is none."""
 
 
-def in_channels(batches: Any, image_channels: int) -> Any:
-    """Return a dataset of batches whose images have so many channels, 3 or 1."""
-    if image_channels == 3:
+def in_channels(batches: Any, spec: ExampleSpec) -> Any:
+    """Return a dataset of batches whose coloured images have become grey if ``spec`` says so."""
+    if spec.data.image_channels == 3:
         return batches
     return batches.map(lambda batch: {**batch, "images": to_grey(batch["images"])})
 

@@ -196,7 +196,6 @@ def compare(exported: Exported, values: Values, reader: RecordReader, measure: F
 
 def _batches(exported: Exported, reader: RecordReader, batch_size: int) -> NumpyBatches:
     """Return the examples of a split in stored order, as the model takes them."""
-    _, size, _, channels = exported.model.input_shape
     order = SequentialOrder(len(reader.table), min(batch_size, len(reader.table)))
-    maker = BatchMaker(reader, image_size=size, image_channels=channels, fit=exported.given.fit)
+    maker = BatchMaker(reader, exported.given.examples)
     return NumpyBatches(maker, order, Passes(range(order.steps_per_epoch)), cut_padding=True)

@@ -47,7 +47,7 @@ def export(exported: Exported, folder: Path) -> None:
     model = module.model = exported.model
     module.class_names = tf.constant([name.encode("utf-8", "surrogateescape") for name in exported.names])
     given = exported.given
-    shape = given.image_size, given.image_size, given.image_channels
+    shape = given.image_shape
 
     def of_pixels(images: Any) -> dict[str, Any]:
         size = tf.shape(images)[0]

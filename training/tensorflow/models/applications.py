@@ -41,7 +41,7 @@ def build(spec: ModelSpec) -> Any:
 def preprocessed(inputs: Any, spec: ModelSpec) -> Any:
     """Bring images of 0 to 255 into the form that a model of ``keras.applications`` was made for."""
     # They take colour, and so do weights from elsewhere: grey images get three equal channels.
-    x = inputs if spec.image_channels == 3 else keras.layers.Concatenate(name="grey")([inputs] * 3)
+    x = inputs if spec.image_shape[-1] == 3 else keras.layers.Concatenate(name="grey")([inputs] * 3)
     # Does nothing for models whose first layers normalise; the others expect it from their caller.
     make = getattr(keras.applications, spec.name)
     return sys.modules[make.__module__].preprocess_input(x)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from dataclasses import replace
+from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 import torch
@@ -12,11 +13,11 @@ from torch.utils.data import Dataset, Sampler, get_worker_info
 
 from shardmill.infra.arguments import at_least, checked
 from shardmill.infra.errors import UsageError
-from shardmill.training.config import AugmentSettings
 from shardmill.training.order import StepPlan
 from shardmill.training.reading.batches.maker import BatchMaker
 from shardmill.training.reading.decode import Pixels
-from shardmill.training.reading.records.columns import NO_FEATURES, FeatureColumns
+from shardmill.training.reading.example_spec import BatchOptions, ExampleSpec
+from shardmill.training.reading.records.columns import NO_FEATURES
 from shardmill.training.reading.records.objects import FOLLOWING
 from shardmill.training.reading.records.record_reader import RecordReader
 from shardmill.training.reading.workers import in_worker, records_in_worker
@@ -48,26 +49,23 @@ class Examples(Dataset):  # type: ignore[misc]
     def __init__(
         self,
         records: RecordReader,
+        spec: ExampleSpec | None = None,
         *,
-        image_size: int | None,
-        augment: AugmentSettings | None = None,
-        seed: int = 0,
+        seed: int | None = None,
         threads: int | None = None,
-        image_channels: int = 3,
-        features: FeatureColumns = NO_FEATURES,
+        **options: Unpack[BatchOptions],
     ) -> None:
         """Make a dataset of all records of a split.
 
         Args:
             records: the records of the split.
-            image_size: height and width of the images (pixels); None: whole images of their own sizes.
-            augment: how examples are augmented; None: not at all. RandAugment, MixUp and CutMix are left
-                to ``DeviceAugment``.
-            seed: the seed of augmentation for examples requested by ordinal; a ``Place`` has its own.
+            spec: what examples hold; None: as ``options`` say.
+            seed: the seed of augmentation for examples requested by ordinal (default 0); a ``Place`` has its
+                own.
             threads: the number of threads that decode in this process; default: one for each CPU. Worker
                 processes have one.
-            image_channels: 3, or 1 for the luma of the images; whole images have three.
-            features: the features that examples have.
+            **options: what examples hold; see ``BatchOptions``. RandAugment, MixUp and CutMix are left to
+                ``DeviceAugment``. Whole images have three channels.
 
         Raises:
             UsageError: whole images cannot be augmented, features of objects would not follow them, or the
@@ -79,37 +77,23 @@ class Examples(Dataset):  # type: ignore[misc]
                 "the records have masks, and single examples have only labels of whole images",
                 "read through open_dataset(...).torch, where masks follow their images",
             )
-        if image_size is None and augment is not None:
+        self.spec = spec = ExampleSpec.of_options(spec, **options)
+        moved = FOLLOWING.intersection(one.name for one in spec.features.features)
+        if spec.image_size is not None and moved:
             raise UsageError(
-                "images of different sizes cannot be augmented", "give an image_size, or augment=None"
-            )
-        moved = FOLLOWING.intersection(one.name for one in features.features)
-        if image_size is not None and moved:
-            raise UsageError(
-                f"the feature {min(moved)} is of whole images, which are cut to image_size = {image_size}",
+                f"the feature {min(moved)} is of whole images, which are cut to image_size = "
+                f"{spec.image_size}",
                 "read through open_dataset(...).torch, where objects follow their images",
             )
         self.records = records
-        self._features = features
-        self._variable = frozenset(one.name for one in features.features if one.shape == "variable")
-        self._seed = seed
+        self._variable = frozenset(one.name for one in spec.features.features if one.shape == "variable")
+        self._seed = spec.data.seed if seed is None else seed
         self._maker = None
-        if image_size is not None:
-            self._maker = BatchMaker(
-                records,
-                image_size=image_size,
-                augment=augment,
-                threads=threads,
-                image_channels=image_channels,
-            )
+        if spec.image_size is not None:
+            self._maker = BatchMaker(records, replace(spec, features=NO_FEATURES), threads=threads)
         self._in_worker: RecordReader | BatchMaker | None = None
         # In shared memory, so that it reaches workers that live through several epochs.
         self._epoch = torch.zeros(1, dtype=torch.int64).share_memory_()
-
-    @property
-    def augment(self) -> AugmentSettings | None:
-        """The augmentation of examples; None: there is none."""
-        return None if self._maker is None else self._maker.augment
 
     def set_epoch(self, epoch: int) -> None:
         """Set the epoch of examples that are requested by ordinal; from 0 on."""
@@ -135,7 +119,7 @@ class Examples(Dataset):  # type: ignore[misc]
             images += self._images(_plan_of(list(group)))
         ordinals = np.array([place.ordinal for place in places], np.int64)
         labels = self.records.table.labels_of(ordinals)
-        beside = features_of_examples(self._features.rows(ordinals), len(places))
+        beside = features_of_examples(self.spec.features.rows(ordinals), len(places))
         one_class = labels.ndim == 1
         return [
             Example(

@@ -58,13 +58,14 @@ class TorchLoader:
             ConfigError: examples are mixed in pairs, and a rank takes an odd number of rows.
         """
         options = complete(loading)
-        check_ranks(source.augment, order)
+        augment = source.spec.augment
+        check_ranks(augment, order)
         self.order = order
         self._transform = None
         if options.transform is not None:
             self._transform = RecordTransform(options.transform, source.records.split, order.order.seed)
-        self._on_device = DeviceAugment(source.augment, order.order.seed)
-        self._of_batches = [] if source.augment is None else [one.name for one in source.augment.of_batches]
+        self._on_device = DeviceAugment(augment, order.order.seed)
+        self._of_batches = [] if augment is None else [one.name for one in augment.of_batches]
         self._is_augmented = not self._of_batches
         self.num_workers = options.num_workers
         self._source = source

@@ -8,10 +8,8 @@ from shardmill.training.config.reading import CacheForm
 from shardmill.training.reading.batches.maker import BatchMaker
 from shardmill.training.reading.budget import WindowMemory
 from shardmill.training.reading.cache import PreloadedRecords
-from shardmill.training.reading.example_options import ExampleSpec
-from shardmill.training.reading.records.columns import NO_FEATURES, FeatureColumns
+from shardmill.training.reading.example_spec import ExampleSpec
 from shardmill.training.reading.records.masks import check_without_cache
-from shardmill.training.reading.records.objects import SplitObjects
 from shardmill.training.reading.records.record_reader import RecordReader
 from shardmill.training.torch.data.examples import Examples
 from shardmill.training.torch.data.loader import TorchLoader
@@ -21,25 +19,21 @@ from shardmill.training.torch.data.ranks import RankOrder, ranks_on_this_host
 
 def open_loader(
     records: RecordReader,
-    asked: ExampleSpec,
     own: RankOrder,
+    spec: ExampleSpec,
     loading: LoaderOptions,
     *,
     preload: bool | CacheForm = False,
-    features: FeatureColumns = NO_FEATURES,
-    objects: SplitObjects | None = None,
 ) -> TorchLoader:
     """Open the loader of one rank.
 
     Args:
         records: the records of the split.
-        asked: the examples.
         own: the steps, cut to the slice of the rank.
+        spec: what batches hold.
         loading: how the loader works.
         preload: read all records into memory first, in this form; True: as they are stored; False: read them
             when they are needed.
-        features: the features that batches have.
-        objects: the objects whose features follow the images; None: none were asked for.
 
     Raises:
         UsageError: an option is wrong, or the records do not fit into memory.
@@ -49,35 +43,25 @@ def open_loader(
     if preload is not False:
         check_without_cache(records.table.mask, "leave preload out")
         records = PreloadedRecords(records, "encoded" if preload is True else preload)
-    if asked.last_batch == "partial":
+    if spec.last_batch == "partial":
         raise UsageError(
             "last_batch = 'partial' is not for PyTorch: all ranks take batches of one size",
             "give 'pad', whose padding has weight 0, or 'drop'",
         )
     loading = _fitting(records.windows, loading)
     source: BatchMaker | Examples
-    if asked.image_size is None and records.table.mask is not None:
+    if spec.image_size is None and records.table.mask is not None:
         raise UsageError(
             "whole images with masks have no form for PyTorch",
             "give an image_size, or read them with .batches(..., image_size=None)",
         )
-    if asked.image_size is None:
-        source = Examples(records, image_size=None, seed=asked.data.seed, features=features)
+    if spec.image_size is None:
+        source = Examples(records, spec)
     else:
-        threads = max(1, num_cpus() // ranks_on_this_host())
-        source = BatchMaker(
-            records,
-            image_size=asked.image_size,
-            augment=asked.augment,
-            threads=threads,
-            image_channels=asked.data.image_channels,
-            features=features,
-            objects=objects,
-            fit=asked.fit,
-        )
+        source = BatchMaker(records, spec, threads=max(1, num_cpus() // ranks_on_this_host()))
     if not version.storage.is_local and preload is False:
         loading = {"multiprocessing_context": "spawn", **loading}
-    described = {"dataset": version.ref, "split": records.table.split, **asked.identity}
+    described = {"dataset": version.ref, "split": records.table.split, **spec.identity}
     return TorchLoader(source, own, identity=described, **loading)
 
 

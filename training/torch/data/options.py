@@ -10,7 +10,7 @@ import torch
 from shardmill.infra.arguments import at_least, check_options
 from shardmill.infra.errors import UsageError
 from shardmill.infra.processes.process import num_cpus
-from shardmill.training.reading.example_options import ExampleOptions
+from shardmill.training.reading.example_spec import ExampleOptions
 from shardmill.training.reading.workers import context_of, follow_loader
 from shardmill.training.torch.data.ranks import ranks_on_this_host
 from shardmill.training.torch.data.transforms.records import Transform, check_travels

@@ -101,7 +101,7 @@ def export_model(
     written = {"torch": {"file": str(path), "split": split, **found, "bytes": path.stat().st_size}}
     if "onnx" in formats:
         written["onnx"] = write_onnx(plain, measure, maker, run_dir)
-    given = ModelInput.of(maker.records, first.shape[-1], maker.fit, first.shape[1])
+    given = ModelInput.of(maker.records, maker.spec)
     given.write(run_dir)
 
     def open_program() -> OfFile:

@@ -42,7 +42,8 @@ def build_model(spec: ModelSpec) -> Any:
 
 
 def _check_output(model: Any, spec: ModelSpec) -> None:
-    images = torch.zeros(1, spec.image_channels, spec.image_size, spec.image_size)
+    height, width, channels = spec.image_shape
+    images = torch.zeros(1, channels, height, width)
     try:
         with torch.no_grad():
             found = tuple(model.eval()(images).shape)

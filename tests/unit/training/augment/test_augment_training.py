@@ -14,6 +14,7 @@ from shardmill import Dataset, open_dataset
 from shardmill.infra.errors import ConfigError, UsageError
 from shardmill.training.augment.parameters import draw_batch_parameters, own_share
 from shardmill.training.config import AugmentSettings, TrainConfig
+from shardmill.training.reading.example_spec import ExampleSpec
 from tests.samples.datasets.published import coloured, publish
 
 COUNTS = {"train": {"a": 17, "b": 9, "c": 4}}
@@ -36,7 +37,7 @@ def pipeline_of(dataset: Dataset, settings: AugmentSettings = SETTINGS, seed: in
 
     reader = dataset.reader("train")
     order = TrainingOrder(reader.table.label, seed=seed, global_batch_size=8)
-    return WithBatchParameters(IndexedPipeline(reader, order, 16, settings), settings)
+    return WithBatchParameters(IndexedPipeline(reader, order, ExampleSpec(image_size=16, augment=settings)))
 
 
 def joined(batches: list[dict[str, Any]], kind: str, field: str) -> np.ndarray:

@@ -24,6 +24,7 @@ from shardmill.training.export.model_input import ModelInput, View, read_model_i
 from shardmill.training.models.spec import Fit
 from shardmill.training.order import SequentialOrder
 from shardmill.training.reading import BatchMaker
+from shardmill.training.reading.example_spec import ExampleSpec
 from shardmill.training.reading.records.record_ids import id_number
 from tests.samples.images.forms import grey_profile, rgb_profile
 from tests.samples.preparing.prepared import run
@@ -137,7 +138,7 @@ def test_a_file_gives_the_pixels_of_its_record(name: str, tmp_path: Path) -> Non
     assert len(reader.table) == len(sources)
     order = SequentialOrder(len(sources), len(sources))
     for fit in FITS:
-        model_input = ModelInput.of(reader, 24, fit, 3)
+        model_input = ModelInput.of(reader, ExampleSpec.of_options(image_size=24, fit=fit))
         assert model_input.preparation == Preparation.of(image)
         batch = BatchMaker(reader, image_size=24, fit=fit).make(order.step(0, 0))
         for ordinal, pixels in zip(batch.ordinals, batch.images, strict=True):

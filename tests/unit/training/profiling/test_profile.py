@@ -16,6 +16,7 @@ from shardmill.training.config import AugmentSettings, TrainConfig
 from shardmill.training.frameworks import start
 from shardmill.training.order import TrainingOrder
 from shardmill.training.profiling.stages import Subject, measure_stages
+from shardmill.training.reading.example_spec import ExampleSpec
 from tests.samples.datasets.published import coloured, publish
 from tests.samples.images.drawn_objects import draw_objects, objects_config
 from tests.samples.images.masks import config as masks_config
@@ -32,7 +33,7 @@ def test_each_stage_is_measured(tmp_path: Path, container: str) -> None:
     records = open_dataset("set", root=tmp_path).reader("train")
     order = TrainingOrder(records.table.label, seed=0, global_batch_size=6)
     asked = []
-    subject = Subject(records, order, 24, AugmentSettings(), 0.02)
+    subject = Subject(records, order, ExampleSpec(image_size=24, augment=AugmentSettings()), 0.02)
     stages = measure_stages(subject, asked.append)
     inflates = container == "gzip"
     assert [stage.name for stage in stages if stage.name != "inflate"] == COMMON
@@ -120,7 +121,9 @@ def test_the_way_to_a_device_is_measured(tmp_path: Path) -> None:
     publish(tmp_path, coloured({"train": {"a": 9, "b": 9}}), name="set")
     records = open_dataset("set", root=tmp_path).reader("train")
     order = TrainingOrder(records.table.label, seed=0, global_batch_size=6)
-    stage = transfer(Subject(records, order, 24, None, 0.02), start("tensorflow", TrainConfig()))
+    stage = transfer(
+        Subject(records, order, ExampleSpec(image_size=24), 0.02), start("tensorflow", TrainConfig())
+    )
     assert stage.name == "transfer"
     assert stage.detail.startswith("to CPU, ")
     assert stage.microseconds > 0

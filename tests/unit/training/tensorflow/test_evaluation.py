@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from shardmill import open_dataset
+from shardmill.training.config.data import DataSettings
 from shardmill.training.models import ModelSpec
+from shardmill.training.reading.example_spec import ExampleSpec
 from shardmill.training.tensorflow.models import build_model
 from tests.samples.datasets.published import coloured, publish
 
@@ -28,9 +30,9 @@ def test_a_split_is_evaluated_again_and_again(tmp_path: Path, monkeypatch: pytes
     publish(tmp_path, coloured({"test": {"a": 7, "b": 4}}), name="set")
     reader = open_dataset("set", root=tmp_path).reader("test")
     spec = ModelSpec("tests.samples.models.linear_model", num_classes=2, image_size=8)
-    evaluator = KerasEvaluator(
-        tf.distribute.get_strategy(), build_model(spec), SingleLabel(OPERATIONS, 2), spec, 4
-    )
+    examples = ExampleSpec(image_size=8, data=DataSettings(global_batch_size=4))
+    task = SingleLabel(OPERATIONS, 2)
+    evaluator = KerasEvaluator(tf.distribute.get_strategy(), build_model(spec), task, examples)
     seen: list[int] = []
     first, second = (evaluator.evaluate(reader, seen.append) for _ in range(2))
     assert first.confusion.sum(axis=1).tolist() == [7, 4]

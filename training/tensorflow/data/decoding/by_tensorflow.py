@@ -16,7 +16,7 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from shardmill.training.order import StepPlan
-from shardmill.training.reading import BatchMaker, RecordReader
+from shardmill.training.reading import BatchMaker
 from shardmill.training.tensorflow.data.decoding.columns import Column, LabelColumns, call
 from shardmill.training.tensorflow.data.image_augment import ImageAugment, augment_rows
 from shardmill.training.tensorflow.data.preprocess import decode_window
@@ -37,32 +37,31 @@ class TensorFlowDecoding:
     """Makes the batches of one split from encoded images.
 
     Attributes:
-        reader: the records.
-        maker: draws the parameters of augmentation.
+        maker: draws the parameters of augmentation; its ``spec`` says what batches hold.
         labels: the columns of the labels.
-        image_size: height and width of the images (pixels).
-        augment: augments the images.
-        rows_of_step: the rows of a step that this process reads.
-        plan: returns the plan of these rows, given the number of the step, over all epochs.
+        plan: returns the plan of the rows of a step that this process reads, given the number of the step,
+            over all epochs.
         failures: remembers an error of this project while the block runs.
     """
 
-    reader: RecordReader
     maker: BatchMaker
     labels: LabelColumns
-    image_size: int
-    augment: ImageAugment
-    rows_of_step: int
     plan: Callable[[int], StepPlan]
     failures: Callable[[], AbstractContextManager[None]]
+
+    @property
+    def _augment(self) -> ImageAugment:
+        return ImageAugment.of(self.maker.spec)
 
     def dataset(self, start: Any, stop: Any, rows: int, slices: int) -> Any:
         """Return the batches of the steps ``start`` to ``stop``, each step in so many slices of ``rows``."""
         dataset = tf.data.Dataset.range(start, stop)
-        dataset = dataset.map(self._fetch, num_parallel_calls=tf.data.AUTOTUNE).unbatch()
+        dataset = dataset.map(
+            lambda run_step: self._fetch(run_step, rows * slices), num_parallel_calls=tf.data.AUTOTUNE
+        ).unbatch()
         dataset = dataset.map(self._example, num_parallel_calls=tf.data.AUTOTUNE)
         dataset = dataset.batch(rows, drop_remainder=True)
-        if not self.augment.is_in_numpy:
+        if not self._augment.is_in_numpy:
             return dataset
         numbers = tf.data.Dataset.range(start * slices, stop * slices)
 
@@ -78,26 +77,27 @@ class TensorFlowDecoding:
         pairs = tf.data.Dataset.zip((dataset, numbers))
         return pairs.map(augmented, num_parallel_calls=_BATCHES_AT_A_TIME)
 
-    def _fetch(self, run_step: Any) -> dict[str, Any]:
+    def _fetch(self, run_step: Any, rows: int) -> dict[str, Any]:
         """Fetch the encoded images of one step and the parameters of their augmentation."""
-        columns = {**_FETCHED, **self.augment.columns, **self.labels.columns}
-        return self.labels.gathered(call(self._read_step, run_step, columns, self.rows_of_step))
+        columns = {**_FETCHED, **self._augment.columns, **self.labels.columns}
+        return self.labels.gathered(call(self._read_step, run_step, columns, rows))
 
     def _read_step(self, run_step: int) -> dict[str, Any]:
+        reader = self.maker.records
         with self.failures():
             plan = self.plan(run_step)
-            self.reader.advance(plan.epoch, plan.step)
-            records, plan = self.reader.read_plan(plan)
+            reader.advance(plan.epoch, plan.step)
+            records, plan = reader.read_plan(plan)
         parameters = self.maker.parameters(plan)
         objects = self.maker.objects_of(plan, parameters)
-        labels = None if objects is not None else self.reader.table.labels_of(plan.ordinals)
+        labels = None if objects is not None else reader.table.labels_of(plan.ordinals)
         return {
             "images": np.array([record.image for record in records], dtype=object),
             "shapes": np.array([record.shape for record in records], dtype=np.int32),
             "windows": parameters.windows,
             "weights": plan.weights,
             "ordinals": plan.ordinals,
-            **self.augment.arrays(parameters),
+            **self._augment.arrays(parameters),
             **self.labels.arrays(labels, objects),
         }
 
@@ -106,11 +106,11 @@ class TensorFlowDecoding:
             fetched["images"],
             fetched["shapes"],
             fetched["windows"],
-            self.image_size,
-            self.reader.image_encoding,
+            self.maker.spec.image_size or 1,
+            self.maker.records.image_encoding,
         )
         kept = {name: fetched[name] for name in ("labels", "weights", "ordinals")}
-        return {"images": self.augment.in_graph(image, fetched), **kept}
+        return {"images": self._augment.in_graph(image, fetched), **kept}
 
     def _augment_rows(
         self, images: npt.NDArray[np.uint8], run_slice: int, slices: int

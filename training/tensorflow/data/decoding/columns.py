@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from shardmill.training.reading import SplitTable
+from shardmill.training.reading.example_spec import ExampleSpec
 from shardmill.training.reading.records.masks import batch_dtype
-from shardmill.training.reading.records.objects import Objects, SplitObjects
+from shardmill.training.reading.records.objects import Objects
 
 _LABELS = "labels"
 
@@ -66,15 +67,15 @@ class LabelColumns:
     are_objects: bool
 
     @classmethod
-    def of(cls, table: SplitTable, objects: SplitObjects | None, image_size: int | None) -> LabelColumns:
+    def of(cls, table: SplitTable, spec: ExampleSpec) -> LabelColumns:
         """Return the columns of masks, of the objects in the images, or of the labels of the table."""
         if (mask := table.mask) is not None:
-            column = Column(tf.as_dtype(batch_dtype(mask)), (image_size, image_size))
+            column = Column(tf.as_dtype(batch_dtype(mask)), (spec.image_size, spec.image_size))
             return cls({_LABELS: column}, are_objects=False)
-        if objects is None:
+        if spec.objects is None:
             shape = table.label_shape
             return cls({_LABELS: Column(tf.float32 if shape else tf.int32, shape)}, are_objects=False)
-        most = objects.most
+        most = spec.objects.most
         kinds = Objects(
             boxes=Column(tf.float32, (most, 4)),
             classes=Column(tf.int32, (most,)),

@@ -17,7 +17,6 @@ records before it are read and skipped, not decoded. Augmentation draws from (se
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -27,14 +26,13 @@ import tensorflow as tf
 from shardmill.infra.errors import CorruptDataError, ShardmillError
 from shardmill.training.arrays import Floats
 from shardmill.training.augment.parameters import AugmentParameters, draw_parameters
-from shardmill.training.augment.settings import AugmentSettings
 from shardmill.training.draws import Purpose, key_of
-from shardmill.training.models.spec import Fit
 from shardmill.training.reading import RecordReader
 from shardmill.training.reading.budget import RamBudget
+from shardmill.training.reading.example_spec import ExampleSpec
 from shardmill.training.reading.streaming_plan import StreamPlan
 from shardmill.training.tensorflow.data.image_augment import ImageAugment, augment_rows
-from shardmill.training.tensorflow.data.pipeline import in_channels, in_order
+from shardmill.training.tensorflow.data.pipeline import Pipeline, in_channels, in_order
 from shardmill.training.tensorflow.data.preprocess import decode_image, decode_window
 from shardmill.training.tensorflow.data.streaming.sources import RecordSource
 
@@ -43,63 +41,44 @@ _INTERLEAVED_RECORDS = 16
 _OF_DATA = (tf.errors.DataLossError, tf.errors.NotFoundError, tf.errors.InvalidArgumentError)
 
 
-@dataclass
-class StreamingPipeline:
-    """Gives the batches of one worker's shards.
+class StreamingPipeline(Pipeline):
+    """Gives the batches of one worker's shards."""
 
-    Attributes:
-        reader: the records of the split.
-        order: the shards and the steps of an epoch.
-        image_size: height and width of the images (pixels); None: whole images, padded to the largest of
-            each batch.
-        augment: how training examples are augmented; None for evaluation. Whole images are not.
-        shuffle_buffer: the examples in the shuffle buffer; 0: no shuffling at all.
-        parallel_shards: the number of shards that are read alternately.
-        budget: the memory budget; None: that of ``tf.data``.
-        class_weights: float64 [C], weights of the classes in the loss; only for one worker, which sees all of
-            a step.
-        image_channels: 3, or 1 for the luma of the images.
-        fit: what is seen of an image without a random window.
-        source: the source of records, set after the pipeline is made, since it reports failures to it.
-        failure: the first error of this project inside TensorFlow, which passes on only its text.
-    """
-
-    reader: RecordReader
     order: StreamPlan
-    image_size: int | None
-    augment: AugmentSettings | None = None
-    shuffle_buffer: int = 10_000
-    parallel_shards: int = 8
-    budget: RamBudget | None = None
-    class_weights: Floats | None = None
-    image_channels: int = 3
-    fit: Fit = "crop"
-    source: RecordSource = field(init=False)
-    failure: ShardmillError | None = field(default=None, init=False)
 
-    @property
-    def rows(self) -> slice:
-        """The rows of each global batch that this process reads."""
-        return self.order.rows
+    def __init__(
+        self,
+        reader: RecordReader,
+        order: StreamPlan,
+        spec: ExampleSpec,
+        shuffle_buffer: int = 10_000,
+        budget: RamBudget | None = None,
+        class_weights: Floats | None = None,
+    ) -> None:
+        """Make a pipeline, whose ``source`` of records is set afterwards, since it reports failures to it.
+
+        Args:
+            reader: the records of the split.
+            order: the shards and the steps of an epoch.
+            spec: what batches hold.
+            shuffle_buffer: the examples in the shuffle buffer; 0: no shuffling at all.
+            budget: the memory budget; None: that of ``tf.data``.
+            class_weights: float64 [C], weights of the classes in the loss; only for one worker, which sees
+                all of a step.
+        """
+        self.reader, self.order, self.spec = reader, order, spec
+        self.rows, self.class_weights, self.is_tuned = order.rows, class_weights, True
+        self.shuffle_buffer, self.budget = shuffle_buffer, budget
+        self.source: RecordSource
+        # The first error of this project inside TensorFlow, which passes on only its text.
+        self.failure: ShardmillError | None = None
+        self._image_augment = ImageAugment.of(spec)
 
     def prepare(self, start: int, stop: int) -> None:
         """See ``Pipeline``: shards are read from front to back, so there is nothing to do."""
 
     def dataset(self, start: Any, stop: Any, batch_size: int | None = None) -> Any:
-        """Return a ``tf.data.Dataset`` of the run's steps ``start`` to ``stop``, counted over all epochs.
-
-        Args:
-            start: the first step (epoch * steps_per_epoch + step).
-            stop: the step behind the last one.
-            batch_size: rows of a batch; a divisor of this worker's rows of a step, which are the default.
-                With fewer, the replicas' slices come one after the other.
-
-        Returns:
-            Dataset of dicts: images uint8 [b, S, S, C], labels int32 [b], weights float32 [b] (0 for padding;
-            see ``StreamPlan.weights``), ordinals int64 [b]. Without ``image_size``, images are
-            [b, largest height, largest width, C], zero beyond each one's own height and width, which are
-            ``shapes`` int32 [b, 2].
-        """
+        """See ``Pipeline``. Whole images have their height and width in ``shapes``, int32 [b, 2]."""
         steps = self._rows(start, stop).batch(self.order.num_rows, drop_remainder=True)
         steps = tf.data.Dataset.zip(tf.data.Dataset.range(start, stop), steps)
         examples = steps.map(self._planned, num_parallel_calls=tf.data.AUTOTUNE).unbatch()
@@ -108,9 +87,9 @@ class StreamingPipeline:
         batches = self._batched(examples, rows)
         if self._image_augment.is_in_numpy:
             batches = batches.map(self._augmented, num_parallel_calls=tf.data.AUTOTUNE)
-        kept = ("images", "labels", "weights", "ordinals", *(() if self.image_size else ("shapes",)))
+        kept = ("images", "labels", "weights", "ordinals", *(() if self.spec.image_size else ("shapes",)))
         batches = batches.map(lambda batch: {name: batch[name] for name in kept})
-        batches = in_channels(batches, self.image_channels)
+        batches = in_channels(batches, self.spec)
         count = (stop - start) * (self.order.num_rows // rows)
         return (
             batches.apply(tf.data.experimental.assert_cardinality(count))
@@ -118,13 +97,8 @@ class StreamingPipeline:
             .with_options(in_order(self.budget))
         )
 
-    @property
-    def is_tuned(self) -> bool:
-        """See ``Pipeline``."""
-        return True
-
     def explain(self, error: Exception) -> ShardmillError | None:
-        """Return the error of this project that caused one of TensorFlow's; None if there is none."""
+        """See ``Pipeline``."""
         if self.failure is None and isinstance(error, _OF_DATA):
             self.failure = self._found_damage(error)
         return self.failure
@@ -166,7 +140,7 @@ class StreamingPipeline:
             shards = _shuffled(shards, len(plan.shards), seeds[0])
         records = shards.interleave(
             self.source.records,
-            cycle_length=min(self.parallel_shards, len(plan.shards)) if mixed else 1,
+            cycle_length=min(self.spec.reading.parallel_shards, len(plan.shards)) if mixed else 1,
             block_length=_INTERLEAVED_RECORDS,
             num_parallel_calls=tf.data.AUTOTUNE,
             deterministic=True,
@@ -222,30 +196,27 @@ class StreamingPipeline:
         self, epoch: int, positions: npt.NDArray[np.int64], ordinals: npt.NDArray[np.int64]
     ) -> AugmentParameters:
         heights, widths = self.reader.table.height[ordinals], self.reader.table.width[ordinals]
-        size = self.image_size or 1
+        size = self.spec.image_size or 1
         return draw_parameters(
-            self.augment, self.order.seed, epoch, positions, heights, widths, size, self.fit
+            self.spec.augment, self.order.seed, epoch, positions, heights, widths, size, self.spec.fit
         )
 
     def _example(self, planned: dict[str, Any]) -> dict[str, Any]:
         """Decode one example."""
+        size = self.spec.image_size
         stored, shape, encoding = planned["stored"], planned["shapes"], self.reader.image_encoding
-        if self.image_size is None:
+        if size is None:
             image = tf.ensure_shape(decode_image(stored, shape, encoding), [None, None, 3])
         else:
-            image = decode_window(stored, shape, planned["windows"], self.image_size, encoding)
+            image = decode_window(stored, shape, planned["windows"], size, encoding)
             image = self._image_augment.in_graph(image, planned)
         kept = ("labels", "weights", "ordinals", "positions", "epochs")
         return {"images": image, "shapes": shape[:2]} | {name: planned[name] for name in kept}
 
     def _batched(self, examples: Any, rows: int) -> Any:
-        if self.image_size is None:
+        if self.spec.image_size is None:
             return examples.padded_batch(rows, drop_remainder=True)
         return examples.batch(rows, drop_remainder=True)
-
-    @property
-    def _image_augment(self) -> ImageAugment:
-        return ImageAugment(None if self.image_size is None else self.augment, self.image_size or 1)
 
     def _augmented(self, batch: dict[str, Any]) -> dict[str, Any]:
         given = [batch[name] for name in ("images", "epochs", "positions", "ordinals")]

@@ -51,7 +51,7 @@ def see_in_graph(image: Any, given: ModelInput) -> tuple[Any, Any]:
     else:
         seen = _cut(prepared, start, start + sides)
     pixels = resize(seen, size)
-    return to_grey(pixels) if given.image_channels == 1 else pixels, to.edges(start, sides)
+    return to_grey(pixels) if given.image_shape[-1] == 1 else pixels, to.edges(start, sides)
 
 
 # Full-range YCbCr of JFIF, with chroma around 0 instead of 128.

@@ -16,7 +16,7 @@ _WIDTHS = (16, 32, 64, 128)
 def build(spec: ModelSpec) -> Any:
     """Build four stages of convolution, batch normalisation and ReLU, and a classifier."""
     layers: list[nn.Module] = [Normalization.of(spec)]
-    width_in = spec.image_channels
+    width_in = spec.image_shape[-1]
     for stage, width in enumerate(_WIDTHS):
         stride = 1 if stage else 2
         layers += [nn.Conv2d(width_in, width, 3, stride=stride, padding=1, bias=False)]

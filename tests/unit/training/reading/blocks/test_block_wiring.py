@@ -14,12 +14,10 @@ from shardmill.infra.settings import validate
 from shardmill.training.config import TrainConfig
 from shardmill.training.config.reading import ReadingSettings
 from shardmill.training.order import order_from_settings
+from shardmill.training.reading.opening import open_for_run
 from shardmill.training.tensorflow.data.indexed import IndexedPipeline
-from shardmill.training.tensorflow.data.training_input import (
-    InputSettings,
-    TrainingInput,
-    open_training_input,
-)
+from shardmill.training.tensorflow.data.opening import open_pipeline
+from shardmill.training.tensorflow.data.pipeline import Pipeline
 from tests.samples.datasets.published import coloured, publish
 from tests.samples.datasets.range_reads import note_reads
 
@@ -40,18 +38,17 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int, int]]:
     return note_reads(monkeypatch)
 
 
-def opened(dataset: Dataset, data: dict[str, Any], **reading: Any) -> TrainingInput:
-    asked = {"data": {"global_batch_size": 8, **data}, "reading": reading}
+def opened(dataset: Dataset, data: dict[str, Any], **reading: Any) -> Pipeline:
+    asked = {"data": {"global_batch_size": 8, "image_size": 16, **data}, "reading": reading}
     config = validate(TrainConfig, asked, where="the test")
-    wanted = InputSettings(config.data, config.reading, config.augment)
     reader = dataset.reader("train")
     order = order_from_settings(config.data, reader.table, dataset.classes)
-    return open_training_input(wanted, reader, order, 16)
+    return open_pipeline(open_for_run(config, reader, order))
 
 
-def records(made: TrainingInput, start: int, stop: int) -> list[int]:
-    made.pipeline.prepare(start, stop)
-    batches = made.pipeline.dataset(start, stop).as_numpy_iterator()
+def records(made: Pipeline, start: int, stop: int) -> list[int]:
+    made.prepare(start, stop)
+    batches = made.dataset(start, stop).as_numpy_iterator()
     return [ordinal for batch in batches for ordinal in batch["ordinals"].tolist()]
 
 
@@ -113,7 +110,7 @@ def test_windows_count_against_the_memory_for_reading(dataset: Dataset) -> None:
         small.batches("train", **BY_BLOCK)
     assert "lower window_blocks or block_records" in str(caught.value.remedy)
     made = opened(dataset, BY_BLOCK)
-    assert isinstance(made.pipeline, IndexedPipeline)
-    assert made.pipeline.budget is not None
-    assert made.pipeline.budget.windows == made.pipeline.reader.windows.num_bytes > 0
-    assert made.pipeline.budget.tuned == ReadingSettings().ram_budget_bytes - made.pipeline.budget.windows
+    assert isinstance(made, IndexedPipeline)
+    assert made.budget is not None
+    assert made.budget.windows == made.reader.windows.num_bytes > 0
+    assert made.budget.tuned == ReadingSettings().ram_budget_bytes - made.budget.windows

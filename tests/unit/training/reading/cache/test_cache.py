@@ -22,6 +22,7 @@ from shardmill.training.reading import RecordReader
 from shardmill.training.reading.cache import CachedReader, open_cached
 from shardmill.training.reading.cache.folder import CacheFolder
 from shardmill.training.reading.cache.stores import CachedImage, DiskStore, MemoryStore
+from shardmill.training.reading.example_spec import ExampleSpec
 from tests.samples.datasets.published import coloured, publish
 from tests.samples.datasets.shared_store import fill_second
 
@@ -116,18 +117,18 @@ def test_pipelines_give_the_same_elements_in_every_cache_mode(
     from shardmill.training.augment.settings import AugmentSettings
     from shardmill.training.order import TrainingOrder
     from shardmill.training.tensorflow.data.indexed import IndexedPipeline
-    from shardmill.training.tensorflow.data.streaming.opening import open_stream, stream_plan
+    from shardmill.training.tensorflow.data.opening import open_stream, stream_plan
 
     def batches(**given: Any) -> list[dict[str, Any]]:
         reading = settings(tmp_path, shuffle_buffer=7, **given)
         reader, _ = open_cached(Dataset(version).reader("train"), reading)
+        reading = reading.model_copy(update={"decoder": decoder})
+        spec = ExampleSpec(image_size=24, augment=AugmentSettings(), reading=reading)
         if mode == "indexed":
             order = TrainingOrder(reader.table.label, seed=1, global_batch_size=6)
-            pipeline: Any = IndexedPipeline(reader, order, 24, AugmentSettings(), decoder)
+            pipeline: Any = IndexedPipeline(reader, order, spec)
         else:
-            plan = stream_plan(reader, 6, seed=1)
-            augment = AugmentSettings()
-            pipeline = open_stream(reader, plan, reading, image_size=24, augment=augment)
+            pipeline = open_stream(reader, stream_plan(reader, 6, seed=1), spec)
         return list(pipeline.dataset(0, 8).as_numpy_iterator())
 
     plain = batches()

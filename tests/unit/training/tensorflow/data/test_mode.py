@@ -14,7 +14,7 @@ from shardmill.infra.settings import load_settings
 from shardmill.training.config import TrainConfig
 from shardmill.training.config.data import DataSettings
 from shardmill.training.config.reading import ReadingSettings
-from shardmill.training.reading.mode import choose_mode
+from shardmill.training.reading.opening import choose_mode
 from shardmill.training.run.files.identity import run_name
 from tests.samples.datasets.elsewhere import elsewhere
 from tests.samples.datasets.published import coloured, publish

@@ -14,11 +14,10 @@ from shardmill.infra.codecs import decode
 from shardmill.infra.errors import ConfigError, CorruptDataError, NotFoundError, UsageError
 from shardmill.training.augment.parameters import draw_parameters
 from shardmill.training.config import AugmentSettings
-from shardmill.training.config.data import DataSettings
-from shardmill.training.config.reading import Decoder, Mode, ReadingSettings
-from shardmill.training.order.options import OrderOptions
+from shardmill.training.config.data import DataSettings, ImageOptions, OrderOptions
+from shardmill.training.config.reading import Decoder, Mode, ReadingOptions, ReadingSettings
 from shardmill.training.reading import ShardReader
-from shardmill.training.reading.options import ReadingOptions
+from shardmill.training.reading.example_spec import ExampleSpec
 from shardmill.training.reading.records.split_records import EncodedImage
 from tests.samples.datasets.published import Picture, coloured, publish
 from tests.samples.training.drawn import drawn_for_images
@@ -39,7 +38,7 @@ def pipeline_of(dataset: Dataset, batch_size: int = 8, **options: Any) -> Any:
 
     reader = dataset.reader("train")
     order = TrainingOrder(reader.table.label, seed=3, global_batch_size=batch_size)
-    return IndexedPipeline(reader, order, 24, **options)
+    return IndexedPipeline(reader, order, ExampleSpec(image_size=24, **options))
 
 
 def test_batches_are_the_steps_of_the_order(dataset: Dataset) -> None:
@@ -78,7 +77,7 @@ def test_replica_batches_are_the_slices_of_the_global_batch(dataset: Dataset) ->
 def test_pixels_are_those_of_the_window(dataset: Dataset, decoder: Decoder) -> None:
     """Against OpenCV's resize of the same window, decoded by another library."""
     settings = AugmentSettings(scale=(0.5, 0.6))
-    pipeline = pipeline_of(dataset, augment=settings, decoder=decoder)
+    pipeline = pipeline_of(dataset, augment=settings, reading=ReadingSettings(decoder=decoder))
     batch = next(pipeline.dataset(0, 1).as_numpy_iterator())
     plan = pipeline.order.step(0, 0)
     table = pipeline.reader.table
@@ -385,15 +384,15 @@ def test_options_in_python_are_the_settings() -> None:
     left_out = {
         "folds",
         "left_out_fold",
-        "fit",
         "image_size",
-        "image_channels",
         "global_batch_size",
         "normalization",
         "last_batch",
         "seed",
     }
-    assert set(OrderOptions.__annotations__) == set(DataSettings.model_fields) - left_out
+    assert {*OrderOptions.__annotations__, *ImageOptions.__annotations__} == set(
+        DataSettings.model_fields
+    ) - left_out
 
 
 def test_damage_comes_out_as_our_error_with_names(tmp_path: Path) -> None:

@@ -21,14 +21,14 @@ starting.start()
 from shardmill.training.config import TrainConfig
 from shardmill import open_dataset
 from shardmill.training.order.from_settings import order_from_settings
-from shardmill.training.tensorflow.data.training_input import InputSettings, open_training_input
+from shardmill.training.reading.opening import open_for_run
+from shardmill.training.tensorflow.data.opening import open_pipeline
 root, epochs, overrides = sys.argv[1], int(sys.argv[2]), json.loads(sys.argv[3])
 dataset = open_dataset("set", root=root)
 config = TrainConfig.model_validate(overrides)
 reader = dataset.reader("train")
 order = order_from_settings(config.data, reader.table, dataset.classes)
-settings = InputSettings(config.data, config.reading, config.augment)
-pipeline = open_training_input(settings, reader, order, 64).pipeline
+pipeline = open_pipeline(open_for_run(config, reader, order))
 batches = iter(pipeline.dataset(0, epochs * order.steps_per_epoch))
 resident = []
 for _ in range(epochs):
@@ -49,7 +49,7 @@ MODES = {
 def growth_of(root: Path, epochs: int, mode: str) -> float:
     """Growth of resident memory after the first third of the epochs, at the end against its begin (MiB)."""
     settings = {
-        "data": {"global_batch_size": 32},
+        "data": {"global_batch_size": 32, "image_size": 64},
         "reading": {"ram_budget_bytes": 1 << 28, **MODES[mode]},
     }
     command = [sys.executable, "-c", _READ, str(root), str(epochs), json.dumps(settings)]

@@ -22,7 +22,8 @@ pytest.importorskip("tensorflow")
 )
 def test_tensorflow_tunes_only_what_it_decodes(tmp_path: Path, more: list[str], tuned: bool) -> None:
     """The end of a tuned iterator may wait for the thread that tunes it, for up to a minute."""
-    from shardmill.training.tensorflow.data.training_input import InputSettings, open_training_input
+    from shardmill.training.reading.opening import open_for_run
+    from shardmill.training.tensorflow.data.opening import open_pipeline
     from shardmill.training.tensorflow.ranks.strategy import without_tuning
 
     version = publish(tmp_path, coloured({"train": {"a": 9, "b": 7}}, size=(8, 8)), name="set")
@@ -30,8 +31,7 @@ def test_tensorflow_tunes_only_what_it_decodes(tmp_path: Path, more: list[str], 
     config = load_settings(TrainConfig, section="train", overrides=overrides)
     reader = Dataset(version, config.reading).reader("train")
     order = divide_train_split(config.data, reader, version.manifest.classes).order
-    settings = InputSettings(config.data, config.reading, config.augment, threads=3)
-    pipeline: Any = open_training_input(settings, reader, order, 8).pipeline
+    pipeline: Any = open_pipeline(open_for_run(config, reader, order), threads=3)
     assert getattr(pipeline, "pipeline", pipeline).batches.threads == 3
     dataset = without_tuning(pipeline, pipeline.dataset(0, 3))
     assert (dataset.options().autotune.enabled is not False) == tuned

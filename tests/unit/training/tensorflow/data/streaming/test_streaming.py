@@ -16,6 +16,7 @@ from shardmill.infra.format.records import CONTAINERS, Container
 from shardmill.training.augment.kinds.color_jitter import ColorJitterSettings
 from shardmill.training.augment.settings import AugmentSettings
 from shardmill.training.config.reading import ReadingSettings
+from shardmill.training.reading.example_spec import ExampleSpec
 from tests.samples.datasets.elsewhere import elsewhere
 from tests.samples.datasets.published import coloured, publish
 from tests.samples.datasets.range_reads import note_reads
@@ -42,7 +43,7 @@ def stream_of(
     through_python: bool = False,
     **options: Any,
 ) -> Any:
-    from shardmill.training.tensorflow.data.streaming.opening import open_stream, stream_plan
+    from shardmill.training.tensorflow.data.opening import open_stream, stream_plan
     from shardmill.training.tensorflow.data.streaming.sources import RunSource
 
     reader = dataset.reader(split)
@@ -50,7 +51,8 @@ def stream_of(
         reader, batch_size, worker=worker, num_workers=num_workers, seed=options.pop("seed", 3)
     )
     given = {"image_size": 24, "augment": AugmentSettings()} | options
-    stream = open_stream(reader, plan, settings, **given)
+    shuffled = given.pop("shuffled", True)
+    stream = open_stream(reader, plan, ExampleSpec(reading=settings, **given), shuffled=shuffled)
     if through_python:
         stream.source = RunSource(reader, lambda error: None, run_bytes=4000)
     return stream
@@ -103,7 +105,8 @@ def _indexed(dataset: Dataset) -> Any:
     from shardmill.training.order import SequentialOrder
     from shardmill.training.tensorflow.data.indexed import IndexedPipeline
 
-    pipeline = IndexedPipeline(dataset.reader("train"), SequentialOrder(41, 41), 24, decoder="tensorflow")
+    spec = ExampleSpec(image_size=24, reading=ReadingSettings(decoder="tensorflow"))
+    pipeline = IndexedPipeline(dataset.reader("train"), SequentialOrder(41, 41), spec)
     return pipeline.dataset(0, 1).as_numpy_iterator()
 
 
