@@ -31,10 +31,23 @@ NAME = "chain"
 SIZES = {"image_size": 32, "global_batch_size": 16}
 PIPELINE = {
     "dataset": NAME,
-    "train_config": {"data": SIZES, "run": {"epochs": 30}},
+    "train_config": {"data": SIZES, "run": {"epochs": 30, "callbacks": ["looks:Waits"]}},
     "promote": True,
     "promotion": {"minimum_examples": 1},
 }
+EPOCHS_A_LOOK = 10
+# Lets a training, however quick the machine, go on only to the epoch of the file: what was shown was seen.
+WAITS = """\
+import time
+from pathlib import Path
+import keras
+
+class Waits(keras.callbacks.Callback):
+    def on_epoch_end(self, epoch, logs=None):
+        end = time.monotonic() + 120
+        while epoch + 1 > int(Path({file!r}).read_text() or 0) and time.monotonic() < end:
+            time.sleep(0.2)
+"""
 
 
 @dataclass(frozen=True)
@@ -127,7 +140,11 @@ def run_the_chain(server: RunningServer, folder: Path) -> Chain:
 
     for path in new:
         _add(path, source)
-    parameters: dict[str, Any] = {**PIPELINE, "source": str(source)}
+    may_end = folder / "may-end"
+    may_end.write_text(str(EPOCHS_A_LOOK))
+    (folder / "code").mkdir()
+    (folder / "code" / "looks.py").write_text(WAITS.format(file=str(may_end)))
+    parameters: dict[str, Any] = {**PIPELINE, "source": str(source), "code": str(folder / "code")}
     waiting = _message(server, "pipeline/pipeline", **parameters, train_when={"new_records": 8})
     versions = Catalog(server.root).versions(NAME)
     with contextlib.ExitStack() as ends:
@@ -135,7 +152,7 @@ def run_the_chain(server: RunningServer, folder: Path) -> Chain:
         if find_chromium() is not None:
             browser = Browser(ends.enter_context(started_chromium(folder / "profile")))
             page = TrainingPage(browser, server, f"{NAME}-v3-")
-        trained = _watched(server, page, **parameters, only_when_changed=True)
+        trained = _watched(server, page, may_end, **parameters, only_when_changed=True)
     histories.append(_history(server))
     _message(server, "promote/promote", run=histories[-1][-1]["run"], reason="I want the new one")
     histories.append(_history(server))
@@ -193,10 +210,11 @@ def _history(server: RunningServer) -> list[dict[str, Any]]:
     return records
 
 
-def _watched(server: RunningServer, page: TrainingPage | None, **parameters: Any) -> Watched:
+def _watched(server: RunningServer, page: TrainingPage | None, may_end: Path, **parameters: Any) -> Watched:
     """Run a pipeline, and look at it until it ends; then follow the links of the training's page.
 
-    What the browser did not find fails its own test, and no other.
+    Each look that finds something new lets it do more epochs, by the file ``may_end``. What the browser did
+    not find fails its own test, and no other.
     """
     run = server.deployment_run("pipeline/pipeline", **parameters)
     percents: list[float] = []
@@ -210,6 +228,8 @@ def _watched(server: RunningServer, page: TrainingPage | None, **parameters: Any
         if page is not None:
             with contextlib.suppress(WebDriverException):
                 page.look()
+        num_looks = min(len(cards), len(set(percents)) - 1, *([] if page is None else [len(page.seen.steps)]))
+        may_end.write_text(str(EPOCHS_A_LOOK * (1 + max(num_looks, 0))))
         time.sleep(0.5)
     ended = server.wait(run)
     assert ended["state_type"] == "COMPLETED", server.logs(run)
