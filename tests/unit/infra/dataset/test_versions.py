@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import time
 from pathlib import Path
 
 import pyarrow as pa
@@ -256,13 +255,11 @@ def test_reading_inputs_of_several_parts(version: DatasetVersion) -> None:
     assert isinstance(doubled, pa.Table)
 
 
-def test_opening_many_versions_is_quick(tmp_path: Path) -> None:
-    """Resolving a name reads one manifest, however many versions there are."""
+def test_a_name_is_resolved_by_one_manifest(tmp_path: Path) -> None:
     catalog = Catalog(tmp_path)
     manifest = made(tmp_path).manifest
-    for number in range(1, 301):
+    for number in range(1, 11):
         catalog.publish(manifest.model_copy(update={"version": number}))
-    (tmp_path / "sample" / manifest_file(150)).write_text("broken, but not asked for")
-    started = time.monotonic()
-    assert catalog.open("sample").version == 300
-    assert time.monotonic() - started < 5
+    for number in range(1, 10):
+        (tmp_path / "sample" / manifest_file(number)).write_text("broken, but not asked for")
+    assert catalog.open("sample").version == 10
