@@ -215,20 +215,7 @@ def _check_inputs(version: DatasetVersion, ids: Counter[str]) -> list[str]:
     found = dict.fromkeys(OUTCOMES, 0)
     counted = pc.value_counts(inputs["outcome"]).to_pylist() if inputs.num_rows else []
     found |= {entry["values"]: entry["counts"] for entry in counted}
-    accounting = manifest.accounting
-    expected = dict(
-        zip(
-            OUTCOMES,
-            (
-                accounting.num_records,
-                accounting.num_duplicates,
-                accounting.num_filtered,
-                accounting.num_quarantined,
-            ),
-            strict=True,
-        )
-    )
-    problems = []
+    expected, problems = manifest.accounting.outcomes, []
     if found != expected:
         problems.append(f"the inputs have outcomes {found}, the manifest says {expected}")
     if inputs.num_rows != len(pc.unique(inputs["uri"])):

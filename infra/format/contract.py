@@ -203,9 +203,15 @@ class Accounting(Stored):
     num_filtered: int = Field(ge=0)
     num_quarantined: int = Field(ge=0)
 
+    @property
+    def outcomes(self) -> dict[str, int]:
+        """Outcome -> number of the inputs that have it."""
+        counts = self.num_records, self.num_duplicates, self.num_filtered, self.num_quarantined
+        return dict(zip(OUTCOMES, counts, strict=True))
+
     @model_validator(mode="after")
     def _adds_up(self) -> Self:
-        outcomes = self.num_records + self.num_duplicates + self.num_filtered + self.num_quarantined
+        outcomes = sum(self.outcomes.values())
         if outcomes != self.num_inputs:
             raise AccountingError(
                 f"{self.num_inputs} inputs, but {outcomes} outcomes: {self.num_records} records, "

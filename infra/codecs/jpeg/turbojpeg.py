@@ -140,7 +140,6 @@ def _this_thread() -> _Handles:
 # turbojpeg.h: number of the sampling -> vertical and horizontal size of a chroma sample (pixels).
 _SAMPLINGS = {0: (1, 1), 1: (1, 2), 2: (2, 2), 3: (1, 1), 4: (2, 1), 5: (1, 4)}
 _SAMP_420, _SAMP_GRAY = 2, 3
-_NAMES_OF_SAMPLINGS = {0: "4:4:4", 1: "4:2:2", 2: "4:2:0", 4: "4:4:0", 5: "4:1:1"}
 _YCBCR, _GRAY = 1, 2
 _NOREALLOC, _ACCURATE_DCT, _STOP_ON_WARNING, _LIMIT_SCANS = 1024, 4096, 8192, 32768
 _DECODE_FLAGS = _ACCURATE_DCT | _STOP_ON_WARNING | _LIMIT_SCANS
@@ -185,12 +184,6 @@ class PlanarHeader:
     height: int
     width: int
     sampling: int
-
-    @property
-    def color(self) -> str:
-        """Colour, for example "grey" or "YCbCr 4:2:0"."""
-        name = _NAMES_OF_SAMPLINGS.get(self.sampling)
-        return f"YCbCr {name}" if name else "grey"
 
     @property
     def is_grey(self) -> bool:

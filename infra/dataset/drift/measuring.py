@@ -28,7 +28,7 @@ from shardmill.infra.dataset.drift.population import (
 )
 from shardmill.infra.dataset.drift.scales import TRAITS, target_trait
 from shardmill.infra.dataset.version import DatasetVersion
-from shardmill.infra.format.contract import DUPLICATE, FILTERED, QUARANTINED, RECORD, Accounting, Shard
+from shardmill.infra.format.contract import DUPLICATE, FILTERED, QUARANTINED, Shard
 from shardmill.infra.html.page import share
 
 _Ids = npt.NDArray[np.uint64]
@@ -203,7 +203,7 @@ class _Comparison:
 
 def _rates(before: DatasetVersion, after: DatasetVersion, limits: DriftLimits) -> Iterator[DriftFigure]:
     """Yield the figures of the inputs, filtered ones apart."""
-    was, now = _outcomes(before.manifest.accounting), _outcomes(after.manifest.accounting)
+    was, now = before.manifest.accounting.outcomes, after.manifest.accounting.outcomes
     new = _new_outcomes(before, after)
     num_before, num_after, num_new = _usable(was), _usable(now), _usable(new)
     if num_before and num_new:
@@ -211,15 +211,6 @@ def _rates(before: DatasetVersion, after: DatasetVersion, limits: DriftLimits) -
     if num_before and num_after:
         common = min(num_before, num_after - num_new)
         yield from _Comparison(limits, None, "all", spread(num_before, num_after, common)).rates(was, now)
-
-
-def _outcomes(accounting: Accounting) -> dict[str, int]:
-    return {
-        RECORD: accounting.num_records,
-        DUPLICATE: accounting.num_duplicates,
-        FILTERED: accounting.num_filtered,
-        QUARANTINED: accounting.num_quarantined,
-    }
 
 
 def _new_outcomes(before: DatasetVersion, after: DatasetVersion) -> dict[str, int]:

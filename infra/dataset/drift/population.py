@@ -73,15 +73,6 @@ class Population:
             bits = np.unpackbits(hashes.astype(">u8").view(np.uint8).reshape(-1, 8), axis=1)
             self.bits += bits.sum(axis=0, dtype=np.int64)
 
-    def merge(self, other: Population) -> None:
-        """Count the images of another population too."""
-        self.num_records += other.num_records
-        for name, counts in other.histograms.items():
-            self.histograms[name] = self.histograms[name] + counts if name in self.histograms else counts
-        self.classes.update(other.classes)
-        self.bits = self.bits + other.bits
-        self.num_hashes += other.num_hashes
-
     def with_pixels_of(self, other: Population) -> Population:
         """Return these images, with the figures of what is stored of others."""
         of_pixels = {name for name, trait in TRAITS.items() if trait.group in PIXEL_GROUPS}

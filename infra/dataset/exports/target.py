@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import hashlib
+import io
 import json
 import os
 import shutil
@@ -38,14 +39,14 @@ class FileMade:
     sha256: str
 
 
-class _HashingWriter:
-    """A binary writer that counts and hashes what passes through it."""
+class _HashingWriter(io.RawIOBase):
+    """Counts and hashes what passes to a stream, which it does not close."""
 
     def __init__(self, stream: BinaryIO) -> None:
+        super().__init__()
         self._stream = stream
         self._sha256 = hashlib.sha256()
         self.num_bytes = 0
-        self.closed = False
 
     def write(self, data: Any) -> int:
         """Write bytes; return their number."""
@@ -58,20 +59,6 @@ class _HashingWriter:
     def tell(self) -> int:
         """Number of the bytes that were written."""
         return self.num_bytes
-
-    def flush(self) -> None:
-        """Do nothing: the stream is flushed when it is complete."""
-
-    def close(self) -> None:
-        """Do nothing: whoever opened the stream closes it."""
-
-    def seekable(self) -> bool:
-        """Return False."""
-        return False
-
-    def readable(self) -> bool:
-        """Return False."""
-        return False
 
     def writable(self) -> bool:
         """Return True."""

@@ -75,16 +75,18 @@ def colours(planes: Planes) -> Pixels:
 
 
 @pytest.mark.parametrize(
-    ("subsampling", "name"),
-    [("444", "4:4:4"), ("422", "4:2:2"), ("420", "4:2:0"), ("440", "4:4:0"), ("411", "4:1:1")],
+    ("subsampling", "sample"),
+    [("444", (1, 1)), ("422", (1, 2)), ("420", (2, 2)), ("440", (2, 1)), ("411", (1, 4))],
 )
 @pytest.mark.parametrize("size", [(48, 64), (47, 63), (1, 1), (3, 200), (533, 400)])
-def test_planes_are_those_of_the_picture(subsampling: str, name: str, size: tuple[int, int]) -> None:
+def test_planes_are_those_of_the_picture(
+    subsampling: str, sample: tuple[int, int], size: tuple[int, int]
+) -> None:
     pixels = smooth(*size)
     data = jpeg(pixels, subsampling)
     header = read_planar_header(data)
     assert header is not None
-    assert (header.height, header.width, header.color) == (*size, f"YCbCr {name}")
+    assert (header.height, header.width, header.sample) == (*size, sample)
     planes = planes_of(data)
     luma = np.asarray(Image.fromarray(pixels).convert("YCbCr"))[:, :, 0]
     assert np.abs(planes.y.astype(int) - luma).max() <= 3
