@@ -35,8 +35,7 @@ from shardmill.infra.codecs.formats import (
 from shardmill.infra.codecs.geometry import resize_short_side, short_side_size
 from shardmill.infra.codecs.jpeg import turbojpeg
 from shardmill.infra.codecs.jpeg.decode import decode_jpeg
-from shardmill.infra.codecs.pillow.decode import decode_with_pillow
-from shardmill.infra.codecs.pillow.library_state import heif_build
+from shardmill.infra.codecs.pillow.decode import decode_with_pillow, heif_build
 from shardmill.infra.preparation import Encoding
 
 __all__ = [

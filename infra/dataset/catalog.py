@@ -22,11 +22,12 @@ from shardmill.infra.format.contract import Manifest
 from shardmill.infra.format.layout import (
     REMOVED,
     croissant_file,
+    decode_manifest,
+    encode_manifest,
     manifest_file,
     signature_file,
     version_of_manifest,
 )
-from shardmill.infra.format.stored_manifest import decode_manifest, encode_manifest
 from shardmill.infra.near_names import near_miss
 from shardmill.infra.progress import log
 from shardmill.infra.signing import SigningKey

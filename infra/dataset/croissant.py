@@ -19,12 +19,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as types
 
+from shardmill.infra.dataset.version import read_parquet
 from shardmill.infra.errors import EnvironmentFault, NotFoundError
 from shardmill.infra.format.contract import INDEX_SCHEMA, Manifest
 from shardmill.infra.format.features import Feature
 from shardmill.infra.format.known_features import LABELS, MASK
 from shardmill.infra.format.layout import croissant_file
-from shardmill.infra.format.parquet import read_parquet
 from shardmill.infra.progress import log
 from shardmill.infra.storage.filesystem import Storage
 from shardmill.infra.storage.locations import uri_of

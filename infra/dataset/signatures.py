@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.errors import NotFoundError, SignatureError
-from shardmill.infra.format.layout import manifest_file, signature_file, version_of_manifest
-from shardmill.infra.format.stored_manifest import decode_manifest
+from shardmill.infra.format.layout import decode_manifest, manifest_file, signature_file, version_of_manifest
 from shardmill.infra.signing import SUFFIX, PublicKey, SigningKey, unsigned
 from shardmill.infra.storage.filesystem import Storage
 

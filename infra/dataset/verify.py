@@ -28,9 +28,8 @@ from shardmill.infra.format.contract import (
 from shardmill.infra.format.examples import ImageRecord, parse_whole_example
 from shardmill.infra.format.features import are_same, feature_values
 from shardmill.infra.format.known_features import LABELS, MASK_BYTES, MASK_PIXELS
-from shardmill.infra.format.layout import croissant_file, manifest_file
+from shardmill.infra.format.layout import croissant_file, decode_manifest, is_sealed, manifest_file
 from shardmill.infra.format.records import iter_records
-from shardmill.infra.format.stored_manifest import decode_manifest, is_sealed
 
 OnProgress = Callable[[int, int], None]  # records done, records in all
 

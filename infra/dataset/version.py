@@ -19,7 +19,6 @@ from shardmill.infra.digests import digest_of, sha256_hex
 from shardmill.infra.errors import CorruptDataError, NotFoundError
 from shardmill.infra.format.contract import INDEX_SCHEMA, INPUTS_SCHEMA, Manifest, Shard, class_counts_of
 from shardmill.infra.format.known_features import LABELS
-from shardmill.infra.format.parquet import read_parquet
 from shardmill.infra.near_names import near_miss
 from shardmill.infra.storage.filesystem import Storage
 
@@ -264,3 +263,26 @@ def _files(version: DatasetVersion, schema: pa.Schema) -> pads.FileSystemDataset
         ]
     fields = pa.schema([pa.field(SPLIT, pa.string()), *schema])
     return pads.FileSystemDataset(fragments, fields, form, filesystem)
+
+
+def read_parquet(source: bytes | pa.NativeFile, columns: Sequence[str] | None = None) -> pa.Table:
+    """Read a Parquet file, or some of its columns.
+
+    Bytes and Python files are read on the calling thread only. Otherwise a thread of Arrow may hold the last
+    reference to the Python object, and the process aborts if the interpreter ends at that moment
+    (apache/arrow#34314). Arrow's own files hold no Python object, so several threads read them.
+
+    Args:
+        source: the content of the file, or an open file.
+        columns: the columns to read; None: all.
+
+    Raises:
+        pyarrow.ArrowException: it is not a readable Parquet file.
+    """
+    if isinstance(source, bytes):
+        source = pa.BufferReader(source)
+        threads = False
+    else:
+        threads = not isinstance(source, pa.PythonFile)
+    with pq.ParquetFile(source, pre_buffer=threads) as file:
+        return file.read(columns=None if columns is None else list(columns), use_threads=threads)

@@ -286,7 +286,7 @@ _UNUSED: Final[dict[str, Any]] = {
 class Manifest(Stored):
     """Everything that a version is. Its creation publishes the version.
 
-    ``shardmill.infra.format.stored_manifest`` says how it is stored.
+    ``shardmill.infra.format.layout`` says how it is stored.
     """
 
     format_version: Literal[2, 3] = FORMAT_VERSION

@@ -12,10 +12,9 @@ import pyarrow.compute as pc
 
 from shardmill.infra.dataset.catalog import Catalog
 from shardmill.infra.dataset.maintenance.removed import PURGING_FILE, purged_contents, purged_uris
-from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.dataset.version import DatasetVersion, read_parquet
 from shardmill.infra.errors import CorruptDataError, NotFoundError, UsageError
 from shardmill.infra.format.contract import Manifest
-from shardmill.infra.format.parquet import read_parquet
 from shardmill.infra.storage.filesystem import Storage
 from shardmill.infra.storage.locations import is_text, uri_of
 from shardmill.infra.strict_json import dump_json

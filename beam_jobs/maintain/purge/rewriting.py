@@ -19,7 +19,7 @@ from shardmill.beam_jobs.publish.accounting import account, quarantine_reasons
 from shardmill.beam_jobs.publish.outline import table_bytes
 from shardmill.beam_jobs.reasons import LEAK, SAME_BYTES_ACROSS_SPLITS
 from shardmill.beam_jobs.tables.ids import table_digest
-from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.dataset.version import DatasetVersion, read_parquet
 from shardmill.infra.digests import digest_of, sha256_hex
 from shardmill.infra.format.contract import (
     DUPLICATE,
@@ -35,7 +35,6 @@ from shardmill.infra.format.contract import (
     summarise_splits,
 )
 from shardmill.infra.format.layout import data_dir, inputs_file
-from shardmill.infra.format.parquet import read_parquet
 from shardmill.infra.format.records import unpack_record
 from shardmill.infra.storage.filesystem import Storage
 from shardmill.infra.storage.range_reader import RangeReader

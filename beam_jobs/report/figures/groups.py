@@ -13,8 +13,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from shardmill.infra.dataset.version import read_parquet
 from shardmill.infra.format.contract import NEAR_DUPLICATES_SCHEMA, Manifest
-from shardmill.infra.format.parquet import read_parquet
 from shardmill.infra.storage.filesystem import Storage
 
 KEYS_SHOWN = 12

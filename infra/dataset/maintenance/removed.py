@@ -24,8 +24,13 @@ from shardmill.infra.dataset.lock import lock_for_adding, lock_for_removing
 from shardmill.infra.digests import sha256_hex
 from shardmill.infra.errors import CorruptDataError, NotFoundError, PublishConflict, UsageError
 from shardmill.infra.format.contract import Manifest
-from shardmill.infra.format.layout import croissant_file, manifest_file, removed_file, signature_file
-from shardmill.infra.format.stored_manifest import decode_manifest
+from shardmill.infra.format.layout import (
+    croissant_file,
+    decode_manifest,
+    manifest_file,
+    removed_file,
+    signature_file,
+)
 from shardmill.infra.json_files import decode_json
 from shardmill.infra.storage.filesystem import Storage
 from shardmill.infra.strict_json import dump_json

@@ -18,12 +18,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from shardmill.infra.arguments import checked
-from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.dataset.version import DatasetVersion, read_parquet
 from shardmill.infra.digests import sha256_hex
 from shardmill.infra.errors import CorruptDataError, NotFoundError, UsageError
 from shardmill.infra.format.contract import Manifest, Shard
 from shardmill.infra.format.known_features import LABELS, TARGETS, LabelKind, MaskFormat
-from shardmill.infra.format.parquet import read_parquet
 from shardmill.training.arrays import Ints
 from shardmill.training.reading.records.columns import FeatureColumns, SetLabels, Targets, chosen_features
 from shardmill.training.reading.records.record_ids import RecordIds, id_numbers, id_text

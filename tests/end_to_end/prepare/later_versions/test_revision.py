@@ -15,8 +15,7 @@ from shardmill.beam_jobs.maintain.compaction import compact
 from shardmill.beam_jobs.maintain.purge import purge
 from shardmill.infra.dataset.catalog import Catalog
 from shardmill.infra.dataset.version import DatasetVersion
-from shardmill.infra.format.layout import croissant_file, manifest_file
-from shardmill.infra.format.stored_manifest import decode_manifest, encode_manifest
+from shardmill.infra.format.layout import croissant_file, decode_manifest, encode_manifest, manifest_file
 from tests.samples.images.photos import make_photos, picture, write
 from tests.samples.preparing.prepared import rows, run
 from tests.samples.preparing.runs import problems

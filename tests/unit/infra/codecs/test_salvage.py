@@ -12,7 +12,7 @@ from PIL import Image, ImageFile
 
 from shardmill.infra import codecs
 from shardmill.infra.codecs import ImageRejected
-from shardmill.infra.codecs.pillow.library_state import no_warnings
+from shardmill.infra.codecs.pillow.decode import no_warnings
 from tests.samples.images.forms import saved
 
 

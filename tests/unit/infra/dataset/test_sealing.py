@@ -16,8 +16,7 @@ from shardmill.infra.dataset.publishing import record_report, with_report
 from shardmill.infra.dataset.verify import verify
 from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.errors import CorruptDataError, FormatVersionError
-from shardmill.infra.format.layout import manifest_file
-from shardmill.infra.format.stored_manifest import decode_manifest, encode_manifest, is_sealed
+from shardmill.infra.format.layout import decode_manifest, encode_manifest, is_sealed, manifest_file
 from tests.samples.datasets.versions import VersionMaker
 
 REPORT = "data/feed/report.html"

@@ -25,8 +25,7 @@ from shardmill.infra.errors import (
     UsageError,
 )
 from shardmill.infra.format.contract import FORMAT_VERSIONS, Accounting, TableFile
-from shardmill.infra.format.layout import data_dir, manifest_file
-from shardmill.infra.format.stored_manifest import decode_manifest, encode_manifest
+from shardmill.infra.format.layout import data_dir, decode_manifest, encode_manifest, manifest_file
 from shardmill.infra.storage.locations import check_dataset_name
 from tests.samples.datasets.versions import Made, VersionMaker
 

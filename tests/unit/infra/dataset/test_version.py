@@ -11,14 +11,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from shardmill.infra.format.parquet import read_parquet
+from shardmill.infra.dataset.version import read_parquet
 
 TABLE = pa.table({"id": [f"{number:04x}" for number in range(1000)], "label": list(range(1000))})
 
 _COUNT_THREADS = """
 import os, sys
 from pathlib import Path
-from shardmill.infra.format.parquet import read_parquet
+from shardmill.infra.dataset.version import read_parquet
 data = Path(sys.argv[1]).read_bytes()
 before = len(os.listdir("/proc/self/task"))
 assert read_parquet(data).num_rows == 1000
