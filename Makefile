@@ -188,7 +188,7 @@ dist: $(VENV)/.stamp ## Build sdist and wheel into dist/, install the wheel into
 	rm -rf dist $(TRIAL)
 	$(PY) -m build --no-isolation --outdir dist .
 	@$(FIND_PYTHON); "$$found" -m venv $(TRIAL)/venv
-	$(TRIAL)/venv/bin/python -m pip install --quiet --constraint constraints.txt "$$(ls dist/*.whl)[demo]"
+	$(TRIAL)/venv/bin/python -m pip install --quiet --constraint constraints.txt "$$(ls dist/*.whl)[all,demo]"
 	$(TRIAL)/venv/bin/python -m pip check
 	cd $(TRIAL) && venv/bin/shardmill --help >/dev/null && venv/bin/python -m shardmill.flows.demo --out demo
 

@@ -1,6 +1,7 @@
-"""Name a file of the user that hides a module of Python or of a library, when that ends a command.
+"""Name what keeps a command from loading a module: a file of the user, or an extra that is not installed.
 
-An example is a ``random.py`` in a folder on PYTHONPATH: a library imports it in place of Python's, and fails.
+A file of the user may hide a module of Python or of a library. With a ``random.py`` on PYTHONPATH, for
+example, a library imports it in place of Python's, and fails.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _OF_LIBRARIES = ("site-packages", "dist-packages", "lib-dynload")
 
 
 def watch_command() -> None:
-    """Make a failure of this command name the file of the user that caused it, if one did.
+    """Make a failure of this command name a hiding file or a missing extra, if one caused it.
 
     Call it before all other imports: one of them may be what fails.
     """
@@ -28,29 +29,41 @@ def watch_command() -> None:
 
 def _end(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
     found = None if isinstance(error, KeyboardInterrupt) else _hiding_file(error)
-    if found is None:
-        sys.__excepthook__(kind, error, trace)
-        return
-    file, hidden = found
-    message = f"{file} hides {hidden}, and something failed there: {kind.__name__}: {error}"
+    message = ""
+    if found is not None:
+        message = f"{found[0]} hides {found[1]}, and something failed there: {kind.__name__}: {error}"
+    status = 2
     try:
         from shardmill.infra.errors import ConfigError
+        from shardmill.infra.extras import missing_library
         from shardmill.infra.processes.process import follow_parent, print_error
         from shardmill.infra.progress import failure
 
+        said = ConfigError(message, _REMEDY) if message else missing_library(error)
+        if said is None:
+            sys.__excepthook__(kind, error, trace)
+            return
+        status = said.exit_code
         follow_parent()
-        failure(ConfigError(message, _REMEDY))
-        print_error(ConfigError(message, _REMEDY))
+        failure(said)
+        print_error(said)
     except Exception:  # noqa: BLE001  a module is hidden that these need
+        if not message:
+            sys.__excepthook__(kind, error, trace)
+            return
         print(f"error: {message}\nremedy: {_REMEDY}", file=sys.stderr)
     sys.stderr.flush()
-    os._exit(2)
+    os._exit(status)
 
 
-def hiding_error(error: Exception) -> ImportError | None:
-    """Return an error that names a file of the user that hides a module; None if there is no such file."""
+def import_error(error: Exception) -> Exception | None:
+    """Return an error that names the hiding file or the missing extra; None if it is neither."""
     found = _hiding_file(error)
-    return None if found is None else ImportError(f"{found[0]} hides {found[1]}: {error} ({_REMEDY})")
+    if found is None:
+        from shardmill.infra.extras import missing_library
+
+        return missing_library(error)
+    return ImportError(f"{found[0]} hides {found[1]}: {error} ({_REMEDY})")
 
 
 def _hiding_file(error: BaseException) -> tuple[str, str] | None:

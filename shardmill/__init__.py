@@ -111,10 +111,10 @@ if not TYPE_CHECKING:  # with it, type checkers would take any name for one of o
         try:
             module = import_module(_HOMES.get(name, "shardmill.infra.errors"))
         except Exception as error:
-            hiding = import_module("shardmill.infra.hiding_files").hiding_error(error)
-            if hiding is None:
+            named = import_module("shardmill.infra.hiding_files").import_error(error)
+            if named is None:
                 raise
-            raise hiding from error
+            raise named from error
         found = module.release() if name == "__version__" else getattr(module, name)
         globals()[name] = found
         return found

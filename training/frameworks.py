@@ -13,16 +13,14 @@ from types import ModuleType
 from typing import Any, Final
 
 from shardmill.infra.errors import EnvironmentFault
+from shardmill.infra.extras import install
 
 # Framework -> variables that it reads when it is imported. The threads of PyTorch would otherwise wait in a
 # loop, and take the cores from threads that decode, and from other processes: on two busy cores a step then
 # takes five times as long.
 _ENVIRONMENT: Final = {"torch": {"OMP_WAIT_POLICY": "PASSIVE"}}
-# ``run.framework`` -> the name of the library for people, and how to install it. Each has a wing of its name.
-_FRAMEWORKS: Final = {
-    "tensorflow": ("TensorFlow", "pip install shardmill"),
-    "torch": ("PyTorch", "pip install 'shardmill[torch]'"),
-}
+# ``run.framework`` -> the name of the library for people. Each has a wing and an extra of its name.
+_FRAMEWORKS: Final = {"tensorflow": "TensorFlow", "torch": "PyTorch"}
 
 
 def start(framework: str, config: Any, place: Any = None) -> Any:
@@ -68,8 +66,7 @@ def check_installed(framework: str) -> None:
         EnvironmentFault: it is not.
     """
     if importlib.util.find_spec(framework) is None:
-        name, remedy = _FRAMEWORKS[framework]
-        raise EnvironmentFault(f"{name} is not installed", remedy)
+        raise EnvironmentFault(f"{_FRAMEWORKS[framework]} is not installed", install(framework))
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """Write curves and pictures for TensorBoard, with any framework or none.
 
-An event file is a TFRecord file of ``Event`` messages; the package tensorboard has these messages too.
+An event file is a TFRecord file of ``Event`` messages; the package tensorboard has these messages too. It is
+loaded when the first point is written.
 """
 
 from __future__ import annotations
@@ -14,11 +15,6 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from PIL import Image
-from tensorboard.compat.proto.event_pb2 import Event
-from tensorboard.compat.proto.summary_pb2 import Summary
-from tensorboard.compat.proto.tensor_pb2 import TensorProto
-from tensorboard.compat.proto.types_pb2 import DT_STRING
-from tensorboard.plugins.image import metadata
 
 from shardmill.infra.format.records import frame
 
@@ -38,6 +34,8 @@ class TensorBoardLog:
 
     def scalars(self, split: str, step: int, values: Mapping[str, float]) -> None:
         """Write one point of each curve; ``step`` counts over all epochs."""
+        from tensorboard.compat.proto.summary_pb2 import Summary
+
         self._write(
             split,
             step,
@@ -46,6 +44,11 @@ class TensorBoardLog:
 
     def picture(self, split: str, name: str, step: int, picture: Image.Image) -> None:
         """Write a picture, as a JPEG: a PNG would be ten times as large."""
+        from tensorboard.compat.proto.summary_pb2 import Summary
+        from tensorboard.compat.proto.tensor_pb2 import TensorProto
+        from tensorboard.compat.proto.types_pb2 import DT_STRING
+        from tensorboard.plugins.image import metadata
+
         stream = io.BytesIO()
         picture.save(stream, "jpeg", quality=_QUALITY)
         content = [str(picture.width).encode(), str(picture.height).encode(), stream.getvalue()]
@@ -55,9 +58,9 @@ class TensorBoardLog:
         self._write(split, step, [Summary.Value(tag=name, tensor=tensor, metadata=about)])
 
     def _write(self, split: str, step: int, values: list[Any]) -> None:
-        self._append(split, Event(wall_time=time.time(), step=step, summary=Summary(value=values)))
+        from tensorboard.compat.proto.event_pb2 import Event
+        from tensorboard.compat.proto.summary_pb2 import Summary
 
-    def _append(self, split: str, event: Any) -> None:
         if split not in self._files:
             folder = self.folder / split
             folder.mkdir(parents=True, exist_ok=True)
@@ -66,6 +69,9 @@ class TensorBoardLog:
             # Unbuffered, so that TensorBoard shows each point at once.
             self._files[split] = (folder / name).open("wb", buffering=0)
             self._append(split, Event(wall_time=time.time(), file_version="brain.Event:2"))
+        self._append(split, Event(wall_time=time.time(), step=step, summary=Summary(value=values)))
+
+    def _append(self, split: str, event: Any) -> None:
         self._files[split].write(frame(event.SerializeToString()))
 
     def flush(self) -> None:

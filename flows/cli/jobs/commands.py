@@ -210,9 +210,9 @@ def _dry_run(request: JobRequest, json_output: bool) -> None:
     from shardmill.beam_jobs.request import prepare_command
 
     command = prepare_command(request.source, request.dataset, request.root, request.config)
-    result = result_of([*command, "--dry-run"], on_line=output.note if json_output else output.say)
-    if json_output:
-        output.print_json(result)
+    lines: list[str] = []  # an error of the job is among them, and told by the exception
+    result = result_of([*command, "--dry-run"], on_line=lines.append)
+    output.answer(result, json_output, *lines)
 
 
 def _show(result: dict[str, Any], json_output: bool, for_people: Callable[[dict[str, Any]], None]) -> None:

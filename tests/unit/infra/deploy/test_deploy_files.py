@@ -35,8 +35,12 @@ def _packages(name: str) -> set[str]:
 
 
 def _dependencies() -> set[str]:
+    """The packages that the project and its extra ``all`` list."""
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
-    return {re.split(r"[<>=\[]", line)[0] for line in project["dependencies"]}
+    extras = project["optional-dependencies"]
+    (parts,) = (re.findall(r"\[(.*)\]", line) for line in extras["all"])
+    lines = [*project["dependencies"], *(line for extra in parts[0].split(",") for line in extras[extra])]
+    return {re.split(r"[<>=\[]", line)[0] for line in lines}
 
 
 def _compose() -> dict[str, Any]:
