@@ -51,13 +51,23 @@ from shardmill.beam_jobs.publish.accounting import (
     check_shards,
     is_refused,
 )
-from shardmill.beam_jobs.publish.digests import Digests, builds_of, plan_digest, run_digest, work_digest
+from shardmill.beam_jobs.publish.digests import (
+    Digests,
+    builds_of,
+    plan_digest,
+    run_digest,
+    unchanged_version,
+    work_digest,
+)
 from shardmill.beam_jobs.publish.outline import Outline, inherited_shards, store_plan
 from shardmill.beam_jobs.publish.result import SavedWork, label_counts, outcome_of
-from shardmill.beam_jobs.publish.unchanged import unchanged_version
-from shardmill.beam_jobs.publish.versions import INPUTS_FILE, publish, shards_of_plan
-from shardmill.beam_jobs.publish.warning import warn_about, without_label_edits
-from shardmill.beam_jobs.release_memory import release_memory
+from shardmill.beam_jobs.publish.versions import (
+    INPUTS_FILE,
+    publish,
+    shards_of_plan,
+    warn_about,
+    without_label_edits,
+)
 from shardmill.beam_jobs.request import JobRequest
 from shardmill.beam_jobs.reuse.known_files import (
     KnownFiles,
@@ -72,7 +82,8 @@ from shardmill.beam_jobs.sources.embeddings import EmbeddingFiles
 from shardmill.beam_jobs.sources.kind_modules import Workplace
 from shardmill.beam_jobs.sources.listing import Listing, read_listing, write_listing
 from shardmill.beam_jobs.sources.recognition.recognising import settled
-from shardmill.beam_jobs.spool.claims import RunClaim, check_builds, damaged_shards, note_builds
+from shardmill.beam_jobs.spool import RunClaim, check_builds, damaged_shards, note_builds
+from shardmill.beam_jobs.tables import release_memory
 from shardmill.beam_jobs.tables.texts import code_texts
 from shardmill.infra.dataset.catalog import Catalog
 from shardmill.infra.dataset.drift.figures import Drift

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from shardmill.beam_jobs.encode.blocks import spool_file
 from shardmill.beam_jobs.plan import PlannedShard
-from shardmill.beam_jobs.spool.claims import note_damage
+from shardmill.beam_jobs.spool import note_damage
 from shardmill.infra.errors import CorruptDataError, NotFoundError, StorageError
 from shardmill.infra.format.examples import ImageRecord, build_example, parse_whole_example
 from shardmill.infra.format.features import FeatureValues, are_same

@@ -26,9 +26,9 @@ from shardmill.beam_jobs.execution.task import Task
 from shardmill.beam_jobs.plan import PlannedShard
 from shardmill.beam_jobs.plan.columns import PLAN_ROWS
 from shardmill.beam_jobs.plan.shards import Assembly
-from shardmill.beam_jobs.release_memory import release_memory
 from shardmill.beam_jobs.schemas import SPOOLED_PLAN_SCHEMA
-from shardmill.beam_jobs.spool.claims import plan_file
+from shardmill.beam_jobs.spool import plan_file
+from shardmill.beam_jobs.tables import release_memory
 from shardmill.beam_jobs.tables.features import PREFIX, features_of, with_features
 from shardmill.infra.digests import stream_sha256
 from shardmill.infra.errors import NotFoundError, StorageError

@@ -14,7 +14,6 @@ Imports neither Beam nor an image library, since the flows make their forms from
 """
 
 from shardmill.beam_jobs.config.columns import ColumnsConfig, FeatureColumn
-from shardmill.beam_jobs.config.image import DEFAULT_IGNORE, FilterConfig, ImageConfig
 from shardmill.beam_jobs.config.kinds import (
     DEFAULT_OPT_OUT,
     AnnotationFile,
@@ -35,7 +34,7 @@ from shardmill.beam_jobs.config.planning import (
     ShardsConfig,
     SplitsConfig,
 )
-from shardmill.beam_jobs.config.prepare import PrepareConfig
+from shardmill.beam_jobs.config.prepare import DEFAULT_IGNORE, FilterConfig, ImageConfig, PrepareConfig
 from shardmill.beam_jobs.config.runner import DataflowConfig, FlinkConfig, RunnerConfig
 from shardmill.beam_jobs.config.source import SourceConfig
 

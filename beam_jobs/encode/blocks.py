@@ -1,7 +1,7 @@
 """Blocks: neighbouring files that are encoded together, and their files in the spool.
 
 *Cutting.* The files, in the order of their URIs, are cut by the hash of each URI
-(shardmill.beam_jobs.tables.cutting), so an interrupted job finds its finished blocks again after files were
+(shardmill.beam_jobs.tables.ids), so an interrupted job finds its finished blocks again after files were
 added or removed. The mean length is about ``block_images``.
 
 *Storing.* A block's digest names two files in the spool::
@@ -28,9 +28,8 @@ import pyarrow.compute as pc
 from shardmill.beam_jobs.execution.verdicts import NO_VERDICTS, Verdicts, holds_old_verdicts
 from shardmill.beam_jobs.reasons import PASSING_REASONS
 from shardmill.beam_jobs.schemas import FACTS_SCHEMA, PLACED_FACTS_SCHEMA, Status, reference_schema
-from shardmill.beam_jobs.tables.cutting import part_lengths
 from shardmill.beam_jobs.tables.features import PREFIX, features_of, with_features
-from shardmill.beam_jobs.tables.ids import contents_of
+from shardmill.beam_jobs.tables.ids import contents_of, part_lengths
 from shardmill.infra.digests import digest_of
 from shardmill.infra.errors import CorruptDataError, NotFoundError
 from shardmill.infra.format.known_features import MASK_BYTES

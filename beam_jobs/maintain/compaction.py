@@ -28,7 +28,7 @@ from shardmill.beam_jobs.plan.splits_by_kind import dealing_strata
 from shardmill.beam_jobs.publish.accounting import check_shards
 from shardmill.beam_jobs.publish.versions import publish_manifest, shards_of_plan
 from shardmill.beam_jobs.reuse.previous import PreviousVersion, Reuse, config_of
-from shardmill.beam_jobs.spool.claims import RunClaim
+from shardmill.beam_jobs.spool import RunClaim
 from shardmill.beam_jobs.tables.columns import take_rows
 from shardmill.beam_jobs.tables.ids import digest_bytes, record_ids, table_digest
 from shardmill.infra.dataset.catalog import Catalog

@@ -15,7 +15,7 @@ from typing import Any
 
 from shardmill.beam_jobs.config.maintain import MaintainConfig
 from shardmill.beam_jobs.maintain.compaction import compact, is_compact
-from shardmill.beam_jobs.spool.claims import clear_interrupted, interrupted_runs
+from shardmill.beam_jobs.spool import clear_interrupted, interrupted_runs
 from shardmill.infra.dataset.catalog import Catalog
 from shardmill.infra.dataset.maintenance.garbage import (
     Garbage,

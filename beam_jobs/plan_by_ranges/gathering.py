@@ -19,7 +19,7 @@ from shardmill.beam_jobs.plan_by_ranges.tables import PlanTables
 from shardmill.beam_jobs.reuse.known_files import KnownFiles, fill_in_stored_before, merge_facts
 from shardmill.beam_jobs.reuse.previous import PreviousVersion
 from shardmill.beam_jobs.schemas import IMAGE_NAMES, Status
-from shardmill.beam_jobs.spool.claims import damaged_shards
+from shardmill.beam_jobs.spool import damaged_shards
 from shardmill.beam_jobs.tables.texts import code_texts
 from shardmill.infra.digests import digest_of
 from shardmill.infra.storage.filesystem import Storage

@@ -13,8 +13,7 @@ from shardmill.beam_jobs.assemble.stage import ContainerChoice
 from shardmill.beam_jobs.plan import AnyPlan, OutcomeRows, PlanSummary
 from shardmill.beam_jobs.publish.accounting import Counts
 from shardmill.beam_jobs.reuse.previous import PreviousVersion
-from shardmill.beam_jobs.tables.cutting import part_lengths
-from shardmill.beam_jobs.tables.ids import table_digest
+from shardmill.beam_jobs.tables.ids import part_lengths, table_digest
 from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.digests import sha256_hex
 from shardmill.infra.format.contract import Shard, TableFile

@@ -20,7 +20,6 @@ from shardmill.beam_jobs.encode.blocks import DigestList, KnownContents
 from shardmill.beam_jobs.encode.facts import features_found
 from shardmill.beam_jobs.encode.stage import EncodedFiles
 from shardmill.beam_jobs.reasons import PURGED
-from shardmill.beam_jobs.release_memory import release_memory
 from shardmill.beam_jobs.reuse.previous import PreviousVersion, retried_reasons
 from shardmill.beam_jobs.schemas import (
     DECODE,
@@ -31,6 +30,7 @@ from shardmill.beam_jobs.schemas import (
     Status,
     has_masks,
 )
+from shardmill.beam_jobs.tables import release_memory
 from shardmill.beam_jobs.tables.columns import find_ids, mask_of, one_chunk, places_in, take_rows
 from shardmill.beam_jobs.tables.features import PREFIX, feature_columns, features_of, with_features
 from shardmill.beam_jobs.tables.ids import contents_of, digest_bytes, hex_bytes, record_ids

@@ -33,7 +33,7 @@ from shardmill.beam_jobs.plan.similarity.looks import (
     windowed,
 )
 from shardmill.beam_jobs.plan.similarity.search import candidates, choices
-from shardmill.beam_jobs.release_memory import release_memory
+from shardmill.beam_jobs.tables import release_memory
 from shardmill.beam_jobs.tables.columns import one_chunk
 from shardmill.beam_jobs.tables.ids import UInt64, id_text
 from shardmill.infra.format.contract import LOOK_BYTES, LOOK_SIDE, NEAR_DUPLICATES_SCHEMA, SPLITS

@@ -28,7 +28,7 @@ def check_versions(platform: Platform, dataset: str) -> None:
     parents = [version.manifest.parent for version in versions]
     assert parents == [None, *numbers[:-1]], "each version follows from the one before it"
     assert verify(versions[-1]).problems == []
-    # The file of a lock stays for ever (shardmill.beam_jobs.spool.claims).
+    # The file of a lock stays for ever (shardmill.beam_jobs.spool).
     left = [path for path in (platform.root / dataset).glob("spool/*") if path.suffix != ".lock"]
     assert left == [], "no unfinished work is left"
 

@@ -9,8 +9,7 @@ import pyarrow as pa
 import pytest
 
 from shardmill.beam_jobs.config import RunnerConfig
-from shardmill.beam_jobs.publish.digests import Digests
-from shardmill.beam_jobs.publish.unchanged import unchanged_version
+from shardmill.beam_jobs.publish.digests import Digests, unchanged_version
 from shardmill.beam_jobs.reasons import UNREADABLE, VANISHED
 from shardmill.beam_jobs.schemas import LISTING_SCHEMA, MASK_COLUMNS, READ, FileRef, Status
 from shardmill.beam_jobs.sources.files.walking import SourceFault

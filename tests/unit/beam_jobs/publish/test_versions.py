@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from shardmill.beam_jobs.publish.warning import crowded_shards
+from shardmill.beam_jobs.publish.versions import crowded_shards
 from shardmill.infra.format.contract import SplitSummary
 from tests.samples.datasets.manifests import empty_manifest
 
