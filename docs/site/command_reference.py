@@ -11,7 +11,7 @@ from typing import Any
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
-from shardmill.flows.cli.app import root
+from shardmill.flows.cli import root
 from shardmill.flows.cli.help import described, explained, shown, typed, usage
 from shardmill.flows.cli.tree import all_commands
 

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from shardmill.infra.errors import UsageError
+from shardmill.infra.near_names import near_miss
 
 _NEWEST = 20  # versions that are offered
 
@@ -183,6 +184,28 @@ ShownSubject = Annotated[
         "training run: its name, its folder, or an alias such as photos@production",
         autocompletion=references,
     ),
+]
+Run = Annotated[
+    str,
+    typer.Argument(
+        metavar="RUN",
+        help="A training run: its name or as much of it as no other has, its folder, or NAME@ALIAS",
+    ),
+]
+_SPLITS = ("train", "validation", "test")
+_SPLITS_ALSO_CALLED = {"training": "train", "testing": "test", "val": "validation", "valid": "validation"}
+
+
+def _split_named(text: str) -> str:
+    name = _SPLITS_ALSO_CALLED.get(text.lower(), text)
+    if name not in _SPLITS:
+        raise UsageError(f"--split {text}: there is no such split", near_miss(name, _SPLITS))
+    return name
+
+
+Split = Annotated[
+    str,
+    typer.Option("--split", metavar="SPLIT", help="train, validation or test", callback=_split_named),
 ]
 Runner = Annotated[
     str | None,

@@ -44,9 +44,9 @@ MODEL = Branch(
     "model",
     "Aliases such as photos@production: promote, rollback, aliases.",
     (
-        "training_runs.promoting:promote",
-        "training_runs.promoting:rollback",
-        "training_runs.promoting:aliases",
+        "runs.promoting:promote",
+        "runs.promoting:rollback",
+        "runs.promoting:aliases",
     ),
 )
 SCHEDULE = Branch(
@@ -65,7 +65,7 @@ PLATFORM = Branch(
     "up, down, status, page, backup, restore, deploy, server, reap. The last three: your own server.",
     (
         *_UP_AND_DOWN,
-        "server.page:page",
+        "server.own_server:page",
         "server.backup:backup",
         "server.backup:restore",
         "server.own_server:deploy",
@@ -75,10 +75,10 @@ PLATFORM = Branch(
 )
 TREE: dict[str, tuple[str | Branch, ...]] = {
     "Prepare and train": (
-        "jobs.commands:run",
-        "jobs.commands:prepare",
-        "jobs.commands:train",
-        "jobs.searching:settings",
+        "runs.commands:run",
+        "runs.commands:prepare",
+        "runs.commands:train",
+        "runs.searching:settings",
     ),
     "Look at datasets": (
         "datasets.catalog:datasets",
@@ -89,14 +89,14 @@ TREE: dict[str, tuple[str | Branch, ...]] = {
         "datasets.catalog:locate",
         "datasets.verify:verify",
         "datasets.export:export",
-        "jobs.profile:profile",
+        "runs.profile:profile",
     ),
     "Training runs and models": (
-        "training_runs.looking:runs",
-        "training_runs.comparing:compare",
-        "training_runs.using:evaluate",
-        "training_runs.using:predict",
-        "training_runs.using:label_errors",
+        "runs.looking:runs",
+        "runs.looking:compare",
+        "runs.using:evaluate",
+        "runs.using:predict",
+        "runs.using:label_errors",
         MODEL,
     ),
     "Keep datasets": (

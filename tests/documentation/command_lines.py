@@ -14,7 +14,7 @@ import typer
 from shardmill.beam_jobs.config import PrepareConfig
 from shardmill.beam_jobs.config.maintain import MaintainConfig
 from shardmill.beam_jobs.prepare import build_parser as prepare_parser
-from shardmill.flows.cli.app import root
+from shardmill.flows.cli import root
 from shardmill.infra.errors import ConfigError, ShardmillError
 from shardmill.infra.settings import Settings, load_settings, split_overrides, validate
 from shardmill.training.config import TrainConfig

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from shardmill.flows import cli
-from shardmill.flows.cli.app import root
+from shardmill.flows.cli import root
 from shardmill.flows.cli.help import described
 from shardmill.flows.cli.tree import all_commands
 from shardmill.infra.dataset.catalog import Catalog

@@ -9,8 +9,13 @@ import typer
 
 from shardmill.flows.cli import options, output
 from shardmill.flows.cli.folders import catalog_at, run_named, warn_of_unfinished_purge
-from shardmill.flows.cli.training_runs.looking import show_run
+from shardmill.flows.cli.runs.looking import show_run
+from shardmill.flows.flow_runs.jobs.job_settings import train_settings
+from shardmill.flows.parameters import root_or_default
 from shardmill.infra.errors import ShardmillError, UsageError
+from shardmill.infra.processes.children import result_of
+from shardmill.infra.processes.job_command import config_arguments
+from shardmill.infra.processes.python_module import python_module
 from shardmill.infra.readable import readable_bytes
 from shardmill.infra.storage.locations import absolute_path
 
@@ -103,7 +108,6 @@ def show(
     if run is not None:
         if augmented or parser or croissant:
             raise UsageError(f"{run.name} is a training run", "these options are for datasets")
-
         show_run(run, json_output)
         return
     opened = catalog_at(root).open_view(subject)
@@ -113,11 +117,9 @@ def show(
         output.say(*parser_code(opened.manifest).splitlines())
         return
     if augmented:
-        from shardmill.flows.cli.datasets import augmented as pictures
-
         if out is None:
             raise UsageError("--augmented writes a picture", "name its file: --out FILE.png")
-        pictures.write(opened.ref, root, out, config, overrides or [], json_output)
+        _write_augmented(opened.ref, root, out, config, overrides or [], json_output)
         return
     if config is not None or overrides or out is not None:
         raise UsageError(
@@ -198,3 +200,16 @@ def _summary(catalog: Catalog, name: str) -> dict[str, Any]:
         "created_at": manifest.created_at,
         "source": manifest.source,
     }
+
+
+def _write_augmented(
+    ref: str, root: str | None, out: Path, config: Path | None, overrides: list[str], json_output: bool
+) -> None:
+    """Write the picture of augmented examples and print its path."""
+    # In a process of its own: it reads as training does, and may need TensorFlow.
+    command = python_module("shardmill.training.show_augmented", ref, "--root", root_or_default(root))
+    command += ["--out", str(out), *config_arguments(train_settings(config, overrides).model_dump_json())]
+    result = result_of(command)
+    examples = output.counted(result["num_examples"], "training example")
+    epochs = output.counted(result["num_epochs"], "epoch")
+    output.answer(result, json_output, f"Wrote {out}: {examples} of {ref}, as stored and in {epochs}")

@@ -52,15 +52,12 @@ def rollback(
     from shardmill.infra.dataset.publishing import rollback as bring_back
 
     restored = bring_back(catalog_at(root, key), dataset)
-    if json_output:
-        output.print_json(
-            {"dataset": restored.name, "version": restored.version, "restores": restored.manifest.restores}
-        )
-    else:
-        output.say(
-            f"Published {restored.ref}: the content of {restored.name}@{restored.manifest.restores}",
-            "The next prepare publishes the source again if it differs.",
-        )
+    output.answer(
+        {"dataset": restored.name, "version": restored.version, "restores": restored.manifest.restores},
+        json_output,
+        f"Published {restored.ref}: the content of {restored.name}@{restored.manifest.restores}",
+        "The next prepare publishes the source again if it differs.",
+    )
 
 
 def compact(

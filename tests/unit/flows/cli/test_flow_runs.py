@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from shardmill.flows.cli.jobs.flow_runs import FlowCall, Job, run_flow
+from shardmill.flows.cli.runs.flow_runs import FlowCall, Job, run_flow
 from shardmill.flows.server.running_up import RunningUp, up_lock, write_running_up
 from shardmill.infra.processes.ports import free_port
 from tests.unit.flows.flow_runs import fake_job

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from shardmill.flows import cli
-from shardmill.flows.cli.jobs import flow_runs
+from shardmill.flows.cli.runs import flow_runs
 from tests.samples.datasets.published import coloured, publish
 
 TRAINED = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from shardmill.flows.cli.jobs.meanwhile import import_meanwhile, is_importing
+from shardmill.flows.cli import import_meanwhile, is_importing
 
 
 def test_an_import_is_known_while_it_goes_on() -> None:

@@ -30,7 +30,7 @@ def test_workers_of_a_pytorch_loader_are_a_table(
         "assert '--torch' in sys.argv and 'photos' in sys.argv\n"
         f"progress.adopt_parent()\nprogress.result({_RESULT!r})"
     )
-    monkeypatch.setattr("shardmill.flows.cli.jobs.profile.PROFILE", (sys.executable, "-c", job))
+    monkeypatch.setattr("shardmill.flows.cli.runs.profile.PROFILE", (sys.executable, "-c", job))
     assert cli.run(["profile", "photos", "--torch"]) == 0
     shown = capsys.readouterr().out
     assert "photos@2: batches of 64 at 96 pixels, 2 CPUs" in shown

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from shardmill.flows import cli
-from shardmill.flows.cli.app import root
+from shardmill.flows.cli import root
 from shardmill.flows.cli.help import described, one_line, shown, typed, usage
 from shardmill.flows.cli.old_names import OLD_NAMES, translated
 from shardmill.flows.cli.tree import MODEL, PLATFORM, SCHEDULE, Branch, all_commands, name_of

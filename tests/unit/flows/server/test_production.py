@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from shardmill.flows.cli import app
+from shardmill.flows import cli
 from shardmill.flows.server.deployments import prefect_file
 from shardmill.flows.server.production import (
     Backends,
@@ -117,7 +117,7 @@ def test_wrong_options_are_refused_in_words(
 ) -> None:
     for name in server_environment(_BACKENDS, "http://h"):  # the variables are restored after the test
         monkeypatch.setenv(name, "")
-    assert app.run(arguments) == 2
+    assert cli.run(arguments) == 2
     assert words in capsys.readouterr().err
 
 

@@ -9,7 +9,6 @@ import typer
 
 from shardmill.flows.cli import options, output
 from shardmill.flows.cli.folders import runs_folder, runs_location
-from shardmill.flows.cli.training_runs.looking import Run
 from shardmill.flows.flow_runs.jobs.job_commands import promote_command
 from shardmill.flows.parameters import root_or_default
 from shardmill.infra.errors import CorruptDataError, NotFoundError, UsageError
@@ -39,7 +38,7 @@ AliasOf = Annotated[
 
 
 def promote(
-    run: Run,
+    run: options.Run,
     alias: Alias = PRODUCTION,
     reason: Reason = None,
     rules: Rules = None,
@@ -68,10 +67,7 @@ def promote(
     settings = load_settings(PromotionRules, section="promote", overrides=rules or [])
     place = root_or_default(root)
     result = result_of(promote_command(named, alias, reason, settings, place, folder))
-    if json_output:
-        output.print_json(result)
-    else:
-        output.say(*summary(result).splitlines())
+    output.answer(result, json_output, *summary(result).splitlines())
 
 
 Back = Annotated[
@@ -102,10 +98,7 @@ def rollback(
         raise UsageError(f"{alias} is a version, not an alias", f"bring it back: shardmill rollback {alias}")
     whole = parse_alias(alias) if name is None else AliasName(alias, name)
     result = result_of(roll_back(whole, runs_location(runs), reason))
-    if json_output:
-        output.print_json(result)
-    else:
-        output.say(*summary(result).splitlines())
+    output.answer(result, json_output, *summary(result).splitlines())
 
 
 def aliases(name: AliasOf = None, runs: options.Runs = None, json_output: options.Json = False) -> None:

@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from shardmill.beam_jobs.request import prepare_command
-from shardmill.flows.cli.jobs.meanwhile import import_meanwhile
+from shardmill.flows.cli import import_meanwhile
 from shardmill.flows.cli.output import note, nothing_on_stdout
 from shardmill.flows.flow_runs import lost_runs
 from shardmill.flows.flow_runs.jobs.job_commands import train_command

@@ -1,4 +1,4 @@
-"""runs: list the training runs."""
+"""runs, compare, and show of a run: list training runs, and look at one or two of them."""
 
 from __future__ import annotations
 
@@ -10,40 +10,20 @@ from pydantic import ValidationError
 
 from shardmill.flows.cli import options, output
 from shardmill.flows.cli.folders import runs_folder, runs_location
+from shardmill.flows.cli.runs.using import evaluate_in_child
+from shardmill.flows.parameters import root_or_default
 from shardmill.infra import progress
-from shardmill.infra.errors import CorruptDataError, ShardmillError, UsageError
-from shardmill.infra.html.page import differing_settings
-from shardmill.infra.near_names import near_miss
+from shardmill.infra.errors import CorruptDataError, NotFoundError, ShardmillError
+from shardmill.infra.html.formatting import differing_settings
+from shardmill.infra.progress import shown_to_people
 from shardmill.infra.storage.locations import public_location
-from shardmill.infra.whole_job import shown_to_people
+from shardmill.training.results.metrics.figures import FIGURES, is_smaller_better
 from shardmill.training.results.run_files.rank_balance import BALANCE_FILE, read_balance
 
 if TYPE_CHECKING:
     from shardmill.training.results.run_files.run_folder import RunFolder
 
 _COLUMNS = ("model.name", "run.epochs")  # have columns of their own in a list of runs
-Run = Annotated[
-    str,
-    typer.Argument(
-        metavar="RUN",
-        help="A training run: its name or as much of it as no other has, its folder, or NAME@ALIAS",
-    ),
-]
-_SPLITS = ("train", "validation", "test")
-_SPLITS_ALSO_CALLED = {"training": "train", "testing": "test", "val": "validation", "valid": "validation"}
-
-
-def _split_named(text: str) -> str:
-    name = _SPLITS_ALSO_CALLED.get(text.lower(), text)
-    if name not in _SPLITS:
-        raise UsageError(f"--split {text}: there is no such split", near_miss(name, _SPLITS))
-    return name
-
-
-Split = Annotated[
-    str,
-    typer.Option("--split", metavar="SPLIT", help="train, validation or test", callback=_split_named),
-]
 
 
 def runs(runs: options.Runs = None, json_output: options.Json = False) -> None:
@@ -111,8 +91,6 @@ def _with_settings(runs: Sequence[RunFolder]) -> Iterator[tuple[RunFolder, dict[
 
 
 def _row(run: dict[str, Any]) -> dict[str, object]:
-    from shardmill.training.metrics.figures import FIGURES
-
     figure = run["test_figure"] or {}
     return {
         **{name: run[name] for name in ("dataset", "model", "state")},
@@ -154,3 +132,93 @@ def show_run(run: RunFolder, json_output: bool) -> None:
     output.print_table(f"ranks in epoch {balance.epoch}", columns, [list(row) for row in rows])
     for warning in balance.warnings:
         output.note(f"warning: {warning}")
+
+
+Other = Annotated[str, typer.Argument(metavar="RUN", help="The run to compare with it")]
+OnDataset = Annotated[
+    str | None,
+    typer.Option(
+        "--dataset",
+        metavar="NAME[@VERSION]",
+        help="Compare on this version; by default on the version that both were trained on",
+    ),
+]
+
+
+def compare(
+    first: options.Run,
+    second: Other,
+    split: options.Split = "test",
+    dataset: OnDataset = None,
+    root: options.Root = None,
+    runs: options.Runs = None,
+    json_output: options.Json = False,
+) -> None:
+    """Compare two training runs on the same records.
+
+    A paired bootstrap tells differences from noise. With --dataset, a run without predictions of that version
+    is evaluated on it first.
+
+    Examples:
+      shardmill compare photos-v1-3f2a photos-v1-90bc
+      shardmill compare photos-v1-3f2a photos-v1-90bc --split validation --json
+      shardmill compare photos-v1-3f2a photos-v2-77cd --dataset photos@2
+    """
+    from shardmill.infra.dataset.catalog import Catalog
+    from shardmill.training.results.predictions import comparison
+    from shardmill.training.results.run_files.run_folder import open_run
+
+    folder = runs_folder(runs)
+    one, other = open_run(first, folder), open_run(second, folder)
+    ref = None if dataset is None else Catalog(root_or_default(root)).open_view(dataset).ref
+    if ref is not None:
+        for each in (one, other):
+            _evaluate_if_missing(each, split, ref, root_or_default(root))
+    found = comparison.compare(one.predictions(split, ref), other.predictions(split, ref))
+    differing = differing_settings(
+        {"dataset": one.dataset, **whole_settings(one)}, {"dataset": other.dataset, **whole_settings(other)}
+    )
+    if json_output:
+        about = {"first": one.name, "second": other.name, "dataset": ref, "split": split}
+        output.print_json({**about, "settings": differing, **found.to_json()})
+        return
+    rows: list[list[object]] = [
+        [
+            FIGURES[name].words,
+            FIGURES[name].exact(each.first),
+            FIGURES[name].exact(each.second),
+            FIGURES[name].change(each.second - each.first),
+            f"{FIGURES[name].change(each.low)} to {FIGURES[name].change(each.high)}",
+            _verdict(name, each),
+        ]
+        for name, each in found.figures.items()
+    ]
+    columns = ["", "first", "second", "difference", "95 % interval", ""]
+    for place, run in (("first", one), ("second", other)):
+        output.say(
+            f"{place + ':':<7} {run.name}  ({run.dataset}, {run.changed_at.astimezone():%Y-%m-%d %H:%M})"
+        )
+    if differing:
+        settings = [[name, *values] for name, values in differing.items()]
+        output.print_table("Settings that differ", ["setting", "first", "second"], settings)
+    else:
+        output.say("The same settings and the same dataset version.")
+    where = split if ref is None else f"{ref}, {split}"
+    output.print_table(f"{where}: {output.counted(found.num_examples, 'record')}", columns, rows)
+    output.say(f"Only the first is right on {found.only_first:,}, only the second on {found.only_second:,}.")
+
+
+def _evaluate_if_missing(run: RunFolder, split: str, ref: str, root: str) -> None:
+    """Evaluate a run on a split of a dataset version, unless it has predictions of it."""
+    try:
+        run.predictions(split, ref)
+    except NotFoundError:
+        output.note(f"evaluating {run.name} on {ref}, {split}")
+        evaluate_in_child(run, split, ref, root)
+
+
+def _verdict(name: str, each: Any) -> str:
+    if each.low <= 0 <= each.high:
+        return "no clear difference"
+    is_better = (each.low > 0) != is_smaller_better(name)
+    return "the second is better" if is_better else "the first is better"

@@ -10,7 +10,7 @@ from shardmill.beam_jobs.summaries import version_lines
 from shardmill.flows import home
 from shardmill.flows.cli import options, output
 from shardmill.flows.cli.help import explained_below
-from shardmill.flows.cli.jobs.flags import with_flags
+from shardmill.flows.cli.runs.flags import with_flags
 from shardmill.flows.flow_runs.jobs.job_commands import train_command
 from shardmill.flows.flow_runs.jobs.job_settings import (
     job_request,
@@ -79,7 +79,7 @@ def prepare(
     if dry_run:
         _dry_run(request, json_output)
         return
-    from shardmill.flows.cli.jobs.flow_runs import prepare_call, run_flow
+    from shardmill.flows.cli.runs.flow_runs import prepare_call, run_flow
 
     call = prepare_call(request.source, dataset, request.root, request.config)
     _show(run_flow(call), json_output, _print_prepared)
@@ -121,7 +121,7 @@ def train(
     if is_rendering(settings.ranks.launcher):
         _write_job(ref, folder, runs_or_default(runs), settings, json_output)
         return
-    from shardmill.flows.cli.jobs.flow_runs import run_flow, train_call
+    from shardmill.flows.cli.runs.flow_runs import run_flow, train_call
 
     result = run_flow(train_call(ref, folder, runs_or_default(runs), settings))
     _show(result, json_output, _print_trained)
@@ -163,7 +163,7 @@ def run(
     if dry_run:
         _dry_run(request, json_output)
         return
-    from shardmill.flows.cli.jobs.flow_runs import pipeline_call, run_flow
+    from shardmill.flows.cli.runs.flow_runs import pipeline_call, run_flow
 
     call = pipeline_call(
         request.source, dataset, request.root, runs_or_default(runs), request.config, for_train

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from shardmill.flows.cli import options, output
-from shardmill.flows.cli.jobs.flags import flag_of
+from shardmill.flows.cli.runs.flags import flag_of
 from shardmill.flows.flow_runs.jobs.job_settings import models_of_runs
 from shardmill.infra.errors import NotFoundError
 from shardmill.infra.readable import shortened

@@ -11,8 +11,7 @@ import typer
 
 from shardmill.flows.cli import options, output
 from shardmill.flows.cli.folders import runs_folder, runs_location
-from shardmill.flows.cli.jobs.flags import with_flags
-from shardmill.flows.cli.training_runs.looking import Run, Split
+from shardmill.flows.cli.runs.flags import with_flags
 from shardmill.flows.flow_runs.jobs.job_commands import ENDINGS, evaluate_command, predict_command
 from shardmill.flows.flow_runs.jobs.job_settings import train_settings
 from shardmill.flows.parameters import root_or_default
@@ -45,8 +44,8 @@ Overlays = Annotated[
 
 
 def evaluate(
-    run: Run,
-    split: Split = "test",
+    run: options.Run,
+    split: options.Split = "test",
     dataset: OtherDataset = None,
     root: options.Root = None,
     runs: options.Runs = None,
@@ -65,10 +64,7 @@ def evaluate(
     with opened_run(run, runs_location(runs)) as found:
         found.finished()
         result = evaluate_in_child(found, split, dataset, root_or_default(root))
-    if json_output:
-        output.print_json(result)
-    else:
-        output.say(*summary(result).splitlines())
+    output.answer(result, json_output, *summary(result).splitlines())
 
 
 def evaluate_in_child(run: RunFolder, split: str, dataset: str | None, root: str) -> dict[str, Any]:
@@ -77,7 +73,7 @@ def evaluate_in_child(run: RunFolder, split: str, dataset: str | None, root: str
 
 
 def predict(
-    run: Run,
+    run: options.Run,
     paths: Paths,
     format_name: Format = "csv",
     out: Out = None,
@@ -205,7 +201,4 @@ def label_errors(
     command += ["--root", folder, "--runs", runs_location(runs)]
     command += config_arguments(settings.model_dump_json())
     result = result_of(command)
-    if json_output:
-        output.print_json(result)
-    else:
-        output.say(*summary(result).splitlines())
+    output.answer(result, json_output, *summary(result).splitlines())

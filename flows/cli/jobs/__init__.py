@@ -1,1 +1,0 @@
-"""The commands that prepare, train and measure: each runs a job in a process of its own."""

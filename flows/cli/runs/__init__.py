@@ -1,0 +1,1 @@
+"""The commands that run jobs, each in a process of its own, and those about training runs."""

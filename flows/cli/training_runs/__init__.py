@@ -1,1 +1,0 @@
-"""Commands about training runs: list, compare, evaluate, predict, and look for label errors."""
