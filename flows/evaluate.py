@@ -9,11 +9,11 @@ from prefect.client.schemas.objects import State
 from prefect.states import Completed
 from pydantic import Field
 
-from shardmill.flows.flow_runs.artifacts.page import Keys
-from shardmill.flows.flow_runs.artifacts.verdicts import evaluated_in_words, publish_evaluated
-from shardmill.flows.flow_runs.jobs import children
-from shardmill.flows.flow_runs.jobs.job_commands import evaluate_command
+from shardmill.flows.flow_runs import children
+from shardmill.flows.flow_runs.jobs import evaluate_command
 from shardmill.flows.flow_runs.run_states import cancelled_state, failures_shown, job_task, shardmill_run
+from shardmill.flows.flow_runs.showing.page import Keys
+from shardmill.flows.flow_runs.showing.trained import evaluated_in_words, publish_evaluated
 from shardmill.flows.parameters import (
     DatasetRef,
     OptionalFolder,

@@ -9,8 +9,7 @@ from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State
 
 from shardmill.beam_jobs.config.maintain import MaintainConfig
-from shardmill.flows.flow_runs.artifacts.page import Keys, RunPage
-from shardmill.flows.flow_runs.jobs import children
+from shardmill.flows.flow_runs import children
 from shardmill.flows.flow_runs.run_states import (
     cancelled_state,
     completed_state,
@@ -19,6 +18,7 @@ from shardmill.flows.flow_runs.run_states import (
     shardmill_run,
 )
 from shardmill.flows.flow_runs.showing.markdown import escaped
+from shardmill.flows.flow_runs.showing.page import Keys, RunPage
 from shardmill.flows.parameters import DatasetName, OptionalFolder, root_or_default, runs_or_default
 from shardmill.flows.scheduling.attempts import attempted
 from shardmill.infra.dataset.views.references import parse_reference

@@ -13,17 +13,16 @@ from shardmill.beam_jobs.config import PrepareConfig
 from shardmill.flows import prepare as preparing
 from shardmill.flows import promote as promotion_flow
 from shardmill.flows import train as training_flow
-from shardmill.flows.flow_runs.artifacts import prepared, trained
-from shardmill.flows.flow_runs.artifacts.page import Keys, RunPage
 from shardmill.flows.flow_runs.run_states import (
     cancelled_state,
     completed_state,
     failures_shown,
     shardmill_run,
 )
-from shardmill.flows.flow_runs.showing import markdown
+from shardmill.flows.flow_runs.showing import markdown, prepared, trained
 from shardmill.flows.flow_runs.showing.headline import headline
 from shardmill.flows.flow_runs.showing.markdown import escaped, link
+from shardmill.flows.flow_runs.showing.page import Keys, RunPage
 from shardmill.flows.parameters import (
     AliasWord,
     DatasetName,

@@ -10,10 +10,8 @@ from prefect.client.schemas.objects import State
 
 from shardmill.beam_jobs.config import PrepareConfig
 from shardmill.beam_jobs.request import prepare_command
-from shardmill.flows.flow_runs.artifacts.page import Keys, RunPage
-from shardmill.flows.flow_runs.artifacts.prepared import shard_rows, show_prepared
+from shardmill.flows.flow_runs import children
 from shardmill.flows.flow_runs.events import emit_published
-from shardmill.flows.flow_runs.jobs import children
 from shardmill.flows.flow_runs.run_states import (
     cancelled_state,
     completed_state,
@@ -22,6 +20,8 @@ from shardmill.flows.flow_runs.run_states import (
     shardmill_run,
 )
 from shardmill.flows.flow_runs.showing.headline import sentence
+from shardmill.flows.flow_runs.showing.page import Keys, RunPage
+from shardmill.flows.flow_runs.showing.prepared import shard_rows, show_prepared
 from shardmill.flows.parameters import DatasetName, OptionalFolder, Source, Unset, root_or_default
 from shardmill.flows.scheduling.attempts import attempted
 from shardmill.infra.dataset.catalog import Catalog

@@ -8,11 +8,9 @@ from prefect import flow, get_run_logger
 from prefect.client.schemas.objects import State
 from pydantic import Field
 
-from shardmill.flows.flow_runs.artifacts.page import Keys
-from shardmill.flows.flow_runs.artifacts.verdicts import decision_in_words, publish_verdict
+from shardmill.flows.flow_runs import children
 from shardmill.flows.flow_runs.events import emit_decided
-from shardmill.flows.flow_runs.jobs import children
-from shardmill.flows.flow_runs.jobs.job_commands import promote_command
+from shardmill.flows.flow_runs.jobs import promote_command
 from shardmill.flows.flow_runs.run_states import (
     cancelled_state,
     completed_state,
@@ -20,6 +18,8 @@ from shardmill.flows.flow_runs.run_states import (
     job_task,
     shardmill_run,
 )
+from shardmill.flows.flow_runs.showing.page import Keys
+from shardmill.flows.flow_runs.showing.trained import decision_in_words, publish_verdict
 from shardmill.flows.parameters import (
     AliasWord,
     OptionalFolder,

@@ -12,10 +12,8 @@ from prefect.client.schemas.objects import State
 from prefect.exceptions import CancelledRun
 
 from shardmill.flows import promote as promotion_flow
-from shardmill.flows.flow_runs.artifacts.page import Keys, RunPage
-from shardmill.flows.flow_runs.artifacts.trained import show_trained
-from shardmill.flows.flow_runs.jobs import children
-from shardmill.flows.flow_runs.jobs.job_commands import train_command
+from shardmill.flows.flow_runs import children
+from shardmill.flows.flow_runs.jobs import train_command
 from shardmill.flows.flow_runs.run_states import (
     cancelled_state,
     completed_state,
@@ -24,6 +22,8 @@ from shardmill.flows.flow_runs.run_states import (
     shardmill_run,
 )
 from shardmill.flows.flow_runs.showing.headline import sentence
+from shardmill.flows.flow_runs.showing.page import Keys, RunPage
+from shardmill.flows.flow_runs.showing.trained import show_trained
 from shardmill.flows.parameters import (
     AliasWord,
     DatasetRef,

@@ -25,13 +25,14 @@ from typing import Any
 
 from shardmill.beam_jobs.config import PrepareConfig
 from shardmill.beam_jobs.request import prepare_command
-from shardmill.flows.flow_runs.jobs.job_commands import (
+from shardmill.flows.flow_runs.jobs import (
     ENDINGS,
     evaluate_command,
+    job_request,
+    load_job_settings,
     predict_command,
     train_command,
 )
-from shardmill.flows.flow_runs.jobs.job_settings import job_request, load_job_settings
 from shardmill.flows.parameters import root_or_default, runs_or_default
 from shardmill.infra.arguments import checked
 from shardmill.infra.errors import DataError, NotFoundError, UsageError

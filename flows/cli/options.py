@@ -38,7 +38,7 @@ def references(incomplete: str) -> list[str]:
 
 def settings(incomplete: str) -> list[str]:
     """The keys of the settings of prepare and train with this beginning, up to the ``=``."""
-    from shardmill.flows.flow_runs.jobs.job_settings import models_of_runs
+    from shardmill.flows.flow_runs.jobs import models_of_runs
     from shardmill.infra.settings import settings_of
 
     found = set()

@@ -197,7 +197,7 @@ def _option_meant(option: str, command: Any, path: str) -> str | None:
 
 def _setting_meant(option: str, options: dict[str, Any]) -> str | None:
     """A setting that has the name of the option, if the command takes settings."""
-    from shardmill.flows.flow_runs.jobs.job_settings import models_of_runs
+    from shardmill.flows.flow_runs.jobs import models_of_runs
     from shardmill.infra.settings import near_settings
 
     if "--set" not in options or not option.startswith("--"):

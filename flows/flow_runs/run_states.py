@@ -18,11 +18,11 @@ from prefect.states import Failed
 from pydantic import BaseModel
 
 from shardmill.flows.flow_runs.api_requests import tag_as_own
-from shardmill.flows.flow_runs.artifacts.failed import command_of, show_failed, state_message
-from shardmill.flows.flow_runs.artifacts.page import Keys, RunPage
-from shardmill.flows.flow_runs.jobs.running import PAUSES_SECONDS, may_help
-from shardmill.flows.flow_runs.jobs.worker_process import working_in
 from shardmill.flows.flow_runs.run_records import UNCHANGED
+from shardmill.flows.flow_runs.running import PAUSES_SECONDS, may_help
+from shardmill.flows.flow_runs.showing.failed import command_of, show_failed, state_message
+from shardmill.flows.flow_runs.showing.page import Keys, RunPage
+from shardmill.flows.flow_runs.worker_process import working_in
 from shardmill.infra.errors import Cancelled, ShardmillError
 
 P = ParamSpec("P")
@@ -114,7 +114,7 @@ def job_task(name: str) -> Callable[[Callable[P, T]], Task[P, T]]:
 
 
 def should_retry(_task: Task[..., Any], _run: TaskRun, state: State[Any]) -> bool:
-    """Return whether to run the job again (shardmill.flows.flow_runs.jobs.running)."""
+    """Return whether to run the job again (shardmill.flows.flow_runs.running)."""
     try:
         state.result(raise_on_failure=True)
     except BaseException as error:  # noqa: BLE001  only asks for the error; Prefect raises it

@@ -17,8 +17,8 @@ from prefect.exceptions import PrefectException
 from prefect.states import Completed, Failed
 
 from shardmill.flows.flow_runs.api_requests import prefect_client
-from shardmill.flows.flow_runs.jobs.worker_process import begin_workers_run
 from shardmill.flows.flow_runs.run_states import with_form_of
+from shardmill.flows.flow_runs.worker_process import begin_workers_run
 from shardmill.flows.scheduling import failures
 from shardmill.flows.scheduling.coalescing import is_automatic, kind_of, skipping_superfluous
 from shardmill.flows.scheduling.source_state import files_of, mark_of

@@ -1,7 +1,7 @@
 """Run Prefect's server, the deployments, a worker, the page and TensorBoard, for `shardmill up`.
 
 All services end with this process, by a lifeline (shardmill.flows.server.services), and each run ends with
-its worker (shardmill.flows.flow_runs.jobs.flow_process). So nothing remains, however this process ends.
+its worker (shardmill.flows.flow_runs.worker_process). So nothing remains, however this process ends.
 """
 
 from __future__ import annotations

@@ -10,8 +10,8 @@ from typing import Any
 
 from prefect.workers.process import ProcessJobConfiguration, ProcessWorker
 
-from shardmill.flows.flow_runs.jobs import flow_process
-from shardmill.flows.flow_runs.jobs.worker_process import FOLDER_VARIABLE, WORKER_VARIABLE
+from shardmill.flows.flow_runs import worker_process
+from shardmill.flows.flow_runs.worker_process import FOLDER_VARIABLE, WORKER_VARIABLE
 from shardmill.flows.server import services
 from shardmill.flows.server.tidying.stale_runs import worker_name
 from shardmill.infra.processes.job_command import python_module
@@ -20,7 +20,7 @@ _BEAT_SECONDS = 2.0
 
 
 class FlowProcess(ProcessJobConfiguration):
-    """The process of a flow run: shardmill.flows.flow_runs.jobs.flow_process, or the command of a deployment.
+    """The process of a flow run: shardmill.flows.flow_runs.worker_process, or the command of a deployment.
 
     Without a command, Prefect starts a process in a session of its own that first asks the server about the
     run. That process would outlive a killed worker by a minute. With a command, the process is in the process
@@ -29,7 +29,7 @@ class FlowProcess(ProcessJobConfiguration):
 
     def prepare_for_flow_run(self, *args: Any, **kwargs: Any) -> None:
         """Set the command, then let Prefect set the rest for the flow run."""
-        self.command = self.command or shlex.join(python_module(flow_process.__name__))
+        self.command = self.command or shlex.join(python_module(worker_process.__name__))
         super().prepare_for_flow_run(*args, **kwargs)
 
 

@@ -9,7 +9,7 @@ import pytest
 from selenium.webdriver.support.wait import WebDriverWait
 
 from shardmill.beam_jobs.config import PrepareConfig
-from shardmill.flows.flow_runs.artifacts.page import Keys
+from shardmill.flows.flow_runs.showing.page import Keys
 from tests.browser.conftest import Browser
 from tests.prefect_server.jobs import fake_prepare
 from tests.prefect_server.server import RunningServer, run_command

@@ -15,7 +15,7 @@ import pytest
 
 from shardmill.beam_jobs.config import PrepareConfig
 from shardmill.flows import home
-from shardmill.flows.flow_runs.artifacts.page import Keys
+from shardmill.flows.flow_runs.showing.page import Keys
 from shardmill.infra.dataset.catalog import Catalog
 from shardmill.infra.dataset.verify import verify
 from shardmill.infra.processes.turns import TURNS_VARIABLE, Turn

@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from shardmill.flows.flow_runs.jobs import flow_process
+from shardmill.flows.flow_runs import worker_process
 from tests.prefect_server.jobs import held_after_a_block, resume
 from tests.prefect_server.server import RunningServer, processes_of, remaining, started_up
 from tests.samples.sources.image_folders import write_many_large_images
@@ -23,7 +23,7 @@ from tests.samples.waiting import before_its_end, eventually
 def flow_processes(server: RunningServer) -> list[psutil.Process]:
     """The processes of the flow runs of a platform."""
     found = processes_of(Path(server.env["SHARDMILL_HOME"]))
-    return [process for process in found if flow_process.__name__ in process.cmdline()]
+    return [process for process in found if worker_process.__name__ in process.cmdline()]
 
 
 def test_a_run_whose_process_has_just_begun_ends_with_a_killed_up(tmp_path: Path) -> None:

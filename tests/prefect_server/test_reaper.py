@@ -26,8 +26,8 @@ _MARKED_SECONDS = 120
 _NIGHTLY = """
 import sys
 from prefect import flow
-from shardmill.flows.flow_runs.jobs import job_commands
-job_commands.PROMOTE = (sys.executable, sys.argv[1], "waits")
+from shardmill.flows.flow_runs import jobs
+jobs.PROMOTE = (sys.executable, sys.argv[1], "waits")
 from shardmill.flows.promote import promote
 
 @flow

@@ -10,7 +10,7 @@ import typer
 from shardmill.flows.cli import options, output
 from shardmill.flows.cli.folders import catalog_at, run_named, warn_of_unfinished_purge
 from shardmill.flows.cli.runs.looking import show_run
-from shardmill.flows.flow_runs.jobs.job_settings import train_settings
+from shardmill.flows.flow_runs.jobs import train_settings
 from shardmill.flows.parameters import root_or_default
 from shardmill.infra.errors import ShardmillError, UsageError
 from shardmill.infra.processes.children import result_of

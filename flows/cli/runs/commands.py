@@ -11,11 +11,11 @@ from shardmill.flows import home
 from shardmill.flows.cli import options, output
 from shardmill.flows.cli.help import explained_below
 from shardmill.flows.cli.runs.flags import with_flags
-from shardmill.flows.flow_runs.jobs.job_commands import train_command
-from shardmill.flows.flow_runs.jobs.job_settings import (
+from shardmill.flows.flow_runs.jobs import (
     job_request,
     prepare_settings,
     settings_by_section,
+    train_command,
     train_settings,
 )
 from shardmill.flows.parameters import absolute, root_or_default, runs_or_default

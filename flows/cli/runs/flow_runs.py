@@ -18,9 +18,9 @@ from shardmill.beam_jobs.request import prepare_command
 from shardmill.flows.cli import import_meanwhile
 from shardmill.flows.cli.output import note, nothing_on_stdout
 from shardmill.flows.flow_runs import lost_runs
-from shardmill.flows.flow_runs.jobs.job_commands import train_command
-from shardmill.flows.flow_runs.jobs.running import run_job, started_early, tried_again
+from shardmill.flows.flow_runs.jobs import train_command
 from shardmill.flows.flow_runs.run_records import RunRecord
+from shardmill.flows.flow_runs.running import run_job, started_early, tried_again
 from shardmill.flows.flow_runs.showing.headline import sentence
 from shardmill.flows.server.api import Api, ApiLost, prefect_api, standing_api
 from shardmill.flows.server.running_up import running_up, up_process

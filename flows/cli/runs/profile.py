@@ -8,8 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from shardmill.flows.cli import options, output
-from shardmill.flows.flow_runs.jobs.job_commands import PROFILE
-from shardmill.flows.flow_runs.jobs.job_settings import train_settings
+from shardmill.flows.flow_runs.jobs import PROFILE, train_settings
 from shardmill.flows.parameters import root_or_default
 from shardmill.infra.dataset.views.references import reference_of
 from shardmill.infra.processes.children import result_of

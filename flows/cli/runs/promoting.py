@@ -9,7 +9,7 @@ import typer
 
 from shardmill.flows.cli import options, output
 from shardmill.flows.cli.folders import runs_folder, runs_location
-from shardmill.flows.flow_runs.jobs.job_commands import promote_command
+from shardmill.flows.flow_runs.jobs import promote_command
 from shardmill.flows.parameters import root_or_default
 from shardmill.infra.errors import CorruptDataError, NotFoundError, UsageError
 from shardmill.infra.near_names import near_miss

@@ -9,7 +9,7 @@ import typer
 
 from shardmill.flows.cli import options, output
 from shardmill.flows.cli.runs.flags import flag_of
-from shardmill.flows.flow_runs.jobs.job_settings import models_of_runs
+from shardmill.flows.flow_runs.jobs import models_of_runs
 from shardmill.infra.errors import NotFoundError
 from shardmill.infra.readable import shortened
 from shardmill.infra.settings import Setting, near_settings, settings_of

@@ -12,8 +12,7 @@ import typer
 from shardmill.flows.cli import options, output
 from shardmill.flows.cli.folders import runs_folder, runs_location
 from shardmill.flows.cli.runs.flags import with_flags
-from shardmill.flows.flow_runs.jobs.job_commands import ENDINGS, evaluate_command, predict_command
-from shardmill.flows.flow_runs.jobs.job_settings import train_settings
+from shardmill.flows.flow_runs.jobs import ENDINGS, evaluate_command, predict_command, train_settings
 from shardmill.flows.parameters import root_or_default
 from shardmill.infra.errors import DataError, NotFoundError, UsageError
 from shardmill.infra.processes.children import result_of

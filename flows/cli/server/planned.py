@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from shardmill.flows.cli.server.schedule_rows import RULE_NAME
-from shardmill.flows.flow_runs.jobs.job_settings import (
+from shardmill.flows.flow_runs.jobs import (
     checked_source,
     prepare_settings,
     settings_by_section,

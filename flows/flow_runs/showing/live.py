@@ -9,9 +9,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from shardmill.flows.flow_runs.artifacts.page import Keys, RunPage
 from shardmill.flows.flow_runs.showing import training_curve
 from shardmill.flows.flow_runs.showing.markdown import escaped, picture, svg_uri, table
+from shardmill.flows.flow_runs.showing.page import Keys, RunPage
 from shardmill.infra.errors import ShardmillError
 from shardmill.infra.progress import Event
 from shardmill.infra.whole_job import WholeJob

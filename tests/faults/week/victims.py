@@ -9,7 +9,7 @@ import psutil
 DATABASE = "database"
 KINDS = ("flow", "job", "image worker", "trainer", "rank", "worker", "server", "up", DATABASE)
 
-_FLOW_MODULE = "shardmill.flows.flow_runs.jobs.flow_process"
+_FLOW_MODULE = "shardmill.flows.flow_runs.worker_process"
 _JOB_MODULES = {
     "shardmill.beam_jobs.prepare": "job",
     "shardmill.training.train": "trainer",

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from shardmill.flows.flow_runs.jobs.job_settings import prepare_settings, train_settings
+from shardmill.flows.flow_runs.jobs import prepare_settings, train_settings
 from shardmill.infra.errors import ConfigError, UsageError
 from shardmill.training.config import TrainConfig, image_size_of
 from shardmill.training.recipes import recipe_names, recipe_path

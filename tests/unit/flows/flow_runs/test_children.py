@@ -15,9 +15,9 @@ from typing import Any
 import psutil
 import pytest
 
-from shardmill.flows.flow_runs.artifacts.failed import JobEnd
-from shardmill.flows.flow_runs.artifacts.page import Keys
-from shardmill.flows.flow_runs.jobs import children
+from shardmill.flows.flow_runs import children
+from shardmill.flows.flow_runs.showing.failed import JobEnd
+from shardmill.flows.flow_runs.showing.page import Keys
 from shardmill.infra import progress
 from shardmill.infra.errors import ChildDied, FailureBudgetExceeded
 
@@ -77,8 +77,8 @@ def test_a_job_without_a_result_is_a_failure() -> None:
 def test_a_job_ends_with_the_process_that_runs_it(tmp_path: Path, how: signal.Signals) -> None:
     marker = tmp_path / "pids"
     flow = (
-        "import logging, sys; from shardmill.flows.flow_runs.jobs import children\n"
-        "from shardmill.flows.flow_runs.artifacts.page import Keys\n"
+        "import logging, sys; from shardmill.flows.flow_runs import children\n"
+        "from shardmill.flows.flow_runs.showing.page import Keys\n"
         "children.run_child_job(sys.argv[1:], job='fake', keys=Keys('fake'), log=logging.getLogger())\n"
     )
     environment = {**os.environ, "FAKE_JOB_MARKER": str(marker)}

@@ -13,7 +13,7 @@ import httpx
 import pytest
 from prefect.states import Cancelling, Running, Suspended
 
-from shardmill.flows.flow_runs.jobs.children import watched_runs
+from shardmill.flows.flow_runs.children import watched_runs
 
 ID = UUID(int=1)
 

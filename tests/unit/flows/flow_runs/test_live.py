@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from shardmill.flows.flow_runs.artifacts.page import Keys
 from shardmill.flows.flow_runs.showing import live
+from shardmill.flows.flow_runs.showing.page import Keys
 from shardmill.infra.errors import DataError
 from shardmill.training.results.run_files.curve import CURVE_FILE
-from tests.unit.flows.flow_runs.artifacts.recorded_page import RecordedPage
+from tests.unit.flows.flow_runs.showing.recorded_page import RecordedPage
 
 JOB = {"event": "job", "job": "train", "shares": {"train": 90, "export": 10}}
 EPOCH = {"event": "progress", "stage": "train", "done": 5, "total": 10, "epoch": 1, "epochs": 2, "loss": 0.5}

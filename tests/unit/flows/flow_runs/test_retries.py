@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shardmill.flows.flow_runs.jobs import running
+from shardmill.flows.flow_runs import running
 from shardmill.infra.errors import (
     ChildDied,
     ConfigError,

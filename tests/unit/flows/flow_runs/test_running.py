@@ -9,7 +9,7 @@ from typing import Any
 import psutil
 import pytest
 
-from shardmill.flows.flow_runs.jobs.running import run_job, started_early
+from shardmill.flows.flow_runs.running import run_job, started_early
 from shardmill.infra import progress
 from tests.samples.waiting import eventually
 

@@ -11,8 +11,8 @@ from uuid import uuid4
 import psutil
 import pytest
 
-from shardmill.flows.flow_runs.jobs import flow_process
-from shardmill.flows.flow_runs.jobs.worker_process import WORKER_VARIABLE
+from shardmill.flows.flow_runs import worker_process
+from shardmill.flows.flow_runs.worker_process import WORKER_VARIABLE
 from shardmill.infra.processes.trees import lives
 from tests.samples.waiting import eventually
 
@@ -25,7 +25,7 @@ def environment(worker: object | None) -> dict[str, str]:
 
 
 def test_it_ends_at_once_if_its_worker_was_killed_before() -> None:
-    command = [sys.executable, "-m", flow_process.__name__]
+    command = [sys.executable, "-m", worker_process.__name__]
     done = subprocess.run(command, env=environment(worker=2**22 + 1), check=False, timeout=60)
     assert done.returncode == -signal.SIGKILL
 
@@ -34,7 +34,7 @@ def test_it_ends_with_a_killed_worker_while_it_asks_the_server_for_its_run() -> 
     worker = (
         "import os, subprocess, sys\n"
         f"os.environ[{WORKER_VARIABLE!r}] = str(os.getpid())\n"
-        f"print(subprocess.Popen([sys.executable, '-m', {flow_process.__name__!r}]).pid, flush=True); input()"
+        f"print(subprocess.Popen([sys.executable, '-m', {worker_process.__name__!r}]).pid, flush=True); input()"
     )
     with subprocess.Popen(
         [sys.executable, "-c", worker],
@@ -51,7 +51,7 @@ def test_it_ends_with_a_killed_worker_while_it_asks_the_server_for_its_run() -> 
 @pytest.mark.skipif("python" in " ".join(psutil.Process(1).cmdline()), reason="process 1 may be a worker")
 def test_a_run_of_another_worker_ends_if_the_system_has_adopted_it() -> None:
     program = (
-        "import os, time; from shardmill.flows.flow_runs.jobs import worker_process\n"
+        "import os, time; from shardmill.flows.flow_runs import worker_process\n"
         "worker = os.getpid()\n"
         "if os.fork() == 0:\n"
         "    while os.getppid() == worker: time.sleep(0.02)\n"

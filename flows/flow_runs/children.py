@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from shardmill.flows.flow_runs.api_requests import prefect_client
-from shardmill.flows.flow_runs.artifacts.failed import JobEnd
-from shardmill.flows.flow_runs.artifacts.page import Keys, RunPage
-from shardmill.flows.flow_runs.jobs.running import run_job
-from shardmill.flows.flow_runs.jobs.worker_process import begin_workers_run, is_started_by_worker
+from shardmill.flows.flow_runs.running import run_job
+from shardmill.flows.flow_runs.showing.failed import JobEnd
 from shardmill.flows.flow_runs.showing.headline import headline
 from shardmill.flows.flow_runs.showing.live import LivePage
+from shardmill.flows.flow_runs.showing.page import Keys, RunPage
+from shardmill.flows.flow_runs.worker_process import begin_workers_run, is_started_by_worker
 from shardmill.infra.errors import GO_ON, Cancelled, ShardmillError
 from shardmill.infra.progress import Event
 from shardmill.infra.readable import readable_figure

@@ -1,9 +1,18 @@
-"""The process of a run that a worker started: it ends with its worker, and others see that it lives."""
+"""The process of a run that a worker started: it ends with its worker, and others see that it lives.
+
+::
+
+    python -m shardmill.flows.flow_runs.worker_process    with the environment that Prefect's worker gives
+
+runs Prefect's engine, tied to the worker from its first moment. Importing the engine and asking the server
+for the run takes seconds, or a minute while the server is away. The worker may be killed meanwhile.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import runpy
 import signal
 import socket
 import threading
@@ -17,6 +26,7 @@ import psutil
 from shardmill.flows import home
 from shardmill.flows.flow_runs.lost_runs import hold_until_exit
 from shardmill.infra.errors import ConfigError
+from shardmill.infra.processes.process import die_at_once_with_parent
 
 # Set by the worker of `shardmill up`. Other workers do not, and are known as the parent of this process.
 WORKER_VARIABLE = "SHARDMILL_WORKER"
@@ -90,3 +100,17 @@ def _worker() -> int | None:
     # worker itself, a program in Python.
     is_adopted = parent == 1 and "python" not in " ".join(psutil.Process(1).cmdline())
     return None if is_adopted else parent
+
+
+def run_engine() -> None:
+    """Run the flow run that the environment names."""
+    die_at_once_with_parent()
+    follow_worker()
+    runpy.run_module("prefect.engine", run_name="__main__", alter_sys=True)
+
+
+if __name__ == "__main__":
+    # By its name: the flow calls follow_worker of that module again, which must know of the thread.
+    from shardmill.flows.flow_runs import worker_process
+
+    worker_process.run_engine()

@@ -1,4 +1,7 @@
-"""Read and check the settings and the source of a job, for commands and for the functions of Python."""
+"""Read and check the settings and the source of a job, and return its command.
+
+For the commands, the flows and the functions of Python.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +11,27 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from shardmill.infra.errors import NotFoundError, UsageError
+from shardmill.infra.processes.job_command import config_arguments
+from shardmill.infra.processes.python_module import python_module
 
 if TYPE_CHECKING:
     from shardmill.beam_jobs.config import PrepareConfig
     from shardmill.beam_jobs.request import JobRequest
     from shardmill.infra.settings import Settings
     from shardmill.training.config import TrainConfig
+    from shardmill.training.promotion.rules import PromotionRules
+
 
 S = TypeVar("S", bound="Settings")
+
+TRAIN: tuple[str, ...] = tuple(python_module("shardmill.training.train"))
+PROFILE: tuple[str, ...] = tuple(python_module("shardmill.training.profile"))
+PREDICT: tuple[str, ...] = tuple(python_module("shardmill.training.predict"))
+EVALUATE: tuple[str, ...] = tuple(python_module("shardmill.training.evaluate"))
+PROMOTE: tuple[str, ...] = tuple(python_module("shardmill.training.promote"))
+
+# Ending of a file of predictions -> its format.
+ENDINGS = {".csv": "csv", ".json": "json", ".jsonl": "json", ".parquet": "parquet"}
 
 
 def models_of_runs() -> dict[str, type[Settings]]:
@@ -170,3 +186,30 @@ def checked_source(source: str, dataset: str, kind: str = "image_folder") -> str
             remedy = f"write {scheme[1]}://{source[scheme.end() :]}"
         raise NotFoundError(f"source {source} {what}", remedy)
     return place
+
+
+def train_command(dataset: str, root: str, runs: str, config: TrainConfig) -> list[str]:
+    """The command that trains on a dataset (``NAME[@VERSION][?QUERY]``)."""
+    given = [dataset, "--root", root, "--runs", runs]
+    return [*TRAIN, *given, *config_arguments(config.model_dump_json())]
+
+
+def evaluate_command(run: str, split: str, dataset: str | None, root: str, runs: str) -> list[str]:
+    """The command that evaluates a run on a split, of another dataset version if one is named."""
+    given = [run, "--split", split, "--root", root, "--runs", runs]
+    return [*EVALUATE, *given, *(["--dataset", dataset] if dataset is not None else [])]
+
+
+def promote_command(
+    run: str, alias: str, reason: str | None, rules: PromotionRules, root: str, runs: str
+) -> list[str]:
+    """The command that decides about an alias and a run, by hand if there is a reason."""
+    given = [run, "--alias", alias, "--root", root, "--runs", runs]
+    given += config_arguments(rules.model_dump_json())
+    return [*PROMOTE, *given, *(["--reason", reason] if reason is not None else [])]
+
+
+def predict_command(run: Path, kind: str, out: Path, root: str, *, overlays: bool) -> list[str]:
+    """The command that predicts image files with a run; further arguments name the files."""
+    given = [str(run), "--format", kind, "--out", str(out.absolute()), "--root", root]
+    return [*PREDICT, *given, *(["--overlays"] if overlays else [])]

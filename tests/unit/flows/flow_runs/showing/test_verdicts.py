@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from shardmill.flows.flow_runs.artifacts.verdicts import (
+from shardmill.flows.flow_runs.showing.trained import (
     comparison_rows,
     decision_in_words,
     intervals_of,

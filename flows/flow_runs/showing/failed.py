@@ -8,9 +8,9 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from shardmill.flows.flow_runs.artifacts.examples import lost_text
-from shardmill.flows.flow_runs.artifacts.page import Keys, RunPage
+from shardmill.flows.flow_runs.showing.examples import lost_text
 from shardmill.flows.flow_runs.showing.markdown import code, code_block, escaped
+from shardmill.flows.flow_runs.showing.page import Keys, RunPage
 from shardmill.infra.errors import LockedError, ShardmillError
 from shardmill.infra.strict_json import dump_json
 

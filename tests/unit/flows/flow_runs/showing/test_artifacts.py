@@ -13,15 +13,15 @@ from uuid import uuid4
 import pytest
 
 from shardmill.beam_jobs.config import PrepareConfig
-from shardmill.flows.flow_runs.artifacts import prepared, trained
-from shardmill.flows.flow_runs.artifacts.failed import JobEnd, failure_text, show_failed, state_message
-from shardmill.flows.flow_runs.artifacts.page import Keys
 from shardmill.flows.flow_runs.showing import markdown as addresses
+from shardmill.flows.flow_runs.showing import prepared, trained
+from shardmill.flows.flow_runs.showing.failed import JobEnd, failure_text, show_failed, state_message
 from shardmill.flows.flow_runs.showing.headline import headline, sentence
+from shardmill.flows.flow_runs.showing.page import Keys
 from shardmill.flows.pipeline import show_pipeline
 from shardmill.infra.errors import DataError, LockedError
 from shardmill.training.config import TrainConfig
-from tests.unit.flows.flow_runs.artifacts.recorded_page import RecordedPage
+from tests.unit.flows.flow_runs.showing.recorded_page import RecordedPage
 
 KEYS = Keys("photos")
 PREPARED: dict[str, Any] = {

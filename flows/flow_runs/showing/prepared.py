@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from shardmill.flows.flow_runs.artifacts.examples import lost_text
-from shardmill.flows.flow_runs.artifacts.page import Keys, RunPage
 from shardmill.flows.flow_runs.showing import markdown
+from shardmill.flows.flow_runs.showing.examples import lost_text
 from shardmill.flows.flow_runs.showing.headline import headline
 from shardmill.flows.flow_runs.showing.markdown import escaped, picture, svg_uri, table
+from shardmill.flows.flow_runs.showing.page import Keys, RunPage
 from shardmill.infra.dataset.views.references import reference_of
 from shardmill.infra.html import charts
 

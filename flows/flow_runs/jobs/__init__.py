@@ -1,1 +1,0 @@
-"""The job of a flow run: its process, when it starts, when it stops, whether it is tried again."""
