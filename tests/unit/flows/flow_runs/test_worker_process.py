@@ -34,7 +34,8 @@ def test_it_ends_with_a_killed_worker_while_it_asks_the_server_for_its_run() -> 
     worker = (
         "import os, subprocess, sys\n"
         f"os.environ[{WORKER_VARIABLE!r}] = str(os.getpid())\n"
-        f"print(subprocess.Popen([sys.executable, '-m', {worker_process.__name__!r}]).pid, flush=True); input()"
+        f"run = subprocess.Popen([sys.executable, '-m', {worker_process.__name__!r}])\n"
+        "print(run.pid, flush=True); input()"
     )
     with subprocess.Popen(
         [sys.executable, "-c", worker],
