@@ -18,7 +18,7 @@ from starlette.routing import BaseRoute, Route
 from shardmill.flows.page import metrics
 from shardmill.flows.page.access import PasswordOnly, SameOriginOnly, StrictHeaders
 from shardmill.flows.page.options import PageOptions
-from shardmill.flows.page.pages import compare, datasets, lineage, overview, runs
+from shardmill.flows.page.pages import datasets, overview, runs
 from shardmill.flows.page.platform import Platform
 from shardmill.flows.page.rendering import render, static_files
 from shardmill.flows.page.tensorboard import pass_on
@@ -70,9 +70,9 @@ def _routes() -> list[BaseRoute]:
         Route("/runs/{name}/live", runs.live),
         Route("/runs/{name}/report", runs.report),
         Route("/runs/{name}/files/{file}", runs.file),
-        Route("/compare", compare.show),
-        Route("/lineage", lineage.show),
-        Route("/aliases", lineage.show_aliases),
+        Route("/compare", runs.compare),
+        Route("/lineage", datasets.lineage),
+        Route("/aliases", datasets.aliases),
         Route("/tensorboard", pass_on),
         # TensorBoard's pages ask for many series at once by POST; they change nothing.
         Route("/tensorboard/{path:path}", pass_on, methods=["GET", "HEAD", "POST"]),

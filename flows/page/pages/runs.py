@@ -1,9 +1,10 @@
-"""The pages of training runs."""
+"""The pages of training runs, one at a time or side by side."""
 
 from __future__ import annotations
 
 import csv
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +13,23 @@ from starlette.responses import Response
 
 from shardmill.flows.page.files import RUN_REPORT, pictures_of, run_file
 from shardmill.flows.page.options import path_of
-from shardmill.flows.page.pages.charts import latest, legend, run_charts
+from shardmill.flows.page.pages.charts import (
+    MOST_CURVES,
+    compared_charts,
+    curve_kind,
+    latest,
+    legend,
+    run_charts,
+)
 from shardmill.flows.page.platform import Platform
 from shardmill.flows.page.reading.runs import BROKEN, TRAINING, RunRow
 from shardmill.flows.page.rendering import list_page, render
 from shardmill.infra.dataset.views.references import parse_reference
 from shardmill.infra.errors import ShardmillError
-from shardmill.infra.html.page import setting_rows
+from shardmill.infra.html.formatting import differing_settings, setting_rows
 from shardmill.training.aliases.history import aliases_by_run
-from shardmill.training.metrics.figures import FIGURES, is_smaller_better
 from shardmill.training.promotion.purged import purged_in_words
+from shardmill.training.results.metrics.figures import FIGURES, is_smaller_better
 from shardmill.training.results.predictions.label_errors import LABEL_ERRORS_FILE
 from shardmill.training.results.run_files.rank_balance import BALANCE_FILE, read_balance
 from shardmill.training.results.run_files.run_folder import RunFolder
@@ -189,3 +197,68 @@ def _ranks(run: Path) -> dict[str, Any] | None:
     except (ShardmillError, KeyError, TypeError, ValueError) as error:
         return {"epoch": 0, "columns": [], "rows": [], "warnings": [f"{BALANCE_FILE}: {error}"]}
     return {"epoch": found.epoch, "columns": columns, "rows": rows, "warnings": found.warnings}
+
+
+@dataclass(frozen=True, slots=True)
+class _FigureRow:
+    """A figure of several runs: its name, the value of each as text, and the places of the best."""
+
+    words: str
+    values: Sequence[str]
+    best: frozenset[int]
+
+
+def compare(request: Request) -> Response:
+    """Return the comparison of the runs that ``?run=A&run=B`` names."""
+    platform: Platform = request.app.state.platform
+    names = list(dict.fromkeys(request.query_params.getlist("run")))
+    runs, problems = [], []
+    for name in names[:MOST_CURVES]:
+        try:
+            runs.append(platform.runs.open(name))
+        except ShardmillError as error:
+            problems.append(str(error))
+    if len(names) > MOST_CURVES:
+        problems.append(f"{len(names)} runs were asked for; the first {MOST_CURVES} are shown")
+    return render(
+        request,
+        "compare.html.j2",
+        title="Compare runs",
+        runs=[(run.name, run.dataset, run.model, curve_kind(index)) for index, run in enumerate(runs)],
+        problems=problems,
+        figures=[(split, rows) for split in ("test", "validation") if (rows := _figure_rows(runs, split))],
+        settings=_differing(runs),
+        charts=list(compared_charts([(run.name, platform.runs.curves(run.name)) for run in runs])),
+        on_one_version=len({run.dataset for run in runs}) <= 1,
+        most=MOST_CURVES,
+    )
+
+
+def _figure_rows(runs: Sequence[RunFolder], split: str) -> list[_FigureRow]:
+    rows = []
+    found = [(run.result or {}).get("metrics", {}).get(split, {}) for run in runs]
+    for name, figure in FIGURES.items():
+        values = {
+            index: float(of_run[name])
+            for index, of_run in enumerate(found)
+            if isinstance(of_run.get(name), int | float)
+        }
+        if not values:
+            continue
+        best = min(values.values()) if figure.falls else max(values.values())
+        texts = [figure.text(values[index]) if index in values else "—" for index in range(len(runs))]
+        winners = frozenset(index for index, value in values.items() if value == best)
+        rows.append(_FigureRow(figure.words, texts, winners if len(values) > 1 else frozenset()))
+    return rows
+
+
+def _differing(runs: Sequence[RunFolder]) -> list[tuple[str, Sequence[str]]]:
+    """Return (setting, its value in each run) of the settings that are not the same in all."""
+    return list(differing_settings(*map(_described, runs)).items())
+
+
+def _described(run: RunFolder) -> Mapping[str, Any]:
+    try:
+        return {"dataset": run.dataset, **run.config()}
+    except (ShardmillError, KeyError, TypeError, AttributeError):
+        return {"dataset": "its settings cannot be read"}

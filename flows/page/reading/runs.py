@@ -1,8 +1,14 @@
-"""Read the training runs in a folder. A damaged run folder becomes a row with the error."""
+"""Read the training runs in a folder. A damaged run folder becomes a row with the error.
+
+The runs of an object store are copied to this machine, for the page and TensorBoard, which read files.
+"""
 
 from __future__ import annotations
 
+import logging
 import math
+import os
+import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -11,16 +17,21 @@ from typing import Any, NamedTuple
 
 from shardmill.flows.flow_runs.showing.training_curve import points_of
 from shardmill.flows.page.reading.remembered import ForSeconds, Remembered
-from shardmill.flows.page.reading.runs_copy import RunsCopy, held_locks
 from shardmill.infra.errors import NotFoundError, ShardmillError
 from shardmill.infra.storage.filesystem import Storage
-from shardmill.infra.storage.locations import is_text
-from shardmill.training.metrics.figures import FIGURES
+from shardmill.infra.storage.locations import is_text, public_location
+from shardmill.training.results.metrics.figures import FIGURES
 from shardmill.training.results.run_files.curve import CURVE_FILE
 from shardmill.training.results.run_files.run_folder import RunFolder, is_run, read_run
-from shardmill.training.run.files.stored import is_in_store, local_folder
+from shardmill.training.run.files.stored import fetch_runs, is_in_store, local_folder
 
-# What a point tells besides figures.
+_LOG = logging.getLogger("shardmill.page")
+
+_LEAST_SECONDS = 10.0  # trainings upload as often
+_PAUSE_FACTOR = 4  # with many runs, copying takes at most a fifth of the time
+_STOP_SECONDS = 5.0
+
+
 _NO_FIGURES = frozenset({"time", "step", "epoch", "rank"})
 
 
@@ -104,7 +115,7 @@ class Runs:
 
     def __init__(self, runs: str) -> None:
         self.folder = local_folder(runs)
-        self.copy = RunsCopy(runs) if is_in_store(runs) else None
+        self.copy = _RunsCopy(runs) if is_in_store(runs) else None
         self.uri = self.copy.uri if self.copy else str(self.folder)
         self.storage = Storage.at(self.folder)
         self._rows_by_name: Remembered[RunRow] = Remembered(_RUNS_KEPT)
@@ -126,7 +137,7 @@ class Runs:
         Raises:
             NotFoundError: there is no run of this name directly in the folder.
         """
-        return self._row(self.path(name), held_locks(self.folder / ".locks"))
+        return self._row(self.path(name), _held_locks(self.folder / ".locks"))
 
     def path(self, name: str) -> Path:
         """Return the folder of a run.
@@ -164,7 +175,7 @@ class Runs:
             folders = sorted(path for path in self.folder.iterdir() if not path.name.startswith("."))
         except OSError:
             return []
-        locked = held_locks(self.folder / ".locks")
+        locked = _held_locks(self.folder / ".locks")
         return [self._row(path, locked) for path in folders if is_run(path)]
 
     def _row(self, path: Path, locked: Mapping[str, bool]) -> RunRow:
@@ -226,3 +237,71 @@ def _row_of(run: RunFolder, changed: float) -> RunRow:
         float(rate) if isinstance(rate, int | float) else None,
         str(result["export_dir"]) if result.get("export_dir") else None,
     )
+
+
+class _RunsCopy:
+    """Copies the results and the logs of all runs of a store to this machine, again and again, on a thread.
+
+    Attributes:
+        uri: the folder of the runs, without credentials.
+        problem: why the copy is not fresh, for people; None: it is.
+    """
+
+    def __init__(self, runs: str) -> None:
+        self.uri = public_location(runs)
+        self.problem: str | None = f"The runs of {self.uri} are being copied to this machine: reload soon"
+        self._runs = runs
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._copy, name="shardmill-runs-copy", daemon=True)
+
+    def start(self) -> None:
+        """Begin to copy."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop soon; a copying that takes longer ends with the process."""
+        self._stopped.set()
+        self._thread.join(_STOP_SECONDS)
+
+    def _copy(self) -> None:
+        pause = 0.0
+        while not self._stopped.wait(pause):
+            began = time.monotonic()
+            try:
+                fetch_runs(self._runs, with_logs=True)
+                self.problem = None
+            except Exception as error:  # noqa: BLE001  the next copying may succeed
+                _LOG.warning("cannot copy the runs of %s: %s", self.uri, error)
+                self.problem = (
+                    f"The runs of {self.uri} cannot be copied to this machine; "
+                    f"those that were copied before are shown: {error}"
+                )
+            pause = max(_LEAST_SECONDS, _PAUSE_FACTOR * (time.monotonic() - began))
+
+
+_PROC_LOCKS = Path("/proc/locks")
+
+
+def _held_locks(folder: Path) -> Mapping[str, bool]:
+    """Return name of a file -> whether a process of this machine holds a lock on it.
+
+    Locks are looked at, not tried: that would take a lock for a moment, and a training that begins at that
+    moment would be refused. Empty where the kernel does not tell (not Linux), or without the folder.
+    """
+    try:
+        held = {_inode(line) for line in _PROC_LOCKS.read_text("ascii", "replace").splitlines()}
+        with os.scandir(folder) as entries:
+            return {entry.name: entry.inode() in held for entry in entries}
+    except OSError:
+        return {}
+
+
+def _inode(line: str) -> int:
+    """Return the inode of a line such as ``1: FLOCK  ADVISORY  WRITE 4711 08:01:1234 0 EOF``; -1 if none."""
+    parts = line.split()
+    # A line with an arrow tells of a process that waits for the lock.
+    place = parts[5] if len(parts) > 5 and parts[1] != "->" else ""
+    return int(place.rpartition(":")[2]) if place.count(":") == 2 else -1
+
+
+# What a point tells besides figures.
