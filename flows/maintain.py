@@ -78,7 +78,7 @@ def show_maintained(done: dict[str, Any]) -> None:
     """Show the removed versions and files on the page of the run."""
     name = str(done["dataset"])
     description = escaped(f"Maintenance of {name}: {in_words(done)}")
-    RunPage.of_this_run().table(Keys(name).key("maintenance"), maintained_rows(done), description)
+    RunPage.of_this_run().table(Keys(name).key("maintenance"), _maintained_rows(done), description)
 
 
 def trained_versions(dataset: str, runs: str) -> list[int]:
@@ -94,7 +94,7 @@ def trained_versions(dataset: str, runs: str) -> list[int]:
     return sorted({int(ref.version) for ref in used if ref.name == dataset and ref.version.isdigit()})
 
 
-def maintained_rows(done: dict[str, Any]) -> list[dict[str, Any]]:
+def _maintained_rows(done: dict[str, Any]) -> list[dict[str, Any]]:
     """The results of a maintenance, a row each."""
     name = done["dataset"]
     rows: list[dict[str, Any]] = []

@@ -117,7 +117,7 @@ def run_training(
             data = {"not_due": checked.reason}
             return completed_state(f"Not trained: {checked.reason}", data, is_unchanged=True)
         again = ["train", dataset, "--root", folder, "--runs", runs_folder]
-        with failures_shown("train", keys_of(dataset, settings), again, {"": settings}):
+        with failures_shown("train", _keys_of(dataset, settings), again, {"": settings}):
             report = train_model(dataset, folder, runs_folder, settings)
         show_model(report.result, dataset, settings)
         if promoting is not None:
@@ -132,15 +132,15 @@ def run_training(
 def train_model(dataset: str, root: str, runs: str, config: TrainConfig) -> children.JobReport:
     """Run the training in a process of its own and return its result."""
     command = train_command(dataset, root, runs, config)
-    return children.run_child_job(command, job="train", keys=keys_of(dataset, config), log=get_run_logger())
+    return children.run_child_job(command, job="train", keys=_keys_of(dataset, config), log=get_run_logger())
 
 
 @task(name="show-model", cache_policy=NO_CACHE)
 def show_model(result: dict[str, Any], dataset: str, config: TrainConfig) -> None:
     """Show the figures, the confusion matrix and the hardest examples on the page of the run."""
-    show_trained(RunPage.of_this_run(), keys_of(dataset, config), result)
+    show_trained(RunPage.of_this_run(), _keys_of(dataset, config), result)
 
 
-def keys_of(dataset: str, config: TrainConfig) -> Keys:
+def _keys_of(dataset: str, config: TrainConfig) -> Keys:
     """Return the keys of the artifacts of a training."""
     return Keys.of(parse_reference(dataset).name, config)

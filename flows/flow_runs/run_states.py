@@ -109,11 +109,11 @@ def job_task(name: str) -> Callable[[Callable[P, T]], Task[P, T]]:
         retries=len(PAUSES_SECONDS),
         retry_delay_seconds=list(PAUSES_SECONDS),
         retry_jitter_factor=0.5,
-        retry_condition_fn=should_retry,
+        retry_condition_fn=_should_retry,
     )
 
 
-def should_retry(_task: Task[..., Any], _run: TaskRun, state: State[Any]) -> bool:
+def _should_retry(_task: Task[..., Any], _run: TaskRun, state: State[Any]) -> bool:
     """Return whether to run the job again (shardmill.flows.flow_runs.running)."""
     try:
         state.result(raise_on_failure=True)

@@ -37,7 +37,7 @@ def check_place(host: str, port: int, auth: str | None, option: str) -> None:
         EnvironmentFault: the port is taken or cannot be used.
     """
     try:
-        try_to_listen(host, port)
+        _try_to_listen(host, port)
     except socket.gaierror as error:
         raise UsageError(
             f"--host {host}: no such address", "for example 127.0.0.1, or 0.0.0.0 for all"
@@ -51,7 +51,7 @@ def check_place(host: str, port: int, auth: str | None, option: str) -> None:
     _check_admission(host, auth)
 
 
-def try_to_listen(host: str, port: int) -> None:
+def _try_to_listen(host: str, port: int) -> None:
     """Raise OSError when a server could not listen on this address."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

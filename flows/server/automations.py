@@ -44,10 +44,10 @@ class StoredSchedule:
     @property
     def is_emptied(self) -> bool:
         """Whether Prefect has lost its parameters: each flow needs at least a dataset."""
-        return not has_parameters(self.stored)
+        return not _has_parameters(self.stored)
 
 
-def has_parameters(stored: Any) -> bool:
+def _has_parameters(stored: Any) -> bool:
     """Tell whether a schedule of Prefect has the parameters of its flow: each needs at least a dataset."""
     return "dataset" in stored.parameters
 
@@ -66,7 +66,7 @@ def _stored(client: SyncPrefectClient, flows: Iterable[str], kept: Mapping[str, 
     for flow in flows:
         deployment = read_deployment(client, flow)
         for stored in deployment.schedules:
-            known = stored.parameters if has_parameters(stored) else kept.get(_name(stored.id), {})
+            known = stored.parameters if _has_parameters(stored) else kept.get(_name(stored.id), {})
             found.append(StoredSchedule(flow, deployment.id, stored, known))
     return found
 

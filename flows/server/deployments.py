@@ -86,13 +86,13 @@ def make_pool(name: str = POOL, kind: str = "process") -> bool:
             pool = WorkPoolCreate(name=name, type=kind, base_job_template=_job_template(kind))
             client.create_work_pool(pool)
             is_new = True
-        for queue in deployment_names():
+        for queue in _deployment_names():
             with contextlib.suppress(ObjectAlreadyExists):
                 client.create_work_queue(queue, work_pool_name=name, concurrency_limit=1)
     return is_new
 
 
-def deployment_names() -> list[str]:
+def _deployment_names() -> list[str]:
     """Return the names of all deployments."""
     import yaml
 

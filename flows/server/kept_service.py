@@ -27,7 +27,7 @@ _HELD_UP_SECONDS = 10.0
 Say = Callable[[str], None]
 
 
-def no_need() -> None:
+def _no_need() -> None:
     """Need nothing."""
 
 
@@ -49,7 +49,7 @@ class KeptService:
     name: str
     start: Callable[[], Service]
     say: Say
-    need: Callable[[], None] = no_need
+    need: Callable[[], None] = _no_need
     is_optional: bool = False
     is_wanted: bool = True
     process: Service | None = None

@@ -63,7 +63,7 @@ class Schedule:
 
     def __str__(self) -> str:
         if self.every is not None:
-            return f"every {interval_in_words(self.every)}"
+            return f"every {_interval_in_words(self.every)}"
         return f"cron {self.cron} ({self.timezone or 'UTC'})"
 
     @property
@@ -72,7 +72,7 @@ class Schedule:
         return f"{self.dataset}{_BETWEEN}{self.name}"
 
 
-def interval_in_words(interval: timedelta) -> str:
+def _interval_in_words(interval: timedelta) -> str:
     """Return an interval in words, such as ``1 d``, ``1 h 30 min`` or ``90.5 s``."""
     rest, words = interval.total_seconds(), []
     for unit, seconds in (("d", 86400), ("h", 3600), ("min", 60)):

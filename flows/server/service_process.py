@@ -53,11 +53,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments.kind == "server":
         serve(arguments.host, arguments.port)
     elif arguments.kind == "page":
-        show_page(arguments.host, arguments.port)
+        _show_page(arguments.host, arguments.port)
     elif arguments.kind in ("watch", "inboxes"):
         watch()
     elif arguments.kind == "tensorboard":
-        show_curves(arguments.port)
+        _show_curves(arguments.port)
     elif arguments.kind == "deploy":
         deploy(arguments.described)
     else:
@@ -105,7 +105,7 @@ def run_server_services() -> None:
     start_services(background=False)
 
 
-def show_page(host: str, port: int) -> None:
+def _show_page(host: str, port: int) -> None:
     """Serve the page of the platform, whose settings are in the environment, on ``host:port``."""
     from shardmill.flows.page.app import serve_page
     from shardmill.flows.page.options import options_of_environment
@@ -113,7 +113,7 @@ def show_page(host: str, port: int) -> None:
     serve_page(options_of_environment(), host, port)
 
 
-def show_curves(port: int) -> None:
+def _show_curves(port: int) -> None:
     """Serve TensorBoard for the runs in SHARDMILL_RUNS; for an object store, for the page's copy of them.
 
     Its own command would load TensorFlow (700 MB, and a GPU's memory) for plugins that Shardmill writes

@@ -31,7 +31,7 @@ def print_version(opened: DatasetVersion) -> None:
         say(f"label edits: {changed} changed, {left_out} left out")
     _accounting(manifest.accounting.model_dump())
     _shards(opened)
-    print_classes(manifest.classes, {name: split.class_counts for name, split in manifest.splits.items()})
+    _print_classes(manifest.classes, {name: split.class_counts for name, split in manifest.splits.items()})
     _features(manifest.extra_features)
     _quarantine(manifest.quarantine)
     if manifest.cross_split_duplicates:
@@ -67,7 +67,7 @@ def _shards(opened: DatasetVersion) -> None:
     print_table("Splits and shards", ["split", "examples", "shards", "examples a shard", "size"], rows)
 
 
-def print_classes(classes: Sequence[str], splits: Mapping[str, Mapping[str, int]]) -> None:
+def _print_classes(classes: Sequence[str], splits: Mapping[str, Mapping[str, int]]) -> None:
     """Print a table of the classes.
 
     Args:
@@ -141,7 +141,7 @@ def print_view(opened: DatasetVersion, described: dict[str, Any]) -> None:
         [name, split["num_examples"], split["of_examples"]] for name, split in described["splits"].items()
     ]
     print_table("Splits", ["split", "examples", "of the version"], rows)
-    print_classes(
+    _print_classes(
         opened.manifest.classes, {name: split["class_counts"] for name, split in described["splits"].items()}
     )
 

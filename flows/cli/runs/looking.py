@@ -54,7 +54,7 @@ def runs(runs: options.Runs = None, json_output: options.Json = False) -> None:
         output.print_table("", columns, rows)
 
 
-def whole_settings(run: RunFolder) -> dict[str, Any]:
+def _whole_settings(run: RunFolder) -> dict[str, Any]:
     """The settings of a run, with the defaults of those that its release did not have."""
     from shardmill.training.config import TrainConfig
 
@@ -68,7 +68,7 @@ def whole_settings(run: RunFolder) -> dict[str, Any]:
 def _settings_if_sound(run: RunFolder) -> dict[str, Any] | None:
     """The settings of a run; None, with a warning, if their file is damaged."""
     try:
-        return whole_settings(run)
+        return _whole_settings(run)
     except CorruptDataError as error:
         progress.log(f"the settings of {run.name} are left out: {error}", level="warning")
         return None
@@ -176,7 +176,7 @@ def compare(
             _evaluate_if_missing(each, split, ref, root_or_default(root))
     found = comparison.compare(one.predictions(split, ref), other.predictions(split, ref))
     differing = differing_settings(
-        {"dataset": one.dataset, **whole_settings(one)}, {"dataset": other.dataset, **whole_settings(other)}
+        {"dataset": one.dataset, **_whole_settings(one)}, {"dataset": other.dataset, **_whole_settings(other)}
     )
     if json_output:
         about = {"first": one.name, "second": other.name, "dataset": ref, "split": split}

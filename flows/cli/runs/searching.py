@@ -102,7 +102,7 @@ def settings(word: Word = None, json_output: options.Json = False) -> None:
     """
     from shardmill.beam_jobs.sources.recognition.description import described_kinds
 
-    everything = all_entries()
+    everything = _all_entries()
     found = [entry for entry in everything if word is None or entry.has(word)]
     if not found:
         raise NotFoundError(f"no setting has {word!r} in its key or description", _near(str(word)))
@@ -127,7 +127,7 @@ def settings(word: Word = None, json_output: options.Json = False) -> None:
         output.print_table("", ["key", "of", "default", ""], rows)
 
 
-def all_entries() -> list[Entry]:
+def _all_entries() -> list[Entry]:
     """Every setting of every section."""
     from shardmill.beam_jobs.config.maintain import MaintainConfig
 

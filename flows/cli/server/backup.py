@@ -15,7 +15,7 @@ from shardmill.flows.server.api import ApiLost, prefect_api
 from shardmill.infra.readable import readable_bytes
 
 if TYPE_CHECKING:
-    from shardmill.flows.server.backup.backing_up import Backup, Places
+    from shardmill.flows.server.backup import Backup, Places
 
 Database = Annotated[
     str | None,
@@ -44,7 +44,7 @@ def backup(
     Examples:
       shardmill platform backup /backups/monday --root /data/datasets --runs /data/runs
     """
-    from shardmill.flows.server.backup.backing_up import back_up
+    from shardmill.flows.server.backup import back_up
 
     places = _places(root, runs, database)
     done = back_up(folder.absolute(), places, with_shards=with_shards)
@@ -69,7 +69,7 @@ def restore(
     Examples:
       shardmill platform restore /backups/monday --root /data/datasets --runs /data/runs --replace
     """
-    from shardmill.flows.server.backup.backing_up import restore as bring_back
+    from shardmill.flows.server.backup import restore as bring_back
 
     done = bring_back(folder.absolute(), _places(root, runs, database), replace=replace)
     if json_output:
@@ -83,7 +83,7 @@ def restore(
 
 
 def _places(root: str | None, runs: str | None, database: str | None) -> Places:
-    from shardmill.flows.server.backup.backing_up import Places
+    from shardmill.flows.server.backup import Places
 
     return Places(root_or_default(root), runs_or_default(runs), database or None)
 

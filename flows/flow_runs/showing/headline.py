@@ -25,7 +25,7 @@ def sentence(result: Result) -> str:
     return text[0].upper() + text[1:]
 
 
-def main_figure(result: Result) -> tuple[str, str, float | None] | None:
+def _main_figure(result: Result) -> tuple[str, str, float | None] | None:
     """Return (split, name, value) of the main figure, on the test split if there is one.
 
     The value is None where it is not finite.
@@ -53,7 +53,7 @@ def _trained(result: Result) -> str:
         after += f" in {readable_seconds(float(result['seconds']))}"
     if result.get("unchanged"):
         after += " (finished before)"
-    found = main_figure(result)
+    found = _main_figure(result)
     if found is None:
         return f"trained on {reference_of(result)} {after}"
     split, name, value = found

@@ -33,10 +33,10 @@ def show_prepared(page: RunPage, keys: Keys, result: Result, shards: Sequence[Ro
     )
     page.table(keys.key("splits-and-shards"), shards, f"Splits and shards of {escaped(ref)}")
     outcomes = f"Outcomes of the {result['num_inputs']:,} inputs of {escaped(ref)}"
-    page.table(keys.key("accounting"), accounting_rows(result), outcomes)
-    page.markdown(keys.key("class-balance"), balance_text(result), balance_picture(result))
+    page.table(keys.key("accounting"), _accounting_rows(result), outcomes)
+    page.markdown(keys.key("class-balance"), _balance_text(result), balance_picture(result))
     if lost:
-        page.markdown(keys.key("quarantine"), lost_text(lost), quarantine_line(lost))
+        page.markdown(keys.key("quarantine"), lost_text(lost), _quarantine_line(lost))
 
 
 def summary(result: Result, shards: Sequence[Row]) -> list[str]:
@@ -51,7 +51,7 @@ def summary(result: Result, shards: Sequence[Row]) -> list[str]:
         manifest = markdown.dataset_page(name, version)
         links.append(markdown.line("Version", manifest, result["manifest"], f"shardmill show {ref}"))
     parts.append("\n".join(links))
-    parts.append(table(accounting_rows(result)))
+    parts.append(table(_accounting_rows(result)))
     if shards:
         parts.append(table(shards))
     return [part for part in parts if part]
@@ -64,7 +64,7 @@ def balance_picture(result: Result) -> str:
     return picture(title, svg_uri(charts.stacked_bars(title, balance)))
 
 
-def balance_text(result: Result) -> str:
+def _balance_text(result: Result) -> str:
     """Return the classes of a version as a table, the largest first."""
     splits = result["splits"]
     names = {name for summary in splits.values() for name in summary["class_counts"]}
@@ -79,14 +79,14 @@ def balance_text(result: Result) -> str:
 _CLASSES = 200  # in a table
 
 
-def quarantine_line(lost: Result) -> str:
+def _quarantine_line(lost: Result) -> str:
     """Return in one line how many inputs cannot be used, and why."""
     reasons = sorted(lost["reasons"].items(), key=lambda reason: (-reason[1], reason[0]))
     why = ", ".join(f"{escaped(reason)} ({count:,})" for reason, count in reasons[:5])
     return f"{sum(lost['reasons'].values()):,} inputs cannot be used: {why}"
 
 
-def accounting_rows(result: Result) -> list[Row]:
+def _accounting_rows(result: Result) -> list[Row]:
     """Return a row for each outcome of the inputs, and one for their sum."""
     names = {
         "records": "num_records",

@@ -34,8 +34,8 @@ def show_trained(page: RunPage, keys: Keys, result: Result) -> None:
     parts = [*summary(result), *hardest_text(read_examples(Path(result["run_dir"])))]
     page.markdown(keys.key("summary"), "\n\n".join(parts), f"**{escaped(headline(result))}**")
     ref = escaped(reference_of(result))
-    page.table(keys.key("final-figures"), figure_rows(result), f"Figures of {code(result['run_dir'])}")
-    if per_class := per_class_rows(result):
+    page.table(keys.key("final-figures"), _figure_rows(result), f"Figures of {code(result['run_dir'])}")
+    if per_class := _per_class_rows(result):
         page.table(keys.key("per-class"), per_class, f"Figures by class on {ref}")
     if balance := result.get("rank_balance"):
         warnings = "".join(f" Warning: {escaped(text)}." for text in balance["warnings"])
@@ -64,7 +64,7 @@ def summary(result: Result) -> list[str]:
     ]
     if result.get("export_dir"):
         links.append(f"- Exported model: {code(str(result['export_dir']))}")
-    parts += ["\n".join(links), table(split_rows(result))]
+    parts += ["\n".join(links), table(_split_rows(result))]
     parts += [f"Note: {escaped(note)}" for note in result.get("notes", [])]
     points = training_curve.points_of(Path(run_dir))
     if points:
@@ -85,11 +85,11 @@ def confusion_pictures(result: Result) -> Iterator[tuple[str, str]]:
 
 
 def _confusion_text(result: Result, split: str) -> str:
-    rows = [row for row in per_class_rows(result) if row["split"] == split]
+    rows = [row for row in _per_class_rows(result) if row["split"] == split]
     return table([{name: value for name, value in row.items() if name != "split"} for row in rows])
 
 
-def split_rows(result: Result) -> list[Row]:
+def _split_rows(result: Result) -> list[Row]:
     """Return a row for each figure, with a column for each split."""
     metrics = result["metrics"]
     names = [
@@ -104,7 +104,7 @@ def split_rows(result: Result) -> list[Row]:
     ]
 
 
-def figure_rows(result: Result) -> list[Row]:
+def _figure_rows(result: Result) -> list[Row]:
     """Return the figures of a training that are single numbers, a row for each."""
     rows = [
         {"split": split, "figure": figure, "value": value}
@@ -116,7 +116,7 @@ def figure_rows(result: Result) -> list[Row]:
     return rows
 
 
-def per_class_rows(result: Result) -> list[Row]:
+def _per_class_rows(result: Result) -> list[Row]:
     """Return a row for each split and class, or target of a regression, with its figures."""
     return [
         {"split": split, kind: label, **(figures if isinstance(figures, Mapping) else {"value": figures})}
@@ -130,7 +130,7 @@ def publish_evaluated(result: Result) -> None:
     """Make the artifact of an evaluation: a table of its figures."""
     split, ref = result["split"], reference_of(result)
     description = f"{result['run']} on {ref}, {split}: {result['metrics']['num_examples']:,} examples"
-    rows = figure_rows({"metrics": {split: result["metrics"]}})
+    rows = _figure_rows({"metrics": {split: result["metrics"]}})
     key = Keys(str(result["dataset"])).key("evaluation")
     RunPage.of_this_run().table(key, rows, escaped(description))
 

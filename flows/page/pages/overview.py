@@ -49,7 +49,7 @@ async def _values(request: Request) -> dict[str, Any]:
     activity = found if isinstance(found, Activity) else None
     away = found if isinstance(found, str) else None if activity is None else activity.problem
     work, alone = with_trainings(activity.running if activity else [], values["trainings"])
-    seen = seen_until(request.cookies.get(SEEN_COOKIE))
+    seen = _seen_until(request.cookies.get(SEEN_COOKIE))
     failed = failures(activity.failed if activity else [], seen)
     problems = open_problems()
     is_empty = not (values["newest"] or values["problem"] or work or alone or failed)
@@ -68,7 +68,7 @@ async def _values(request: Request) -> dict[str, Any]:
     return {**values, **more}
 
 
-def seen_until(cookie: str | None) -> float:
+def _seen_until(cookie: str | None) -> float:
     """Return until when a person has seen all failures (seconds since 1970): as they said, or yesterday."""
     now = datetime.now().astimezone()
     yesterday = (now - timedelta(days=1)).replace(hour=0, minute=0, second=0, microsecond=0).timestamp()

@@ -25,7 +25,7 @@ from shardmill.training.results.run_files.curve import CURVE_FILE
 from shardmill.training.results.run_files.run_folder import RunFolder, is_run, read_run
 from shardmill.training.run.files.stored import fetch_runs, is_in_store, local_folder
 
-_LOG = logging.getLogger("shardmill.page")
+LOG = logging.getLogger("shardmill.page")
 
 _LEAST_SECONDS = 10.0  # trainings upload as often
 _PAUSE_FACTOR = 4  # with many runs, copying takes at most a fifth of the time
@@ -46,7 +46,7 @@ class Point(NamedTuple):
 Curves = Mapping[str, Mapping[str, list[Point]]]
 
 
-def read_curves(run_dir: Path) -> Curves:
+def _read_curves(run_dir: Path) -> Curves:
     """Return the curves of a run.
 
     Raises:
@@ -204,7 +204,7 @@ def _trains(path: Path, row: RunRow, locked: Mapping[str, bool]) -> bool:
 
 def _curves_of(path: Path) -> Curves:
     try:
-        return read_curves(path)
+        return _read_curves(path)
     except (ShardmillError, KeyError, TypeError, ValueError, AttributeError, OSError, RecursionError):
         return {}  # the row of the run shows the error
 
@@ -271,7 +271,7 @@ class _RunsCopy:
                 fetch_runs(self._runs, with_logs=True)
                 self.problem = None
             except Exception as error:  # noqa: BLE001  the next copying may succeed
-                _LOG.warning("cannot copy the runs of %s: %s", self.uri, error)
+                LOG.warning("cannot copy the runs of %s: %s", self.uri, error)
                 self.problem = (
                     f"The runs of {self.uri} cannot be copied to this machine; "
                     f"those that were copied before are shown: {error}"

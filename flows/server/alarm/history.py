@@ -33,7 +33,7 @@ from shardmill.flows.server.alarm.destinations import (
     Destination,
     Message,
 )
-from shardmill.flows.server.alarm.kept_file import KeptFile
+from shardmill.flows.server.alarm.outbox import KeptFile
 from shardmill.infra.digests import digest_of
 
 if TYPE_CHECKING:
@@ -128,12 +128,12 @@ def _ended_runs(client: SyncPrefectClient, since: datetime) -> Iterator[Happenin
         )
     )
     for run in reversed(runs):
-        on = occasion_of(run)
+        on = _occasion_of(run)
         if on is not None:
             yield Happening(f"{run.id} {run.run_count} {on}", message_of(run, on))
 
 
-def occasion_of(run: FlowRun) -> str | None:
+def _occasion_of(run: FlowRun) -> str | None:
     """The occasion that the end of a run is; None: nobody is told, since the same error was told before."""
     state = run.state
     if state is None or state.name == STILL_FAILING:

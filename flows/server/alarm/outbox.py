@@ -1,4 +1,4 @@
-"""Messages that wait to be sent: a file each, so that they survive the end of any process.
+"""Files of the alarm: its memory, and messages that wait to be sent, so that both survive any process.
 
 ::
 
@@ -11,23 +11,24 @@ up no other one.
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Generic, TypeVar
 
 from shardmill.flows import home
 from shardmill.flows.problems import Problem, close_problem, open_problem, open_problems
-from shardmill.flows.server.alarm.destinations import Destination, Message, NotSent, send
+from shardmill.flows.server.alarm.destinations import LOG, Destination, Message, NotSent, send
 from shardmill.infra.digests import digest_of
 from shardmill.infra.errors import CorruptDataError
-from shardmill.infra.json_files import decode_json, write_json
+from shardmill.infra.json_files import decode_json, read_json, write_json
 from shardmill.infra.readable import counted
 
-LOG = logging.getLogger("shardmill.alarm")
+V = TypeVar("V")
+
 
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 5.0, 60.0
 _KEPT_SECONDS = 7 * 86400.0
@@ -153,3 +154,35 @@ class Sender:
             text = f"{counted(len(messages), 'message')} to {to} cannot be sent: {why}"
             remedy = f"try it: shardmill notify --test; take it back: shardmill notify --remove {to.name}"
             open_problem(Problem("notification", to.name, text, remedy, since=since))
+
+
+class KeptFile(Generic[V]):
+    """Keeps a value over restarts, in a JSON file below SHARDMILL_HOME/alarm.
+
+    Args:
+        name: name of the file.
+        shape: the type of the value.
+        without: the consequence of a damaged file, for the log.
+    """
+
+    def __init__(self, name: str, shape: type[V], without: str) -> None:
+        self._name, self._shape, self._without = name, shape, without
+
+    @property
+    def path(self) -> Path:
+        """Path of the file."""
+        return home.alarm_folder() / self._name
+
+    def read(self, default: V) -> V:
+        """Return the value; the default if there is none, or if the file is damaged, which is logged."""
+        if not self.path.exists():
+            return default
+        try:
+            return read_json(self.path, self._shape, "delete it")
+        except CorruptDataError as error:
+            LOG.warning("%s, so %s", error.message, self._without)
+            return default
+
+    def write(self, value: V) -> None:
+        """Keep a value, at once or not at all."""
+        write_json(self.path, value)

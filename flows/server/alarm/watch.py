@@ -29,13 +29,13 @@ from shardmill.flows.server.alarm.destinations import (
 )
 from shardmill.flows.server.alarm.history import History, emit_problems
 from shardmill.flows.server.alarm.outbox import Sender
-from shardmill.flows.server.alarm.sources import Sources
-from shardmill.flows.server.alarm.told_problems import ToldProblems, late_runs, problem_of
+from shardmill.flows.server.alarm.problems import Sources, ToldProblems, late_runs, problem_of
 from shardmill.flows.server.automations import heal_schedules
 from shardmill.flows.server.running_up import up_process
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient
+
 
 LOG = logging.getLogger("shardmill.alarm")
 
@@ -46,7 +46,7 @@ _STILL_SECONDS = 120.0  # so is a `shardmill up` that does nothing for so long: 
 
 def watch() -> None:
     """Watch until this process ends."""
-    server = ServerWatch()
+    server = _ServerWatch()
     told, sender, sources, up = ToldProblems(), Sender(), Sources(), _UpWatch()
 
     def look() -> None:
@@ -77,7 +77,7 @@ def _again_and_again(work: Callable[[], None]) -> None:
         time.sleep(_LOOK_SECONDS)
 
 
-class ServerWatch:
+class _ServerWatch:
     """Reads ended runs, destinations of messages, and schedules from Prefect's server.
 
     It has a thread of its own, so that a server that hangs holds up no message.

@@ -15,7 +15,7 @@ from prefect.blocks.system import Secret
 from prefect.client.schemas.actions import DeploymentScheduleCreate
 from prefect.client.schemas.schedules import IntervalSchedule
 
-from shardmill.flows.server.alarm.told_problems import problem_of
+from shardmill.flows.server.alarm.problems import problem_of
 from shardmill.flows.server.automations import heal_schedules
 from shardmill.flows.server.deployments import SCHEDULED_FLOWS
 from shardmill.flows.server.schedules import (

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from shardmill.flows import cli
-from shardmill.flows.server.backup.backing_up import back_up_dataset, check_dataset, restore_dataset
+from shardmill.flows.server.backup import back_up_dataset, check_dataset, restore_dataset
 from shardmill.infra.dataset.catalog import Catalog
 from shardmill.infra.dataset.lock import lock_for_removing
 from shardmill.infra.dataset.maintenance.garbage import collect_garbage

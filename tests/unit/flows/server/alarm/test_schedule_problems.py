@@ -10,7 +10,7 @@ import pytest
 from prefect.client.schemas.filters import FlowRunFilter
 from prefect.client.schemas.objects import FlowRun
 
-from shardmill.flows.server.alarm.told_problems import late_runs
+from shardmill.flows.server.alarm.problems import late_runs
 
 NOW = datetime(2026, 11, 26, 3, 10, tzinfo=UTC)
 DEPLOYMENT = uuid4()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from shardmill.flows.problems import open_problems
-from shardmill.flows.server.alarm.sources import Sources
+from shardmill.flows.server.alarm.problems import Sources
 from shardmill.infra.errors import EnvironmentFault
 from tests.samples.waiting import eventually
 

@@ -9,7 +9,7 @@ import pytest
 from shardmill.flows.problems import Problem, close_problem, open_problem
 from shardmill.flows.server.alarm import outbox
 from shardmill.flows.server.alarm.destinations import Destination
-from shardmill.flows.server.alarm.told_problems import ToldProblems
+from shardmill.flows.server.alarm.problems import ToldProblems
 
 HOOK = Destination("http://127.0.0.1/hook", frozenset({"failed"}))
 OTHER = Destination("http://127.0.0.1/other", frozenset({"problem"}))

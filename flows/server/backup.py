@@ -1,4 +1,13 @@
-"""Make a whole backup, and restore one."""
+"""Back up and restore the state of a platform: catalog, aliases, and the database of Prefect.
+
+::
+
+    DIR/
+      backup.json               what is in it; written last
+      prefect.db | prefect.dump Prefect's database: of SQLite, or of PostgreSQL in the format of pg_dump
+      datasets/<dataset>/...    manifests, indexes, inputs, reports; shards only if asked for
+      aliases/...               the aliases of models, with their history
+"""
 
 from __future__ import annotations
 
@@ -13,7 +22,7 @@ from typing import Any, NotRequired, cast
 from typing_extensions import TypedDict
 
 from shardmill.flows.home import PRIVATE_FOLDER, hide
-from shardmill.flows.server.backup.database import back_up_database, restore_database
+from shardmill.flows.server.database import back_up_database, restore_database
 from shardmill.flows.server.running_up import up_lock
 from shardmill.infra import release
 from shardmill.infra.dataset.catalog import Catalog
@@ -94,7 +103,7 @@ def restore_dataset(source: Storage, catalog: Catalog, name: str) -> Copied:
     return copied
 
 
-def check_aliases(source: Storage, to: Storage) -> None:
+def _check_aliases(source: Storage, to: Storage) -> None:
     """Check that no record of an alias differs from the record in a backup.
 
     Raises:
@@ -104,7 +113,7 @@ def check_aliases(source: Storage, to: Storage) -> None:
         _check_same(source, to, entry.path, f"the record {entry.path} of an alias")
 
 
-def copy_aliases(source: Storage, to: Storage) -> Copied:
+def _copy_aliases(source: Storage, to: Storage) -> Copied:
     """Copy records of aliases, which never change. Those that are there already stay."""
     copied = Copied()
     for entry in source.list_files():
@@ -208,7 +217,7 @@ def back_up(folder: Path, places: Places, *, with_shards: bool) -> Backup:
     for name in catalog.datasets():
         to = Storage.at(partial / "datasets" / name)
         done.datasets[name] = back_up_dataset(catalog, name, to, with_shards=with_shards)
-    done.aliases = copy_aliases(Storage.at(places.runs).child(ALIASES), Storage.at(partial / ALIASES))
+    done.aliases = _copy_aliases(Storage.at(places.runs).child(ALIASES), Storage.at(partial / ALIASES))
     described = {
         "format": _FORMAT,
         "created_at": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -243,13 +252,13 @@ def restore(folder: Path, places: Places, *, replace: bool) -> Backup:
         for name, source in datasets.items():
             check_dataset(source, catalog, name)
         if aliases is not None:
-            check_aliases(aliases, Storage.at(places.runs).child(ALIASES))
+            _check_aliases(aliases, Storage.at(places.runs).child(ALIASES))
         if done.database is not None:
             restore_database(folder, done.database, places.database, replace=replace)
         for name, source in datasets.items():
             done.datasets[name] = restore_dataset(source, catalog, name)
         if aliases is not None:
-            done.aliases = copy_aliases(aliases, Storage.at(places.runs).child(ALIASES))
+            done.aliases = _copy_aliases(aliases, Storage.at(places.runs).child(ALIASES))
     return done
 
 
