@@ -24,10 +24,10 @@ from shardmill.flows.cli import old_names, slips, tree
 from shardmill.flows.cli.help import Group
 from shardmill.infra import release
 from shardmill.infra.errors import GO_ON, ShardmillError
-from shardmill.infra.processes.process import exit_at_once
-from shardmill.infra.processes.terminal import (
+from shardmill.infra.processes.process import (
     READER_GONE,
     ReaderGone,
+    exit_at_once,
     guard_standard_streams,
     output_flushed,
 )

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from shardmill.infra.errors import NotFoundError, UsageError
-from shardmill.infra.processes.job_command import config_arguments
-from shardmill.infra.processes.python_module import python_module
+from shardmill.infra.processes.job_command import config_arguments, python_module
 
 if TYPE_CHECKING:
     from shardmill.beam_jobs.config import PrepareConfig

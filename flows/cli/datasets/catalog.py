@@ -14,8 +14,7 @@ from shardmill.flows.flow_runs.jobs import train_settings
 from shardmill.flows.parameters import root_or_default
 from shardmill.infra.errors import ShardmillError, UsageError
 from shardmill.infra.processes.children import result_of
-from shardmill.infra.processes.job_command import config_arguments
-from shardmill.infra.processes.python_module import python_module
+from shardmill.infra.processes.job_command import config_arguments, python_module
 from shardmill.infra.readable import readable_bytes
 from shardmill.infra.storage.locations import absolute_path
 

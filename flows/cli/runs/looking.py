@@ -14,10 +14,10 @@ from shardmill.flows.cli.runs.using import evaluate_in_child
 from shardmill.flows.parameters import root_or_default
 from shardmill.infra import progress
 from shardmill.infra.errors import CorruptDataError, NotFoundError, ShardmillError
-from shardmill.infra.html.formatting import differing_settings
-from shardmill.infra.progress import shown_to_people
+from shardmill.infra.html.page import differing_settings
 from shardmill.infra.storage.locations import public_location
-from shardmill.training.results.metrics.figures import FIGURES, is_smaller_better
+from shardmill.infra.whole_job import shown_to_people
+from shardmill.training.metrics.figures import FIGURES, is_smaller_better
 from shardmill.training.results.run_files.rank_balance import BALANCE_FILE, read_balance
 
 if TYPE_CHECKING:

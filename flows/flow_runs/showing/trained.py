@@ -13,7 +13,7 @@ from shardmill.flows.flow_runs.showing.markdown import code, escaped, picture, s
 from shardmill.flows.flow_runs.showing.page import Keys, RunPage
 from shardmill.infra.dataset.views.references import reference_of
 from shardmill.infra.html import charts
-from shardmill.training.results.metrics.figures import FIGURES, is_smaller_better
+from shardmill.training.metrics.figures import FIGURES, is_smaller_better
 
 Result = Mapping[str, Any]
 Row = dict[str, Any]

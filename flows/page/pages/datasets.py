@@ -16,7 +16,7 @@ from shardmill.flows.page.rendering import list_page, render
 from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.errors import CorruptDataError, NotFoundError, ShardmillError
 from shardmill.infra.format.contract import Manifest
-from shardmill.infra.html.formatting import setting_rows
+from shardmill.infra.html.page import setting_rows
 from shardmill.infra.storage.filesystem import Storage
 from shardmill.training.aliases.history import aliases_by_run, list_aliases
 from shardmill.training.aliases.record import AliasRecord

@@ -26,10 +26,10 @@ from shardmill.flows.page.reading.runs import BROKEN, TRAINING, RunRow
 from shardmill.flows.page.rendering import list_page, render
 from shardmill.infra.dataset.views.references import parse_reference
 from shardmill.infra.errors import ShardmillError
-from shardmill.infra.html.formatting import differing_settings, setting_rows
+from shardmill.infra.html.page import differing_settings, setting_rows
 from shardmill.training.aliases.history import aliases_by_run
+from shardmill.training.metrics.figures import FIGURES, is_smaller_better
 from shardmill.training.promotion.purged import purged_in_words
-from shardmill.training.results.metrics.figures import FIGURES, is_smaller_better
 from shardmill.training.results.predictions.label_errors import LABEL_ERRORS_FILE
 from shardmill.training.results.run_files.rank_balance import BALANCE_FILE, read_balance
 from shardmill.training.results.run_files.run_folder import RunFolder

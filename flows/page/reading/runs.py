@@ -20,7 +20,7 @@ from shardmill.flows.page.reading.remembered import ForSeconds, Remembered
 from shardmill.infra.errors import NotFoundError, ShardmillError
 from shardmill.infra.storage.filesystem import Storage
 from shardmill.infra.storage.locations import is_text, public_location
-from shardmill.training.results.metrics.figures import FIGURES
+from shardmill.training.metrics.figures import FIGURES
 from shardmill.training.results.run_files.curve import CURVE_FILE
 from shardmill.training.results.run_files.run_folder import RunFolder, is_run, read_run
 from shardmill.training.run.files.stored import fetch_runs, is_in_store, local_folder
