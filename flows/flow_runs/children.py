@@ -29,7 +29,6 @@ from shardmill.flows.flow_runs.worker_process import begin_workers_run, is_start
 from shardmill.infra.errors import GO_ON, Cancelled, ShardmillError
 from shardmill.infra.progress import Event
 from shardmill.infra.readable import readable_figure
-from shardmill.training.metrics.figures import FIGURES
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient
@@ -237,5 +236,7 @@ class _Relay:
 
 def _said(name: str, value: object) -> str:
     if isinstance(value, float):
+        from shardmill.training.metrics.figures import FIGURES
+
         return FIGURES[name].precise(value) if name in FIGURES else f"{name} {readable_figure(value)}"
     return f"{name} {value}"

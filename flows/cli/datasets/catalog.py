@@ -9,7 +9,6 @@ import typer
 
 from shardmill.flows.cli import options, output
 from shardmill.flows.cli.folders import catalog_at, run_named, warn_of_unfinished_purge
-from shardmill.flows.cli.runs.looking import show_run
 from shardmill.flows.flow_runs.jobs import train_settings
 from shardmill.flows.parameters import root_or_default
 from shardmill.infra.errors import ShardmillError, UsageError
@@ -107,6 +106,8 @@ def show(
     if run is not None:
         if augmented or parser or croissant:
             raise UsageError(f"{run.name} is a training run", "these options are for datasets")
+        from shardmill.flows.cli.runs.looking import show_run
+
         show_run(run, json_output)
         return
     opened = catalog_at(root).open_view(subject)

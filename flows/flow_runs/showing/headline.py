@@ -7,7 +7,6 @@ from typing import Any
 
 from shardmill.infra.dataset.views.references import reference_of
 from shardmill.infra.readable import counted, readable_seconds
-from shardmill.training.metrics.figures import FIGURES
 
 Result = Mapping[str, Any]
 
@@ -25,16 +24,15 @@ def sentence(result: Result) -> str:
     return text[0].upper() + text[1:]
 
 
-def _main_figure(result: Result) -> tuple[str, str, float | None] | None:
-    """Return (split, name, value) of the main figure, on the test split if there is one.
+def _main_figure(result: Result) -> str | None:
+    """Return the main figure in words, on the test split if there is one."""
+    from shardmill.training.metrics.figures import FIGURES
 
-    The value is None where it is not finite.
-    """
     for split in ("test", "validation"):
         figures = result.get("metrics", {}).get(split, {})
         name = next((name for name in FIGURES if name in figures), None)
         if name is not None:
-            return split, name, figures[name]
+            return f"{split} {FIGURES[name].precise(figures[name])}"
     return None
 
 
@@ -56,5 +54,4 @@ def _trained(result: Result) -> str:
     found = _main_figure(result)
     if found is None:
         return f"trained on {reference_of(result)} {after}"
-    split, name, value = found
-    return f"{split} {FIGURES[name].precise(value)} {after}"
+    return f"{found} {after}"

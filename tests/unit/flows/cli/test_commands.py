@@ -65,6 +65,17 @@ def test_help_has_examples_and_imports_nothing_heavy() -> None:
         assert f"  {command} " in done.stdout
 
 
+def test_a_command_starts_its_job_before_it_imports_numpy_or_prefect() -> None:
+    program = (
+        "import sys, shardmill.flows.cli.runs.flow_runs, shardmill.flows.cli.runs.commands\n"
+        "print(sorted(set(sys.modules) & {'prefect', 'numpy', 'pyarrow'}))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
 @pytest.mark.parametrize(
     ("arguments", "error", "remedy"),
     [
