@@ -9,7 +9,6 @@ pipeline applies it, or refuses it by name.
 from __future__ import annotations
 
 import importlib
-import pkgutil
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import cache
@@ -20,6 +19,7 @@ import numpy.typing as npt
 
 from shardmill.infra.settings import Settings
 from shardmill.infra.splitmix import U64
+from shardmill.training.discovery import classes_in
 
 F = TypeVar("F", bound=Settings)
 Sizes = npt.NDArray[np.integer]
@@ -155,17 +155,7 @@ def kinds() -> tuple[type[Augmentation[Any]], ...]:
     Raises:
         ValueError: two of them draw from the same stream under the same key.
     """
-    package = importlib.import_module("shardmill.training.augment.kinds")
-    found = []
-    for info in pkgutil.iter_modules(package.__path__):
-        module = importlib.import_module(f"{package.__name__}.{info.name}")
-        found += [
-            value
-            for value in vars(module).values()
-            if isinstance(value, type)
-            and issubclass(value, Augmentation)
-            and value.__module__ == module.__name__
-        ]
+    found = classes_in("shardmill.training.augment.kinds", Augmentation)
     stages = (WindowAugmentation, ImageAugmentation, BatchAugmentation)
     by_stage = [sorted((kind for kind in found if issubclass(kind, stage)), key=_turn) for stage in stages]
     _check_streams([*by_stage[0], *by_stage[1]])  # these share the key of an image

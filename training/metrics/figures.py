@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
 import math
-import pkgutil
 from collections.abc import Mapping
 from typing import Final
 
+from shardmill.training.discovery import classes_in
 from shardmill.training.metrics.evaluation import LOSS, Evaluation, Figure
-
-
-def _evaluations() -> dict[str, type[Evaluation]]:
-    package = importlib.import_module("shardmill.training.metrics")
-    for info in pkgutil.iter_modules(package.__path__):
-        if info.name != "figures":
-            importlib.import_module(f"{package.__name__}.{info.name}")
-    return {kind.task: kind for kind in sorted(Evaluation.__subclasses__(), key=lambda kind: kind.task)}
 
 
 def _ordered(kinds: Mapping[str, type[Evaluation]]) -> dict[str, Figure]:
@@ -34,7 +25,8 @@ def _ordered(kinds: Mapping[str, type[Evaluation]]) -> dict[str, Figure]:
     return found
 
 
-_KINDS: Final = _evaluations()
+_FOUND = classes_in("shardmill.training.metrics", Evaluation, leave_out=("figures",))
+_KINDS: Final = {kind.task: kind for kind in sorted(_FOUND, key=lambda kind: kind.task)}
 FIGURES: Final[Mapping[str, Figure]] = _ordered(_KINDS)  # in the order in which a page shows them
 # Task -> the figures by which its models are chosen and compared; the first one where nothing else is set.
 CHOOSING: Final[Mapping[str, tuple[str, ...]]] = {

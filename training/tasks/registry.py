@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 from collections.abc import Mapping
 from typing import Final
 
 from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.errors import UsageError
 from shardmill.infra.format.known_features import BOXES, WORDS
+from shardmill.training.discovery import classes_in
 from shardmill.training.tasks.kind import Learned, TaskKind
 
 LABEL_WORDS: Final[dict[str, str]] = {"objects": "objects in images", **dict(WORDS.items())}
 
 
-def _found() -> list[TaskKind]:
-    package = importlib.import_module("shardmill.training.tasks")
-    for info in pkgutil.iter_modules(package.__path__):
-        if info.name not in ("registry", "settings"):
-            importlib.import_module(f"{package.__name__}.{info.name}")
-    return sorted((kind() for kind in TaskKind.__subclasses__()), key=lambda kind: kind.name)
-
-
-KINDS: Final[Mapping[str, TaskKind]] = {kind.name: kind for kind in _found()}
+_FOUND = classes_in("shardmill.training.tasks", TaskKind, leave_out=("registry", "settings"))
+KINDS: Final[Mapping[str, TaskKind]] = {kind.name: kind for kind in (found() for found in _FOUND)}
 _BY_LABELS: Final[Mapping[Learned, TaskKind]] = {kind.learned: kind for kind in KINDS.values()}
+if len(_BY_LABELS) < len(KINDS):
+    raise ValueError("two tasks learn the same kind of labels")
 
 
 def learned(version: DatasetVersion) -> Learned:
