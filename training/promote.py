@@ -8,11 +8,12 @@ process of its own. With ``--reason`` a person decides, and nothing is compared.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from shardmill.infra.processes.job_command import JobParser, deliver, settings_of
 from shardmill.infra.processes.process import exit_at_once, run_main
-from shardmill.infra.storage.locations import default_root, default_runs
+from shardmill.infra.storage.locations import default_runs
 from shardmill.infra.whole_job import shown_to_people
 from shardmill.training.aliases import PRODUCTION
 from shardmill.training.aliases.history import Decision
@@ -21,7 +22,12 @@ from shardmill.training.promotion.rules import PromotionRules
 from shardmill.training.run.files.stored import opened_run
 
 
-def _parser() -> JobParser:
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command and return its exit status."""
+    return run_main(partial(_run, argv))
+
+
+def _run(argv: Sequence[str] | None) -> int:
     parser = JobParser(
         "python -m shardmill.training.promote",
         "Give an alias to a run, if it is better than the run that has it.",
@@ -31,30 +37,8 @@ def _parser() -> JobParser:
     parser.add_argument("--alias", default=PRODUCTION, help=f"default: {PRODUCTION}")
     parser.add_argument("--reason", metavar="TEXT", help="decide by hand, and say why")
     parser.add_argument("--runs", default=default_runs(), metavar="DIR", help="folder of the training runs")
-    parser.add_argument("--root", default=default_root(), metavar="DIR", help="folder of the datasets")
-    parser.add_argument(
-        "--set",
-        dest="overrides",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="a rule of the comparison, such as minimum_gain=0.01; repeatable",
-    )
-    parser.add_argument(
-        "--config-json", action="append", metavar="JSON", help="rules as JSON; they win over --set"
-    )
-    parser.add_argument("--json", action="store_true", help="print the result as JSON, as the last line")
-    parser.set_defaults(config=None)
-    return parser
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command and return its exit status."""
-    return run_main(lambda: _run(argv))
-
-
-def _run(argv: Sequence[str] | None) -> int:
-    args = _parser().parse_args(argv)
+    parser.add_job_arguments("promote")
+    args = parser.parse_args(argv)
     rules = settings_of(args, PromotionRules, "promote")
     with opened_run(args.run, args.runs) as run, shown_to_people():
         if args.reason is not None:

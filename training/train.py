@@ -53,17 +53,16 @@ from shardmill.training.run.files.identity import run_identity, run_name
 from shardmill.training.run.files.job_files import write_job
 from shardmill.training.run.files.lengthening import why_not_continued
 from shardmill.training.run.files.once import Once, finished_result
-from shardmill.training.run.files.outer_rank import train_as_outer_rank
 from shardmill.training.run.files.settled import read_settled, run_record, settled_by
 from shardmill.training.run.files.stored import is_in_store, kept_in_store
 from shardmill.training.run.files.summary import summary
-from shardmill.training.run.files.supervised_ranks import (
+from shardmill.training.run.memory.largest_batch import find_largest_batch
+from shardmill.training.run.ranks import (
     preemption_signals,
+    train_as_outer_rank,
     train_with_supervised_ranks,
     with_a_rank_for_each_device,
 )
-from shardmill.training.run.memory.fallback import settle_parts_of_ranks
-from shardmill.training.run.memory.largest_batch import find_largest_batch
 from shardmill.training.run.stopping.interruption import raise_when_preempted
 from shardmill.training.tasks.settings import settings_for
 
@@ -189,10 +188,9 @@ def _trained(ref: str, config: TrainConfig, root: str | Path, runs: str | Path) 
         run_dir = Path(folder.uri)
         with _at_work(training, run_dir) as lineage:
             _begin(training, folder)
-            more_parts = partial(settle_parts_of_ranks, config, run_dir)
             result: dict[str, Any] = {}
             if config.ranks.workers is not None:
-                result = train_with_supervised_ranks(config, version, root, run_dir, more_parts)
+                result = train_with_supervised_ranks(config, version, root, run_dir)
             elif place is not None:
                 result = {**_train_among_others(training, run_dir), "restarts": []}
             else:
@@ -290,8 +288,7 @@ def _train_among_others(training: _Training, run_dir: Path) -> dict[str, Any]:
     assert place is not None
     if isinstance(place, Meeting) and config.run.framework == "tensorflow":
         place = meet(place, config.ranks.start_timeout_seconds)
-    more_parts = partial(settle_parts_of_ranks, config, run_dir)
-    return train_as_outer_rank(config, training.version, training.root, run_dir, place, more_parts)
+    return train_as_outer_rank(config, training.version, training.root, run_dir, place)
 
 
 def _begin(training: _Training, folder: Storage) -> None:

@@ -83,12 +83,12 @@ def mark_runs(runs: Path, affected: Iterable[AffectedRun], ids: Collection[str])
     key = digest_of(sorted(ids), length=16)
     for each in affected:
         folder = Storage.at(runs / each.run)
-        marks = read_marks(runs / each.run)
+        marks = _read_marks(runs / each.run)
         marks.setdefault(key, cast("_Mark", {"at": now(), **asdict(each)}))
         folder.write_atomic(PURGED_FILE, dump_json(marks, indent=1).encode("ascii"))
 
 
-def read_marks(run_dir: Path) -> dict[str, _Mark]:
+def _read_marks(run_dir: Path) -> dict[str, _Mark]:
     """Return the purges that removed records of a run, by digest; empty if there were none.
 
     Raises:
@@ -102,7 +102,7 @@ def read_marks(run_dir: Path) -> dict[str, _Mark]:
 
 def num_purged(run_dir: Path) -> int:
     """Return how many of the records that a run learned from were purged since."""
-    return sum(mark["num_learned"] for mark in read_marks(run_dir).values())
+    return sum(mark["num_learned"] for mark in _read_marks(run_dir).values())
 
 
 def _count(catalog: Catalog, ref: str, ids: Collection[str]) -> tuple[int, int]:

@@ -13,14 +13,12 @@ def outer_job(**changed: Any) -> OuterJob:
     values: dict[str, Any] = {
         "name": "photos-v3-0123456789",
         "dataset": "photos@3",
-        "framework": "tensorflow",
         "root": "/shared/datasets",
         "runs": "/shared/runs",
         "config_json": '{"run": {"epochs": 2}}',
         "count": RankCount(2, 2),
         "on_cpu": True,
         "stop_timeout_seconds": 120.0,
-        "start_timeout_seconds": 600.0,
         "preemption_signal": "SIGTERM",
         "max_restarts": 3,
     }

@@ -23,7 +23,7 @@ a launcher has
 job must
 
 * run ``job.command`` in as many processes as there are ranks, each with the variables named above. A rank is
-  a small parent of the process that trains (``shardmill.training.run.files.outer_rank``), so it ends by
+  a small parent of the process that trains (``shardmill.training.run.ranks``), so it ends by
   itself: if the process dies or takes no step in time, if another rank is lost, and if the ranks do not find
   each other within ``ranks.start_timeout_seconds``;
 * tell by the exit statuses of the ranks how to go on: end with success, start all ranks again, or end with

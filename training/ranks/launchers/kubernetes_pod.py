@@ -20,32 +20,19 @@ from typing import Final
 from shardmill.training.ranks.launchers.outer import PREEMPTED, joint_status
 
 # Kubernetes sets it in the containers of an indexed job.
-INDEX_VARIABLE: Final = "JOB_COMPLETION_INDEX"
+_INDEX_VARIABLE: Final = "JOB_COMPLETION_INDEX"
 _LOOK_SECONDS = 0.1
 # Ranks that lost another one say so and end; one that is still looking for the others does not.
 _LAST_SECONDS = 10.0
 
 
-def run_ranks(command: Sequence[str], num_ranks: int, pod: int) -> int:
-    """Run the ranks of a pod; return one status for all, see ``shardmill.training.ranks.launchers.outer``.
-
-    Args:
-        command: the command of each rank.
-        num_ranks: the ranks of each pod.
-        pod: the number of this pod.
-    """
-    ranks = [
-        subprocess.Popen(
-            command,
-            env={
-                **os.environ,
-                "RANK": str(pod * num_ranks + local),
-                "LOCAL_RANK": str(local),
-                "LOCAL_WORLD_SIZE": str(num_ranks),
-            },
-        )
-        for local in range(num_ranks)
-    ]
+def _run_ranks(command: Sequence[str], num_ranks: int, pod: int) -> int:
+    """Run the ranks of a pod, and return one exit status for all."""
+    ranks: list[subprocess.Popen[bytes]] = []
+    for local in range(num_ranks):
+        own = {"RANK": pod * num_ranks + local, "LOCAL_RANK": local, "LOCAL_WORLD_SIZE": num_ranks}
+        variables = {name: str(value) for name, value in own.items()}
+        ranks.append(subprocess.Popen(command, env={**os.environ, **variables}))
 
     def pass_on(number: int, _frame: FrameType | None) -> None:
         for rank in ranks:
@@ -70,7 +57,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--ranks", type=int, required=True, help="ranks of each pod")
     parser.add_argument("command", nargs="+", help="command of a rank, after --")
     args = parser.parse_args(argv)
-    return run_ranks(args.command, args.ranks, int(os.environ[INDEX_VARIABLE]))
+    return _run_ranks(args.command, args.ranks, int(os.environ[_INDEX_VARIABLE]))
 
 
 if __name__ == "__main__":

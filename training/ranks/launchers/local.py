@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 
 from typing_extensions import override
 
@@ -17,7 +18,7 @@ from shardmill.infra.readable import counted
 from shardmill.training.ranks.cluster import Cluster
 from shardmill.training.ranks.devices import DeviceRequest, RankCount, Slot, visible_gpus
 from shardmill.training.ranks.supervision.running_rank import RankProcess, RankStart
-from shardmill.training.ranks.supervision.supervisor import RankHosts, RankJob
+from shardmill.training.ranks.supervision.supervisor import RankHosts, RankPlan
 
 # After so many failed starts in a row, a device is no longer used, if there are others.
 _FAILED_STARTS = 2
@@ -111,16 +112,16 @@ class LocalHosts(RankHosts):
             self._failed_starts[failed_start] += 1
 
     @override
-    def start(self, job: RankJob, slots: Sequence[Slot]) -> Iterator[RankProcess]:
+    def start(self, plan: RankPlan, slots: Sequence[Slot], scratch: Path) -> Iterator[RankProcess]:
         addresses = tuple(f"localhost:{free_port()}" for _ in slots)
         for rank, slot in enumerate(slots):
             variables = {
                 **slot.environment(len(slots)),
                 "TF_CONFIG": Cluster(addresses, rank).to_tf_config() if len(slots) > 1 else "",
-                "TMPDIR": str(job.scratch),  # removed with it, whatever a killed rank leaves there
+                "TMPDIR": str(scratch),  # removed with it, whatever a killed rank leaves there
             }
-            heartbeat = job.scratch / f"rank-{rank}"
-            yield RankProcess(RankStart(rank, job.command, variables, job.log_path(rank), heartbeat))
+            heartbeat = scratch / f"rank-{rank}"
+            yield RankProcess(RankStart(rank, plan.command, variables, plan.log_path(rank), heartbeat))
 
     def _present(self) -> list[Slot]:
         if self._on_gpus:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
 
 from shardmill.infra.errors import Cancelled, DataError, EnvironmentFault, Preempted, UsageError
 from shardmill.infra.processes.job_command import config_arguments, python_module
@@ -47,28 +47,24 @@ class OuterJob:
     Attributes:
         name: the name of the run; also fit for the name of a job after it was cut.
         dataset: the version, ``name@version``.
-        framework: ``run.framework``.
         root: the folder of the datasets.
         runs: the folder of the runs, on storage that all machines share.
         config_json: the settings of a rank, as ``--config-json`` takes them.
         count: how many ranks may train.
         on_cpu: the ranks train on CPUs.
         stop_timeout_seconds: time for all ranks to save and end when a signal asks them to.
-        start_timeout_seconds: time for all ranks to find each other and to take the first steps.
         preemption_signal: the name of a signal that asks them to, besides SIGTERM.
         max_restarts: restarts in a row that gain nothing.
     """
 
     name: str
     dataset: str
-    framework: Literal["tensorflow", "torch"]
     root: str
     runs: str
     config_json: str
     count: RankCount
     on_cpu: bool
     stop_timeout_seconds: float
-    start_timeout_seconds: float
     preemption_signal: str
     max_restarts: int
 

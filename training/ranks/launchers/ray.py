@@ -30,7 +30,7 @@ from shardmill.training.ranks.devices import DeviceRequest, RankCount, Slot
 from shardmill.training.ranks.launchers.ray_agent import ANSWER_SECONDS, Look, RankAgent
 from shardmill.training.ranks.launchers.settings import RaySettings
 from shardmill.training.ranks.supervision.running_rank import RankState, RunningRank, relay
-from shardmill.training.ranks.supervision.supervisor import RankHosts, RankJob
+from shardmill.training.ranks.supervision.supervisor import RankHosts, RankPlan
 
 _LOOK_SECONDS = 30.0
 _PLACE_SECONDS = 10.0
@@ -147,16 +147,17 @@ class RayHosts(RankHosts):
         """Do nothing: the next places are on machines that Ray knows to be alive."""
 
     @override
-    def start(self, job: RankJob, slots: Sequence[Slot]) -> Iterator[RunningRank]:
-        job.log_folder.mkdir(parents=True, exist_ok=True)
+    def start(self, plan: RankPlan, slots: Sequence[Slot], scratch: Path) -> Iterator[RunningRank]:
+        plan.log_folder.mkdir(parents=True, exist_ok=True)
         agents = [self._agent(index) for index in range(len(slots))]
         try:
             addresses = tuple(_answers([agent.address.remote() for agent in agents]))
             machines = [address.rpartition(":")[0] for address in addresses]
-            seen = _answers([agent.sees.remote(str(job.log_folder)) for agent in agents])
+            seen = _answers([agent.sees.remote(str(plan.log_folder)) for agent in agents])
             if not all(seen):
+                blind = machines[seen.index(False)]
                 raise ConfigError(
-                    f"machine {machines[seen.index(False)]} of the Ray cluster does not see {job.log_folder}",
+                    f"machine {blind} of the Ray cluster does not see {plan.log_folder}",
                     "put --runs on storage that all machines have under the same path",
                 )
             for rank, agent in enumerate(agents):
@@ -164,8 +165,8 @@ class RayHosts(RankHosts):
                     **self._environment(),
                     "TF_CONFIG": Cluster(addresses, rank).to_tf_config() if len(slots) > 1 else "",
                 }
-                agent.start.remote(rank, list(job.command), variables)
-                yield _RemoteRank(rank, len(slots), agent, machines[rank], job.log_path(rank))
+                agent.start.remote(rank, list(plan.command), variables)
+                yield _RemoteRank(rank, len(slots), agent, machines[rank], plan.log_path(rank))
         except RayError as error:
             raise RankLost(f"a machine of the Ray cluster was lost: {_on_a_line(error)}") from error
 

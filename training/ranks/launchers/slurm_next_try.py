@@ -12,18 +12,17 @@ The state of the job is a file in a folder that outlives it: ``tries.json``.
 from __future__ import annotations
 
 import argparse
-import json
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
 from shardmill.infra.errors import ShardmillError
+from shardmill.infra.json_files import read_json, write_json
 from shardmill.infra.readable import counted
 from shardmill.infra.storage.filesystem import Storage
-from shardmill.infra.strict_json import dump_json
 from shardmill.training.ranks.launchers.outer import FINAL, PREEMPTED, RANK_LOST, joint_status
 
 # Exit statuses besides those that end the job. No rank ends with them.
@@ -82,7 +81,8 @@ def decide(
         return Decision("done", 0, tries, "the training has finished")
     status = joint_status(ended.values())
     if status in FINAL:
-        return Decision("stop", status, tries, f"rank {_first(ended, status)} ended with status {status}")
+        rank = min(rank for rank, own in ended.items() if own == status)
+        return Decision("stop", status, tries, f"rank {rank} ended with status {status}")
     if status == PREEMPTED:
         return Decision("requeue", PREEMPTED, Tries(step, 0), "the ranks saved and ended on a signal")
     failed = {rank: status for rank, status in ended.items() if status not in (0, PREEMPTED)}
@@ -97,10 +97,6 @@ def decide(
     if without_progress > max_restarts:
         return Decision("stop", RANK_LOST, state, f"{reason}; the job gives up")
     return Decision("requeue", RANK_LOST, state, reason)
-
-
-def _first(ended: Mapping[int, int], status: int) -> int:
-    return min(rank for rank, own in ended.items() if own == status)
 
 
 def last_checkpoint(folder: str | Path) -> int:
@@ -122,7 +118,7 @@ def read_statuses(folder: Path) -> dict[int, int]:
 def read_tries(folder: Path) -> Tries:
     """Read the state of a job."""
     path = folder / _STATE
-    return Tries(**json.loads(path.read_text())) if path.exists() else Tries()
+    return read_json(path, Tries, "remove it: earlier tries are then forgotten") if path.exists() else Tries()
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -141,9 +137,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"no new checkpoint is known: {error}", file=sys.stderr, flush=True)
         step = tries.step
     decision = decide(read_statuses(args.statuses), args.ranks, step, tries, args.max_restarts)
-    written = args.state / f"{_STATE}.new"
-    written.write_text(dump_json(asdict(decision.tries)))
-    written.replace(args.state / _STATE)
+    write_json(args.state / _STATE, decision.tries)
     words = {
         "done": "the job is done",
         "again": f"{counted(args.ranks, 'rank')} start again from the last checkpoint",

@@ -22,7 +22,6 @@ from shardmill.training.ranks.supervision.outcomes import (
     Failed,
     Finished,
     Outcome,
-    RankFailure,
     Reason,
     Regrown,
     Stopped,
@@ -138,9 +137,12 @@ class Attempt:
         error = blamed.state.error
         if isinstance(error, Cancelled):
             have_ended = self._wait_for_rest(self._limits.stop, stop)
-            if growing and not stop.asked:
+            failed = [rank for rank in self._ranks if _failed_by_itself(rank.state)]
+            if not failed and growing and not stop.asked:
                 return Regrown(have_ended)
-            return Stopped(type(error) is not Cancelled)
+            if not failed:
+                return Stopped(type(error) is not Cancelled)
+            blamed = failed[0]
         return self._failed(blamed, *_cause(blamed))
 
     def _wait_for_rest(self, seconds: float, stop: StopRequests | None = None) -> bool:
@@ -191,9 +193,9 @@ class Attempt:
     def _failed(
         self, rank: RunningRank, reason: Reason, message: str, error: ShardmillError | None = None
     ) -> Failed:
-        beat = rank.state.beat
-        failure = RankFailure(rank.rank, len(self._ranks), reason, message, beat.step, error)
-        return Failed(failure, max(one.state.beat.step for one in self._ranks), in_start=beat.number == 0)
+        beat, last_step = rank.state.beat, max(one.state.beat.step for one in self._ranks)
+        count, in_start = len(self._ranks), beat.number == 0
+        return Failed(rank.rank, count, reason, message, beat.step, error, last_step, in_start)
 
 
 def _cause(rank: RunningRank) -> tuple[Reason, str, ShardmillError | None]:
@@ -207,6 +209,11 @@ def _cause(rank: RunningRank) -> tuple[Reason, str, ShardmillError | None]:
     if status < 0:
         return "signal", f"was ended by {describe_status(status)}", None
     return "exit", f"ended with status {status}; it last said:\n{state.last_lines}", None
+
+
+def _failed_by_itself(state: RankState) -> bool:
+    """Return whether a rank reported an error that came neither from another rank nor from a request."""
+    return state.error is not None and not isinstance(state.error, Cancelled | RankLost | DivergedElsewhere)
 
 
 def _failed_import(state: RankState) -> UsageError | None:

@@ -6,43 +6,13 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from types import FrameType
 from typing import Any, Literal
 
 from shardmill.infra.errors import GO_ON, Cancelled, Preempted, ShardmillError
 
 Reason = Literal["signal", "stopped", "silent", "error", "exit", "loss", "machine"]
-
-
-@dataclass(frozen=True, slots=True)
-class RankFailure:
-    """The first rank that failed in an attempt, and why.
-
-    Attributes:
-        rank: its number.
-        num_ranks: the number of ranks of the attempt.
-        reason: "signal": a signal ended it; "stopped": SIGSTOP; "silent": no step for too long; "error": it
-            reported an error; "exit": it ended without saying why; "loss": the loss was not finite;
-            "machine": its machine is gone.
-        message: for people, with the signal, the error or the seconds of silence.
-        step: steps of the run that were done.
-        error: the error that the rank reported, if any.
-    """
-
-    rank: int
-    num_ranks: int
-    reason: Reason
-    message: str
-    step: int
-    error: ShardmillError | None = None
-
-    def to_result(self) -> dict[str, Any]:
-        """Return the failure for the result of the run, JSON-able."""
-        return {name: value for name, value in asdict(self).items() if name != "error"}
-
-    def __str__(self) -> str:
-        return f"rank {self.rank} of {self.num_ranks} {self.message} (after step {self.step})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,17 +52,37 @@ class Regrown:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """A rank failed, and all were ended.
+    """A rank failed; all are ended. Its text says which rank it was, and why.
 
     Attributes:
-        failure: the first rank that failed, and why.
-        step: steps of the run that were done, by the farthest rank.
-        in_start: whether the rank failed before its first beat.
+        rank: number of the first rank that failed.
+        num_ranks: the number of ranks of the attempt.
+        reason: "signal": a signal ended it; "stopped": SIGSTOP; "silent": no step for too long; "error": it
+            reported an error; "exit": it ended without saying why; "loss": the loss was not finite;
+            "machine": its machine is gone.
+        message: for people, with the signal, the error or the seconds of silence.
+        step: steps of the run that it had done.
+        error: the error that it reported, if any.
+        last_step: steps of the run that the farthest rank had done.
+        in_start: whether it failed before its first beat.
     """
 
-    failure: RankFailure
+    rank: int
+    num_ranks: int
+    reason: Reason
+    message: str
     step: int
+    error: ShardmillError | None
+    last_step: int
     in_start: bool
+
+    def to_result(self) -> dict[str, Any]:
+        """Return the failure for the result of the run, JSON-able."""
+        names = ("rank", "num_ranks", "reason", "message", "step")
+        return {name: getattr(self, name) for name in names}
+
+    def __str__(self) -> str:
+        return f"rank {self.rank} of {self.num_ranks} {self.message} (after step {self.step})"
 
 
 Outcome = Finished | Stopped | Regrown | Failed

@@ -8,6 +8,7 @@ count towards the limit.
 from __future__ import annotations
 
 import json
+import os
 import tempfile
 import time
 from abc import ABC, abstractmethod
@@ -27,7 +28,6 @@ from shardmill.training.ranks.supervision.outcomes import (
     Failed,
     Finished,
     Outcome,
-    RankFailure,
     Regrown,
     Stopped,
     StopRequests,
@@ -38,25 +38,6 @@ from shardmill.training.ranks.supervision.silence import Limits
 
 _LONGEST_PAUSE_SECONDS = 60.0
 _RECORD = "restarts.jsonl"
-
-
-@dataclass(frozen=True, slots=True)
-class RankJob:
-    """The command and environment of the ranks of an attempt.
-
-    Attributes:
-        command: the command of a rank.
-        log_folder: the folder of their logs, ``rank-<number>.log``, on the machine of the parent.
-        scratch: a folder on the machine of the parent; it is removed after the training.
-    """
-
-    command: Sequence[str]
-    log_folder: Path
-    scratch: Path
-
-    def log_path(self, rank: int) -> Path:
-        """Return the path of the file for the output of a rank."""
-        return self.log_folder / f"rank-{rank}.log"
 
 
 class RankHosts(ABC):
@@ -78,12 +59,13 @@ class RankHosts(ABC):
         """Return whether there are more places than ``used``. It looks only now and then."""
 
     @abstractmethod
-    def start(self, job: RankJob, slots: Sequence[Slot]) -> Iterator[RunningRank]:
+    def start(self, plan: RankPlan, slots: Sequence[Slot], scratch: Path) -> Iterator[RunningRank]:
         """Start a rank in each of the places that ``choose`` returned last, and yield each.
 
         Args:
-            job: the work of the ranks.
+            plan: the work of the ranks.
             slots: their places, by rank.
+            scratch: a folder of this machine that is removed after the training.
 
         Raises:
             RankLost: a machine was lost meanwhile; the ranks that were already yielded still run.
@@ -104,7 +86,7 @@ class RankPlan:
 
     Attributes:
         command: the command of a rank.
-        log_folder: the folder of their logs.
+        log_folder: the folder of their logs on this machine.
         limits: when a rank counts as hung.
         max_restarts: the largest number of restarts in a row without a new step.
         preemption_signals: signals that ask the run to save and to end.
@@ -121,6 +103,10 @@ class RankPlan:
     preemption_signals: tuple[int, ...]
     hosts: RankHosts
     more_parts: Callable[[int], int | None]
+
+    def log_path(self, rank: int) -> Path:
+        """Return the path of the file for the output of a rank."""
+        return self.log_folder / f"rank-{rank}.log"
 
 
 class Supervisor:
@@ -174,13 +160,13 @@ class Supervisor:
             raise stop.error()
 
     def _attempt(self, slots: Sequence[Slot], folder: Path, stop: StopRequests) -> Outcome:
-        hosts, job = self._plan.hosts, RankJob(self._plan.command, self._plan.log_folder, folder)
+        hosts = self._plan.hosts
         with Attempt(self._plan.limits) as attempt:
             try:
-                attempt.start(hosts.start(job, slots))
+                attempt.start(hosts.start(self._plan, slots, folder))
             except RankLost as error:
-                lost = RankFailure(0, len(slots), "machine", f"did not start: {error.message}", 0, error)
-                return Failed(lost, 0, in_start=True)
+                message = f"did not start: {error.message}"
+                return Failed(0, len(slots), "machine", message, 0, error, last_step=0, in_start=True)
             return attempt.wait(stop, lambda: self._may_grow and hosts.has_more_than(slots))
 
     def _after_slow_growth(self) -> None:
@@ -199,26 +185,25 @@ class Supervisor:
         Raises:
             ShardmillError: starting again cannot help.
         """
-        failure = failed.failure
         if stop.asked:
-            events.log(f"{failure}, while the run stopped", level="warning")
+            events.log(f"{failed}, while the run stopped", level="warning")
             return
-        gained = failed.step > self._best_step
-        self._best_step = max(self._best_step, failed.step)
+        gained = failed.last_step > self._best_step
+        self._best_step = max(self._best_step, failed.last_step)
         self._without_progress = 0 if gained else self._without_progress + 1
-        _append_line(self._plan.log_folder / _RECORD, failure.to_result())
-        self._check_worth(failure)
+        _append_line(self._plan.log_folder / _RECORD, failed.to_result())
+        self._check_worth(failed)
         if failed.in_start or gained:
-            self._plan.hosts.note_attempt(slots[failure.rank] if failed.in_start else None)
-        number = f"{self._without_progress} of {self._plan.max_restarts} without progress"
-        events.log(
-            f"{failure}; all ranks start again from the last checkpoint"
-            + (f" ({number})" if self._without_progress else ""),
-            level="warning",
-        )
-        _pause(min(2.0 ** (self._without_progress - 1), _LONGEST_PAUSE_SECONDS), stop, self._without_progress)
+            self._plan.hosts.note_attempt(slots[failed.rank] if failed.in_start else None)
+        number = self._without_progress
+        counts = f" ({number} of {self._plan.max_restarts} without progress)" if number else ""
+        events.log(f"{failed}; all ranks start again from the last checkpoint{counts}", level="warning")
+        # Go on at once after a first failure, and later after each further one in a row.
+        until = time.monotonic() + (min(2.0 ** (number - 1), _LONGEST_PAUSE_SECONDS) if number > 1 else 0.0)
+        while time.monotonic() < until and not stop.asked:
+            time.sleep(0.1)
 
-    def _check_worth(self, failure: RankFailure) -> None:
+    def _check_worth(self, failure: Failed) -> None:
         """Raise if starting again cannot help."""
         if failure.reason == "loss" and failure.error is not None:
             # A first time may be a fault of the hardware; a second time at the same step, the configuration.
@@ -241,20 +226,22 @@ class Supervisor:
             ) from failure.error
 
 
-def _pause(seconds: float, stop: StopRequests, without_progress: int) -> None:
-    """Wait before the next attempt: not after a first failure, and longer after each further one in a row."""
-    until = time.monotonic() + (seconds if without_progress > 1 else 0.0)
-    while time.monotonic() < until and not stop.asked:
-        time.sleep(0.1)
-
-
 def _append_line(path: Path, value: Mapping[str, Any]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a", encoding="utf-8") as file:
-        file.write(dump_json({"time": round(time.time(), 3), **value}) + "\n")
+    with path.open("a+b") as file:
+        if file.tell():
+            file.seek(-1, os.SEEK_END)
+        cut_off = file.read(1) not in (b"", b"\n")  # a process was killed while it wrote
+        line = dump_json({"time": round(time.time(), 3), **value}) + "\n"
+        file.write(("\n" if cut_off else "").encode() + line.encode())
 
 
 def _read_lines(path: Path) -> list[dict[str, Any]]:
-    if not path.exists():
-        return []
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+    lines = path.read_text(encoding="utf-8", errors="replace").splitlines() if path.exists() else []
+    found = []
+    for number, line in enumerate(lines, 1):
+        try:
+            found.append(json.loads(line))
+        except ValueError:
+            events.log(f"line {number} of {path} is cut off; that restart is left out", level="warning")
+    return found

@@ -1,1 +1,1 @@
-"""Training runs: their names, settled values, length and results; and the start of supervised ranks."""
+"""Training runs: their names, settled values, length and results, and the files of a job."""

@@ -73,14 +73,12 @@ def outer_job(
     return OuterJob(
         name=name,
         dataset=version.ref,
-        framework=config.run.framework,
         root=str(root) if "://" in str(root) else str(Path(root).absolute()),
         runs=runs,
         config_json=config.model_copy(update={"ranks": of_rank}).model_dump_json(exclude_defaults=True),
         count=RankCount.parse(ranks.workers or "1"),
         on_cpu=DeviceRequest.parse(config.run.devices).on_cpu,
         stop_timeout_seconds=ranks.stop_timeout_seconds,
-        start_timeout_seconds=ranks.start_timeout_seconds,
         preemption_signal=config.run.preemption_signal,
         max_restarts=ranks.max_restarts,
     )

@@ -19,7 +19,7 @@ from shardmill.infra.progress import Event
 from shardmill.infra.readable import readable_bytes
 from shardmill.training.config import TrainConfig
 from shardmill.training.ranks.cluster import Cluster, Meeting
-from shardmill.training.run.files.supervised_ranks import first_places, of_a_rank
+from shardmill.training.run.ranks import first_places, of_a_rank
 
 TRIAL = "trial"
 _COMMAND = "shardmill.training.run.memory.try_batches"

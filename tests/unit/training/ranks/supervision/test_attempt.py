@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from shardmill.infra.errors import Preempted, ShardmillError
+from shardmill.infra.errors import EnvironmentFault, Preempted, ShardmillError
 from shardmill.training.ranks.heartbeat import Beat, Work
 from shardmill.training.ranks.supervision.attempt import Attempt
-from shardmill.training.ranks.supervision.outcomes import Finished, Outcome, Stopped, StopRequests
+from shardmill.training.ranks.supervision.outcomes import Failed, Finished, Outcome, Stopped, StopRequests
 from shardmill.training.ranks.supervision.running_rank import RankState, RunningRank
 from shardmill.training.ranks.supervision.silence import Limits
 
@@ -62,6 +62,15 @@ def test_a_second_request_waits_for_no_rank_that_still_saves() -> None:
     ranks = [Rank(0, looks=1000), Rank(1, looks=0, error=Preempted("stopped on request"))]
     assert waited(ranks, stop, stop_seconds=5.0) == Stopped(preempted=True)
     assert ranks[0].looks > 950
+
+
+def test_a_rank_that_fails_while_the_others_have_stopped_is_told() -> None:
+    stop = StopRequests()
+    stop.ask(preempted=True)
+    full, stopped = EnvironmentFault("the disk is full"), Preempted("stopped on request")
+    outcome = waited([Rank(0, looks=20, error=full), Rank(1, looks=0, error=stopped)], stop, stop_seconds=5.0)
+    assert isinstance(outcome, Failed)
+    assert (outcome.rank, outcome.error) == (0, full)
 
 
 def waited(ranks: Sequence[Rank], stop: StopRequests, stop_seconds: float) -> Outcome:

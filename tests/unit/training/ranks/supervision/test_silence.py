@@ -11,7 +11,7 @@ from shardmill.training.config import TrainConfig
 from shardmill.training.ranks.heartbeat import Beat, Work
 from shardmill.training.ranks.supervision.running_rank import RankState
 from shardmill.training.ranks.supervision.silence import Limits, SilenceWatch
-from shardmill.training.run.files.supervised_ranks import limits_of
+from shardmill.training.run.ranks import limits_of
 
 DEFAULT = limits_of(TrainConfig(), "datasets")
 START = DEFAULT.start

@@ -31,7 +31,7 @@ from shardmill.training.ranks.devices import RankCount, Slot
 from shardmill.training.ranks.launchers.local import LocalHosts
 from shardmill.training.ranks.supervision.running_rank import RankProcess
 from shardmill.training.ranks.supervision.silence import Limits
-from shardmill.training.ranks.supervision.supervisor import RankJob, RankPlan, Supervisor
+from shardmill.training.ranks.supervision.supervisor import RankPlan, Supervisor
 from tests.samples.ranks.fake_rank import NAMELESS_SIGNAL
 from tests.samples.waiting import eventually
 
@@ -224,6 +224,15 @@ def test_the_budget_of_restarts_ends(tmp_path: Path) -> None:
     assert len((tmp_path / "logs" / "restarts.jsonl").read_text().splitlines()) == 3
 
 
+def test_a_record_of_a_restart_that_was_cut_off_costs_itself(tmp_path: Path) -> None:
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "restarts.jsonl").write_text('{"rank": 7}\n{"rank": 8, "rea')
+    with logged() as lines:
+        result = Supervisor(plan(tmp_path, deed("kill"))).run()
+    assert [row["rank"] for row in result["restarts"]] == [7, 1]
+    assert [line for line in lines if line.startswith("line 2 of ") and "restarts.jsonl" in line]
+
+
 def signal_once(holds: Callable[[], bool], number: signal.Signals = signal.SIGTERM) -> None:
     """Send a signal to this process, the parent of the ranks, as soon as something holds."""
 
@@ -252,8 +261,8 @@ def test_a_signal_to_the_parent_stops_ranks_that_have_no_handlers_yet(
     begun: list[bool] = []
 
     class SignalledHosts(LocalHosts):
-        def start(self, job: RankJob, slots: Sequence[Slot]) -> Iterator[RankProcess]:
-            yield from super().start(job, slots)
+        def start(self, plan: RankPlan, slots: Sequence[Slot], scratch: Path) -> Iterator[RankProcess]:
+            yield from super().start(plan, slots, scratch)
             if not begun:
                 begun.append(True)
                 os.kill(os.getpid(), number)
@@ -266,7 +275,7 @@ def test_a_signal_to_the_parent_stops_ranks_that_have_no_handlers_yet(
 
 def test_ranks_that_cannot_be_started_while_the_run_stops_do_not_hide_the_stop(tmp_path: Path) -> None:
     class LostHosts(LocalHosts):
-        def start(self, job: RankJob, slots: Sequence[Slot]) -> Iterator[RankProcess]:
+        def start(self, plan: RankPlan, slots: Sequence[Slot], scratch: Path) -> Iterator[RankProcess]:
             os.kill(os.getpid(), signal.SIGTERM)
             raise EnvironmentFault("the cluster is gone")
 

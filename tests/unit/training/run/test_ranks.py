@@ -13,7 +13,7 @@ import pytest
 from shardmill.infra.errors import Cancelled, Preempted
 from shardmill.training.config import TrainConfig
 from shardmill.training.ranks.cluster import Cluster
-from shardmill.training.run.files.outer_rank import train_as_outer_rank
+from shardmill.training.run.ranks import train_as_outer_rank
 from tests.samples.datasets.published import coloured, publish
 from tests.samples.training.trainer import settings
 from tests.samples.waiting import eventually
@@ -39,7 +39,5 @@ def test_a_stop_right_after_the_start_is_no_failure(
     threading.Thread(target=stop, daemon=True).start()
     place = Cluster(("localhost:1", "localhost:2"), 0)
     with pytest.raises(error) as caught:
-        train_as_outer_rank(
-            config, version, tmp_path / "datasets", tmp_path / "run", place, lambda _num_ranks: None
-        )
+        train_as_outer_rank(config, version, tmp_path / "datasets", tmp_path / "run", place)
     assert type(caught.value) is error
