@@ -258,30 +258,22 @@ def _of_class(kind: type, arguments: tuple[Any, ...]) -> _Form:
             ),
         )
     if getattr(kind, "_is_protocol", False):
-        members = _members(kind)
+        bases = [(*vars(base), *vars(base).get("__annotations__", {})) for base in kind.__mro__]
+        members = {name for names in bases for name in names if not name.startswith("_")}
         return _Form(f"a {kind.__name__}", lambda value: all(hasattr(value, name) for name in members))
     article = "an" if kind.__name__[0] in "AEIO" else "a"
     return _Form(f"{article} {kind.__name__}", lambda value: isinstance(value, kind))
 
 
-def _members(kind: type) -> list[str]:
-    """Return the public members of a protocol."""
-    found = {name for base in kind.__mro__ for name in (*vars(base), *vars(base).get("__annotations__", {}))}
-    return [name for name in found if not name.startswith("_")]
-
-
 def _array(arguments: tuple[Any, ...]) -> _Form:
     """Return the form of ``npt.NDArray[...]``; widths of numbers may differ."""
     scalar = next(iter(get_args(arguments[1])), Any) if len(arguments) == 2 else Any
-    kinds = next((letters for base, letters in _NUMPY.items() if _is_kind(scalar, base)), None)
+    is_type = isinstance(scalar, type)
+    kinds = next((kind for base, kind in _NUMPY.items() if is_type and issubclass(scalar, base)), None)
     return _Form(
         f"a numpy array{_OF_KINDS[kinds]}",
         lambda value: isinstance(value, np.ndarray) and (kinds is None or value.dtype.kind in kinds),
     )
-
-
-def _is_kind(scalar: Any, base: type) -> bool:
-    return isinstance(scalar, type) and issubclass(scalar, base)
 
 
 def _one_of(forms: list[_Form]) -> _Form:

@@ -48,6 +48,9 @@ def is_own(name: str) -> bool:
 class OwnCode:
     """A function in a module of the user.
 
+    Methods raise ``ConfigError``: there is no such module, it has no such function or fails, or the name of a
+    module has two meanings.
+
     Attributes:
         setting: the setting with its value, for errors.
         module: the dotted name of the module.
@@ -81,31 +84,18 @@ class OwnCode:
         return cls(f"{key} = {value!r}", module, found, page)
 
     def is_below(self, folder: Path) -> bool:
-        """Tell whether the module lies below a folder.
-
-        Raises:
-            ConfigError: see ``check``.
-        """
+        """Tell whether the module lies below a folder."""
         return Path(str(self._found().origin)).is_relative_to(folder)
 
     def check(self) -> None:
-        """Check that the module is there and has the function, without running it.
-
-        Raises:
-            ConfigError: there is no such module, it has no such function, or the name of a module has two
-                meanings.
-        """
+        """Check that the module is there and has the function, without running it."""
         file = self._found().origin
         tree = _parsed(file)
         if tree is not None and not any(_binds(node, self.function) for node in ast.walk(tree)):
             raise self._lacks_function(file)
 
     def load(self) -> ModuleType:
-        """Import the module, which has the function.
-
-        Raises:
-            ConfigError: as ``check``, or the module fails.
-        """
+        """Import the module, which has the function."""
         self._found()
         here = Path.cwd()
         if _located(self.module, here) is not None and here not in map(Path.absolute, map(Path, sys.path)):
@@ -118,20 +108,12 @@ class OwnCode:
         return module
 
     def load_function(self) -> Callable[..., Any]:
-        """Import the module and return the function.
-
-        Raises:
-            ConfigError: see ``load``.
-        """
+        """Import the module and return the function."""
         found: Callable[..., Any] = getattr(self.load(), self.function)
         return found
 
     def _found(self) -> ModuleSpec:
-        """Return where the module lies.
-
-        Raises:
-            ConfigError: see ``check``.
-        """
+        """Return where the module lies."""
         here = Path.cwd()
         own, chosen = _located(self.module, here), _located(self.module)
         if own is not None:
@@ -148,11 +130,7 @@ class OwnCode:
         return found
 
     def _check_imports(self, spec: ModuleSpec, here: Path) -> None:
-        """Check that no import in the user's files means a file of his and one of a library.
-
-        Raises:
-            ConfigError: one does.
-        """
+        """Check that no import in the user's files means a file of his and one of a library."""
         seen, waiting = {self.module}, [str(spec.origin)]
         while waiting:
             file = waiting.pop()
@@ -165,11 +143,7 @@ class OwnCode:
                         waiting.append(str(own.origin))
 
     def _check_meaning(self, name: str, own: ModuleSpec, where: str) -> None:
-        """Check that Python finds a module of the user by its name, and none of a library.
-
-        Raises:
-            ConfigError: it finds another one.
-        """
+        """Check that Python finds a module of the user by its name, and none of a library."""
         chosen = _located(name, Path.cwd(), last=True)
         if chosen is not None and os.path.realpath(str(chosen.origin)) == os.path.realpath(str(own.origin)):
             return

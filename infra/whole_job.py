@@ -206,13 +206,18 @@ class TerminalProgress:
         if kind == "log":
             self.say(str(event["message"]), level=str(event.get("level", "info")))
         elif kind in ("stage", "progress"):
-            self._show(event, begins=kind == "stage")
+            if self._bars is not None:
+                self._show_bar()
+            else:
+                self._show_line(event, begins=kind == "stage")
         elif kind == "metrics" and event.get("split") == "validation" and "epoch" in event:
             self.say(_epoch_line(event))
         elif kind == "lost":
             self._show_lost(event)
         elif kind == "result" and self._job.name:
-            self._end_bar()
+            if self._bar is not None:
+                self._bars.update(self._bar[1], completed=1.0, text="")
+            self._bar = None
 
     def say(self, message: str, level: str = "info") -> None:
         """Print a line above the bar."""
@@ -222,22 +227,11 @@ class TerminalProgress:
         else:
             print(text, file=sys.stderr, flush=True)
 
-    def _show(self, event: Event, *, begins: bool) -> None:
-        if self._bars is not None:
-            self._show_bar()
-        else:
-            self._show_line(event, begins=begins)
-
     def _show_bar(self) -> None:
         name = self._job.name or self._job.stage
         if self._bar is None or self._bar[0] != name:
             self._bar = name, self._bars.add_task(name, total=1.0, text="")
         self._bars.update(self._bar[1], completed=self._job.share, text=self._job.text())
-
-    def _end_bar(self) -> None:
-        if self._bar is not None:
-            self._bars.update(self._bar[1], completed=1.0, text="")
-        self._bar = None
 
     def _show_line(self, event: Event, *, begins: bool) -> None:
         done, total, now = event.get("done", 0), event.get("total"), time.monotonic()

@@ -219,13 +219,11 @@ def _scale_mask(numbers: npt.NDArray[Any], size: tuple[int, int]) -> npt.NDArray
     Returns:
         [h, w] of the same type.
     """
-    rows, columns = (_centres(old, new) for old, new in zip(numbers.shape, size, strict=True))
+    rows, columns = (
+        (2 * np.arange(new, dtype=np.int64) + 1) * old // (2 * new)
+        for old, new in zip(numbers.shape, size, strict=True)
+    )
     return np.asarray(numbers[rows[:, np.newaxis], columns])
-
-
-def _centres(length: int, scaled: int) -> npt.NDArray[np.int64]:
-    """Return the pixel of a side in which the centre of each scaled pixel lies: int64 [scaled]."""
-    return (2 * np.arange(scaled, dtype=np.int64) + 1) * length // (2 * scaled)
 
 
 def encode_mask(numbers: Numbers) -> bytes:

@@ -27,6 +27,8 @@ from shardmill.infra.storage.filesystem import Storage
 class DatasetVersion:
     """One published version: its manifest and the folder of the dataset, where the manifest's paths start.
 
+    Methods that read a file raise ``CorruptDataError``: it is missing, unreadable or not the manifest's.
+
     Attributes:
         storage: the folder of the dataset.
         manifest: manifest of the version.
@@ -82,11 +84,7 @@ class DatasetVersion:
         return [shard for shard in self.manifest.shards if shard.split == split]
 
     def index(self, shard: Shard) -> pa.Table:
-        """The index of a shard (INDEX_SCHEMA): one row for each record, in stored order.
-
-        Raises:
-            CorruptDataError: its number of rows is not the manifest's.
-        """
+        """The index of a shard (INDEX_SCHEMA): one row for each record, in stored order."""
         table = self.table(shard.index_path)
         if table.num_rows != shard.num_examples:
             raise CorruptDataError(
@@ -119,11 +117,7 @@ class DatasetVersion:
         return _files(self, schema).scanner(**options)
 
     def rows(self, shard: Shard, columns: Sequence[str] | None = None) -> pa.Table:
-        """Columns of the index of a shard, in stored order; of a view the rows of its records alone.
-
-        Raises:
-            CorruptDataError: the index is missing or not readable.
-        """
+        """Columns of the index of a shard, in stored order; of a view the rows of its records alone."""
         if self.view is None or columns is None:
             return self.select(shard, self.table(shard.index_path, columns))
         table = self.table(shard.index_path, sorted({*columns, *self.view.fields.names}))
@@ -166,11 +160,7 @@ class DatasetVersion:
         return pa.concat_tables([INPUTS_SCHEMA.empty_table(), *parts])
 
     def checked_table(self, path: str, sha256: str) -> pa.Table:
-        """A Parquet file of the version, checked against its SHA-256.
-
-        Raises:
-            CorruptDataError: the file is missing or has other bytes. StorageError: it cannot be read.
-        """
+        """A Parquet file of the version, checked against its SHA-256."""
         try:
             data = self.storage.read_bytes(path)
         except NotFoundError as error:
@@ -210,11 +200,7 @@ class DatasetVersion:
             )
 
     def table(self, path: str, columns: Sequence[str] | None = None) -> pa.Table:
-        """A Parquet file of the version, or some of its columns.
-
-        Raises:
-            CorruptDataError: the file is missing or not readable.
-        """
+        """A Parquet file of the version, or some of its columns."""
         try:
             with self.storage.open_input(path) as stream:
                 return read_parquet(stream, columns=columns)

@@ -210,7 +210,9 @@ _MISSING = {"int64": "-(2**63)", "float32": 'float("nan")', "bytes": 'b""'}
 def parser_code(manifest: Manifest) -> str:
     """Return a module of Python: features for ``tf.io.parse_example``, and two functions that use them."""
     names = [name for name in (*FEATURES, MASK) if name in manifest.features]
-    lines = [f'    "{name}": tf.io.FixedLenFeature([], {_type_of(name)}),' for name in names]
+    is_text = {name: name == MASK or FEATURES[name].startswith("bytes") for name in names}
+    kinds = {name: "tf.string" if text else "tf.int64" for name, text in is_text.items()}
+    lines = [f'    "{name}": tf.io.FixedLenFeature([], {kind}),' for name, kind in kinds.items()]
     lines += [f'    "{feature.name}": {_specification(feature)},' for feature in manifest.extra_features]
     compression = "GZIP" if manifest.container == "gzip" else ""
     ref = f"{manifest.dataset}@{manifest.version}"
@@ -232,10 +234,6 @@ def read(files):
     """Read the records of shards as a tf.data.Dataset of dicts."""
     return tf.data.TFRecordDataset(files, compression_type="{compression}").map(parse)
 '''
-
-
-def _type_of(name: str) -> str:
-    return "tf.string" if name == MASK or FEATURES[name].startswith("bytes") else "tf.int64"
 
 
 def _specification(feature: Feature) -> str:

@@ -53,7 +53,11 @@ class Mirror:
             known, here = self._known.get(path), copied.get(path)
             is_same = known is not None and here is not None
             if not (is_same and known == {"copy": _state(here), "store": _state(entry)}):
-                self._fetch(path, entry)
+                with self._copy.atomic_writer(path) as target:
+                    self._store.copy_to(path, target)
+                # The time tells when a run has ended.
+                os.utime(self._folder / path, ns=(entry.mtime_ns, entry.mtime_ns))
+                self._known[path] = {"copy": _state(self._copy.entry(path)), "store": _state(entry)}
         if self._known != before:
             self._write_note()
 
@@ -84,23 +88,17 @@ class Mirror:
             del self._known[mark]
         for path in sorted(changed, key=order):
             with contextlib.suppress(NotFoundError, FileNotFoundError):  # it was removed meanwhile
-                self._send(path, copied[path])
+                with self._store.atomic_writer(path) as target:
+                    self._copy.copy_to(path, target)
+                self._known[path] = {
+                    "copy": _state(copied[path]),
+                    "store": _state(self._store.entry(path)),
+                }
         for path in sorted(filter(wanted, self._known.keys() - copied.keys())):
             self._store.delete(path)
             del self._known[path]
         if self._folder.parent.is_dir():
             self._write_note()
-
-    def _fetch(self, path: str, entry: FileEntry) -> None:
-        with self._copy.atomic_writer(path) as target:
-            self._store.copy_to(path, target)
-        os.utime(self._folder / path, ns=(entry.mtime_ns, entry.mtime_ns))  # tells when a run has ended
-        self._known[path] = {"copy": _state(self._copy.entry(path)), "store": _state(entry)}
-
-    def _send(self, path: str, entry: FileEntry) -> None:
-        with self._store.atomic_writer(path) as target:
-            self._copy.copy_to(path, target)
-        self._known[path] = {"copy": _state(entry), "store": _state(self._store.entry(path))}
 
     def _read_note(self) -> dict[str, dict[str, State]]:
         try:

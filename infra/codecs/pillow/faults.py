@@ -203,7 +203,10 @@ class _Painter:
                 position += 2
             else:
                 size = (value + 1) // 2 if self._is_rle4 else value
-                self._copy(codes[position : position + size], value)
+                content = codes[position : position + size]
+                if self._is_rle4:
+                    content = bytes(index for byte in content for index in (byte >> 4, byte & 15))[:value]
+                self._paint(content)
                 position += size + size % 2
         if not salvage and (self._row, self._column) < (self._height - 1, self._width):
             raise EOFError("the codes end before the picture is full")
@@ -213,11 +216,6 @@ class _Painter:
         count = min(count, max(0, self._width - self._column))
         pair = bytes([value >> 4, value & 15]) if self._is_rle4 else bytes([value, value])
         self._paint((pair * (count // 2 + 1))[:count])
-
-    def _copy(self, content: bytes, count: int) -> None:
-        if self._is_rle4:
-            content = bytes(index for byte in content for index in (byte >> 4, byte & 15))[:count]
-        self._paint(content)
 
     def _paint(self, indexes: bytes) -> None:
         if indexes and (self._row >= self._height or self._column + len(indexes) > self._width):

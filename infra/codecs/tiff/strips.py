@@ -176,8 +176,11 @@ def _check_picture_in(strip: bytes, page: Page, max_pixels: int) -> None:
     elif compression == WEBP:
         webp = read_webp(strip)
         check_pixels(webp.height, webp.width, max_pixels)
-    elif compression == GROUP_4 and _END_OF_FAX not in _digits(strip[-_TAIL_BYTES:], page.mirrored):
-        raise _Short
+    elif compression == GROUP_4:
+        order = -1 if page.mirrored else 1  # the low bit of each byte comes first
+        digits = "".join(f"{byte:08b}"[::order] for byte in strip[-_TAIL_BYTES:])
+        if _END_OF_FAX not in digits:
+            raise _Short
 
 
 def _check_fax(data: bytes, page: Page, samples: Samples) -> None:
@@ -188,12 +191,6 @@ def _check_fax(data: bytes, page: Page, samples: Samples) -> None:
         raise damaged("its fax data", error) from error
     if not np.array_equal(samples != 0, again != 0):
         raise damaged("its fax data", "two decoders fill rows in different ways")
-
-
-def _digits(content: bytes, mirrored: bool) -> str:
-    """Return the bits as text; ``mirrored``: the low bit of each byte comes first."""
-    digits = (f"{byte:08b}" for byte in content)
-    return "".join(byte[::-1] if mirrored else byte for byte in digits)
 
 
 def _unpacked(content: bytes, page: Page, rows: int, columns: int) -> Samples:

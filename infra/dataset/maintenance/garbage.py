@@ -112,7 +112,8 @@ def find_garbage(
     needed = files_of_removed(storage, now)
     for version in kept:
         needed |= set(catalog.open(f"{name}@{version}").manifest.files())
-    in_work = _folders_in_work(storage)
+    plans = [entry.path for entry in storage.list_files(_SPOOLS) if "/plans/" in entry.path]
+    in_work = {data_dir(path.rpartition("/")[2].removesuffix(".arrow")) for path in plans}
     files = [
         entry
         for entry in storage.list_files(_DATA)
@@ -159,9 +160,3 @@ def remove_files(storage: Storage, garbage: Garbage) -> None:
 
 def _folder(path: str) -> str:
     return path.rpartition("/")[0]
-
-
-def _folders_in_work(storage: Storage) -> set[str]:
-    """The data folders of the plans that the spools name."""
-    plans = [entry.path for entry in storage.list_files(_SPOOLS) if "/plans/" in entry.path]
-    return {data_dir(path.rpartition("/")[2].removesuffix(".arrow")) for path in plans}
