@@ -94,15 +94,16 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object | Non
     return ByGroup(config, log) if config.getoption("dist") == "loadfile" else None
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with the files that take longest, so that processes that share the tests end together."""
-    turns: dict[Path, float] = {}
+    files = [item.nodeid.partition("::")[0] for item in items]
+    turns: dict[str, float] = {}
     reached = dict.fromkeys(_FIRST.values(), 0)
     for folder, step in _FIRST.items():
-        for item in items:
-            if folder in item.path.relative_to(config.rootpath).parts and item.path not in turns:
-                turns[item.path] = reached[step] = reached[step] + step
-    items.sort(key=lambda item: turns.get(item.path, math.inf))
+        for file in dict.fromkeys(files):
+            if folder in file.split("/") and file not in turns:
+                turns[file] = reached[step] = reached[step] + step
+    items.sort(key=lambda item: turns.get(item.nodeid.partition("::")[0], math.inf))
 
 
 @pytest.fixture(autouse=True)

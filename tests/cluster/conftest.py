@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from tests.samples.ranks.local_ranks import local, root
 
 __all__ = ["local", "root"]
-_HERE = Path(__file__).parent
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the tests of this folder as slow."""
     for item in items:
-        if _HERE in item.path.parents:
+        if item.nodeid.startswith("tests/cluster/"):
             item.add_marker(pytest.mark.slow)
