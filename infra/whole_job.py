@@ -1,4 +1,4 @@
-"""Add the events of a job up to one figure: how far the whole job is, and how long it still takes."""
+"""How far a whole job is, and how long it still takes: one figure of its events, and its display."""
 
 from __future__ import annotations
 

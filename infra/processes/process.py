@@ -2,6 +2,10 @@
 
 It dies with its parent, sends its events to the parent, raises ``Cancelled`` for signals to stop, and turns
 its errors into messages, events and exit codes.
+
+A shell can close standard output and error (``>&-``), and what reads them can go away (``| head``) or be full
+(``/dev/full``). A reader of standard output that has seen enough ends the command quietly; otherwise a result
+that cannot be written is an error like any other. Progress that cannot be shown is simply not shown.
 """
 
 from __future__ import annotations

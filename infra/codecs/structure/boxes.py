@@ -3,6 +3,11 @@
 A box is its length in four bytes, its name in four bytes, and its content. The length 1 means that the length
 stands in eight bytes behind the name, 0 that the box reaches to the end of the file. HEIF and AVIF files hold
 EXIF and XMP as items (ISO/IEC 14496-12, 8.11).
+
+Content Credentials (C2PA 2.1) declare an image's origin; no signature is checked. A *store* of them is JUMBF
+(ISO/IEC 19566-5): boxes in boxes, each with a description. It holds *manifests*; the last one is that of the
+image, the others are those of images that it was made from. A manifest holds *assertions*. The assertion
+``c2pa.actions`` says in CBOR what was done, and may name a digital source type.
 """
 
 from __future__ import annotations
