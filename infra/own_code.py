@@ -35,7 +35,6 @@ _PLACE = re.compile(r'File "([^"\n]+)", line (\d+)')
 
 
 def _top_package(module: str) -> str:
-    """Return the first part of a dotted name."""
     return module.partition(".")[0]
 
 
@@ -113,7 +112,6 @@ class OwnCode:
         return found
 
     def _found(self) -> ModuleSpec:
-        """Return where the module lies."""
         here = Path.cwd()
         own, chosen = _located(self.module, here), _located(self.module)
         if own is not None:

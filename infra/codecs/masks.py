@@ -172,7 +172,6 @@ class _StrangeValues:
         self._seen = np.zeros(1 << 24 if in_color else 1 << 16, np.bool_)
 
     def add(self, codes: npt.NDArray[Any]) -> None:
-        """Note the values of some pixels."""
         self.num_pixels += len(codes)
         self._seen[codes] = True
 

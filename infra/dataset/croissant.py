@@ -283,7 +283,6 @@ def _data_type(kind: pa.DataType) -> str:
 
 
 def _examples(manifest: Manifest) -> dict[str, Any]:
-    """Describe the features of the examples in the shards."""
     fields = [_feature(name, about) for name, about in manifest.features.items()]
     fields += [_further(feature) for feature in manifest.extra_features]
     about = (

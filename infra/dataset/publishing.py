@@ -64,7 +64,6 @@ def rollback(catalog: Catalog, ref: str) -> DatasetVersion:
 
 
 def _restore(catalog: Catalog, wanted: DatasetVersion) -> DatasetVersion:
-    """Publish the content of a version on top of the newest."""
     newest = catalog.open(wanted.name)
     if newest.version == wanted.version:
         raise UsageError(f"{wanted.ref} is the newest version already", "name an earlier one")

@@ -13,10 +13,13 @@ import os
 import socket
 import time
 import uuid
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import BinaryIO
+
+from typing_extensions import override
 
 from shardmill.infra.errors import LockedError
 from shardmill.infra.storage.local import TEMPORARY_PREFIX
@@ -159,12 +162,14 @@ class ListChanged(Exception):
     """Another process has changed the list since it was read."""
 
 
-class HolderList(Protocol):
+class HolderList(ABC):
     """A list of holders in some store."""
 
+    @abstractmethod
     def read(self) -> Written | None:
         """The list; None if nobody has ever held the lock."""
 
+    @abstractmethod
     def write(self, data: bytes, found: Written | None) -> None:
         """Replace the list that was found.
 
@@ -172,11 +177,12 @@ class HolderList(Protocol):
             ListChanged: it is another one by now.
         """
 
+    @abstractmethod
     def now(self) -> float:
         """The time by the clock of the store (seconds since the epoch)."""
 
 
-class HolderFile:
+class HolderFile(HolderList):
     """A list in a file of this machine or of a network file system.
 
     The file stays, and is changed in place under a lock of the kernel that is held for a moment: removing it
@@ -186,20 +192,16 @@ class HolderFile:
     def __init__(self, path: Path) -> None:
         self._path = path
 
+    @override
     def read(self) -> Written | None:
-        """The list; None if nobody has ever held the lock."""
         try:
             with self._path.open("rb") as stream, self._alone(stream, fcntl.LOCK_SH):
                 return _written(stream)
         except FileNotFoundError:
             return None
 
+    @override
     def write(self, data: bytes, found: Written | None) -> None:
-        """Replace the list that was found.
-
-        Raises:
-            ListChanged: it is another one by now.
-        """
         self._path.parent.mkdir(parents=True, exist_ok=True)
         with (
             os.fdopen(os.open(self._path, os.O_RDWR | os.O_CREAT, 0o666), "r+b") as stream,
@@ -213,8 +215,8 @@ class HolderFile:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._path))
             os.ftruncate(stream.fileno(), len(data))
 
+    @override
     def now(self) -> float:
-        """The time by the clock of the file system (seconds since the epoch)."""
         probe = self._path.parent / f"{TEMPORARY_PREFIX}{uuid.uuid4().hex}"
         try:
             with probe.open("xb") as stream:

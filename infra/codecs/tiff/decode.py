@@ -67,7 +67,6 @@ class _Read:
 
     @property
     def alpha_at(self) -> int | None:
-        """The channel of opacity, or None."""
         color = COLORS[self.page.kind.photometric].channels
         for number, meaning in enumerate(self.page.kind.extra[: self.page.kind.samples - color]):
             if meaning in (ASSOCIATED, UNASSOCIATED):
@@ -75,7 +74,6 @@ class _Read:
         return None
 
     def facts(self, icc_profile: str | None = None, had_alpha: bool = False) -> SourceFacts:
-        """Return the facts about the file."""
         kind, page = self.page.kind, self.page
         bits, name = kind.bits[0], COLORS[kind.photometric].name
         if self.alpha_at is not None:

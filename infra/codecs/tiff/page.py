@@ -151,7 +151,6 @@ def _directory_ends_early(data: bytes) -> bool:
 
 
 def _picture(file: Any, data: bytes) -> Any:
-    """Return the page that holds the picture."""
     first = file.pages[0]
     if _DNG_VERSION in first.tags or data[4:12] == _CR2_START:
         raise camera_raw("its first page is a preview or what a sensor measured")
@@ -245,7 +244,6 @@ def _kind_of(page: Any) -> Kind:
 
 
 def _first(value: Any) -> float | None:
-    """Return the first number of a tag, or None."""
     if isinstance(value, tuple | np.ndarray):
         value = value[0] if len(value) else None
     return value if isinstance(value, int | float) else None

@@ -92,7 +92,6 @@ def decode_strips(data: bytes, page: Page, max_pixels: int, salvage: bool) -> Sa
 
 
 def _sample_type(page: Page) -> np.dtype[Any]:
-    """Return the type of samples."""
     (bits,) = page.kind.bits
     size = 1 if bits <= 8 else 2 if bits <= 16 else 4 if bits <= 32 else 8
     letter = {INT: "i", FLOAT: "f"}.get(page.kind.sample_format, "u")

@@ -1,10 +1,8 @@
 """Drift: how the images of a version differ from those of the version before it.
 
-    limits        how much each group of figures may differ
+    figures       how much each group of properties may differ; one compared property, in words and for JSON
     scales        properties of images as whole numbers (bins), so that counts of them add up
-    population    how often each value occurs among the images of a split
-    distances     the distance of two populations, and the part of it that is chance
-    figures       one compared property, and all of them, in words and for JSON
+    population    how often each value occurs in a split; the distance of two, and the part that is chance
     measuring     from two versions to the figures
 
 Nothing here decodes an image: all values come from the indexes and from the rows of the inputs. Memory stays
@@ -15,7 +13,7 @@ cumulative shares (Kolmogorov and Smirnov). Of classes: half the sum of the diff
 variation). Of looks: the mean difference, over the 64 bits of the perceptual hash, of the share of images
 that have the bit. Of rates: the difference of the shares.
 
-**Chance.** Few images differ from many by chance alone. ``distances`` bounds that part, so that images drawn
+**Chance.** Few images differ from many by chance alone. ``population`` bounds that part, so that images drawn
 from the same population stay below it in 9,999 of 10,000 comparisons. A figure exceeds its limit if its
 distance without that part does.
 

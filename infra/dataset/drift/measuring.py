@@ -152,7 +152,6 @@ class _Comparison:
     deviation: float
 
     def figures(self, before: Population, after: Population) -> Iterator[DriftFigure]:
-        """Yield the figures of two populations with images."""
         sizes = before.num_records, after.num_records
         if before.classes and after.classes:
             distance = of_classes(before.classes, after.classes, self.deviation)
@@ -174,7 +173,6 @@ class _Comparison:
         return (figure for figure in figures if figure.group in PIXEL_GROUPS and figure.distance)
 
     def rates(self, before: Mapping[str, int], after: Mapping[str, int]) -> Iterator[DriftFigure]:
-        """Yield the figures of the outcomes of inputs."""
         sizes = _usable(before), _usable(after)
         groups: tuple[tuple[Group, str], ...] = (("duplicates", DUPLICATE), ("quarantine", QUARANTINED))
         for group, outcome in groups:

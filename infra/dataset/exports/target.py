@@ -49,7 +49,6 @@ class _HashingWriter(io.RawIOBase):
         self.num_bytes = 0
 
     def write(self, data: Any) -> int:
-        """Write bytes; return their number."""
         view = memoryview(data).cast("B")
         self._sha256.update(view)
         self._stream.write(view)
@@ -57,15 +56,12 @@ class _HashingWriter(io.RawIOBase):
         return len(view)
 
     def tell(self) -> int:
-        """Number of the bytes that were written."""
         return self.num_bytes
 
     def writable(self) -> bool:
-        """Return True."""
         return True
 
     def made(self, path: str) -> FileMade:
-        """Describe the file that was written."""
         return FileMade(path, self.num_bytes, self._sha256.hexdigest())
 
 

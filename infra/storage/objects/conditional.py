@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 import pyarrow as pa
 import pyarrow.fs as pafs
+from typing_extensions import override
 
 from shardmill.infra.errors import StorageError
 from shardmill.infra.storage.local import TEMPORARY_PREFIX
 from shardmill.infra.storage.locations import object_path, public_location
-from shardmill.infra.storage.locking import ListChanged, Written
+from shardmill.infra.storage.locking import HolderList, ListChanged, Written
 from shardmill.infra.storage.objects.retries import is_retryable, retry
 from shardmill.infra.storage.objects.stores import (
     ONE_ATTEMPT,
@@ -260,24 +261,20 @@ class ConditionalObjects:
         return retry(attempt)
 
 
-class HolderObject:
-    """A ``HolderList`` in an object."""
+class HolderObject(HolderList):
+    """A list of holders in an object."""
 
     def __init__(self, objects: ConditionalObjects, key: str) -> None:
         self._objects = objects
         self._key = key
 
+    @override
     def read(self) -> Written | None:
-        """The list; None if nobody has ever held the lock."""
         found = self._objects.read(self._key)
         return None if found is None else Written(*found)
 
+    @override
     def write(self, data: bytes, found: Written | None) -> None:
-        """Replace the list that was found.
-
-        Raises:
-            ListChanged: it is another one by now.
-        """
         try:
             if found is None:
                 self._objects.create(self._key, data)
@@ -287,8 +284,8 @@ class HolderObject:
         except (FileExistsError, ObjectChanged):
             raise ListChanged from None
 
+    @override
     def now(self) -> float:
-        """The time by the clock of the store (seconds since the epoch)."""
         return self._objects.now(self._key.rpartition("/")[0])
 
 

@@ -22,7 +22,6 @@ _OPTIONS = "group_size:1"
 
 class _ArrayRecord(Format):
     def check(self, plan: Plan) -> None:
-        """See ``Format``."""
         if importlib.util.find_spec("array_record") is None:
             raise EnvironmentFault(
                 "the format array_record needs the package array_record",
@@ -30,7 +29,6 @@ class _ArrayRecord(Format):
             )
 
     def write(self, plan: Plan, part: Part, batches: Iterator[Batch], files: PartFiles) -> int:
-        """See ``Format``."""
         from array_record.python.array_record_module import ArrayRecordWriter
 
         number = 0

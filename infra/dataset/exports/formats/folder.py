@@ -29,7 +29,6 @@ _HARMLESS = " !#$&'()+,-.=@[]^_{}~" + "".join(map(chr, range(0xA0, 0x3000)))
 
 class _Folder(Format):
     def check(self, plan: Plan) -> None:
-        """See ``Format``."""
         for name in plan.version.manifest.classes:
             if len(folder_name(name).encode()) > _LONGEST_BYTES:
                 raise UsageError(
@@ -37,7 +36,6 @@ class _Folder(Format):
                 )
 
     def write(self, plan: Plan, part: Part, batches: Iterator[Batch], files: PartFiles) -> int:
-        """See ``Format``."""
         suffix, number = image_suffix(plan, raw="png"), 0
         fields = [pa.field("file", pa.string()), pa.field("label_name", pa.string()), *plan.columns]
         schema = pa.schema(fields)

@@ -25,7 +25,6 @@ _IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 
 class _HuggingFace(Format):
     def write(self, plan: Plan, part: Part, batches: Iterator[Batch], files: PartFiles) -> int:
-        """See ``Format``."""
         plain = table_schema(plan, _IMAGE, {})
         features = {field.name: _feature(plan, field) for field in plain}
         metadata = {"huggingface": dump_json({"info": {"features": features}}, ensure_ascii=False)}
@@ -33,7 +32,6 @@ class _HuggingFace(Format):
             return write_tables(stream, plain.with_metadata(metadata), plan, batches, _pictures)
 
     def describe(self, plan: Plan, parts: Sequence[FileMade]) -> dict[str, bytes]:
-        """See ``Format``."""
         splits = [{"split": split, "path": f"data/{split}-*"} for split in plan.splits]
         name = f"{plan.version.name}@{plan.version.version}"
         head: dict[str, Any] = {
@@ -85,7 +83,6 @@ def _value(kind: pa.DataType) -> dict[str, Any]:
 
 
 def _size_category(number: int) -> str:
-    """The Hub's name of a size."""
     limits = [(1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M")]
     return next((name for limit, name in limits if number < limit), "1M<n<10M" if number < 10**7 else "n>10M")
 

@@ -86,7 +86,6 @@ def _by_leaf(schema: pa.Schema, codecs: dict[str, str]) -> dict[str, str]:
 
 class _Parquet(Format):
     def write(self, plan: Plan, part: Part, batches: Iterator[Batch], files: PartFiles) -> int:
-        """See ``Format``."""
         about = {
             "dataset": plan.version.ref,
             "classes": class_names(plan),

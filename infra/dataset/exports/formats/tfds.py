@@ -45,7 +45,6 @@ from shardmill.infra.strict_json import dump_json
 
 class _TensorFlowDatasets(Format):
     def check(self, plan: Plan) -> None:
-        """See ``Format``."""
         version = plan.version
         if version.manifest.label_kind == "mask":
             raise UsageError(
@@ -54,19 +53,16 @@ class _TensorFlowDatasets(Format):
             )
 
     def links(self, plan: Plan, destination: Storage) -> bool:
-        """See ``Format``."""
         version = plan.version
         plain = version.manifest.container == "none" and version.view is None
         return plain and version.storage.is_local and destination.is_local and not plan.copy
 
     def write(self, plan: Plan, part: Part, batches: Iterator[Batch], files: PartFiles) -> int:
-        """See ``Format``."""
         spans = _linked(plan, part, files) if files.are_links else _written(part, batches, files)
         files.write(f"{part.stem}.idx", "".join(f"{at} {length}\n" for at, length in spans).encode("ascii"))
         return len(spans)
 
     def describe(self, plan: Plan, parts: Sequence[FileMade]) -> dict[str, bytes]:
-        """See ``Format``."""
         sizes = {file.path: file.num_bytes for file in parts}
         return _metadata_files(plan, {part.stem: sizes[f"{part.stem}.tfrecord"] for part in plan.parts})
 

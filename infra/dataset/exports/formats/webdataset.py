@@ -32,7 +32,6 @@ from shardmill.infra.dataset.exports.target import PartFiles
 
 class _WebDataset(Format):
     def write(self, plan: Plan, part: Part, batches: Iterator[Batch], files: PartFiles) -> int:
-        """See ``Format``."""
         suffix, number = image_suffix(plan, raw="npy"), 0
         with (
             files.create(f"{part.stem}.tar") as stream,
