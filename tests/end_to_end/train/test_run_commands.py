@@ -159,7 +159,7 @@ def test_runs_are_listed_and_compared(
     assert "colours-v1-other is unfinished" in error
     same = command(capsys, "compare", "colours-v1-one", "colours-v1-one", *places)
     assert "test: 17 records" in same
-    assert same.count("no clear difference") == 3
+    assert same.count("no clear difference") == 4, "accuracy, balanced accuracy, macro F1 and loss"
     assert f"{listed[0]['test_accuracy']:.2%}" in same
     assert "+0.00 points" in same
     error = command(capsys, "compare", "colours-v1-one", "colours-v1-onn", *places, status=2)

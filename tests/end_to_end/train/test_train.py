@@ -117,13 +117,21 @@ def test_a_run_signs_its_exports(trained: tuple[Path, dict[str, Any]]) -> None:
     assert cli.run(["verify", "--run", run_dir.name, *words]) == 0
 
 
-def test_the_exported_model_predicts_what_evaluation_measured(trained: tuple[Path, dict[str, Any]]) -> None:
+@pytest.fixture(scope="module")
+def served(trained: tuple[Path, dict[str, Any]]) -> Any:
+    """The exported model, from files to outputs."""
+    tf = pytest.importorskip("tensorflow")
+    return tf.saved_model.load(trained[1]["export_dir"]).signatures["serving_default"]
+
+
+def test_the_exported_model_predicts_what_evaluation_measured(
+    trained: tuple[Path, dict[str, Any]], served: Any
+) -> None:
     tf = pytest.importorskip("tensorflow")
     root, result = trained
     version = Catalog(root / "datasets").open("colours")
     table = load_table(version, "test")
     records = open_records(version, table).read_many(np.arange(len(table)))
-    served = tf.saved_model.load(result["export_dir"]).signatures["serving_default"]
     out = served(image_bytes=tf.constant([record.image for record in records]))
     labels = np.array([record.label for record in records])
     predicted = out["label"].numpy()
@@ -138,10 +146,8 @@ def test_the_exported_model_predicts_what_evaluation_measured(trained: tuple[Pat
     assert names == [version.manifest.classes[label] for label in predicted]
 
 
-def test_the_exported_model_takes_png(trained: tuple[Path, dict[str, Any]]) -> None:
+def test_the_exported_model_takes_png(served: Any) -> None:
     tf = pytest.importorskip("tensorflow")
-    _, result = trained
-    served = tf.saved_model.load(result["export_dir"]).signatures["serving_default"]
     pixels = coloured({"test": {"a": 1, "b": 1}}, size=(33, 90))[0].pixels
     png, bmp_like = tf.io.encode_png(pixels), tf.io.encode_jpeg(pixels, quality=100)
     out = served(image_bytes=tf.stack([png, bmp_like]))["probabilities"].numpy()
