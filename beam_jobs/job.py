@@ -30,9 +30,9 @@ from shardmill.beam_jobs.assemble.stage import (
     lay_out,
 )
 from shardmill.beam_jobs.encode.blocks import DigestList
+from shardmill.beam_jobs.encode.objects import complete_listing
 from shardmill.beam_jobs.encode.stage import EncodedFiles, encode_files
 from shardmill.beam_jobs.execution.runners import check_runner, load_beam
-from shardmill.beam_jobs.images.objects import complete_listing
 from shardmill.beam_jobs.plan import AnyPlan, Plan, plan_version
 from shardmill.beam_jobs.plan_by_ranges import (
     begun_ranges,
@@ -84,7 +84,7 @@ from shardmill.beam_jobs.sources.listing import Listing, read_listing, write_lis
 from shardmill.beam_jobs.sources.recognition.recognising import settled
 from shardmill.beam_jobs.spool import RunClaim, check_builds, damaged_shards, note_builds
 from shardmill.beam_jobs.tables import release_memory
-from shardmill.beam_jobs.tables.texts import code_texts
+from shardmill.beam_jobs.tables.columns import code_texts
 from shardmill.infra.dataset.catalog import Catalog
 from shardmill.infra.dataset.drift.figures import Drift
 from shardmill.infra.dataset.maintenance.removed import purged_contents

@@ -25,6 +25,7 @@ from shardmill.beam_jobs.encode.blocks import (
     write_facts,
 )
 from shardmill.beam_jobs.encode.facts import FactsOfBlock, SourceBytes, needed_metadata, stable_message
+from shardmill.beam_jobs.encode.masks import MaskConverter, StoredMask
 from shardmill.beam_jobs.execution.pool.limits import MemoryRanOut, is_out_of_memory
 from shardmill.beam_jobs.execution.pool.notes import being_processed, counting_files
 from shardmill.beam_jobs.execution.pool.sandbox import try_alone
@@ -36,7 +37,6 @@ from shardmill.beam_jobs.execution.verdicts import (
     keep_verdict,
     known_verdicts,
 )
-from shardmill.beam_jobs.images.masks import MaskConverter, StoredMask
 from shardmill.beam_jobs.reasons import AI_MADE, ASPECT, FILTER_REASONS, PURGED, TOO_SMALL, UNPROCESSABLE
 from shardmill.beam_jobs.schemas import DECODE, FILTER, READ, FileRef, Status, file_refs
 from shardmill.beam_jobs.sources.files.walking import SourceFault

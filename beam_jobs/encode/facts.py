@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from shardmill.beam_jobs.config import FilterConfig, ImageConfig, PrepareConfig
-from shardmill.beam_jobs.images.masks import StoredMask
+from shardmill.beam_jobs.encode.masks import StoredMask
 from shardmill.beam_jobs.schemas import FACTS_SCHEMA, IMAGE_NAMES, FileRef, Status
 from shardmill.beam_jobs.sources.files.walking import SourceFault
 from shardmill.beam_jobs.sources.kind_modules import Reader

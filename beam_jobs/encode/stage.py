@@ -26,7 +26,7 @@ from shardmill.beam_jobs.execution.progress import report_progress
 from shardmill.beam_jobs.execution.runners import run_task
 from shardmill.beam_jobs.execution.verdicts import known_verdicts
 from shardmill.beam_jobs.sources.kind_modules import Reader
-from shardmill.beam_jobs.tables.texts import share_empty_texts
+from shardmill.beam_jobs.tables.columns import share_empty_texts
 from shardmill.infra.native.area import is_compiled
 from shardmill.infra.progress import log
 from shardmill.infra.storage.filesystem import Storage

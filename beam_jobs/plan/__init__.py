@@ -6,8 +6,7 @@
     leaks         groups that are in several splits
     shards        which record goes to which shard, and where in it
     interface     what a plan builds on, and the plan as later stages see it
-    inputs        the rows of all inputs: what became of each
-    records       the rows of the records, in the order in which they are stored
+    rows          the rows of all inputs, and of the records in the order in which they are stored
     statistics    figures of the images of each split
 
 Everything here is a pure, vectorised function over Arrow tables: no Beam, no files. The result depends on the

@@ -19,28 +19,28 @@ import pyarrow.compute as pc
 from shardmill.beam_jobs.config import PrepareConfig
 from shardmill.beam_jobs.plan.classes import number_classes
 from shardmill.beam_jobs.plan.columns import SPLIT, Codes, Rows, hash_ranks, rows_where, split_codes
-from shardmill.beam_jobs.plan.inputs import FACTS_OF_INPUTS, InputRows
 from shardmill.beam_jobs.plan.interface import PlannedVersion, PlanSummary, PreviousRecords
 from shardmill.beam_jobs.plan.leaks import Dropped, GroupedRecords, settle_leaks
-from shardmill.beam_jobs.plan.records import PlannedRecords
+from shardmill.beam_jobs.plan.rows import FACTS_OF_INPUTS, InputRows, PlannedRecords
 from shardmill.beam_jobs.plan.shards import Dealt, RecordsToDeal, deal
-from shardmill.beam_jobs.plan.similarity.duplicates import (
+from shardmill.beam_jobs.plan.similarity.groups import (
     Duplicates,
     Files,
+    Groups,
     find_duplicates,
     find_label_conflicts,
+    key_groups,
+    units_of,
 )
-from shardmill.beam_jobs.plan.similarity.groups import Groups, key_groups, units_of
 from shardmill.beam_jobs.plan.similarity.near_duplicates import NearDuplicates, near_duplicates_table
 from shardmill.beam_jobs.plan.similarity.vectors import FoundNear, RecordsToCompare, find_by_looks_and_vectors
 from shardmill.beam_jobs.plan.splits import Labels
 from shardmill.beam_jobs.plan.splits_by_kind import LabelsToSplit, assign_by_kind, dealing_strata
 from shardmill.beam_jobs.plan.statistics import split_statistics
 from shardmill.beam_jobs.schemas import Status
-from shardmill.beam_jobs.tables.columns import in_one_chunk, one_chunk
+from shardmill.beam_jobs.tables.columns import code_texts, in_one_chunk, one_chunk
 from shardmill.beam_jobs.tables.features import PREFIX, feature_columns, features_of
 from shardmill.beam_jobs.tables.ids import UInt64, digest_bytes
-from shardmill.beam_jobs.tables.texts import code_texts
 from shardmill.beam_jobs.tables.vectors import Vectors
 from shardmill.infra.format.known_features import MASK_BYTES, MASK_SHA256, LabelKind
 
@@ -143,7 +143,7 @@ def plan_version(
 
     Args:
         listing: LISTING_SCHEMA and columns of features, sorted by URI; its labels may be dictionary-coded
-            (shardmill.beam_jobs.tables.texts).
+            (shardmill.beam_jobs.tables.columns).
         facts: PLACED_FACTS_SCHEMA, a row for each row of the listing whose status is TO_READ, in order; text
             columns of IMAGE_COLUMNS may be coded too.
         config: groups, splits, shards and seed.

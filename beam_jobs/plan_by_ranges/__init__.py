@@ -18,8 +18,7 @@ as items of a Beam job::
 
     tables          the tables, and the exchange of rows between ranges
     gathering       the facts of each range of files
-    files hashes splitting shards  the tasks
-    dealing         decisions made from counts
+    files hashes splitting shards  the tasks, and the decisions made from counts
     choice          in memory or by ranges, and how many ranges
     planning        the steps in order
 

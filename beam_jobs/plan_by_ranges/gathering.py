@@ -12,15 +12,15 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from shardmill.beam_jobs.encode.blocks import Block, facts_digest, place_facts, read_facts
+from shardmill.beam_jobs.encode.objects import move_to_listing
 from shardmill.beam_jobs.encode.stage import EncodedFiles
-from shardmill.beam_jobs.images.objects import move_to_listing
 from shardmill.beam_jobs.plan_by_ranges.choice import ranges_folder
 from shardmill.beam_jobs.plan_by_ranges.tables import PlanTables
 from shardmill.beam_jobs.reuse.known_files import KnownFiles, fill_in_stored_before, merge_facts
 from shardmill.beam_jobs.reuse.previous import PreviousVersion
 from shardmill.beam_jobs.schemas import IMAGE_NAMES, Status
 from shardmill.beam_jobs.spool import damaged_shards
-from shardmill.beam_jobs.tables.texts import code_texts
+from shardmill.beam_jobs.tables.columns import code_texts
 from shardmill.infra.digests import digest_of
 from shardmill.infra.storage.filesystem import Storage
 

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from shardmill.beam_jobs.plan.columns import SHARD, SPLIT, Codes, Rows, hash_ranks, rows_where
 from shardmill.beam_jobs.plan.interface import PreviousRecords
 from shardmill.beam_jobs.plan.shards import HeldShards, RecordsToDeal
-from shardmill.beam_jobs.plan.similarity.duplicates import (
+from shardmill.beam_jobs.plan.similarity.groups import (
     Duplicates,
     Files,
     find_duplicates,
@@ -26,10 +26,9 @@ from shardmill.beam_jobs.plan.similarity.duplicates import (
 from shardmill.beam_jobs.plan_by_ranges.files import FATES, TO_HASHES
 from shardmill.beam_jobs.plan_by_ranges.splitting import TO_KEYS, Seats
 from shardmill.beam_jobs.plan_by_ranges.tables import Int64, PlanTables, RangeTask, range_of
-from shardmill.beam_jobs.tables.columns import one_chunk
+from shardmill.beam_jobs.tables.columns import code_texts, one_chunk
 from shardmill.beam_jobs.tables.features import feature_columns, features_of
 from shardmill.beam_jobs.tables.ids import UInt64, digest_bytes
-from shardmill.beam_jobs.tables.texts import code_texts
 from shardmill.infra.format.contract import LabelConflict
 
 RECORDS, REPEATS, COUNTS, CONFLICTS = "records", "repeats", "counts", "conflicts"

@@ -21,11 +21,11 @@ from shardmill.beam_jobs.plan.similarity.near_duplicates import (
     near_duplicates_table,
 )
 from shardmill.beam_jobs.plan.statistics import statistics_of
-from shardmill.beam_jobs.plan_by_ranges.dealing import Dealing
 from shardmill.beam_jobs.plan_by_ranges.files import (
     FIGURES,
     INPUTS,
     PLANNED,
+    Dealing,
     SendFiles,
     StoredFiles,
     WriteInputs,

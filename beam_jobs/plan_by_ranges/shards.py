@@ -9,8 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from shardmill.beam_jobs.plan.columns import PLACE, SAMPLE, SHARD, hash_ranks
-from shardmill.beam_jobs.plan_by_ranges.dealing import RangeCounts
-from shardmill.beam_jobs.plan_by_ranges.files import PLACES, PLANNED, SHARD_COLUMN, TO_SHARDS
+from shardmill.beam_jobs.plan_by_ranges.files import PLACES, PLANNED, SHARD_COLUMN, TO_SHARDS, RangeCounts
 from shardmill.beam_jobs.plan_by_ranges.hashes import TO_DEAL
 from shardmill.beam_jobs.plan_by_ranges.tables import Int64, PlanTables, RangeTask, RowsOnStorage
 from shardmill.beam_jobs.tables.ids import digest_bytes, record_ids

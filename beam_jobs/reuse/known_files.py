@@ -31,10 +31,9 @@ from shardmill.beam_jobs.schemas import (
     has_masks,
 )
 from shardmill.beam_jobs.tables import release_memory
-from shardmill.beam_jobs.tables.columns import find_ids, mask_of, one_chunk, places_in, take_rows
+from shardmill.beam_jobs.tables.columns import code_texts, find_ids, mask_of, one_chunk, places_in, take_rows
 from shardmill.beam_jobs.tables.features import PREFIX, feature_columns, features_of, with_features
 from shardmill.beam_jobs.tables.ids import contents_of, digest_bytes, hex_bytes, record_ids
-from shardmill.beam_jobs.tables.texts import code_texts
 from shardmill.infra.errors import CorruptDataError
 from shardmill.infra.format.contract import FILTERED, QUARANTINED
 from shardmill.infra.format.features import Feature

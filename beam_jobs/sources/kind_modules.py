@@ -1,4 +1,4 @@
-"""Find the module of a kind of source by its name, and the types that kinds and the job pass to each other.
+"""Find the module of a kind of source by its name and describe it; types that kinds and the job exchange.
 
 The name is ``source.kind``. A name without a dot is a module of ``shardmill.beam_jobs.sources.kinds``, one
 with dots any module that Python can import. So a kind is found in every process of every machine without
@@ -10,13 +10,17 @@ from __future__ import annotations
 import importlib
 import pickle
 import pkgutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from operator import attrgetter
 from types import ModuleType
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
-from shardmill.beam_jobs.config import PrepareConfig
+from pydantic import BaseModel
+
+from shardmill.beam_jobs.config import PrepareConfig, SourceConfig
+from shardmill.beam_jobs.config.source import settings_taken
 from shardmill.beam_jobs.schemas import FileRef
 from shardmill.beam_jobs.sources import kinds
 from shardmill.infra.arguments import checked
@@ -171,3 +175,35 @@ def _imported(kind: str) -> ModuleType:
             else f"there are: {', '.join(known)}; or name a module of your own, such as package.my_kind",
         )
     return importlib.import_module(f"{kinds.__name__}.{kind}")
+
+
+def described_kinds() -> list[dict[str, Any]]:
+    """Return the built-in kinds: name, description, whether auto recognises it, and its options."""
+    return [_described(kind) for kind in built_in_kinds()]
+
+
+def _described(kind: str) -> dict[str, Any]:
+    module = importlib.import_module(f"{kinds.__name__}.{kind}")
+    paragraphs = (module.__doc__ or "").strip().split("\n\n")
+    return {
+        "kind": kind,
+        "description": " ".join(paragraphs[0].split()),
+        "recognised": hasattr(module, "recognise"),
+        "options": list(_options(kind)),
+    }
+
+
+def _options(kind: str) -> Iterator[dict[str, Any]]:
+    """Yield the settings that matter for a kind."""
+    for group, taken in settings_taken(kind).items():
+        settings: BaseModel = attrgetter(group)(SourceConfig()) if group else SourceConfig()
+        for name in type(settings).model_fields:
+            if name in taken:
+                path = ".".join(filter(None, ("source", group, name)))
+                yield _option(path, type(settings), name, getattr(settings, name))
+
+
+def _option(path: str, model: type[BaseModel], name: str, default: Any) -> dict[str, Any]:
+    field = model.model_fields[name]
+    shown = list(default) if isinstance(default, tuple) else default
+    return {"option": path, "default": shown, "description": field.description or ""}

@@ -17,8 +17,8 @@ from shardmill.beam_jobs.config import PrepareConfig
 from shardmill.beam_jobs.reasons import FILTER_REASONS, IGNORED
 from shardmill.beam_jobs.schemas import LISTING_SCHEMA, OUTCOME_OF_STATUS, Status, outcomes_of
 from shardmill.beam_jobs.sources.files.walking import FoundFile
+from shardmill.beam_jobs.tables.columns import share_empty_texts
 from shardmill.beam_jobs.tables.ids import table_digest
-from shardmill.beam_jobs.tables.texts import share_empty_texts
 from shardmill.infra.arguments import checked
 from shardmill.infra.errors import ConfigError
 from shardmill.infra.format.contract import SPLITS, LabelEditsSummary

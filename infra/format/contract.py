@@ -107,7 +107,7 @@ _IMAGE: Final[_Columns] = {
 # planes: resized in YCbCr; pixels: resized in RGB or grey; source: the source's bytes without its metadata.
 STORED_FROM = ("planes", "pixels", "source")
 
-# All columns of an index. ``PlannedRecords`` (beam_jobs/plan/records.py) has the values of those of a record.
+# All columns of an index. ``PlannedRecords`` (beam_jobs/plan/rows.py) has the values of those of a record.
 INDEX_COLUMNS: Final[_Columns] = {
     "id": (pa.string(), "as in the record"),
     "offset_bytes": (

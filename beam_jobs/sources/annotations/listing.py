@@ -27,7 +27,7 @@ from shardmill.beam_jobs.sources.annotations.collecting import (
     AnnotatedImage,
     Annotations,
 )
-from shardmill.beam_jobs.sources.classes.names import look_alikes, no_classes
+from shardmill.beam_jobs.sources.class_names import look_alikes, no_classes
 from shardmill.beam_jobs.sources.files.folder import SourceFolder
 from shardmill.beam_jobs.sources.files.walking import IgnorePatterns
 from shardmill.beam_jobs.sources.kinds.table import listed_files

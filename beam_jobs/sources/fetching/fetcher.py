@@ -14,8 +14,15 @@ import httpx
 from shardmill.beam_jobs.config import UrlsConfig
 from shardmill.beam_jobs.reasons import BAD_REDIRECT, UNPROCESSABLE, UNREACHABLE
 from shardmill.beam_jobs.sources.fetching.addresses import Address, BadAddress, public_uri, read_address
-from shardmill.beam_jobs.sources.fetching.client import Client, Moved, NotModified, Received, Validators
-from shardmill.beam_jobs.sources.fetching.faults import FetchFault, unreachable
+from shardmill.beam_jobs.sources.fetching.client import (
+    Client,
+    FetchFault,
+    Moved,
+    NotModified,
+    Received,
+    Validators,
+    unreachable,
+)
 from shardmill.beam_jobs.sources.fetching.store import Answer
 from shardmill.infra.errors import ShardmillError
 

@@ -20,8 +20,7 @@ from anyio.from_thread import start_blocking_portal
 
 from shardmill.beam_jobs.config import UrlsConfig
 from shardmill.beam_jobs.sources.fetching.addresses import Address
-from shardmill.beam_jobs.sources.fetching.client import Client
-from shardmill.beam_jobs.sources.fetching.faults import MAY_PASS
+from shardmill.beam_jobs.sources.fetching.client import MAY_PASS, Client
 from shardmill.beam_jobs.sources.fetching.fetcher import Fetcher
 from shardmill.beam_jobs.sources.fetching.store import Answer, RunStore
 from shardmill.infra.progress import progress, stage

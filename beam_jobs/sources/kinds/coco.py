@@ -14,20 +14,18 @@ from typing import Any
 
 from shardmill.beam_jobs.config import PrepareConfig, SourceConfig
 from shardmill.beam_jobs.sources.annotations.collecting import (
+    READINGS,
     AnnotatedImage,
     Annotations,
+    beginning_with,
     box_of,
+    folder_of_image,
     is_text,
     size_of,
-)
-from shardmill.beam_jobs.sources.annotations.listing import AnnotationTable, list_annotated
-from shardmill.beam_jobs.sources.annotations.recognising import (
-    READINGS,
-    beginning_with,
-    folder_of_image,
     split_with_year,
 )
-from shardmill.beam_jobs.sources.classes.names import quoted
+from shardmill.beam_jobs.sources.annotations.listing import AnnotationTable, list_annotated
+from shardmill.beam_jobs.sources.class_names import quoted
 from shardmill.beam_jobs.sources.files.folder import SourceFolder
 from shardmill.beam_jobs.sources.kinds.box_table.values import is_true
 from shardmill.beam_jobs.sources.listing import Listing

@@ -19,7 +19,7 @@ import pyarrow as pa
 from shardmill.beam_jobs.config import PrepareConfig, SourceConfig
 from shardmill.beam_jobs.reasons import BAD_NAME
 from shardmill.beam_jobs.schemas import LISTING_SCHEMA
-from shardmill.beam_jobs.sources.classes.folders import (
+from shardmill.beam_jobs.sources.class_folders import (
     Shape,
     class_names,
     given_splits,
@@ -27,7 +27,7 @@ from shardmill.beam_jobs.sources.classes.folders import (
     layout_warnings,
     split_by_folder,
 )
-from shardmill.beam_jobs.sources.classes.names import quoted, wanted_classes
+from shardmill.beam_jobs.sources.class_names import quoted, wanted_classes
 from shardmill.beam_jobs.sources.files.folder import SourceFolder
 from shardmill.beam_jobs.sources.files.walking import FoundFile, IgnorePatterns
 from shardmill.beam_jobs.sources.listing import Listing, rows_of_files

@@ -25,8 +25,7 @@ from shardmill.beam_jobs.sources.files.folder import SourceFolder
 from shardmill.beam_jobs.sources.files.walking import IgnorePatterns
 from shardmill.beam_jobs.sources.kinds.table import listed_files
 from shardmill.beam_jobs.sources.listing import Listing
-from shardmill.beam_jobs.sources.masks.attaching import with_reason
-from shardmill.beam_jobs.sources.masks.pairing import FolderPairs, pair, with_splits
+from shardmill.beam_jobs.sources.masks import FolderPairs, pair, with_reason, with_splits
 from shardmill.beam_jobs.sources.recognition.glance import Glance, Recognised
 from shardmill.infra.errors import NotFoundError
 from shardmill.infra.progress import log

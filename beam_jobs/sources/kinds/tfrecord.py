@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from shardmill.beam_jobs.config import PrepareConfig, RowCompression, SourceConfig
 from shardmill.beam_jobs.schemas import FileRef
-from shardmill.beam_jobs.sources.classes.names import quoted
+from shardmill.beam_jobs.sources.class_names import quoted
 from shardmill.beam_jobs.sources.files.container import Ranges
 from shardmill.beam_jobs.sources.files.folder import SourceFolder
 from shardmill.beam_jobs.sources.listing import Listing

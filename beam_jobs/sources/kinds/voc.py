@@ -15,21 +15,19 @@ from xml.etree import ElementTree
 
 from shardmill.beam_jobs.config import PrepareConfig, SourceConfig
 from shardmill.beam_jobs.sources.annotations.collecting import (
+    READINGS,
     AnnotatedImage,
     Annotations,
     Box,
+    beginning_with,
     box_of,
+    folder_of_image,
     size_of,
+    split_with_year,
 )
 from shardmill.beam_jobs.sources.annotations.image_sets import ImageSets, read_image_sets
 from shardmill.beam_jobs.sources.annotations.listing import AnnotationTable, list_annotated
-from shardmill.beam_jobs.sources.annotations.recognising import (
-    READINGS,
-    beginning_with,
-    folder_of_image,
-    split_with_year,
-)
-from shardmill.beam_jobs.sources.classes.names import quoted
+from shardmill.beam_jobs.sources.class_names import quoted
 from shardmill.beam_jobs.sources.files.folder import SourceFolder
 from shardmill.beam_jobs.sources.listing import Listing
 from shardmill.beam_jobs.sources.recognition.glance import Glance, Recognised, cli_for

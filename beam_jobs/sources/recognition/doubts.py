@@ -7,7 +7,7 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from shardmill.beam_jobs.config import SourceConfig
-from shardmill.beam_jobs.sources.classes.names import NO_CLASSES, plain_name, quoted
+from shardmill.beam_jobs.sources.class_names import NO_CLASSES, plain_name, quoted
 from shardmill.beam_jobs.sources.files.walking import SPLIT_OF_FOLDER
 from shardmill.beam_jobs.sources.kinds.table.recognising import TABLE_ENDINGS
 from shardmill.beam_jobs.sources.recognition.glance import Glance, Recognised, cli_for

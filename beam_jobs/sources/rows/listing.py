@@ -19,7 +19,7 @@ from shardmill.beam_jobs.reasons import (
     ROW_FILE,
 )
 from shardmill.beam_jobs.schemas import MEMBER_LISTING_SCHEMA, Status
-from shardmill.beam_jobs.sources.classes.names import class_numbers, look_alikes, no_classes, wanted_classes
+from shardmill.beam_jobs.sources.class_names import class_numbers, look_alikes, no_classes, wanted_classes
 from shardmill.beam_jobs.sources.files.folder import SourceFolder
 from shardmill.beam_jobs.sources.files.walking import FoundFile, IgnorePatterns, SourceFault
 from shardmill.beam_jobs.sources.kinds.table.rules import (

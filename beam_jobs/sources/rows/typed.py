@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from shardmill.beam_jobs.config import ColumnsConfig, FeatureColumn
-from shardmill.beam_jobs.sources.classes.names import name_labels
+from shardmill.beam_jobs.sources.class_names import name_labels
 from shardmill.beam_jobs.sources.kinds.table.typed.features import TypedColumn, typed_column, with_faults
 from shardmill.beam_jobs.sources.kinds.table.typed.labels import (
     as_lists,

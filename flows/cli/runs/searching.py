@@ -100,7 +100,7 @@ def settings(word: Word = None, json_output: options.Json = False) -> None:
       shardmill settings optimizer
       shardmill settings --json
     """
-    from shardmill.beam_jobs.sources.recognition.description import described_kinds
+    from shardmill.beam_jobs.sources.kind_modules import described_kinds
 
     everything = _all_entries()
     found = [entry for entry in everything if word is None or entry.has(word)]

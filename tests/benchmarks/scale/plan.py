@@ -39,7 +39,7 @@ from shardmill.beam_jobs.plan.similarity.near_duplicates import find_near_duplic
 from shardmill.beam_jobs.publish.accounting import account
 from shardmill.beam_jobs.publish.digests import plan_digest
 from shardmill.beam_jobs.schemas import IMAGE_NAMES
-from shardmill.beam_jobs.tables.texts import code_texts
+from shardmill.beam_jobs.tables.columns import code_texts
 from tests.benchmarks.scale.ranges import CONFIG, DIGESTS, measure_ranges
 from tests.benchmarks.scale.references import References
 

@@ -15,7 +15,7 @@ from shardmill.beam_jobs import job as job_module
 from shardmill.beam_jobs.config import PrepareConfig
 from shardmill.beam_jobs.job import prepare_version
 from shardmill.beam_jobs.maintain.purge import purge
-from shardmill.beam_jobs.plan import inputs as inputs_module
+from shardmill.beam_jobs.plan import rows as inputs_module
 from shardmill.beam_jobs.reasons import SAME_BYTES
 from shardmill.beam_jobs.request import JobRequest
 from shardmill.beam_jobs.sources.files.folder import SourceFolder

@@ -18,14 +18,14 @@ from shardmill.beam_jobs.reasons import (
     SIDECAR,
 )
 from shardmill.beam_jobs.schemas import Status
-from shardmill.beam_jobs.sources.classes.folders import (
+from shardmill.beam_jobs.sources.class_folders import (
     class_names,
     given_splits,
     label_by_folder,
     layout_warnings,
     split_by_folder,
 )
-from shardmill.beam_jobs.sources.classes.names import (
+from shardmill.beam_jobs.sources.class_names import (
     ClassNumbers,
     is_number,
     look_alikes,

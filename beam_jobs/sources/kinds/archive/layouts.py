@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from shardmill.beam_jobs.config import PrepareConfig
-from shardmill.beam_jobs.sources.classes.folders import Shape
+from shardmill.beam_jobs.sources.class_folders import Shape
 from shardmill.beam_jobs.sources.files.walking import SPLIT_OF_FOLDER
 from shardmill.beam_jobs.sources.kinds.archive.listing import ListedArchive
 from shardmill.beam_jobs.sources.kinds.archive.opening import ENDINGS

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from shardmill.beam_jobs.config import ColumnsConfig, PrepareConfig
 from shardmill.beam_jobs.reasons import BROKEN_ROW, NO_LABEL
 from shardmill.beam_jobs.schemas import Status
-from shardmill.beam_jobs.sources.classes.names import ClassNumbers
+from shardmill.beam_jobs.sources.class_names import ClassNumbers
 from shardmill.beam_jobs.sources.files.folder import SourceFolder
 from shardmill.beam_jobs.sources.files.walking import SPLIT_OF_FOLDER
 from shardmill.beam_jobs.sources.kinds.archive.listing import ListedArchive

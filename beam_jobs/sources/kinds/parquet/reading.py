@@ -22,8 +22,7 @@ from shardmill.beam_jobs.sources.kinds.table.formats.columns import as_text, tri
 from shardmill.beam_jobs.sources.kinds.table.tables import PARQUET_DAMAGES, first_line
 from shardmill.beam_jobs.sources.roles import Column, Offer, Roles, image_of
 from shardmill.beam_jobs.sources.rows.row_files import FileRows, RowFile, RowFileBroken
-from shardmill.beam_jobs.tables.columns import one_chunk
-from shardmill.beam_jobs.tables.texts import without_broken_texts
+from shardmill.beam_jobs.tables.columns import one_chunk, without_broken_texts
 from shardmill.infra.format.known_features import LabelKind
 from shardmill.infra.readable import shortened
 

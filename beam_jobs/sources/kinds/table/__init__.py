@@ -9,7 +9,6 @@ the header.
     formats/    CSV and its relatives, JSON lines, and their columns
     rows        what a single row says: its path, label and split, or the reason why it cannot be used
     rules       labels and splits, and the rules by which a row cannot be used
-    own_folders  the folder that paths begin in: the source, or that of the table
     matching    the file that a row names
     settling    one row of the listing for each file, and for each row that stands for no file
 """
@@ -26,13 +25,12 @@ import pyarrow.compute as pc
 from shardmill.beam_jobs.config import MasksConfig, PrepareConfig, SourceConfig
 from shardmill.beam_jobs.reasons import MISSING_FILE, MISSING_MASK, SEVERAL_FILES, SEVERAL_MASKS, SOURCE_TABLE
 from shardmill.beam_jobs.schemas import LISTING_SCHEMA, Status
-from shardmill.beam_jobs.sources.classes.names import class_numbers, look_alikes, no_classes, wanted_classes
+from shardmill.beam_jobs.sources.class_names import class_numbers, look_alikes, no_classes, wanted_classes
 from shardmill.beam_jobs.sources.files.folder import SourceFolder
 from shardmill.beam_jobs.sources.files.walking import FoundFile, IgnorePatterns
 from shardmill.beam_jobs.sources.kinds.table.formats.columns import trimmed
-from shardmill.beam_jobs.sources.kinds.table.matching import check_found, find_files
-from shardmill.beam_jobs.sources.kinds.table.own_folders import own_folders, with_splits_of_folders
-from shardmill.beam_jobs.sources.kinds.table.recognising import recognise_table
+from shardmill.beam_jobs.sources.kinds.table.matching import FoundFiles, check_found, find_files, locate
+from shardmill.beam_jobs.sources.kinds.table.recognising import FILE_NAME, is_metadata, recognise_table
 from shardmill.beam_jobs.sources.kinds.table.rows import (
     UNDERSTOOD_SCHEMA,
     name_rows,
@@ -44,10 +42,16 @@ from shardmill.beam_jobs.sources.kinds.table.settling import Settled, settle
 from shardmill.beam_jobs.sources.kinds.table.tables import Table, find_tables, read_tables
 from shardmill.beam_jobs.sources.kinds.table.typed.labels import MASK_PATH
 from shardmill.beam_jobs.sources.listing import Listing, rows_of_files
-from shardmill.beam_jobs.sources.masks.attaching import attach_masks, with_reason
+from shardmill.beam_jobs.sources.masks import attach_masks, with_reason
 from shardmill.beam_jobs.sources.recognition.glance import Glance, Recognised
+from shardmill.beam_jobs.sources.roles import split_of_name
+from shardmill.beam_jobs.tables.columns import mask_of, with_column
 from shardmill.beam_jobs.tables.features import PREFIX
+from shardmill.infra.errors import ConfigError
 from shardmill.infra.progress import log
+
+OF_TABLE = "{folder}"  # value of source.table.prefix: the folder of each table
+
 
 _CHUNK_ROWS = 2048  # files that are Python values at a time
 
@@ -189,3 +193,85 @@ def attach_named_masks(
     uris = files["uri"].take(pa.array(found.files[kept], mask=found.files[kept] < 0))
     masks = pc.fill_null(pc.index_in(uris, listing["uri"].combine_chunks(), skip_nulls=True), -1)
     return attach_masks(listing, images[kept], np.asarray(masks.to_numpy(), np.int64), settings)
+
+
+# Tables in folders of the source, beside their images, as of Hugging Face's ImageFolder:
+#
+#   train/metadata.csv  train/0001.png        file_name: 0001.png
+#   test/metadata.csv   test/0001.png         file_name: 0001.png
+#
+# Paths of such a table begin in its own folder, if no file of the source has them. Then the folders of the
+# images give the splits, as in that layout, if each image lies in a folder that names one.
+def own_folders(
+    raw: pa.Table, tables: list[Table], files: pa.Table, source: str, given: str
+) -> pa.Array | None:
+    """Return the folder that the paths of each table begin in: string [tables]; None as the settings say.
+
+    Args:
+        raw: ROWS_SCHEMA, the rows of all tables.
+        tables: the tables.
+        files: LISTING_SCHEMA.
+        source: URI of the source.
+        given: ``source.table.prefix``.
+
+    Raises:
+        ConfigError: the paths of a table name files from the source and other files from its folder.
+    """
+    folders = [(table.uri or "").rpartition("/")[0] for table in tables]
+    if given == OF_TABLE:
+        return pa.array(folders)
+    if given or not any(folders):
+        return None
+    for number, folder in enumerate(folders):
+        if folder:
+            paths = raw["path"].filter(pc.equal(raw["table"], number)).drop_null()
+            own, of_source = (_files(paths, source, prefix, files) for prefix in (folder, ""))
+            if ((own >= 0) & (of_source >= 0) & (own != of_source)).any():
+                raise ConfigError(
+                    f"paths of the table {tables[number].name} name files of the source and of {folder}",
+                    f"say which: --set source.table.prefix=. (the source) or {OF_TABLE!r} (the table's)",
+                )
+            if (of_source >= 0).any() or not (own >= 0).any():
+                folders[number] = ""
+    return pa.array(folders) if any(folders) else None
+
+
+def _files(paths: pa.ChunkedArray, source: str, prefix: str, files: pa.Table) -> np.ndarray:
+    """Return the row of the file that each path names: int64, -1 if there is none."""
+    return locate(paths_within(paths, source, prefix).combine_chunks(), files)[0]
+
+
+def with_splits_of_folders(
+    rows: pa.Table,
+    found: FoundFiles,
+    files: pa.Table,
+    tables: list[Table],
+    folders: pa.Array | None,
+    path_column: str | None,
+) -> pa.Table:
+    """Give rows the split that the folders of their images name, if each image has one.
+
+    Args:
+        rows: UNDERSTOOD_SCHEMA, without splits.
+        found: the files of the rows.
+        files: LISTING_SCHEMA.
+        tables: the tables. Those of Hugging Face's ImageFolder, and those with paths from their own folder,
+            are beside their images.
+        folders: as ``own_folders`` returns them.
+        path_column: the column of paths that the settings name.
+    """
+    are_beside = folders is not None and "" not in folders.to_pylist()
+    are_metadata = path_column == FILE_NAME and all(is_metadata(table.path) for table in tables)
+    if not are_beside and not are_metadata:
+        return rows
+    is_found = found.files >= 0
+    uris = files["uri"].take(pa.array(found.files, mask=~is_found))
+    coded = pc.replace_substring_regex(uris, r"[^/]*$", "").combine_chunks().dictionary_encode()
+    named = pa.array(
+        [split_of_name(folder.rstrip("/")) for folder in coded.dictionary.to_pylist()], pa.string()
+    )
+    splits = named.take(coded.indices)
+    if not is_found.any() or (mask_of(pc.is_null(splits)) & is_found).any():
+        return rows
+    log("the folders of the images give the splits")
+    return with_column(rows, UNDERSTOOD_SCHEMA.field("split"), splits)

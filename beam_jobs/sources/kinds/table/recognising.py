@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from shardmill.beam_jobs.config import SourceConfig
-from shardmill.beam_jobs.sources.classes.names import quoted
+from shardmill.beam_jobs.sources.class_names import quoted
 from shardmill.beam_jobs.sources.files.walking import SourceFault
 from shardmill.beam_jobs.sources.kinds.table.formats.delimited import cut_head
 from shardmill.beam_jobs.sources.recognition.glance import IMAGE_ENDINGS, Glance, Recognised, cli_for

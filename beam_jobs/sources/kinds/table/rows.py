@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from shardmill.beam_jobs.config import ColumnsConfig
 from shardmill.beam_jobs.reasons import BAD_PATH, BROKEN_ROW, NO_LABEL
-from shardmill.beam_jobs.sources.classes.names import ClassNumbers, name_labels
+from shardmill.beam_jobs.sources.class_names import ClassNumbers, name_labels
 from shardmill.beam_jobs.sources.files.walking import SPLIT_OF_FOLDER
 from shardmill.beam_jobs.sources.kinds.table.rules import (
     Rule,

@@ -28,8 +28,8 @@ from shardmill.beam_jobs.sources.kinds.table.typed.features import (
     with_faults,
 )
 from shardmill.beam_jobs.sources.kinds.table.typed.labels import label_columns, with_labels
+from shardmill.beam_jobs.tables.columns import without_broken_texts
 from shardmill.beam_jobs.tables.features import PREFIX
-from shardmill.beam_jobs.tables.texts import without_broken_texts
 from shardmill.infra.errors import ConfigError, NotFoundError
 from shardmill.infra.progress import log
 from shardmill.infra.storage.filesystem import Storage

@@ -20,7 +20,7 @@ from itertools import islice
 import pyarrow.compute as pc
 
 from shardmill.beam_jobs.config import ColumnsConfig, PrepareConfig, SourceConfig
-from shardmill.beam_jobs.sources.classes.names import class_numbers
+from shardmill.beam_jobs.sources.class_names import class_numbers
 from shardmill.beam_jobs.sources.files.folder import SourceFolder
 from shardmill.beam_jobs.sources.files.walking import FoundFile, SourceFault
 from shardmill.beam_jobs.sources.kinds.array_record import ArrayRecords

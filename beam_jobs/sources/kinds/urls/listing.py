@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from shardmill.beam_jobs.config import MasksConfig, PrepareConfig
 from shardmill.beam_jobs.reasons import MASK_FILE, MISSING_MASK, NO_MASK, UNMASKED
 from shardmill.beam_jobs.schemas import LISTING_SCHEMA, Status
-from shardmill.beam_jobs.sources.classes.names import class_numbers, wanted_classes
+from shardmill.beam_jobs.sources.class_names import class_numbers, wanted_classes
 from shardmill.beam_jobs.sources.fetching.addresses import Address, BadAddress, read_address
 from shardmill.beam_jobs.sources.fetching.rounds import REQUESTS_SCHEMA
 from shardmill.beam_jobs.sources.fetching.store import ANSWERS_SCHEMA, content_tag
@@ -22,7 +22,7 @@ from shardmill.beam_jobs.sources.kinds.table.settling import settle
 from shardmill.beam_jobs.sources.kinds.table.tables import find_tables, read_tables
 from shardmill.beam_jobs.sources.kinds.table.typed.labels import MASK_PATH
 from shardmill.beam_jobs.sources.listing import Listing, status_of
-from shardmill.beam_jobs.sources.masks.attaching import attach_masks, with_reason
+from shardmill.beam_jobs.sources.masks import attach_masks, with_reason
 from shardmill.beam_jobs.tables.features import PREFIX
 from shardmill.infra.errors import NotFoundError
 from shardmill.infra.progress import log

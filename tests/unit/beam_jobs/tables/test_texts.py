@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from shardmill.beam_jobs.tables.texts import code_texts, share_empty_texts
+from shardmill.beam_jobs.tables.columns import code_texts, share_empty_texts
 
 
 def test_empty_columns_are_one_in_memory() -> None:

@@ -11,8 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from shardmill.beam_jobs.tables.columns import is_listed, lengths_of, lists_of, mask_of, one_chunk
-from shardmill.beam_jobs.tables.texts import not_utf8
+from shardmill.beam_jobs.tables.columns import is_listed, lengths_of, lists_of, mask_of, not_utf8, one_chunk
 from shardmill.infra.errors import ConfigError
 from shardmill.infra.format.features import MISSING, Dtype
 from shardmill.infra.readable import shortened

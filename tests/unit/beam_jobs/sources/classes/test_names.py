@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shardmill.beam_jobs.sources.classes.names import look_alikes, no_classes
+from shardmill.beam_jobs.sources.class_names import look_alikes, no_classes
 
 
 @pytest.mark.parametrize(

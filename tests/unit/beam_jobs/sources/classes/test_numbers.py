@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from shardmill.beam_jobs.config import ColumnsConfig
-from shardmill.beam_jobs.sources.classes.names import class_numbers, name_labels, parse_names
+from shardmill.beam_jobs.sources.class_names import class_numbers, name_labels, parse_names
 from shardmill.beam_jobs.sources.files.folder import SourceFolder
 from shardmill.infra.errors import ConfigError, NotFoundError
 

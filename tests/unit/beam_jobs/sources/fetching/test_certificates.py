@@ -20,8 +20,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from shardmill.beam_jobs.config import UrlsConfig
-from shardmill.beam_jobs.sources.fetching.client import Client, Received
-from shardmill.beam_jobs.sources.fetching.faults import FetchFault
+from shardmill.beam_jobs.sources.fetching.client import Client, FetchFault, Received
 
 NAME = "images.test"
 

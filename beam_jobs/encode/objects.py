@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from shardmill.beam_jobs.config import ImageConfig, PrepareConfig
-from shardmill.beam_jobs.images.masks import with_mask_features
+from shardmill.beam_jobs.encode.masks import with_mask_features
 from shardmill.beam_jobs.reasons import OTHER_SIZE
 from shardmill.beam_jobs.schemas import PLAN, Status, has_masks
 from shardmill.beam_jobs.tables.columns import lengths_of, lists_of, values_of, with_column

@@ -19,7 +19,7 @@ import pyarrow as pa
 from shardmill.beam_jobs.config import PrepareConfig
 from shardmill.beam_jobs.reasons import BAD_NAME, NO_CLASS, OTHER_CLASS
 from shardmill.beam_jobs.schemas import Status
-from shardmill.beam_jobs.sources.classes.names import NO_CLASSES, look_alikes, plain_name, quoted
+from shardmill.beam_jobs.sources.class_names import NO_CLASSES, look_alikes, plain_name, quoted
 from shardmill.beam_jobs.sources.files.walking import SPLIT_OF_FOLDER
 from shardmill.infra.errors import UsageError
 from shardmill.infra.format.contract import SPLITS

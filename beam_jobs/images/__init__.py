@@ -1,1 +1,0 @@
-"""One image: orient, convert, resize and encode. Pure functions over bytes."""

@@ -1,1 +1,0 @@
-"""Classes: their names, as folders, numbers and settings give them."""
