@@ -27,7 +27,7 @@ from shardmill.training.config.reading import (
 from shardmill.training.frameworks import load
 from shardmill.training.order import Order, rank_slice
 from shardmill.training.reading import BatchMaker, RecordReader, SplitTable, load_table, open_records
-from shardmill.training.reading.batches.iterate import NumpyBatches
+from shardmill.training.reading.batch_maker import NumpyBatches
 from shardmill.training.reading.blocks.stored import by_block
 from shardmill.training.reading.budget import check_whole_images
 from shardmill.training.reading.cache import CacheMemory
@@ -39,7 +39,7 @@ from shardmill.training.reading.example_spec import (
 )
 from shardmill.training.reading.opening import EXACT, choose_mode, open_for_order
 from shardmill.training.reading.records.columns import NO_FEATURES, FeatureColumns
-from shardmill.training.reading.records.damage import BadRecords
+from shardmill.training.reading.records.split_records import BadRecords
 from shardmill.training.reading.records.split_table import load_features
 from shardmill.training.reading.staging.staging import staging_for
 

@@ -28,13 +28,12 @@ from shardmill.training.config import TrainConfig
 from shardmill.training.dataset import Dataset
 from shardmill.training.frameworks import quiet, start
 from shardmill.training.order import TrainingOrder, order_from_settings
-from shardmill.training.profiling.bottleneck import Rates, find_bottleneck
+from shardmill.training.profiling.bottleneck import Rates, find_bottleneck, measure_rates, transfer
 from shardmill.training.profiling.stages import Stage, Subject, measure_stages
-from shardmill.training.profiling.throughput import measure_rates, transfer
 from shardmill.training.profiling.workers import image_size, measure_workers, propose
 from shardmill.training.reading import open_records
 from shardmill.training.reading.example_spec import ExampleSpec
-from shardmill.training.reading.records.objects import load_objects
+from shardmill.training.reading.records.annotations import load_objects
 from shardmill.training.run.framework import Framework
 from shardmill.training.tasks.registry import is_learned, learned
 from shardmill.training.tasks.settings import settings_for

@@ -22,7 +22,7 @@ UNCHECKED = {
     "shardmill.training.torch.data.TorchBatch",
     "shardmill.training.reading.RecordReader",
     "shardmill.Dataset.torch",  # checks its options itself, once PyTorch is there
-    "shardmill.training.reading.batches.iterate.NumpyBatches",
+    "shardmill.training.reading.batch_maker.NumpyBatches",
     "shardmill.training.reading.SplitTable.__init__",
     "shardmill.training.reading.SplitTable.place",  # checks the number itself
     "shardmill.training.reading.SplitTable.id_of",

@@ -15,7 +15,7 @@ from shardmill.infra.codecs import decode
 from shardmill.infra.errors import CorruptDataError, UsageError
 from shardmill.training.config import AugmentSettings
 from shardmill.training.order import TrainingOrder
-from shardmill.training.reading.batches.maker import BatchMaker
+from shardmill.training.reading.batch_maker import BatchMaker
 from shardmill.training.torch.data import (
     Example,
     Examples,

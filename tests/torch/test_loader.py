@@ -19,7 +19,7 @@ from shardmill import Dataset, open_dataset
 from shardmill.infra.errors import ChildDied, ConfigError, CorruptDataError, NotFoundError, UsageError
 from shardmill.training.config import AugmentSettings
 from shardmill.training.order import TrainingOrder
-from shardmill.training.reading.batches.maker import BatchMaker
+from shardmill.training.reading.batch_maker import BatchMaker
 from shardmill.training.torch.data import RankOrder, StepBatches, TorchBatch, TorchLoader, options
 from tests.samples.datasets.published import coloured, publish
 

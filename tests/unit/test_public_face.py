@@ -137,7 +137,7 @@ def test_type_checkers_know_the_names_and_their_arguments(tmp_path: Path) -> Non
         line for line in done.stdout.splitlines() if line.startswith("use.py") and "defined in" not in line
     ]
     assert [line.partition(": ")[2] for line in lines] == [
-        'note: Revealed type is "shardmill.training.reading.batches.maker.Batch"',
+        'note: Revealed type is "shardmill.training.reading.batch.Batch"',
         'error: Unexpected keyword argument "setings" for "prepare"; did you mean "settings"?  [call-arg]',
         'error: Module has no attribute "prepar"; maybe "prepare"?  [attr-defined]',
     ]

@@ -31,9 +31,8 @@ from shardmill.training.augment.windows import fixed_windows
 from shardmill.training.config.data import ImageOptions
 from shardmill.training.models.spec import Fit
 from shardmill.training.reading import RecordReader
-from shardmill.training.reading.decode import Pixels, Window, decode_window
+from shardmill.training.reading.decode import Pixels, Window, decode_window, luma
 from shardmill.training.reading.example_spec import ExampleSpec
-from shardmill.training.reading.grey import luma
 
 FILE = "model-input.json"
 _CORRUPT = "corrupt"

@@ -17,8 +17,14 @@ from shardmill.training.arrays import Floats, Ints
 from shardmill.training.config.data import DataSettings
 from shardmill.training.order.balance import class_weights
 from shardmill.training.order.balance.class_weights import WeightRule
-from shardmill.training.order.balance.rules import RULES, Rule, by_weights, natural
-from shardmill.training.order.balance.several_labels import LabelSets, by_leading_label
+from shardmill.training.order.balance.rules import (
+    RULES,
+    LabelSets,
+    Rule,
+    by_leading_label,
+    by_weights,
+    natural,
+)
 from shardmill.training.order.blocks import BlockSizes
 from shardmill.training.order.epochs import TrainingOrder
 

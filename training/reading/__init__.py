@@ -6,7 +6,8 @@ turns the steps of an order into batches.
 
 from __future__ import annotations
 
-from shardmill.training.reading.batches.maker import Batch, BatchMaker
+from shardmill.training.reading.batch import Batch
+from shardmill.training.reading.batch_maker import BatchMaker
 from shardmill.training.reading.records.record_reader import RecordReader
 from shardmill.training.reading.records.split_records import EncodedImage, SplitRecords
 from shardmill.training.reading.records.split_table import SplitTable, load_table

@@ -19,8 +19,8 @@ from shardmill.training.models.spec import Fit
 from shardmill.training.order import Order, Passes, SequentialOrder
 from shardmill.training.order.from_settings import SplitLabels, order_from_settings
 from shardmill.training.order.passes import passes_of
+from shardmill.training.reading.records.annotations import FOLLOWING, SplitObjects, load_objects
 from shardmill.training.reading.records.columns import NO_FEATURES, FeatureColumns
-from shardmill.training.reading.records.objects import FOLLOWING, SplitObjects, load_objects
 from shardmill.training.reading.records.split_table import load_features
 
 BATCH_SIZE = 32

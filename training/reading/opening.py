@@ -15,7 +15,7 @@ from shardmill.training.reading.blocks.stored import by_block
 from shardmill.training.reading.budget import RamBudget
 from shardmill.training.reading.cache import CacheMemory, CachePlan, describe, open_cached
 from shardmill.training.reading.example_spec import ExampleSpec
-from shardmill.training.reading.records.objects import SplitObjects
+from shardmill.training.reading.records.annotations import SplitObjects
 from shardmill.training.reading.records.record_reader import RecordReader
 
 if TYPE_CHECKING:

@@ -18,9 +18,8 @@ from shardmill.infra.storage.range_reader import RangeReader
 from shardmill.training.arrays import Ints
 from shardmill.training.order import Order
 from shardmill.training.reading.budget import WindowMemory
-from shardmill.training.reading.records.damage import BadRecords
 from shardmill.training.reading.records.record_reader import RecordReader
-from shardmill.training.reading.records.split_records import EncodedImage, SplitRecords
+from shardmill.training.reading.records.split_records import BadRecords, EncodedImage, SplitRecords
 from shardmill.training.reading.records.split_table import SplitTable
 from shardmill.training.reading.staging.staging import Staging
 

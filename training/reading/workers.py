@@ -13,7 +13,7 @@ from multiprocessing.context import BaseContext, SpawnContext, SpawnProcess
 import cv2
 
 from shardmill.infra.processes.process import die_with_process
-from shardmill.training.reading.batches.maker import BatchMaker
+from shardmill.training.reading.batch_maker import BatchMaker
 from shardmill.training.reading.records.record_reader import RecordReader
 
 _SAFE_PATH = "PYTHONSAFEPATH"  # the same as the interpreter's option -P

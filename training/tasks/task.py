@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from shardmill.training.metrics.evaluation import Tally
 from shardmill.training.reading import RecordReader
-from shardmill.training.reading.records.objects import SplitObjects, load_objects
+from shardmill.training.reading.records.annotations import SplitObjects, load_objects
 
 if TYPE_CHECKING:
     from shardmill.training.tasks.kind import TaskKind

@@ -16,7 +16,7 @@ from typing import Any
 import tensorflow as tf
 
 from shardmill.infra.format.known_features import BOX_NUMBERS, BOXES, CROWDS, OBJECT_LABELS
-from shardmill.training.reading.records.objects import Objects
+from shardmill.training.reading.records.annotations import Objects
 from shardmill.training.tasks.detection import DetectionKind
 from shardmill.training.tasks.task import LabelSpec, Mixed, Task
 from shardmill.training.tensorflow.detector_cells import Assigned, Cells, assign

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from shardmill.training.reading.records.objects import Objects
+from shardmill.training.reading.records.annotations import Objects
 from shardmill.training.tensorflow.models.dense.detector import STRIDES
 
 # Distances up to e^8 strides: beyond any image, and far from overflowing.

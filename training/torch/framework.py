@@ -27,7 +27,7 @@ from shardmill.training.run.ending.source_check import Written, checked_on
 from shardmill.training.run.framework import Framework, Model, Shown, StepTotals, rank_lost
 from shardmill.training.run.sharing.division import Division
 from shardmill.training.torch.data.batch import TorchBatch
-from shardmill.training.torch.data.transforms.device import DeviceAugment
+from shardmill.training.torch.data.device_augment import DeviceAugment
 from shardmill.training.torch.evaluation import TorchEvaluator
 from shardmill.training.torch.export.program import WEIGHTS_FILE, export_model
 from shardmill.training.torch.group import Place, TorchRanks, choose_device, join

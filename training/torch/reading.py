@@ -7,7 +7,7 @@ from typing import Any
 
 from shardmill.training.order import Passes, rank_slice
 from shardmill.training.reading import BatchMaker
-from shardmill.training.reading.batches.iterate import NumpyBatches
+from shardmill.training.reading.batch_maker import NumpyBatches
 from shardmill.training.reading.opening import Opened
 from shardmill.training.run.framework import Input
 from shardmill.training.torch.data.batch import TorchBatch, to_torch

@@ -43,7 +43,7 @@ from shardmill.training.config import AugmentSettings
 from shardmill.training.config.reading import Decoder, ReadingSettings
 from shardmill.training.order import Passes, TrainingOrder
 from shardmill.training.reading import BatchMaker, decode
-from shardmill.training.reading.batches.iterate import NumpyBatches
+from shardmill.training.reading.batch_maker import NumpyBatches
 from shardmill.training.reading.decode import decode_window
 from shardmill.training.reading.example_spec import ExampleSpec
 from shardmill.training.tensorflow import starting

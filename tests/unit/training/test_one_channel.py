@@ -14,7 +14,7 @@ from shardmill.training.augment.parameters import draw_batch_parameters
 from shardmill.training.config import AugmentSettings
 from shardmill.training.models import ModelSpec, PixelStatistics
 from shardmill.training.models.spec import pixels_of
-from shardmill.training.reading.grey import luma
+from shardmill.training.reading.decode import luma
 from shardmill.training.tensorflow.models import build_model
 from tests.samples.datasets.published import coloured, publish
 

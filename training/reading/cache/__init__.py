@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from shardmill.training.reading.cache.plan import CachePlan
 from shardmill.training.reading.cache.preload import PreloadedRecords
-from shardmill.training.reading.cache.reader import CachedReader, CacheMemory, describe, open_cached
+from shardmill.training.reading.cache.reader import (
+    CachedReader,
+    CacheMemory,
+    CachePlan,
+    describe,
+    open_cached,
+)
 
 __all__ = ["CacheMemory", "CachePlan", "CachedReader", "PreloadedRecords", "describe", "open_cached"]

@@ -13,8 +13,7 @@ from shardmill.training.arrays import Ints
 from shardmill.training.config.reading import CacheForm
 from shardmill.training.order import Order
 from shardmill.training.reading.budget import WindowMemory
-from shardmill.training.reading.cache.plan import image_offsets
-from shardmill.training.reading.cache.reader import all_images
+from shardmill.training.reading.cache.reader import all_images, image_offsets
 from shardmill.training.reading.cache.stores import MemoryStore
 from shardmill.training.reading.records.record_reader import RecordReader
 from shardmill.training.reading.records.split_records import EncodedImage

@@ -17,8 +17,7 @@ from shardmill.training.arrays import Ints
 from shardmill.training.order import Order, StepPlan
 from shardmill.training.reading.budget import WindowMemory
 from shardmill.training.reading.decode import Pixels, decode_window
-from shardmill.training.reading.records.damage import without_rows
-from shardmill.training.reading.records.split_records import EncodedImage, SplitRecords
+from shardmill.training.reading.records.split_records import EncodedImage, SplitRecords, without_rows
 from shardmill.training.reading.records.split_table import SplitTable
 
 

@@ -15,7 +15,7 @@ from shardmill.infra.errors import CorruptDataError, NotFoundError, ShardmillErr
 from shardmill.infra.format.contract import Shard
 from shardmill.infra.storage.locations import without_secrets
 from shardmill.infra.storage.objects.retries import is_retryable
-from shardmill.training.reading.records.damage import restore
+from shardmill.training.reading.records.split_records import restore
 
 _CHUNK_BYTES = 4 << 20
 # Pauses before the second, third and fourth attempt (seconds). Each attempt opens the object anew, and

@@ -18,7 +18,7 @@ from shardmill.infra.readable import counted
 from shardmill.training.export.model_input import ModelInput
 from shardmill.training.order import Passes, SequentialOrder
 from shardmill.training.reading import BatchMaker, RecordReader
-from shardmill.training.reading.batches.iterate import NumpyBatches
+from shardmill.training.reading.batch_maker import NumpyBatches
 from shardmill.training.reading.decode import Pixels
 from shardmill.training.reading.records.record_ids import id_number
 from shardmill.training.results.predictions.file import predictions_file, read_predictions

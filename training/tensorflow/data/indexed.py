@@ -1,13 +1,13 @@
 """The indexed ``tf.data`` pipeline: reads any record at any time, in the exact order.
 
 With the decoder ``turbo`` (the default), everything up to the batch happens in one function outside
-TensorFlow's kernels, which is 1.4 times as fast (shardmill.training.reading.batches.maker)::
+TensorFlow's kernels, which is 1.4 times as fast (shardmill.training.reading.batch_maker)::
 
     steps ─► batch (two at a time, by a pool of threads: pread, inflate, check, decode, crop, resize, vary)
           ─► prefetch
 
 With ``tensorflow``, pixels are TensorFlow's work
-(``shardmill.training.tensorflow.data.decoding.by_tensorflow``).
+(``shardmill.training.tensorflow.data.by_tensorflow``).
 
 The order in is the order out, however many calls run in parallel. A pipeline holds no state that matters: one
 made from (epoch, step) goes on as the unbroken one would.
@@ -29,8 +29,8 @@ from shardmill.training.reading import BatchMaker, RecordReader
 from shardmill.training.reading.budget import RamBudget
 from shardmill.training.reading.example_spec import ExampleSpec
 from shardmill.training.reading.records.columns import NO_FEATURES
-from shardmill.training.tensorflow.data.decoding.by_tensorflow import TensorFlowDecoding
-from shardmill.training.tensorflow.data.decoding.columns import Column, LabelColumns, call
+from shardmill.training.tensorflow.data.by_tensorflow import TensorFlowDecoding
+from shardmill.training.tensorflow.data.columns import Column, LabelColumns, call
 from shardmill.training.tensorflow.data.pipeline import Pipeline, in_channels, in_order
 
 # Batches made at the same time: the next one begins while the last rows of one are decoded. Few, so that

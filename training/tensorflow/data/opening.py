@@ -16,8 +16,8 @@ from shardmill.training.reading.streaming_plan import StreamPlan
 from shardmill.training.tensorflow.data.augmented_batches import AugmentedBatches, WithBatchParameters
 from shardmill.training.tensorflow.data.indexed import IndexedPipeline
 from shardmill.training.tensorflow.data.pipeline import Pipeline
-from shardmill.training.tensorflow.data.streaming.pipeline import StreamingPipeline
-from shardmill.training.tensorflow.data.streaming.sources import RecordSource, RunSource, TFRecordSource
+from shardmill.training.tensorflow.data.streaming import StreamingPipeline
+from shardmill.training.tensorflow.data.streaming_sources import RecordSource, RunSource, TFRecordSource
 
 # Bytes of one request to an object store: large enough to hide latency, and small beside a batch.
 _RUN_BYTES = 2 << 20

@@ -7,8 +7,7 @@ from typing import Any
 import tensorflow as tf
 
 from shardmill.infra.errors import ConfigError
-from shardmill.training.reading.decode import INTERPOLATED_UP_TO
-from shardmill.training.reading.grey import LUMA_ONE, LUMA_SHARES
+from shardmill.training.reading.decode import INTERPOLATED_UP_TO, LUMA_ONE, LUMA_SHARES
 
 
 def decode_window(image: Any, shape: Any, window: Any, image_size: int, encoding: str = "jpeg") -> Any:
@@ -62,7 +61,7 @@ def decode_jpeg_window(image: Any, window: Any, *, channels: int) -> Any:
 
 
 def to_grey(pixels: Any) -> Any:
-    """Return the luma of pixels, as ``shardmill.training.reading.grey`` does: uint8 [..., 3] to [..., 1]."""
+    """Return the luma of pixels, as ``reading.decode.luma`` does: uint8 [..., 3] to [..., 1]."""
     sums = tf.reduce_sum(tf.cast(pixels, tf.int32) * tf.constant(LUMA_SHARES), axis=-1, keepdims=True)
     return tf.cast((sums + LUMA_ONE // 2) // LUMA_ONE, tf.uint8)
 

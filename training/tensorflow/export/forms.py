@@ -16,7 +16,7 @@ from shardmill.training.config.export import ExportFormat, ExportSettings
 from shardmill.training.export.model_input import ModelInput
 from shardmill.training.order import Passes, SequentialOrder
 from shardmill.training.reading import BatchMaker, RecordReader
-from shardmill.training.reading.batches.iterate import NumpyBatches
+from shardmill.training.reading.batch_maker import NumpyBatches
 from shardmill.training.tasks.task import FormMeasure, Task
 from shardmill.training.tensorflow.models.layers import in_float32
 

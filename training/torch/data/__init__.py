@@ -27,13 +27,12 @@ if importlib.util.find_spec("torch") is None:
 from shardmill.training.reading.cache import PreloadedRecords
 from shardmill.training.reading.workers import follow_loader
 from shardmill.training.torch.data.batch import Example, TorchBatch, pad_collate
-from shardmill.training.torch.data.examples import Examples, OrderSampler, Place
+from shardmill.training.torch.data.datasets import Examples, OrderSampler, Place, StepBatches
+from shardmill.training.torch.data.device_augment import AugmentedBatch, DeviceAugment
 from shardmill.training.torch.data.loader import TorchLoader
 from shardmill.training.torch.data.options import LoaderOptions, TorchOptions, auto_workers
 from shardmill.training.torch.data.ranks import RankOrder, this_rank
-from shardmill.training.torch.data.steps import StepBatches
-from shardmill.training.torch.data.transforms.device import AugmentedBatch, DeviceAugment
-from shardmill.training.torch.data.transforms.records import Transform, TransformRecord
+from shardmill.training.torch.data.transform import Transform, TransformRecord
 
 __all__ = [
     "AugmentedBatch",

@@ -5,13 +5,13 @@ from __future__ import annotations
 from shardmill.infra.errors import UsageError
 from shardmill.infra.processes.process import num_cpus
 from shardmill.training.config.reading import CacheForm
-from shardmill.training.reading.batches.maker import BatchMaker
+from shardmill.training.reading.batch_maker import BatchMaker
 from shardmill.training.reading.budget import WindowMemory
 from shardmill.training.reading.cache import PreloadedRecords
 from shardmill.training.reading.example_spec import ExampleSpec
-from shardmill.training.reading.records.masks import check_without_cache
+from shardmill.training.reading.records.annotations import check_without_cache
 from shardmill.training.reading.records.record_reader import RecordReader
-from shardmill.training.torch.data.examples import Examples
+from shardmill.training.torch.data.datasets import Examples
 from shardmill.training.torch.data.loader import TorchLoader
 from shardmill.training.torch.data.options import LoaderOptions, auto_workers
 from shardmill.training.torch.data.ranks import RankOrder, ranks_on_this_host

@@ -13,7 +13,7 @@ from shardmill.infra.processes.process import num_cpus
 from shardmill.training.reading.example_spec import ExampleOptions
 from shardmill.training.reading.workers import context_of, follow_loader
 from shardmill.training.torch.data.ranks import ranks_on_this_host
-from shardmill.training.torch.data.transforms.records import Transform, check_travels
+from shardmill.training.torch.data.transform import Transform, check_travels
 
 _MAX_AUTO_WORKERS = 16
 

@@ -15,7 +15,7 @@ from shardmill.infra.errors import ConfigError
 from shardmill.infra.format.known_features import NO_CLASS
 from shardmill.training.config.data import DataSettings
 from shardmill.training.order import TrainingOrder, order_from_settings
-from shardmill.training.order.balance.several_labels import by_leading_label
+from shardmill.training.order.balance.rules import by_leading_label
 from shardmill.training.reading import SplitTable
 from shardmill.training.reading.records.columns import SetLabels, Targets
 from tests.samples.datasets.orders import SEEDS, epoch_of, table_of

@@ -116,7 +116,7 @@ def test_what_a_model_of_ones_own_prints_while_it_loads_is_held_back(tmp_path: P
 
 
 def test_the_way_to_a_device_is_measured(tmp_path: Path) -> None:
-    from shardmill.training.profiling.throughput import transfer
+    from shardmill.training.profiling.bottleneck import transfer
 
     publish(tmp_path, coloured({"train": {"a": 9, "b": 9}}), name="set")
     records = open_dataset("set", root=tmp_path).reader("train")

@@ -14,7 +14,7 @@ from shardmill.infra.errors import CorruptDataError
 from shardmill.training.config import AugmentSettings
 from shardmill.training.order import TrainingOrder
 from shardmill.training.reading import Batch, BatchMaker, RecordReader
-from shardmill.training.reading.batches.buffers import BufferPool
+from shardmill.training.reading.batch import BufferPool
 from shardmill.training.reading.records.split_records import EncodedImage
 from tests.samples.datasets.published import coloured, publish
 

@@ -94,7 +94,7 @@ def test_damaged_masks_are_left_out(dataset: Dataset, monkeypatch: pytest.Monkey
             raise ImageRejected("corrupt", "not a grey PNG of 8 or 16 bits")
         return decode_stored_mask(data)
 
-    monkeypatch.setattr("shardmill.training.reading.records.masks.decode_stored_mask", decode)
+    monkeypatch.setattr("shardmill.training.reading.records.annotations.decode_stored_mask", decode)
     with pytest.raises(CorruptDataError, match="its mask is not a grey PNG"):
         list(dataset.batches("train", training=False, batch_size=4, image_size=32))
     kept = open_dataset("d", root=dataset.version.storage.uri.rpartition("/")[0], max_bad_records=20)
@@ -107,7 +107,7 @@ def test_a_batch_of_damaged_masks_shows_no_class(dataset: Dataset, monkeypatch: 
     def decode(data: bytes) -> np.ndarray:
         raise ImageRejected("corrupt", "not a grey PNG of 8 or 16 bits")
 
-    monkeypatch.setattr("shardmill.training.reading.records.masks.decode_stored_mask", decode)
+    monkeypatch.setattr("shardmill.training.reading.records.annotations.decode_stored_mask", decode)
     kept = open_dataset("d", root=dataset.version.storage.uri.rpartition("/")[0], max_bad_records=20)
     for batch in kept.batches("train", training=False, batch_size=4, image_size=64):
         assert not batch.weights.any()

@@ -16,7 +16,7 @@ from shardmill.infra.errors import ConfigError
 from shardmill.infra.format.known_features import OBJECT_FEATURES
 from shardmill.infra.settings import validate
 from shardmill.training.config import TrainConfig
-from shardmill.training.reading.records.objects import Objects
+from shardmill.training.reading.records.annotations import Objects
 from shardmill.training.tasks.annotated import AnnotatedBoxes
 from shardmill.training.tasks.detection import DetectionKind
 from shardmill.training.tasks.registry import kind_of

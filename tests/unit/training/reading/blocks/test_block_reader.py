@@ -21,7 +21,7 @@ from shardmill.infra.format.records import CONTAINERS
 from shardmill.infra.storage.range_reader import RangeReader
 from shardmill.training.order import BlockSizes, Passes, SequentialOrder, TrainingOrder
 from shardmill.training.reading import BatchMaker, RecordReader, load_table
-from shardmill.training.reading.batches.iterate import NumpyBatches
+from shardmill.training.reading.batch_maker import NumpyBatches
 from shardmill.training.reading.blocks.stored import StoredBlocks, by_block
 from shardmill.training.reading.shard_reader import ShardReader, open_records
 from tests.samples.datasets.published import coloured, publish

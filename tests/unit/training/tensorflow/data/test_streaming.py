@@ -44,7 +44,7 @@ def stream_of(
     **options: Any,
 ) -> Any:
     from shardmill.training.tensorflow.data.opening import open_stream, stream_plan
-    from shardmill.training.tensorflow.data.streaming.sources import RunSource
+    from shardmill.training.tensorflow.data.streaming_sources import RunSource
 
     reader = dataset.reader(split)
     plan = stream_plan(

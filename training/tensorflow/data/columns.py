@@ -10,8 +10,7 @@ import tensorflow as tf
 
 from shardmill.training.reading import SplitTable
 from shardmill.training.reading.example_spec import ExampleSpec
-from shardmill.training.reading.records.masks import batch_dtype
-from shardmill.training.reading.records.objects import Objects
+from shardmill.training.reading.records.annotations import Objects, batch_dtype
 
 _LABELS = "labels"
 

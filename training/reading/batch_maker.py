@@ -7,9 +7,10 @@ function of the step's plan alone; the threads only divide the rows among themse
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections import deque
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import Any, Unpack
 
 import numpy as np
@@ -20,73 +21,18 @@ from shardmill.infra.errors import CorruptDataError
 from shardmill.infra.processes.process import num_cpus
 from shardmill.training.augment.parameters import AugmentParameters, augment_image, draw_parameters
 from shardmill.training.augment.windows import whole_windows
-from shardmill.training.order import StepPlan
-from shardmill.training.reading.batches.buffers import BufferPool
-from shardmill.training.reading.decode import Pixels, Window, decode_window
+from shardmill.training.order import Order, Passes, Shares, StepPlan
+from shardmill.training.reading.batch import Batch, BufferPool
+from shardmill.training.reading.decode import Pixels, Window, decode_window, luma
 from shardmill.training.reading.example_spec import BatchOptions, ExampleSpec
-from shardmill.training.reading.grey import luma
-from shardmill.training.reading.records.columns import Padded
-from shardmill.training.reading.records.damage import without_rows
-from shardmill.training.reading.records.masks import Masks, batch_dtype, fill_mask
-from shardmill.training.reading.records.objects import Objects, as_features
+from shardmill.training.reading.records.annotations import Masks, Objects, as_features, batch_dtype, fill_mask
 from shardmill.training.reading.records.record_reader import RecordReader
+from shardmill.training.reading.records.split_records import without_rows
 
 # Rows that a thread takes at a time: many, so that handing them over costs little, but few enough that each
 # thread gets several turns and all end together.
 _MOST_ROWS, _LEAST_ROWS, _TURNS = 16, 4, 4
-
-
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """The examples of one step, or of one rank's slice of it. Its length is their number.
-
-    ``images, labels = batch`` unpacks it; with padding or class weights ``images, labels, weights = batch``,
-    as elements of ``.tf``.
-
-    Attributes:
-        images: uint8 [b, S, S, 3], or [b, S, S, 1]; whole images [b, largest height, largest width, 3], with
-            zeros below and to the right of smaller ones.
-        sizes: int32 [b, 2], height and width of each image within ``images`` (pixels).
-        labels: int32 [b], or float32 [b, C] or [b, T] (``SplitTable.labels_of``); masks uint8 [b, S, S], or
-            int32 with more than 255 classes, as large as ``images``.
-        weights: float32 [b] (``StepPlan.weights``): 0 for padding.
-        ordinals, positions: int64 [b], the records, and their positions in the epoch.
-        epoch, step: the step of the run.
-        features: the features that were asked for, by name (``FeatureColumns.rows``).
-        objects: the objects in the images, if they were asked for.
-        is_weighted: it unpacks with its weights.
-    """
-
-    images: Pixels
-    sizes: npt.NDArray[np.int32]
-    labels: npt.NDArray[np.int32] | npt.NDArray[np.float32] | npt.NDArray[np.uint8]
-    weights: npt.NDArray[np.float32]
-    ordinals: npt.NDArray[np.int64]
-    positions: npt.NDArray[np.int64]
-    epoch: int
-    step: int
-    features: dict[str, npt.NDArray[Any] | Padded] = field(default_factory=dict)
-    objects: Objects | None = None
-    is_weighted: bool = False
-
-    def __len__(self) -> int:
-        return len(self.ordinals)
-
-    def __iter__(self) -> Iterator[Any]:
-        yield from (self.images, self.labels, *([self.weights] if self.is_weighted else []))
-
-    def __repr__(self) -> str:
-        return described_batch(self.epoch, self.step, self.images, self.labels, self.features)
-
-
-def described_batch(epoch: int, step: int, images: Any, labels: Any, features: Mapping[str, Any]) -> str:
-    """Return a batch of arrays or tensors as one line."""
-    parts = ", ".join(
-        f"{name} {str(array.dtype).removeprefix('torch.')} {[*array.shape]}"
-        for name, array in (("images", images), ("labels", labels))
-    )
-    beside = f", features {', '.join(features)}" if features else ""
-    return f"<batch of epoch {epoch}, step {step}: {parts}{beside}>"
+_AHEAD = 2  # batches that are made while the caller works on one
 
 
 @checked
@@ -291,3 +237,74 @@ def _finish(tasks: list[Future[list[int]]]) -> list[int]:
         for task in tasks:
             task.cancel()
         raise
+
+
+@dataclass(frozen=True, slots=True)
+class NumpyBatches:
+    """Batches of one split. Each iteration is the next pass; its length is that of the pass to come.
+
+    Attributes:
+        maker: maker of the batches.
+        order: the order of the records.
+        passes: the steps of each iteration.
+        rank, num_ranks, shares: whose slice of each step.
+        cut_padding: leave the padding of a last step out; the batch is smaller then.
+        is_weighted: batches unpack to images, labels and weights.
+    """
+
+    maker: BatchMaker
+    order: Order
+    passes: Passes
+    rank: int = 0
+    num_ranks: int = 1
+    shares: Shares | None = None
+    cut_padding: bool = False
+    is_weighted: bool = False
+
+    def __len__(self) -> int:
+        return len(self.passes.upcoming)
+
+    def __repr__(self) -> str:
+        records = self.maker.records
+        ranks = "" if self.num_ranks == 1 else f", rank {self.rank} of {self.num_ranks}"
+        epoch = self.passes.upcoming.start // self.order.steps_per_epoch
+        return (
+            f"<{len(self)} batches of {self.order.global_batch_size}{ranks}: {records.split.version.ref} "
+            f"{records.table.split}, epoch {epoch}>"
+        )
+
+    def __iter__(self) -> Iterator[Batch]:
+        """The batches of the next pass.
+
+        Raises:
+            CorruptDataError: a record is damaged; names the record and its shard.
+        """
+        steps = self.passes.begin()
+        self.maker.records.prefetch(self.order, steps.start, steps.stop)
+        with ThreadPoolExecutor(2, "shardmill-ahead") as ahead:
+            made: deque[Future[Batch]] = deque()
+            try:
+                for run_step in steps:
+                    made.append(ahead.submit(self._make, run_step))
+                    if len(made) > _AHEAD:
+                        yield made.popleft().result()
+                while made:
+                    yield made.popleft().result()
+            finally:
+                for batch in made:
+                    batch.cancel()
+
+    def _make(self, run_step: int) -> Batch:
+        plan = self.order.step(*divmod(run_step, self.order.steps_per_epoch))
+        if self.cut_padding:
+            plan = _real_part(plan)
+        made = self.maker.make(plan.of_rank(self.rank, self.num_ranks, self.shares))
+        return replace(made, is_weighted=True) if self.is_weighted else made
+
+
+def _real_part(plan: StepPlan) -> StepPlan:
+    """Return the plan without its padding, which comes last."""
+    real = slice(plan.num_real)
+    return replace(
+        plan, positions=plan.positions[real], ordinals=plan.ordinals[real], weights=plan.weights[real]
+    )

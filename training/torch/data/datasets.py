@@ -1,4 +1,4 @@
-"""Single examples as a map-style dataset, and the order as its batch sampler."""
+"""The datasets for a ``DataLoader``: whole batches of steps; single examples, with the order as sampler."""
 
 from __future__ import annotations
 
@@ -9,21 +9,62 @@ from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 import torch
-from torch.utils.data import Dataset, Sampler, get_worker_info
+from torch.utils.data import Dataset, IterableDataset, Sampler, get_worker_info
 
 from shardmill.infra.arguments import at_least, checked
 from shardmill.infra.errors import UsageError
 from shardmill.training.order import StepPlan
-from shardmill.training.reading.batches.maker import BatchMaker
+from shardmill.training.reading.batch_maker import BatchMaker
 from shardmill.training.reading.decode import Pixels
 from shardmill.training.reading.example_spec import BatchOptions, ExampleSpec
+from shardmill.training.reading.records.annotations import FOLLOWING
 from shardmill.training.reading.records.columns import NO_FEATURES
-from shardmill.training.reading.records.objects import FOLLOWING
 from shardmill.training.reading.records.record_reader import RecordReader
 from shardmill.training.reading.workers import in_worker, records_in_worker
-from shardmill.training.torch.data.batch import Example
-from shardmill.training.torch.data.features import features_of_examples
+from shardmill.training.torch.data.batch import Example, TorchBatch, features_of_examples, to_torch
 from shardmill.training.torch.data.ranks import RankOrder
+
+# A step that no run reaches.
+_ENDLESS = 1 << 62
+
+
+@checked
+class StepBatches(IterableDataset):  # type: ignore[misc]
+    """The batches of the steps ``start`` to ``stop`` of the run, for ``DataLoader(..., batch_size=None)``.
+
+    The elements are whole batches. With any number of workers they come in the order of the steps, because a
+    ``DataLoader`` takes from its workers in turn.
+    """
+
+    def __init__(self, maker: BatchMaker, order: RankOrder, start: int = 0, stop: int | None = None) -> None:
+        """Make a dataset of the steps ``start`` to ``stop``.
+
+        Args:
+            maker: makes the batches. Each worker has a copy with one thread.
+            order: the steps, cut to the slice of one rank.
+            start: the first step (epoch * steps_per_epoch + step).
+            stop: the step behind the last one; None: the epochs never end.
+
+        Raises:
+            UsageError: ``start`` is below 0, or ``stop`` below ``start``.
+        """
+        super().__init__()
+        at_least(0, start=start)
+        at_least(start, stop=stop)
+        self.maker = maker
+        self.order = order
+        self.start = start
+        self.stop = stop
+
+    def __iter__(self) -> Iterator[TorchBatch]:
+        worker = get_worker_info()
+        first, stride = (0, 1) if worker is None else (worker.id, worker.num_workers)
+        maker = self.maker if worker is None else in_worker(self.maker)
+        begin = self.start + first
+        maker.records.prefetch(self.order.order, begin, _ENDLESS if self.stop is None else self.stop)
+        steps = itertools.count(begin, stride) if self.stop is None else range(begin, self.stop, stride)
+        for run_step in steps:
+            yield to_torch(maker.make(self.order.plan(run_step)))
 
 
 class Place(NamedTuple):

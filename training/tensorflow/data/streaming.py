@@ -31,10 +31,10 @@ from shardmill.training.reading import RecordReader
 from shardmill.training.reading.budget import RamBudget
 from shardmill.training.reading.example_spec import ExampleSpec
 from shardmill.training.reading.streaming_plan import StreamPlan
-from shardmill.training.tensorflow.data.image_augment import ImageAugment, augment_rows
+from shardmill.training.tensorflow.data.by_tensorflow import ImageAugment, augment_rows
 from shardmill.training.tensorflow.data.pipeline import Pipeline, in_channels, in_order
 from shardmill.training.tensorflow.data.preprocess import decode_image, decode_window
-from shardmill.training.tensorflow.data.streaming.sources import RecordSource
+from shardmill.training.tensorflow.data.streaming_sources import RecordSource
 
 _INTERLEAVED_RECORDS = 16
 # TensorFlow's errors about records and images that it cannot read.

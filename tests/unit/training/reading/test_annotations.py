@@ -11,7 +11,7 @@ from shardmill import Dataset, open_dataset
 from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.errors import ConfigError
 from shardmill.training.config import AugmentSettings
-from shardmill.training.reading.records.objects import load_objects
+from shardmill.training.reading.records.annotations import load_objects
 from tests.samples.images.drawn_objects import draw_objects, objects_config
 from tests.samples.preparing.prepared import run
 

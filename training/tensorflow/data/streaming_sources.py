@@ -23,7 +23,7 @@ import tensorflow as tf
 from shardmill.infra.errors import CorruptDataError, ShardmillError
 from shardmill.infra.format.records import Container
 from shardmill.training.reading import RecordReader
-from shardmill.training.reading.records.record_runs import first_ordinals, record_runs
+from shardmill.training.reading.records.split_table import first_ordinals, record_runs
 
 _BLOCK_RECORDS = 64
 _READ_AHEAD_BYTES = 1 << 20

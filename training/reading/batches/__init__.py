@@ -1,1 +1,0 @@
-"""Turn the steps of an order into batches of decoded images (numpy)."""
