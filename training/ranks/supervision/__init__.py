@@ -1,1 +1,1 @@
-"""The parent of the ranks of one machine: starts, watches, ends and restarts them. No TensorFlow."""
+"""The parent of the ranks: starts, watches, ends and restarts them."""
