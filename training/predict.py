@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +25,7 @@ from shardmill.infra.whole_job import shown_to_people
 from shardmill.training.frameworks import load
 from shardmill.training.predicting.detected import DETECTED_FILES, detected
 from shardmill.training.predicting.inputs import Input, input_of_run, is_folder, list_files, read_input
-from shardmill.training.predicting.outputs import FORMATS, Format, Prediction, open_output
+from shardmill.training.predicting.outputs import FORMATS, Format, Output, Prediction, open_output
 from shardmill.training.predicting.segmented import OVERLAY_SIDE, MaskFiles, MaskNames, mask_decisions
 from shardmill.training.results.run_files.run_folder import RunFolder
 from shardmill.training.run.files.stored import opened_run
@@ -41,16 +41,6 @@ Model = Callable[[Pixels], Outputs]
 RowsOf = Callable[[list[Path], list[Input], Outputs | None, ThreadPoolExecutor], Iterator[Any]]
 
 
-class _Output(Protocol):
-    """A file of predictions that is being written."""
-
-    def add(self, rows: list[Any], /) -> None:
-        """Write the rows of some files."""
-
-    def close(self) -> None:
-        """Write the end of the file."""
-
-
 @dataclass(frozen=True, slots=True)
 class _Table:
     """Writing of the predictions of a task.
@@ -64,7 +54,7 @@ class _Table:
     """
 
     outputs: Sequence[str]
-    open: Callable[[Any], _Output]
+    open: Callable[[Any], Output]
     rows_of: RowsOf
     together: int = _TOGETHER
     shown_side: int = 0

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from importlib.util import find_spec
+from typing import Final, Literal
 
 from pydantic import Field, field_validator
 
+from shardmill.infra.errors import EnvironmentFault
 from shardmill.infra.settings import Settings
 
 ExportFormat = Literal["litert", "litert-int8", "onnx"]
+_FOR_ONNX: Final = {
+    "tensorflow": ("tf2onnx", "onnxruntime"),
+    "torch": ("onnx", "onnxscript", "onnxruntime"),
+}
 
 
 class ExportSettings(Settings):
@@ -32,6 +38,19 @@ class ExportSettings(Settings):
         default=None,
         description="File with the private key that signs the exports (needs the extra `signing`)",
     )
+
+    def check_packages(self, framework: Literal["tensorflow", "torch"]) -> None:
+        """Check that the packages which convert to the formats are installed.
+
+        Raises:
+            EnvironmentFault: a package is missing.
+        """
+        for package in _FOR_ONNX[framework] if "onnx" in self.formats else ():
+            if find_spec(package) is None:
+                raise EnvironmentFault(
+                    f"export.formats has 'onnx', which needs the package {package}",
+                    "pip install 'shardmill[onnx]', or take 'onnx' out of export.formats",
+                )
 
     @field_validator("formats")
     @classmethod

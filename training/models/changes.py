@@ -12,7 +12,7 @@ from typing import Literal
 from shardmill.infra.errors import ConfigError
 from shardmill.infra.readable import counted, first_of
 
-BACKBONE = "backbone"  # the layer of a model of shardmill.training.tensorflow.models.dense: its backbone
+BACKBONE = "backbone"  # the layer of a model of shardmill.training.tensorflow.models.detector: its backbone
 Freeze = Literal["none", "backbone"] | int | Sequence[str]
 _NAMED = 3
 # Momenta up to this one catch up in fifty steps, and are never lowered in a run that has as many.

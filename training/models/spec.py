@@ -13,7 +13,7 @@ from shardmill.infra.format.contract import Manifest
 # What a square input shows of an image: its central square, or all of it, squeezed.
 Fit = Literal["crop", "stretch"]
 # What a model gives for an image: logits of classes, objects at cells
-# (``shardmill.training.tensorflow.models.dense``), or logits of the classes of each pixel.
+# (``shardmill.training.tensorflow.models.detector``), or logits of the classes of each pixel.
 ModelOutput = Literal["classes", "objects", "pixels"]
 
 # A channel that hardly varies holds no information; dividing by its deviation would amplify noise.

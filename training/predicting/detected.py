@@ -16,6 +16,7 @@ from shardmill.infra.codecs.geometry import have_area
 from shardmill.infra.storage.locations import uri_of
 from shardmill.infra.strict_json import dump_json
 from shardmill.training.predicting.inputs import Input
+from shardmill.training.predicting.outputs import Output
 
 _EDGES = ("top", "left", "bottom", "right")
 _OBJECT = pa.struct({"label": pa.string(), "score": pa.float32(), **dict.fromkeys(_EDGES, pa.float32())})
@@ -82,7 +83,7 @@ def detected(inputs: Sequence[Input], outputs: Outputs | None, names: Sequence[s
         yield Detected(one.path, *one.seen.view.upright, objects)
 
 
-class DetectedCsv:
+class DetectedCsv(Output):
     """CSV with a line for each object; a file without objects, or one that was refused, has one line too."""
 
     def __init__(self, stream: BinaryIO) -> None:
@@ -97,16 +98,13 @@ class DetectedCsv:
                 values = [found.get(name) for name in ("label", "score", *_EDGES)]
                 self._write([*start, *values, one.reason, one.message])
 
-    def close(self) -> None:
-        """Nothing more to write."""
-
     def _write(self, row: Sequence[Any]) -> None:
         text = io.StringIO()
         csv.writer(text, lineterminator="\n").writerow(["" if value is None else value for value in row])
         self._stream.write(text.getvalue().encode("utf-8"))
 
 
-class DetectedJson:
+class DetectedJson(Output):
     """A JSON object a file, in lines."""
 
     def __init__(self, stream: BinaryIO) -> None:
@@ -117,11 +115,8 @@ class DetectedJson:
         for one in rows:
             self._stream.write(dump_json(asdict(one)).encode("ascii") + b"\n")
 
-    def close(self) -> None:
-        """Nothing more to write."""
 
-
-class DetectedParquet:
+class DetectedParquet(Output):
     """Parquet with a row for each file."""
 
     def __init__(self, stream: BinaryIO) -> None:
@@ -136,7 +131,7 @@ class DetectedParquet:
         self._writer.close()
 
 
-DETECTED_FILES: Mapping[str, Callable[[BinaryIO], DetectedCsv | DetectedJson | DetectedParquet]] = {
+DETECTED_FILES: Mapping[str, Callable[[BinaryIO], Output]] = {
     "csv": DetectedCsv,
     "json": DetectedJson,
     "parquet": DetectedParquet,

@@ -6,7 +6,7 @@ import csv
 import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, BinaryIO, Literal, Protocol
+from typing import Any, BinaryIO, Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -39,14 +39,15 @@ class Prediction:
     further: Mapping[str, Any] = field(default_factory=dict)
 
 
-class Output(Protocol):
-    """Writes predictions in one format."""
+class Output:
+    """Writes predictions of image files in one format."""
 
-    def add(self, predictions: Sequence[Prediction]) -> None:
-        """Write a row for each prediction."""
+    def add(self, rows: Sequence[Any]) -> None:
+        """Write the rows of some files."""
+        raise NotImplementedError
 
     def close(self) -> None:
-        """Write the end of the file."""
+        """Write the end of the file, if the format has one."""
 
 
 def open_output(stream: BinaryIO, kind: Format, decisions: Decisions, names: Sequence[str]) -> Output:
@@ -64,24 +65,21 @@ def open_output(stream: BinaryIO, kind: Format, decisions: Decisions, names: Seq
     return (JsonOutput if kind == "json" else ParquetOutput)(stream, decisions, shown)
 
 
-class CsvOutput:
+class CsvOutput(Output):
     """CSV with a header; after the first columns comes one for each class or target."""
 
     def __init__(self, stream: BinaryIO, decisions: Decisions, names: Sequence[str]) -> None:
         self._stream, self._decisions, self._names = stream, decisions, names
         self._write(["path", *decisions.columns, "reason", "message", *names])
 
-    def add(self, predictions: Sequence[Prediction]) -> None:
+    def add(self, rows: Sequence[Prediction]) -> None:
         """Write a line for each prediction."""
-        for one in predictions:
+        for one in rows:
             decided = _decided(self._decisions, self._names, one)
             numbers = [self._decisions.number.format(value) for value in one.values]
             cells = [self._cell(value) for value in decided.values()]
             said = [one.reason or "", one.message or ""]
             self._write([one.path, *cells, *said, *(numbers or [""] * len(self._names))])
-
-    def close(self) -> None:
-        """Nothing more to write."""
 
     def _cell(self, value: Any) -> str:
         if value is None:
@@ -96,15 +94,15 @@ class CsvOutput:
         self._stream.write(text.getvalue().encode("utf-8"))
 
 
-class JsonOutput:
+class JsonOutput(Output):
     """A JSON object a line."""
 
     def __init__(self, stream: BinaryIO, decisions: Decisions, names: Sequence[str]) -> None:
         self._stream, self._decisions, self._names = stream, decisions, names
 
-    def add(self, predictions: Sequence[Prediction]) -> None:
+    def add(self, rows: Sequence[Prediction]) -> None:
         """Write a line for each prediction."""
-        for one in predictions:
+        for one in rows:
             row = {
                 "path": one.path,
                 **_decided(self._decisions, self._names, one),
@@ -114,11 +112,8 @@ class JsonOutput:
             }
             self._stream.write(dump_json(row).encode("ascii") + b"\n")
 
-    def close(self) -> None:
-        """Nothing more to write."""
 
-
-class ParquetOutput:
+class ParquetOutput(Output):
     """Parquet; the values are a list by class or target, whose names stand in the metadata."""
 
     def __init__(self, stream: BinaryIO, decisions: Decisions, names: Sequence[str]) -> None:
@@ -130,9 +125,9 @@ class ParquetOutput:
         self._schema = pa.schema(fields)
         self._writer = pq.ParquetWriter(stream, self._schema.with_metadata({b"shardmill": about}))
 
-    def add(self, predictions: Sequence[Prediction]) -> None:
+    def add(self, rows: Sequence[Prediction]) -> None:
         """Write a row group."""
-        rows = [
+        table = [
             {
                 "path": one.path,
                 **_decided(self._decisions, self._names, one),
@@ -140,9 +135,9 @@ class ParquetOutput:
                 "message": one.message,
                 self._decisions.values_column: list(one.values) or None,
             }
-            for one in predictions
+            for one in rows
         ]
-        self._writer.write_table(pa.Table.from_pylist(rows, schema=self._schema))
+        self._writer.write_table(pa.Table.from_pylist(table, schema=self._schema))
 
     def close(self) -> None:
         """Write the footer."""

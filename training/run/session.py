@@ -13,7 +13,6 @@ from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.errors import OutOfMemory
 from shardmill.training.config import TrainConfig
 from shardmill.training.dataset import Dataset
-from shardmill.training.export.packages import check_packages
 from shardmill.training.frameworks import start
 from shardmill.training.ranks.cluster import Cluster, Meeting
 from shardmill.training.ranks.heartbeat import Heart
@@ -64,7 +63,7 @@ def train(
     # Before anything is built, check what can be checked, and find the other ranks.
     preemption = (signal.SIGTERM, signal.Signals[config.run.preemption_signal])
     raise_when_preempted(preemption)
-    check_packages(config.export.formats, config.run.framework)
+    config.export.check_packages(config.run.framework)
     asked = settings_for(config, version)
     framework: Framework = start(asked.run.framework, asked, place)
     ranks = framework.ranks

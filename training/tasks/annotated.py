@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import cv2
 import numpy as np
@@ -19,16 +20,17 @@ _WHITE, _RED = (255, 255, 255), (230, 40, 40)
 _GAP = 4  # pixels between two pictures
 
 
-class Annotation(Protocol):
+class Annotation(ABC):
     """The label and the prediction of an example."""
 
+    @abstractmethod
     def drawn(self, pixels: Pixels) -> Pixels:
         """Draw both: uint8 [h, w, 1 or 3] of the whole image -> uint8 [h', w', 3]."""
 
 
 @dataclass(frozen=True, slots=True)
-class AnnotatedBoxes:
-    """Boxes. Implements ``Annotation``.
+class AnnotatedBoxes(Annotation):
+    """Boxes.
 
     Attributes:
         boxes, found: of the objects, and those that were surely found: four edges each, relative to the
@@ -44,8 +46,8 @@ class AnnotatedBoxes:
 
 
 @dataclass(frozen=True, slots=True)
-class AnnotatedMask:
-    """Masks. Implements ``Annotation``.
+class AnnotatedMask(Annotation):
+    """Masks.
 
     Attributes:
         label: [S, S], the class of each pixel of the model's input.

@@ -1,7 +1,7 @@
 """Detection: the boxes and classes of any number of objects in an image.
 
 The model gives logits of the classes and distances to four edges at each cell of its maps
-(``shardmill.training.tensorflow.models.dense.detector``). ``shardmill.training.tensorflow.detector_cells``
+(``shardmill.training.tensorflow.models.detector``). ``shardmill.training.tensorflow.detector_cells``
 says which cell learns which object. Boxes are rows of top, left, bottom and right edge, relative to the
 image.
 """

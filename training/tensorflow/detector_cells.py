@@ -19,7 +19,7 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from shardmill.training.reading.records.annotations import Objects
-from shardmill.training.tensorflow.models.dense.detector import STRIDES
+from shardmill.training.tensorflow.models.detector import STRIDES
 
 # Distances up to e^8 strides: beyond any image, and far from overflowing.
 _LARGEST_LOGARITHM = 8.0

@@ -30,9 +30,8 @@ from shardmill.training.tensorflow.models.layers import (
 from shardmill.training.tensorflow.models.rematerialization import Rematerialized, rematerialize
 from shardmill.training.tensorflow.models.weights import load_initial
 from shardmill.training.tensorflow.operations import OPERATIONS
-from shardmill.training.tensorflow.optimization.averaging import WeightAverages
 from shardmill.training.tensorflow.optimization.optimizers import TabulatedRates, make_optimizer, precision
-from shardmill.training.tensorflow.optimization.pruning import MaskedPruning
+from shardmill.training.tensorflow.optimization.update import MaskedPruning, WeightAverages
 
 
 class DeviceTotals:

@@ -19,13 +19,11 @@ from shardmill.training.tasks.registry import kind_of
 from shardmill.training.tasks.task import Task
 from shardmill.training.torch.group import TorchRanks
 from shardmill.training.torch.models import build_model, load_weights
-from shardmill.training.torch.models.batch_normalization import limit_momentum, synchronized
 from shardmill.training.torch.models.layers import HeadAlone, freeze_modules, is_frozen, weighted_modules
+from shardmill.training.torch.models.normalization import limit_momentum, synchronized
 from shardmill.training.torch.models.rematerialization import rematerialize
 from shardmill.training.torch.operations import OPERATIONS
-from shardmill.training.torch.optimization.averaging import WeightAverages
-from shardmill.training.torch.optimization.optimizers import make_optimizer, prepare_state
-from shardmill.training.torch.optimization.pruning import MaskedPruning
+from shardmill.training.torch.optimization import MaskedPruning, WeightAverages, make_optimizer, prepare_state
 from shardmill.training.torch.state import ScaleState, TensorState, model_state, optimizer_state
 
 

@@ -21,9 +21,9 @@ from shardmill.training.run.memory.fallback import does_not_fit
 from shardmill.training.tasks.task import Mixed
 from shardmill.training.torch.data.batch import TorchBatch
 from shardmill.training.torch.data.device_augment import AugmentedBatch, DeviceAugment
-from shardmill.training.torch.models.batch_normalization import padding_alone
 from shardmill.training.torch.models.layers import set_training
-from shardmill.training.torch.optimization.optimizers import set_rate
+from shardmill.training.torch.models.normalization import padding_alone
+from shardmill.training.torch.optimization import set_rate
 from shardmill.training.torch.parts import TrainingParts
 
 # What the allocators of CPUs say; PyTorch raises a plain RuntimeError there.

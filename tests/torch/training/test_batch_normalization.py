@@ -13,7 +13,7 @@ import sys
 import numpy as np
 import torch
 from torch import nn
-from shardmill.training.torch.models.batch_normalization import synchronized
+from shardmill.training.torch.models.normalization import synchronized
 
 folder, rank = sys.argv[1], int(sys.argv[2])
 torch.distributed.init_process_group("gloo", f"file://{folder}/meeting", rank=rank, world_size=2)

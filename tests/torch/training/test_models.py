@@ -14,8 +14,8 @@ from shardmill.infra.errors import ConfigError
 from shardmill.training.models import ModelSpec, PixelStatistics
 from shardmill.training.models.names import TORCHVISION, find_torchvision
 from shardmill.training.torch.models import Normalization, build_model, load_weights
-from shardmill.training.torch.models.batch_normalization import limit_momentum
 from shardmill.training.torch.models.layers import freeze_modules, set_training, weighted_modules
+from shardmill.training.torch.models.normalization import limit_momentum
 
 
 def spec(name: str, **given: Any) -> ModelSpec:

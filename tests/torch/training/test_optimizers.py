@@ -10,7 +10,7 @@ from torch import nn
 
 from shardmill.training.config import OptimizerSettings
 from shardmill.training.config.torch_settings import TORCH_OPTIMIZERS
-from shardmill.training.torch.optimization.optimizers import make_optimizer, prepare_state, set_rate
+from shardmill.training.torch.optimization import make_optimizer, prepare_state, set_rate
 from shardmill.training.torch.state import optimizer_state
 
 

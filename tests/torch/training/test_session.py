@@ -152,7 +152,7 @@ def test_onnx_predicts_as_the_model_does(version: DatasetVersion, tmp_path: Path
 def test_a_missing_converter_is_noticed_before_training(
     version: DatasetVersion, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("shardmill.training.export.packages.find_spec", lambda name: None)
+    monkeypatch.setattr("shardmill.training.config.export.find_spec", lambda name: None)
     with pytest.raises(EnvironmentFault, match="needs the package onnx"):
         train(settings('export.formats=["onnx"]'), version, tmp_path)
     assert not (tmp_path / "checkpoints").exists()

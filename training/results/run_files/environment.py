@@ -39,7 +39,7 @@ def describe_environment(config: TrainConfig, version: DatasetVersion, devices: 
     """
     manifest = version.storage.read_bytes(manifest_file(version.version))
     return {
-        "code": code_version(),
+        "code": _code_version(),
         "python": platform.python_version(),
         "platform": platform.platform(),
         "packages": {name: found for name in _PACKAGES if (found := _installed(name)) is not None},
@@ -58,7 +58,7 @@ def describe_environment(config: TrainConfig, version: DatasetVersion, devices: 
     }
 
 
-def code_version() -> dict[str, Any]:
+def _code_version() -> dict[str, Any]:
     """Return the release of Shardmill and, in a checkout, the commit and whether files differ from it."""
     folder = Path(__file__).resolve().parents[3]
     found: dict[str, Any] = {"shardmill": release()}

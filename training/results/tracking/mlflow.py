@@ -12,7 +12,7 @@ from typing import Any
 from shardmill.infra import progress as events
 from shardmill.infra.html.page import setting_rows
 from shardmill.training.metrics.figures import is_smaller_better
-from shardmill.training.results.tracking.tracked import TrackedRun, read_identity
+from shardmill.training.results.tracking.tracked import TrackedRun, Tracker, read_identity
 
 # MLflow's own defaults let an unreachable server hold up a training for minutes.
 os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
@@ -28,7 +28,7 @@ _TOGETHER = 100  # parameters that MLflow takes in one request
 _SYSTEM = "mlflow"
 
 
-class MLflowTracker:
+class MLflowTracker(Tracker):
     """One run in MLflow. Implements ``Tracker``. The server is that of ``MLFLOW_TRACKING_URI``."""
 
     name = "MLflow"

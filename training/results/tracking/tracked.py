@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar
 
 from shardmill.infra.dataset.views.references import reference_of
 from shardmill.infra.json_files import read_json
@@ -69,16 +70,19 @@ def _identities(run_dir: Path) -> dict[str, dict[str, str]]:
     return read_json(path, dict[str, dict[str, str]], remedy) if path.exists() else {}
 
 
-class Tracker(Protocol):
+class Tracker(ABC):
     """A tracking system, for one run. Every function may raise anything."""
 
-    name: str
+    name: ClassVar[str]
 
+    @abstractmethod
     def epoch(self, row: Mapping[str, Any]) -> None:
         """An epoch has ended, with the figures of a row of metrics.jsonl."""
 
+    @abstractmethod
     def end(self, result: Mapping[str, Any]) -> None:
         """The run has finished with a result."""
 
+    @abstractmethod
     def close(self, *, is_finished: bool) -> None:
         """This process is done with the run."""

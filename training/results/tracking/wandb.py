@@ -8,13 +8,13 @@ from typing import Any
 
 import wandb
 
-from shardmill.training.results.tracking.tracked import TrackedRun
+from shardmill.training.results.tracking.tracked import TrackedRun, Tracker
 
 _SYSTEM = "wandb"
 
 
-class WandbTracker:
-    """One run in Weights & Biases. Implements ``Tracker``. Its variables say where, and whether offline."""
+class WandbTracker(Tracker):
+    """One run in Weights & Biases. Its variables say where, and whether offline."""
 
     name = "Weights & Biases"
 

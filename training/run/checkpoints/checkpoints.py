@@ -39,7 +39,7 @@ from shardmill.infra.storage.local import TEMPORARY_PREFIX
 from shardmill.infra.strict_json import dump_json
 
 
-class BackgroundWork:
+class _BackgroundWork:
     """At most one piece of work at a time, in the order in which it is given.
 
     The error of a piece of work is raised by the next call, in the thread that makes it.
@@ -119,7 +119,7 @@ class Checkpoints:
     def __init__(self, folder: Storage, keep: int) -> None:
         self._folder = folder
         self._keep = keep
-        self._writing = BackgroundWork("checkpoints")
+        self._writing = _BackgroundWork("checkpoints")
 
     def save(
         self,

@@ -19,7 +19,7 @@ from shardmill.training.run.checkpoints.checkpoints import Progress
 from shardmill.training.run.checkpoints.shared import SharedCheckpoints
 
 
-class ConsumedTrace:
+class _ConsumedTrace:
     """Appends a line for each step. A resumed run first removes the lines after its checkpoint."""
 
     def __init__(self, path: Path, num_bytes: int) -> None:
@@ -67,7 +67,7 @@ class RunOutputs:
     checkpoints: SharedCheckpoints
     log: TensorBoardLog
     history: HistoryFiles
-    trace: ConsumedTrace | None
+    trace: _ConsumedTrace | None
     trackers: Trackers
     gpus: GpuSampler
 
@@ -94,7 +94,7 @@ def open_outputs(
         log = open_files.enter_context(contextlib.closing(TensorBoardLog(run_dir / "logs")))
         trace = None
         if trace_records:
-            trace = ConsumedTrace(run_dir / "consumed.jsonl", progress.trace_bytes)
+            trace = _ConsumedTrace(run_dir / "consumed.jsonl", progress.trace_bytes)
             open_files.enter_context(contextlib.closing(trace))
         open_files.callback(checkpoints.close)  # first of all, since it puts the trace on disk
         gpus = open_files.enter_context(GpuSampler(nvml_reader()))

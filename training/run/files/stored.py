@@ -55,7 +55,7 @@ def is_in_store(runs: str | Path) -> bool:
     return "://" in str(runs) and not str(runs).startswith("file://")
 
 
-def copies_of(runs: str) -> Path:
+def _copies_of(runs: str) -> Path:
     """Return the folder of this machine for the copies of the runs of a store."""
     place = os.environ.get("SHARDMILL_RUNS_COPY") or Path("~/.cache/shardmill/runs").expanduser()
     return Path(place).absolute() / digest_of(public_location(runs), length=10)
@@ -78,7 +78,7 @@ def kept_in_store(runs: str, name: str, *, is_started_again: bool = False) -> It
             not renew it.
         StorageError: the store cannot be read, or the run cannot be uploaded.
     """
-    copies, store = copies_of(runs), Storage.at(runs)
+    copies, store = _copies_of(runs), Storage.at(runs)
     lease = partial(store.exclusive_lock, f"{_LOCKS}/{name}", purpose="the same training run")
     patience = _LEASE_PATIENCE_SECONDS if is_started_again else 0
     with (
@@ -106,7 +106,7 @@ def opened_run(named: str, runs: str | Path) -> Iterator[RunFolder]:
     if not is_in_store(runs) or is_run(Path(named)):
         yield open_run(named, Path(str(runs).removeprefix("file://")))
         return
-    copies, store = copies_of(str(runs)), Storage.at(runs)
+    copies, store = _copies_of(str(runs)), Storage.at(runs)
     if not store.exists(f"{named}/run.json"):
         fetch_runs(str(runs))
         named = open_run(named, copies).name  # the run of an alias; an error names the near miss
@@ -130,7 +130,7 @@ def fetch_runs(runs: str, *, with_logs: bool = False) -> Path:
     Raises:
         StorageError: the store cannot be read.
     """
-    copies, store = copies_of(runs), Storage.at(runs)
+    copies, store = _copies_of(runs), Storage.at(runs)
     for name in sorted({*store.list_folders(), *Storage.at(copies).list_folders()} - {ALIASES}):
         if not name.startswith("."):
             _fetch_run(store, copies, name, with_logs=with_logs)
@@ -144,7 +144,7 @@ def fetch_folder(runs: str, name: str) -> Path:
     Raises:
         StorageError: the store cannot be read.
     """
-    copies = copies_of(runs)
+    copies = _copies_of(runs)
     with _using(copies, name, alone=True):
         Mirror(Storage.at(runs).child(name), copies / name).pull()
     return copies / name
@@ -152,7 +152,7 @@ def fetch_folder(runs: str, name: str) -> Path:
 
 def local_folder(runs: str) -> Path:
     """Return the local folder of the runs; for a store, that of the copies, as they are."""
-    return copies_of(runs) if is_in_store(runs) else Path(runs.removeprefix("file://"))
+    return _copies_of(runs) if is_in_store(runs) else Path(runs.removeprefix("file://"))
 
 
 def local_runs(runs: str) -> Path:

@@ -64,7 +64,7 @@ def share_batch(
 
     def seconds_per_example(rows: int) -> list[float]:
         together = max(1, rows // local // config.run.accumulate_steps)
-        seconds = seconds_of_step(framework.lone_step(spec, config, together), ranks)
+        seconds = _seconds_of_step(framework.lone_step(spec, config, together), ranks)
         return [float(each) for each in ranks.all_values(seconds / together / local)]
 
     place = f"{socket.gethostname()} {os.environ.get('CUDA_VISIBLE_DEVICES', '')}".strip()
@@ -74,7 +74,7 @@ def share_batch(
     return division, BalanceRecord(run_dir, ranks, own.kind, division, order, labels)
 
 
-def seconds_of_step(step: Callable[[], object], ranks: Peers) -> float:
+def _seconds_of_step(step: Callable[[], object], ranks: Peers) -> float:
     """Return the median time of a step of this rank (seconds), while all ranks take theirs.
 
     Args:

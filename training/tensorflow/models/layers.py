@@ -34,7 +34,7 @@ def layers_of(model: Any) -> list[Any]:
         layer = waiting.pop()
         if id(layer) not in found:
             found[id(layer)] = layer
-            waiting += reversed(inner_layers(layer))
+            waiting += reversed(_inner_layers(layer))
     return [layer for layer in found.values() if layer is not model]
 
 
@@ -43,11 +43,11 @@ def weighted_layers(model: Any) -> list[Any]:
     return [
         layer
         for layer in layers_of(model)
-        if layer.weights and not any(inner.weights for inner in inner_layers(layer))
+        if layer.weights and not any(inner.weights for inner in _inner_layers(layer))
     ]
 
 
-def inner_layers(layer: Any) -> list[Any]:
+def _inner_layers(layer: Any) -> list[Any]:
     """Return the layers directly inside a layer or model.
 
     ``Model.layers`` leaves out layers inside other layers, and Keras has no public way to list those.
@@ -182,7 +182,7 @@ def rate_factors(model: Any, first_layer_factor: float) -> list[float]:
 
 def _own_variables(layer: Any) -> list[Any]:
     """Return the trainable variables of a layer that belong to none of the layers inside it."""
-    inner = {id(variable) for child in inner_layers(layer) for variable in child.trainable_variables}
+    inner = {id(variable) for child in _inner_layers(layer) for variable in child.trainable_variables}
     return [variable for variable in layer.trainable_variables if id(variable) not in inner]
 
 

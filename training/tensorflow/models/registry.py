@@ -10,8 +10,7 @@ from shardmill.infra.errors import ConfigError
 from shardmill.infra.readable import counted
 from shardmill.training.models.names import APPLICATIONS, FAMILIES, own_model
 from shardmill.training.models.spec import ModelSpec
-from shardmill.training.tensorflow.models import applications
-from shardmill.training.tensorflow.models.dense import detector
+from shardmill.training.tensorflow.models import applications, detector
 
 _FOLDER = "shardmill.training.tensorflow.models.families"
 _OF_PIXELS = "set model.name to small_unet, or to a model of yours that gives the logits of each pixel"
@@ -20,9 +19,8 @@ _OF_PIXELS = "set model.name to small_unet, or to a model of yours that gives th
 def build_model(spec: ModelSpec) -> Any:
     """Build a ``keras.Model`` from images [B, S, S, C] of 0 to 255 to logits float32 [B, num_classes].
 
-    Normalisation of the input is part of the model. If ``spec.output`` is not "classes", the named model is
-    the backbone of another one (``shardmill.training.tensorflow.models.dense``); with "pixels" it gives the
-    logits of each pixel, [B, S, S, num_classes].
+    Normalisation of the input is part of the model. For "objects" the named model is the backbone of a
+    detector; with "pixels" it gives the logits of each pixel, [B, S, S, num_classes].
 
     Raises:
         ConfigError: the model does not accept such images, or its number of classes differs.

@@ -1,15 +1,144 @@
-"""Change the weights by the gradients of one step, on every replica."""
+"""Change the weights on every replica: by the gradients of a step, by moving averages, by pruning."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from shardmill.infra.errors import ConfigError
-from shardmill.training.tensorflow.models.layers import rate_factors
+from shardmill.training.run.pruning import Pruning, PruningSchedule
+from shardmill.training.tensorflow.models.layers import rate_factors, without_weight_decay
+
+
+class MaskedPruning(Pruning):
+    """The masks of a model's weights.
+
+    Attributes:
+        schedule: when they are chosen, and how many weights.
+        variables: the masks; the state for checkpoints.
+    """
+
+    def __init__(self, schedule: PruningSchedule, model: Any, strategy: Any) -> None:
+        """Begin with masks that leave everything. Call it in the scope of the strategy."""
+        self.schedule = schedule
+        left_alone = {id(variable) for variable in without_weight_decay(model)}
+        self._pairs: list[tuple[Any, Any]] = []
+        for variable in model.trainable_variables:
+            if id(variable) not in left_alone:
+                every, name = np.ones(tuple(variable.shape), bool), f"keep_{variable.path.replace('/', ':')}"
+                mask = keras.Variable(every, trainable=False, dtype="bool", name=name)
+                self._pairs.append((mask, variable))
+        self.variables = [mask for mask, _ in self._pairs]
+        self._choose = tf.function(
+            lambda sparsity: strategy.run(self._choose_on_replica, args=(sparsity,)), autograph=False
+        )
+
+    def after_step(self, steps_done: int) -> None:
+        """Choose the weights that become zero where it is time to. Call it after each step of the run."""
+        if self.schedule.is_due(steps_done):
+            self._choose(tf.constant(self.schedule.sparsity(steps_done), tf.float32))
+
+    def keep_zeros(self) -> None:
+        """Make the pruned weights zero again. Call it in replica context, after each update."""
+
+        def on_all(strategy: Any) -> None:
+            for mask, variable in self._pairs:
+                strategy.extended.update(variable.value, _masked, args=(mask.value,), group=False)
+
+        tf.distribute.get_replica_context().merge_call(on_all)
+
+    def share_of_zeros(self) -> float:
+        """Return the share of zeros among the weights that can be pruned."""
+        zeros = sum(int(np.count_nonzero(variable.numpy() == 0)) for _, variable in self._pairs)
+        return zeros / max(sum(int(np.prod(tuple(mask.shape))) for mask, _ in self._pairs), 1)
+
+    def _choose_on_replica(self, sparsity: Any) -> None:
+        def on_all(strategy: Any, sparsity: Any) -> None:
+            for mask, variable in self._pairs:
+                strategy.extended.update(mask.value, _set_mask, args=(variable.value, sparsity), group=False)
+
+        tf.distribute.get_replica_context().merge_call(on_all, args=(sparsity,))
+        self.keep_zeros()
+
+
+def _masked(variable: Any, mask: Any) -> None:
+    variable.assign(tf.where(mask, variable, tf.zeros_like(variable)))
+
+
+def _set_mask(mask: Any, variable: Any, sparsity: Any) -> None:
+    """Leave out the smallest weights of a layer, so many that ``sparsity`` of them are zero."""
+    sizes = tf.abs(tf.reshape(variable, [-1]))
+    count = tf.cast(tf.round(sparsity * tf.cast(tf.size(sizes), tf.float32)), tf.int32)
+    # Weights that are zero already come first, so that they stay zero.
+    ranks = tf.argsort(tf.argsort(sizes, stable=True))
+    mask.assign(tf.reshape(ranks >= count, mask.shape))
+
+
+class WeightAverages:
+    """The averages of all floating-point variables of a model, also of moving statistics.
+
+    After n updates the decay is min(decay, (1 + n) / (10 + n)), as in Keras and TensorFlow: the random
+    weights of the beginning are soon forgotten.
+
+    Attributes:
+        variables: the averages and the number of updates; the state for checkpoints.
+        evaluated: a variable for each of ``model.variables``, in their order: its average, or itself where it
+            is no floating-point number.
+    """
+
+    def __init__(self, model: Any, decay: float) -> None:
+        """Begin with the weights that the model has. Call it in the scope of the strategy."""
+        self._decay = decay
+        self._pairs: list[tuple[Any, Any]] = []
+        self.evaluated: list[Any] = []
+        for variable in model.variables:
+            if not tf.as_dtype(variable.dtype).is_floating:
+                self.evaluated.append(variable)
+                continue
+            name = variable.path.replace("/", ":")
+            average = keras.Variable(variable.numpy(), trainable=False, dtype=variable.dtype, name=name)
+            self._pairs.append((average, variable))
+            self.evaluated.append(average)
+        self._num_updates = keras.Variable(0, trainable=False, dtype="int64", name="num_updates")
+        self.variables = [*(average for average, _ in self._pairs), self._num_updates]
+
+    def update(self) -> None:
+        """Move the averages towards the weights. Call it in replica context, after each step."""
+        done = tf.cast(self._num_updates.value, tf.float32)
+        share = 1.0 - tf.minimum(self._decay, (1.0 + done) / (10.0 + done))
+
+        def move(average: Any, value: Any, share: Any) -> None:
+            average.assign_add(tf.cast(share, average.dtype) * (value - average))
+
+        def on_all(strategy: Any, share: Any) -> None:
+            for average, variable in self._pairs:
+                strategy.extended.update(average.value, move, args=(variable.value, share), group=False)
+            count = self._num_updates.value
+            strategy.extended.update(count, lambda number: number.assign_add(1), group=False)
+
+        tf.distribute.get_replica_context().merge_call(on_all, args=(share,))
+
+    @contextmanager
+    def in_model(self, strategy: Any) -> Iterator[None]:
+        """Let the model have the averages while the block runs."""
+        self._exchange(strategy)
+        try:
+            yield
+        finally:
+            self._exchange(strategy)
+
+    def _exchange(self, strategy: Any) -> None:
+        with strategy.scope():
+            for average, variable in self._pairs:
+                value = variable.numpy()
+                variable.assign(average.numpy())
+                average.assign(value)
+
 
 # Else the schedule would set the rate too.
 FREE_RATE = (

@@ -21,8 +21,7 @@ from shardmill.training.reading import BatchMaker
 from shardmill.training.reading.decode import Pixels
 from shardmill.training.run.ending.source_check import OfFile, Written
 from shardmill.training.tasks.task import Task
-from shardmill.training.torch.export.comparison import TOLERANCE, compared, images_of
-from shardmill.training.torch.export.onnx import write_onnx
+from shardmill.training.torch.export.onnx import TOLERANCE, compared, images_of, write_onnx
 from shardmill.training.torch.step import pixels
 
 WEIGHTS_FILE = "model.pt"

@@ -15,7 +15,6 @@ from shardmill.infra.preparation import Preparation
 from shardmill.infra.progress import subscribe
 from shardmill.training.config import AugmentSettings, ExportSettings
 from shardmill.training.export.model_input import ModelInput
-from shardmill.training.export.packages import check_packages
 from shardmill.training.models import ModelSpec
 from shardmill.training.ranks.heartbeat import Heart, Work, prepare, read
 from shardmill.training.tasks.single_label import ClassMeasure
@@ -82,12 +81,12 @@ def test_onnx_predicts_as_the_model_does(dataset: Dataset, exported: Exported, t
 
 
 def test_missing_packages_are_noticed_before_training(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shardmill.training.export.packages.find_spec", lambda name: None)
-    check_packages(["litert", "litert-int8"], "tensorflow")
+    monkeypatch.setattr("shardmill.training.config.export.find_spec", lambda name: None)
+    ExportSettings(formats=("litert", "litert-int8")).check_packages("tensorflow")
     with pytest.raises(EnvironmentFault, match="needs the package tf2onnx"):
-        check_packages(["onnx"], "tensorflow")
+        ExportSettings(formats=("onnx",)).check_packages("tensorflow")
     with pytest.raises(EnvironmentFault, match="needs the package onnx "):
-        check_packages(["onnx"], "torch")
+        ExportSettings(formats=("onnx",)).check_packages("torch")
 
 
 @pytest.mark.slow

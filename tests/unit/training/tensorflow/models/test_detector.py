@@ -15,7 +15,7 @@ keras = pytest.importorskip("keras")
 
 from shardmill.training.models import ModelSpec  # noqa: E402
 from shardmill.training.tensorflow.models import build_model  # noqa: E402
-from shardmill.training.tensorflow.models.dense.backbone import build_backbone  # noqa: E402
+from shardmill.training.tensorflow.models.detector import build_backbone  # noqa: E402
 from shardmill.training.tensorflow.models.layers import HeadAlone, freeze_layers  # noqa: E402
 from shardmill.training.tensorflow.models.weights import load_initial  # noqa: E402
 
