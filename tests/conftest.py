@@ -48,17 +48,17 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.load_profile("shardmill")
 
-# The folders whose tests begin, and the steps between their files: those that wait for processes which they
+# The folders whose tests begin, and the steps between their groups: those that wait for processes which they
 # start come between those that compute, so that the cores never idle because all tests wait.
 _FIRST = {"prefect_server": 3, "browser": 3, "faults": 3, "end_to_end": 1, "training": 1}
-# Files that one process runs one after the other, because they share a server or a browser.
-_TOGETHER = {
-    **dict.fromkeys(("test_commands", "test_deployments", "test_notify", "test_schedules"), "first server"),
-    **dict.fromkeys(
-        ("test_page", "test_promotion", "test_reaper", "test_shared_server", "test_work_pools"),
-        "second server",
-    ),
-}
+# Files that one process runs one after the other, because they share a server, which takes long to start.
+_ON_ONE_SERVER = {
+    f"test_{subject}"
+    for subject in (
+        "commands", "deployments", "notify", "page", "promotion", "reaper", "schedules", "shared_server",
+        "work_pools",
+    )
+}  # fmt: skip
 
 # A shell or nohup may start tests with these ignored. Then every process that a test starts ignores them too.
 for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
@@ -86,24 +86,29 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object | Non
 
     class ByGroup(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            path = PurePosixPath(nodeid.partition("::")[0])
-            if path.parent.name == "prefect_server":
-                return _TOGETHER.get(path.stem, str(path))
-            return "browser" if path.parent.name == "browser" else str(path)
+            return _group(nodeid)
 
     return ByGroup(config, log) if config.getoption("dist") == "loadfile" else None
 
 
+def _group(nodeid: str) -> str:
+    """Return the file of a test, or the folder of the files that share a server with it."""
+    path = PurePosixPath(nodeid.partition("::")[0])
+    folder = path.parent.name
+    is_shared = folder == "browser" or (folder == "prefect_server" and path.stem in _ON_ONE_SERVER)
+    return str(path.parent if is_shared else path)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with the files that take longest, so that processes that share the tests end together."""
-    files = [item.nodeid.partition("::")[0] for item in items]
+    groups = dict.fromkeys(_group(item.nodeid) for item in items)
     turns: dict[str, float] = {}
     reached = dict.fromkeys(_FIRST.values(), 0)
     for folder, step in _FIRST.items():
-        for file in dict.fromkeys(files):
-            if folder in file.split("/") and file not in turns:
-                turns[file] = reached[step] = reached[step] + step
-    items.sort(key=lambda item: turns.get(item.nodeid.partition("::")[0], math.inf))
+        for group in groups:
+            if folder in group.split("/") and group not in turns:
+                turns[group] = reached[step] = reached[step] + step
+    items.sort(key=lambda item: turns.get(_group(item.nodeid), math.inf))
 
 
 @pytest.fixture(autouse=True)

@@ -2,7 +2,7 @@
 
 The folders tests/prefect_server and tests/browser have a fixture ``shardmill_up``: the tests of a folder
 share a server, which is stopped after the last of them, since an idle one takes a tenth of a core. With
-several processes of tests, tests/conftest.py says how many start one. Everything goes through the commands
+several processes of tests, tests/conftest.py keeps them in one. Everything goes through the commands
 and the HTTP API of users::
 
     def test_something(shardmill_up: RunningServer) -> None:
