@@ -68,7 +68,7 @@ def _prepared(request: JobRequest) -> dict[str, Any]:
     return outcome
 
 
-def foresee(arguments: argparse.Namespace) -> dict[str, Any]:
+def _foresee(arguments: argparse.Namespace) -> dict[str, Any]:
     """Return the result that a run would have, JSON-able; see shardmill.beam_jobs.dry_run.
 
     Raises:
@@ -166,7 +166,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments.dry_run:
         from shardmill.beam_jobs.summaries import forecast_lines
 
-        outcome = foresee(arguments)
+        outcome = _foresee(arguments)
         lines = forecast_lines(outcome)
     else:
         from shardmill.beam_jobs.summaries import version_lines

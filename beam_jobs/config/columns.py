@@ -17,12 +17,12 @@ FeatureKind = Literal["auto", "int64", "float", "text", "bytes"]
 _FEATURE_NAME = "[A-Za-z][A-Za-z0-9_]*"
 
 
-def one_is_a_list(value: object) -> object:
+def _one_is_a_list(value: object) -> object:
     """Accept a single text where a list of texts is meant."""
     return (value,) if isinstance(value, str) else value
 
 
-Names = Annotated[tuple[str, ...], BeforeValidator(one_is_a_list)]
+Names = Annotated[tuple[str, ...], BeforeValidator(_one_is_a_list)]
 
 
 class FeatureColumn(Settings):
@@ -56,7 +56,7 @@ def feature_name(column: str) -> str:
 
 def _by_name(value: object) -> object:
     """Accept a list of columns, and names with their columns."""
-    value = one_is_a_list(value)
+    value = _one_is_a_list(value)
     if isinstance(value, list | tuple):
         return {name: {} for name in value}
     if isinstance(value, dict):
@@ -200,7 +200,7 @@ FORMER_OF_BOX_TABLES: Final = {"format": "auto", "delimiter": None, "quotes": Tr
 
 def _of_tfds(features: object) -> object:
     """Return the columns of the former ``tfds.features`` as name of the feature -> column."""
-    columns = one_is_a_list(features)
+    columns = _one_is_a_list(features)
     if not isinstance(columns, list | tuple):
         return columns
     named = {feature_name(str(column)): {"column": column} for column in columns}

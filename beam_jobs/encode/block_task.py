@@ -213,12 +213,12 @@ def convert(data: bytes, image: ImageConfig, rules: FilterConfig) -> StoredImage
         ImageFiltered: a filter excludes the image, by its metadata, size or aspect.
     """
     metadata = needed_metadata(data, image, rules)
-    check_origin(metadata, rules)
+    _check_origin(metadata, rules)
     stored = prepare_image(data, image, partial(check_size, rules=rules))
     return stored if metadata is NOTHING else replace(stored, metadata=metadata)
 
 
-def check_origin(metadata: Metadata, rules: FilterConfig) -> None:
+def _check_origin(metadata: Metadata, rules: FilterConfig) -> None:
     """Check what a file declares of its origin against the filters.
 
     Raises:

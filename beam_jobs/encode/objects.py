@@ -58,12 +58,12 @@ class PlacedObjects:
     num_cut_off: int
 
 
-def has_objects(listing: pa.Table) -> bool:
+def _has_objects(listing: pa.Table) -> bool:
     """Tell whether a listing has objects that are not placed yet."""
     return PREFIX + ANNOTATED_SIZE in listing.schema.names
 
 
-def place_objects(
+def _place_objects(
     listing: pa.Table, facts: pa.Table, image: ImageConfig, *, upright: bool, relative: bool = False
 ) -> PlacedObjects:
     """Turn, cut and scale the boxes of all images as the images were.
@@ -223,10 +223,10 @@ def complete_listing(listing: pa.Table, facts: pa.Table, config: PrepareConfig) 
     Returns:
         The listing as planning needs it, and the facts without columns of features.
     """
-    if has_objects(listing):
+    if _has_objects(listing):
         upright = config.source.objects.coordinates == "upright"
         relative = config.source.has_relative_boxes
-        placed = place_objects(listing, facts, config.image, upright=upright, relative=relative)
+        placed = _place_objects(listing, facts, config.image, upright=upright, relative=relative)
         listing, facts = placed.listing, placed.facts
         if placed.num_cut_off:
             cut_off = counted(placed.num_cut_off, "object")

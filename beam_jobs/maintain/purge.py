@@ -87,7 +87,7 @@ def purge(catalog: Catalog, name: str, sources: Sequence[str]) -> ToPurge:
 
 def _rewrite_manifests(catalog: Catalog, storage: Storage, wanted: ToPurge) -> None:
     stage("purge", len(wanted.rows), unit="versions")
-    rewriter = Rewriter(storage, wanted)
+    rewriter = _Rewriter(storage, wanted)
     for done, number in enumerate(sorted(wanted.rows), 1):
         changed = rewriter.rewrite(catalog.open(f"{wanted.dataset}@{number}"))
         # It names files of the old manifest. Without it the version is whole; it comes with the reports.
@@ -121,7 +121,7 @@ def _remove_the_rest(catalog: Catalog, storage: Storage, name: str) -> None:
 _PURGED = "(purged)"
 
 
-class Rewriter:
+class _Rewriter:
     """Writes the files of versions without the purged images; a file that several versions share only once.
 
     Args:

@@ -70,7 +70,7 @@ def find_to_purge(catalog: Catalog, name: str, sources: Sequence[str]) -> ToPurg
     catalog.open(name)  # says which datasets there are
     versions = [catalog.open(f"{name}@{number}") for number in catalog.versions(name)]
     storage = catalog.dataset_storage(name)
-    journal = read_journal(storage)
+    journal = _read_journal(storage)
     tables = _Tables(storage)
     if not sources and not journal:
         raise UsageError(
@@ -147,7 +147,7 @@ class _Tables:
         ]
 
 
-def read_journal(storage: Storage) -> list[str]:
+def _read_journal(storage: Storage) -> list[str]:
     """Read the URIs of a purge that was killed; empty if there is none.
 
     Raises:

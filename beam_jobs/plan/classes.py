@@ -62,7 +62,7 @@ def number_classes(
     lists = one_chunk(listing[PREFIX + LABELS])
     found = set(pc.unique(lists.take(pa.array(rows)).flatten()).to_pylist())
     classes = number(found)
-    return classes, none, number_objects(_with_numbers(listing, lists, classes), classes)
+    return classes, none, _number_objects(_with_numbers(listing, lists, classes), classes)
 
 
 def _class_codes(
@@ -95,7 +95,7 @@ def _with_numbers(listing: pa.Table, lists: pa.ListArray, classes: list[str]) ->
     return listing.set_column(at, field, pa.chunked_array([numbered.cast(field.type)]))
 
 
-def number_objects(listing: pa.Table, classes: Sequence[str]) -> pa.Table:
+def _number_objects(listing: pa.Table, classes: Sequence[str]) -> pa.Table:
     """Return a listing with the numbers of the objects' classes; one without objects is returned unchanged.
 
     Args:

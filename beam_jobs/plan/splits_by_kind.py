@@ -240,7 +240,7 @@ def assign_by_kind(
         lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy().astype(np.int64)
         strata = Strata.of_labels(lengths, lists.flatten().to_numpy(), labels.num_classes)
     else:
-        strata = Strata.of_targets(targets_of(labels.table, labels.rows))
+        strata = Strata.of_targets(_targets_of(labels.table, labels.rows))
     return assign_by_strata(given, strata, ranks, fractions, previous, units)
 
 
@@ -260,13 +260,13 @@ def dealing_strata(kind: LabelKind, table: pa.Table, rows: Rows, classes: Labels
         ordered = pc.unique(texts).sort()
         return np.asarray(pc.fill_null(pc.index_in(texts, ordered), -1).to_numpy(), np.int32)
     if kind == "targets":
-        bins = quantile_bins(targets_of(table, rows))
+        bins = quantile_bins(_targets_of(table, rows))
         _, strata = np.unique(bins, axis=0, return_inverse=True)
         return strata.reshape(-1).astype(np.int32)
     return classes
 
 
-def targets_of(table: pa.Table, rows: Rows) -> npt.NDArray[np.float32]:
+def _targets_of(table: pa.Table, rows: Rows) -> npt.NDArray[np.float32]:
     """Return the targets of records: float32 [N, T]."""
     lists = one_chunk(table[PREFIX + TARGETS].take(pa.array(rows)))
     values: npt.NDArray[np.float32] = lists.flatten().to_numpy()

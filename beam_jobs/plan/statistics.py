@@ -119,7 +119,7 @@ def _pixels(facts: pa.Table, rows: Rows | Int64, pixels: Int64) -> ChannelStatis
     found: Moments | None = None
     for start in range(0, len(rows), IMAGES_AT_A_TIME):
         part = slice(start, start + IMAGES_AT_A_TIME)
-        moments = moments_of(facts, rows[part], pixels[part])
+        moments = _moments_of(facts, rows[part], pixels[part])
         if moments is None or (found is not None and moments.mean.shape != found.mean.shape):
             return None
         if found is None:
@@ -131,7 +131,7 @@ def _pixels(facts: pa.Table, rows: Rows | Int64, pixels: Int64) -> ChannelStatis
     return found.statistics()
 
 
-def moments_of(facts: pa.Table, rows: Rows | Int64, pixels: Int64) -> Moments | None:
+def _moments_of(facts: pa.Table, rows: Rows | Int64, pixels: Int64) -> Moments | None:
     """Return the moments of some images: the variance within each, and that between their means."""
     means, stds = _channels(facts["pixel_mean"], rows), _channels(facts["pixel_std"], rows)
     if means is None or stds is None or means.shape != stds.shape:
@@ -206,7 +206,7 @@ class _SplitFigures:
         if not self._known:
             return
         pixels = members["height"].to_numpy().astype(np.int64) * members["width"].to_numpy()
-        moments = moments_of(members, np.arange(members.num_rows), pixels)
+        moments = _moments_of(members, np.arange(members.num_rows), pixels)
         before = self._moments
         if moments is None or (before is not None and before.mean.shape != moments.mean.shape):
             self._known = False

@@ -192,7 +192,7 @@ class AssignSplits(RangeTask):
         ids, labels = records["id"].to_numpy(), self.seats.label_codes(records["label"])
         homes = np.full(records.num_rows, -1, np.int32)
         if self.sizes is not None:
-            held = read_held(self.tables, number, self.sizes)
+            held = _read_held(self.tables, number, self.sizes)
             to_deal = RecordsToDeal(ids, labels, labels, splits, records["stored_bytes"].to_numpy())
             extra = feature_columns(features_of(records))
             homes = held.homes(to_deal, records.select(["uri", "group", *extra]))
@@ -205,7 +205,7 @@ class AssignSplits(RangeTask):
         self.tables.send(TO_DEAL, number, table, targets)
 
 
-def read_held(tables: PlanTables, number: int, sizes: Int64) -> HeldShards:
+def _read_held(tables: PlanTables, number: int, sizes: Int64) -> HeldShards:
     """Return the records of a range that are in shards which may be inherited."""
     held = tables.read(HELD, number)
     said = held.drop_columns(["id", "shard", "label", "split"])

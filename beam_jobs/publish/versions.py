@@ -109,7 +109,7 @@ def publish(
         extra_features=summary.features,
     )
     storage = catalog.dataset_storage(request.dataset)
-    drift = check_drift(previous, DatasetVersion(storage, manifest), request.config.drift)
+    drift = _check_drift(previous, DatasetVersion(storage, manifest), request.config.drift)
     version = publish_manifest(catalog, manifest, drift, source)
     try:
         _remove_unnamed_inputs(catalog, version)
@@ -181,7 +181,7 @@ def _remove_unnamed_inputs(catalog: Catalog, version: DatasetVersion) -> None:
 _SHOWN = 6
 
 
-def check_drift(before: DatasetVersion | None, after: DatasetVersion, config: DriftConfig) -> Drift | None:
+def _check_drift(before: DatasetVersion | None, after: DatasetVersion, config: DriftConfig) -> Drift | None:
     """Compare a version with the one before it, and warn of figures beyond their limits.
 
     Args:

@@ -157,7 +157,7 @@ def _facts(
         has_record: bool [rows].
         features: those that the facts have columns of.
     """
-    columns = image_columns(taken, features) | {"sha256": taken["sha256"]}
+    columns = _image_columns(taken, features) | {"sha256": taken["sha256"]}
     status = np.full(len(has_record), Status.STORED_BEFORE, np.int8)
     if not has_record.all():
         lost = rows.filter(pa.array(~has_record))
@@ -236,12 +236,12 @@ def fill_in_stored_before(facts: pa.Table, previous: PreviousVersion) -> pa.Tabl
 def _filled(facts: pa.Table, chosen: npt.NDArray[np.bool_], records: pa.Table) -> pa.Table:
     """Take the columns that records of the previous version share with facts for the chosen rows."""
     columns = {name: facts[name] for name in facts.column_names}
-    for name, column in image_columns(records, features_of(facts)).items():
+    for name, column in _image_columns(records, features_of(facts)).items():
         columns[name] = pc.if_else(pa.array(chosen), one_chunk(column), one_chunk(facts[name]))
     return pa.table(columns).cast(facts.schema)
 
 
-def image_columns(records: pa.Table, features: Sequence[Feature]) -> dict[str, pa.ChunkedArray]:
+def _image_columns(records: pa.Table, features: Sequence[Feature]) -> dict[str, pa.ChunkedArray]:
     """Return the columns that records of the previous version share with facts.
 
     Args:

@@ -151,7 +151,7 @@ def roles_of(
     image = image_of(offer, settings.image or (first.image if first else None), settings.mask)
     label = None
     if needs_label(settings, kind):
-        label = settings.label or (first.label if first else recognised_label(offer, kind))
+        label = settings.label or (first.label if first else _recognised_label(offer, kind))
         if label is None:
             names = [name for column in offer.columns if (name := column.name) and not column.holds_images]
             raise ConfigError(
@@ -209,7 +209,7 @@ def image_of(offer: Offer, given: str | None, mask: str | None = None) -> str:
     )
 
 
-def recognised_label(offer: Offer, kind: LabelKind) -> str | None:
+def _recognised_label(offer: Offer, kind: LabelKind) -> str | None:
     """Return the column of labels that the source describes, or that has one of the usual names, or None."""
     described = [column.name for column in offer.columns if column.is_class]
     if len(described) == 1 and kind != "targets":

@@ -34,7 +34,7 @@ class ItemFailed(RuntimeError):
     """Error of a worker process, as text; a ShardmillError is packed in it (execution.errors)."""
 
 
-class PoolClosed(Exception):
+class _PoolClosed(Exception):
     """The pool was closed while an item was being processed."""
 
 
@@ -144,7 +144,7 @@ class _Lane:
                 return outcome.cpu_seconds
             self._end_process()
             if self._closing.is_set():
-                raise PoolClosed
+                raise _PoolClosed
             file = outcome.file
             if file is not None and file not in culprits and self._find_culprit(file, outcome):
                 culprits.add(file)

@@ -49,7 +49,7 @@ class AlikeRecords:
     apart: Float64
 
 
-def vector_rows(vectors: Vectors, ids: pa.Array, uris: pa.ChunkedArray) -> Int64:
+def _vector_rows(vectors: Vectors, ids: pa.Array, uris: pa.ChunkedArray) -> Int64:
     """Return the vector of each record: int64 [N], -1 if it has none.
 
     Args:
@@ -190,7 +190,7 @@ def find_by_looks_and_vectors(
     near = find_near_duplicates(records.looks, config) if config.near_duplicates else None
     if vectors is None:
         return FoundNear(near)
-    at = vector_rows(vectors, id_text(records.ids), records.uris)
+    at = _vector_rows(vectors, id_text(records.ids), records.uris)
     have = np.flatnonzero(at >= 0)
     if not len(have) and len(at):
         raise ConfigError(

@@ -92,7 +92,7 @@ def survey_indexes(storage: Storage, manifest: Manifest, wanted_ids: Collection[
         wanted_ids: records to locate whatever their class.
     """
     survey = Survey()
-    survey.described = {name: Counter() for name in described_columns(manifest.extra_features)}
+    survey.described = {name: Counter() for name in _described_columns(manifest.extra_features)}
     of_objects = object_columns(manifest)
     survey.objects = ObjectFigures() if of_objects else None
     columns = [*_COLUMNS, *survey.described, *of_objects]
@@ -153,7 +153,7 @@ def _count(survey: Survey, table: pa.Table) -> None:
     for name, counts in survey.traits.items():
         _count_values(counts, table[name])
     for name, counts in survey.described.items():
-        _count_values(counts, counted_values(table[name], name))
+        _count_values(counts, _counted_values(table[name], name))
 
 
 def _count_values(counts: Counter[str], column: pa.ChunkedArray) -> None:
@@ -330,7 +330,7 @@ _YEAR_CHARACTERS = 4
 _MAX_CHARACTERS = 80
 
 
-def described_columns(features: Sequence[Feature]) -> list[str]:
+def _described_columns(features: Sequence[Feature]) -> list[str]:
     """Return the features that are counted: single texts, and those that are 1 or 0."""
     found = []
     for feature in features:
@@ -340,7 +340,7 @@ def described_columns(features: Sequence[Feature]) -> list[str]:
     return found
 
 
-def counted_values(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
+def _counted_values(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
     """Return the values of a feature as they are counted: string [N], null where a record lacks it."""
     texts = column.cast(pa.string())
     if name == "captured_at":

@@ -89,7 +89,7 @@ class AnnotationTable:
         return "/".join(part for part in f"{self.part.images}/{name}".split("/") if part not in ("", "."))
 
 
-def find_annotations(folder: SourceFolder, settings: ObjectsConfig) -> list[AnnotationTable]:
+def _find_annotations(folder: SourceFolder, settings: ObjectsConfig) -> list[AnnotationTable]:
     """Find the annotation files that the settings name, in their order.
 
     Raises:
@@ -120,7 +120,7 @@ def list_annotated(
         NotFoundError: there is no such folder or annotation file, or none of the images is there.
         ConfigError: an annotation file is not of the format.
     """
-    tables = find_annotations(folder, config.source.objects)
+    tables = _find_annotations(folder, config.source.objects)
     found = Annotations()
     add_files(found, tables)
     walk = folder.walk(IgnorePatterns(config.filter.ignore), splits_on_top=False)

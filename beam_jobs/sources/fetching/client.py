@@ -63,7 +63,7 @@ class FetchFault(SourceFault):
         self.wait_seconds = wait_seconds
 
 
-def fault_of_status(status: int, wait_seconds: float | None) -> FetchFault:
+def _fault_of_status(status: int, wait_seconds: float | None) -> FetchFault:
     """Return the fault that a status other than success and redirection means.
 
     Args:
@@ -223,7 +223,7 @@ class Client:
                 return Moved(headers.get("location", ""))
             if status != 304:
                 return await self._receive(response, headers, content)
-        raise fault_of_status(status, retry_after(headers.get("retry-after")))
+        raise _fault_of_status(status, retry_after(headers.get("retry-after")))
 
     async def _receive(
         self, response: httpcore.Response, headers: dict[str, str], content: BinaryIO

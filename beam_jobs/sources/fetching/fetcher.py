@@ -45,11 +45,11 @@ class Fetcher:
         self._settings = settings
         self._keep = keep
         self._at_a_time = asyncio.Semaphore(settings.connections)
-        self._paces: dict[str, HostPace] = {}
+        self._paces: dict[str, _HostPace] = {}
 
-    def pace(self, host: str) -> HostPace:
+    def pace(self, host: str) -> _HostPace:
         """Return the pace of requests to a host."""
-        return self._paces.setdefault(host, HostPace(self._settings))
+        return self._paces.setdefault(host, _HostPace(self._settings))
 
     async def fetch(self, address: Address, known: Answer | None = None) -> Answer:
         """Fetch an address; the bytes are kept before the answer is returned.
@@ -147,7 +147,7 @@ class Fetcher:
 GIVEN_UP_AFTER = 20
 
 
-class HostPace:
+class _HostPace:
     """Limit the requests to one host: how many at a time, how close together, none while it asks to wait."""
 
     def __init__(self, settings: UrlsConfig) -> None:

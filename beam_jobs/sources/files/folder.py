@@ -203,7 +203,7 @@ class _RemoteWalk:
         files = (
             found_object(entry)
             for entry in self._storage.list_files()
-            if not any(is_within(f"{self._within}/{entry.path}", place) for place in self._left_out)
+            if not any(_is_within(f"{self._within}/{entry.path}", place) for place in self._left_out)
         )
         for file in self._told_apart(sorted(files, key=lambda file: file.uri)):
             yield FoundFile(file.ref, self._ignore.match_path(file.uri), file.fault)
@@ -269,7 +269,7 @@ def place_of(location: str) -> str:
     return str(local.resolve()) if local is not None else storage.uri
 
 
-def is_within(place: str, folder: str) -> bool:
+def _is_within(place: str, folder: str) -> bool:
     """Return whether a place is a folder or lies below it."""
     return place == folder or place.startswith(f"{folder.rstrip('/')}/")
 
@@ -287,7 +287,7 @@ def folders_of_ours(source: str, root: str, dataset: str) -> list[str]:
             a dataset or a training run.
     """
     datasets, own = place_of(root), place_of(below(root, dataset))
-    if is_within(source, own):
+    if _is_within(source, own):
         raise UsageError(
             f"the source {uri_of(source)} is in the folder of the dataset {dataset} ({own})",
             "give another --root: Shardmill writes there, and never into a source",
@@ -304,8 +304,8 @@ def folders_of_ours(source: str, root: str, dataset: str) -> list[str]:
         )
     if (Path(source) / "run.json").is_file():
         raise UsageError(f"the source {source} is a training run, no folder of images", "give such a folder")
-    found = [folder for folder in dict.fromkeys((datasets, own)) if is_within(folder, source)]
+    found = [folder for folder in dict.fromkeys((datasets, own)) if _is_within(folder, source)]
     runs = place_of(default_runs())
-    if is_within(runs, source) and any(Path(runs).glob("*/run.json")):
+    if _is_within(runs, source) and any(Path(runs).glob("*/run.json")):
         found.append(runs)
     return found

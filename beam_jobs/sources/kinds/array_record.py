@@ -41,7 +41,7 @@ _ENDINGS = (".array_record", ".arrayrecord")
 _RECORDS_AT_A_TIME = 32  # a file may hold them in groups that are decompressed as a whole
 
 
-def is_array_record(uri: str) -> bool:
+def _is_array_record(uri: str) -> bool:
     """Tell by a lower-case URI whether it is an ArrayRecord file: ``a.array_record-00000-of-00010`` too."""
     name = uri.rpartition("/")[2]
     return name.endswith(_ENDINGS) or any(f"{ending}-" in name for ending in _ENDINGS)
@@ -58,7 +58,7 @@ def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
     """
     settings, kind = config.source.columns, config.source.label_kind
     files, warnings = walk_files(folder, config)
-    chosen = choose_files(folder, files, is_array_record, "ArrayRecord file")
+    chosen = choose_files(folder, files, _is_array_record, "ArrayRecord file")
     found: list[FeatureMap] = []
 
     def find(file: RowFile, payload: bytes) -> FeatureMap:
@@ -85,7 +85,7 @@ def open_reader(folder: SourceFolder, config: PrepareConfig, scratch: Storage | 
 
 def recognise(glance: Glance, settings: SourceConfig) -> Recognised | None:
     """Recognise ArrayRecord files by their names."""
-    files = [uri for uri in glance.files if is_array_record(uri.lower())]
+    files = [uri for uri in glance.files if _is_array_record(uri.lower())]
     return Recognised(f"it has ArrayRecord files: {quoted(files)}") if files else None
 
 

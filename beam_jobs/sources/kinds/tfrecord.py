@@ -50,7 +50,7 @@ from shardmill.infra.storage.filesystem import Storage
 _ENDINGS = (".tfrecord", ".tfrecords", ".tfrec", ".tfr", ".record", ".records")
 
 
-def is_tfrecord(uri: str) -> bool:
+def _is_tfrecord(uri: str) -> bool:
     """Tell by a lower-case URI whether a file is a TFRecord file: ``train.tfrecord-00000-of-00010`` too."""
     name = uri.rpartition("/")[2].removesuffix(".gz").removesuffix(".zlib")
     return name.endswith(_ENDINGS) or any(f"{ending}-" in name for ending in _ENDINGS)
@@ -67,7 +67,7 @@ def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
     """
     settings, kind = config.source.columns, config.source.label_kind
     files, warnings = walk_files(folder, config)
-    chosen = choose_files(folder, files, is_tfrecord, "TFRecord file")
+    chosen = choose_files(folder, files, _is_tfrecord, "TFRecord file")
     found: list[FeatureMap] = []
 
     def find(file: RowFile, compression: str, payload: bytes) -> FeatureMap:
@@ -101,7 +101,7 @@ def make_readable(
 
 def recognise(glance: Glance, settings: SourceConfig) -> Recognised | None:
     """Recognise TFRecord files by their names."""
-    files = [uri for uri in glance.files if is_tfrecord(uri.lower())]
+    files = [uri for uri in glance.files if _is_tfrecord(uri.lower())]
     return Recognised(f"it has TFRecord files: {quoted(files)}") if files else None
 
 

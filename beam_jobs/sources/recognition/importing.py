@@ -51,7 +51,7 @@ def import_request(source: str, dataset: str, root: str, load: Load) -> JobReque
         )
     source_folder = open_source(found)
     images = cast(FirstImages, first)(source_folder, found.config)
-    image = {"resize": "none", "passthrough": True, **stored_form(islice(images, _IMAGES_LOOKED_AT))}
+    image = {"resize": "none", "passthrough": True, **_stored_form(islice(images, _IMAGES_LOOKED_AT))}
     settings = found.config.source.model_dump(exclude_defaults=True)
     more = getattr(module, "import_settings", None)
     if more is not None:
@@ -60,7 +60,7 @@ def import_request(source: str, dataset: str, root: str, load: Load) -> JobReque
     return found.model_copy(update={"config": config})
 
 
-def stored_form(images: Iterable[bytes]) -> dict[str, Any]:
+def _stored_form(images: Iterable[bytes]) -> dict[str, Any]:
     """Return the encoding and the channels that let most images be copied unchanged.
 
     Args:

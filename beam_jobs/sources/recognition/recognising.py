@@ -59,7 +59,7 @@ def settled(request: JobRequest) -> JobRequest:
         folder, given = SourceFolder(location, only=source.files), source
         look = partial(_recognised, folder, given, list(files_of_settings(folder, request.config)))
         given_settings = given.model_dump(exclude_defaults=True, exclude={"kind"})
-        previous = previous_settings(request.root, request.dataset, folder.uri, given_settings)
+        previous = _previous_settings(request.root, request.dataset, folder.uri, given_settings)
         source = look() if previous is None else previous.keep(look)
     if source is request.config.source and location == request.source:
         return request
@@ -206,7 +206,7 @@ class PreviousSettings:
         return self.source
 
 
-def previous_settings(
+def _previous_settings(
     root: str, dataset: str, source_uri: str, given: dict[str, Any]
 ) -> PreviousSettings | None:
     """Return the settings of the newest version, if they are for this source and agree with the given ones.

@@ -17,7 +17,7 @@ import pyarrow as pa
 from shardmill.beam_jobs.config import ColumnsConfig
 from shardmill.beam_jobs.reasons import NO_IMAGE
 from shardmill.beam_jobs.sources.files.walking import SourceFault
-from shardmill.beam_jobs.sources.kinds.table.formats.columns import trimmed
+from shardmill.beam_jobs.sources.kinds.table.columns import trimmed
 from shardmill.beam_jobs.sources.roles import (
     RECORD_LABEL_NAMES,
     RECORD_LIST_NAMES,

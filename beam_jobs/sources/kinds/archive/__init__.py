@@ -118,7 +118,7 @@ def _list_masked(
     batches += [archive.own for archive in listed if archive.own is not None]
     table = pa.Table.from_batches(batches, MEMBER_LISTING_SCHEMA).unify_dictionaries()
     table = sorted_by(table, "uri")
-    return Listing(with_member_masks(table, archives, config), [*warnings, *_damages(listed)])
+    return Listing(_with_member_masks(table, archives, config), [*warnings, *_damages(listed)])
 
 
 def recognise(glance: Glance, settings: SourceConfig) -> Recognised | None:
@@ -179,7 +179,7 @@ def _damages(listed: list[ListedArchive]) -> list[str]:
 #
 #   images/…/a.jpg          masks/…/a.png          in one archive, or images.zip and masks.zip
 #   0001.jpg                0001.mask.png          or .seg.png, or what source.masks.mask_suffix says
-def with_member_masks(
+def _with_member_masks(
     members: pa.Table, archives: Sequence[ListedArchive], config: PrepareConfig
 ) -> pa.Table:
     """Attach its mask to each image, and fill in the splits.

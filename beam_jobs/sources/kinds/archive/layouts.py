@@ -69,10 +69,10 @@ def choose_layout(archives: Sequence[ListedArchive], config: PrepareConfig) -> L
         UsageError: the settings ask for a folder that no member lies in.
     """
     settings = config.source.archive
-    shape = shape_of(names_of(archives))
+    shape = shape_of(_names_of(archives))
     prefix = _prefix(shape, settings.prefix, archives)
     if prefix:
-        shape = shape_of(name.removeprefix(prefix) for name in names_of(archives))
+        shape = shape_of(name.removeprefix(prefix) for name in _names_of(archives))
     kind = settings.layout
     if kind == "auto":
         kind = _recognised(archives, shape)
@@ -90,7 +90,7 @@ def shape_of(paths: Iterable[str]) -> Shape:
     return shape
 
 
-def names_of(archives: Iterable[ListedArchive]) -> Iterator[str]:
+def _names_of(archives: Iterable[ListedArchive]) -> Iterator[str]:
     """Yield the names of the members that may be images."""
     for archive in archives:
         yield from archive.image_names()
@@ -113,7 +113,7 @@ def _prefix(shape: Shape, given: str | None, archives: Sequence[ListedArchive]) 
     """Return the folder that the class folders lie in, with a slash; "" for none."""
     if given is not None:
         prefix = f"{given.strip('/')}/" if given.strip("/") else ""
-        if prefix and not any(name.startswith(prefix) for name in names_of(archives)):
+        if prefix and not any(name.startswith(prefix) for name in _names_of(archives)):
             raise UsageError(
                 f"source.archive.prefix = {given!r}: no member lies in that folder",
                 "give a folder as the archives name it",

@@ -165,7 +165,7 @@ def _keep_label(listed: ListedArchive, member: Member, settings: SourceConfig) -
             listed.unread.append(member.name)  # too long
         return
     key, is_json = stem_of(member.name), member.name.lower().endswith(".json")
-    if (json_value(member.content) if is_json else _text_label(member.content)) is None:
+    if (_json_value(member.content) if is_json else _text_label(member.content)) is None:
         listed.unread.append(member.name)
     name_key, label_key = settings.archive.name_key, settings.columns.label_column
     name = json_label(member.content, name_key) if is_json and name_key else None
@@ -187,7 +187,7 @@ def _keep_values(listed: ListedArchive, member: Member, label_key: str, asked: C
     ending = member.name.rpartition(".")[2].lower()
     found: dict[str, Any] = {}
     if ending == "json":
-        values = json_value(member.content)
+        values = _json_value(member.content)
         found = {key: values[key] for key in asked if isinstance(values, dict) and key in values}
     else:
         key = label_key if ending == "cls" else ending
@@ -206,7 +206,7 @@ def _text_label(content: bytes) -> str | None:
         return None
 
 
-def json_value(content: bytes) -> Any:
+def _json_value(content: bytes) -> Any:
     """Return what a .json sidecar holds; None if it is no JSON."""
     try:
         return json.loads(content)
@@ -216,7 +216,7 @@ def json_value(content: bytes) -> Any:
 
 def json_label(content: bytes, key: str) -> str | None:
     """Return the text or number that a .json sidecar has under a key, or is itself; None if it has none."""
-    value = json_value(content)
+    value = _json_value(content)
     if isinstance(value, dict):
         value = value.get(key)
     try:

@@ -63,7 +63,7 @@ class ArchiveReader:
     def _read_unpacked(self, file: FileRef) -> bytes:
         if self._unpacked is None:
             raise SourceFault(UNREADABLE, "it lies in a compressed archive, which is not unpacked any more")
-        path = unpacked_file(file.container or "", file.mtime_ns)
+        path = _unpacked_file(file.container or "", file.mtime_ns)
         try:
             return self._unpacked.read(path, file.position or 0, file.size_bytes)
         except NotFoundError as error:
@@ -85,7 +85,7 @@ class ArchiveReader:
         raise SourceFault(UNREADABLE, "it is not in the archive any more")
 
 
-def unpacked_file(uri: str, mtime_ns: int) -> str:
+def _unpacked_file(uri: str, mtime_ns: int) -> str:
     """Return the path of an unpacked tar, relative to the folder of the run."""
     return f"{_FOLDER}/{digest_of([uri, mtime_ns], length=24)}.tar"
 
@@ -110,7 +110,7 @@ def unpack_compressed(
     )
     for row in columns.group_by(["container", "mtime_ns"]).aggregate([]).sort_by("container").to_pylist():
         uri, mtime_ns = row["container"], row["mtime_ns"]
-        path = unpacked_file(uri or "", mtime_ns)
+        path = _unpacked_file(uri or "", mtime_ns)
         compression = None if uri is None else compression_of(uri)
         if compression is None or scratch.exists(path):
             continue

@@ -24,8 +24,8 @@ from shardmill.beam_jobs.sources.class_names import ClassNumbers
 from shardmill.beam_jobs.sources.files.folder import SourceFolder
 from shardmill.beam_jobs.sources.files.walking import SPLIT_OF_FOLDER
 from shardmill.beam_jobs.sources.kinds.archive.listing import ListedArchive
-from shardmill.beam_jobs.sources.kinds.table.formats.columns import trimmed
-from shardmill.beam_jobs.sources.kinds.table.formats.json_lines import JsonColumn, read_json_column
+from shardmill.beam_jobs.sources.kinds.table.columns import trimmed
+from shardmill.beam_jobs.sources.kinds.table.json_lines import JsonColumn, read_json_column
 from shardmill.beam_jobs.sources.kinds.table.rules import Rule, first_rules, understand_labels
 from shardmill.beam_jobs.sources.kinds.table.typed.features import joined_features
 from shardmill.beam_jobs.sources.listing import status_of

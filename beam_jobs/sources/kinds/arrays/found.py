@@ -96,7 +96,7 @@ def find_arrays(file: RowFile) -> list[FoundArray]:
             raise RowFileBroken(f"it cannot be read as an array: {_in_words(error)}") from error
 
 
-def name_of_file(uri: str) -> str:
+def _name_of_file(uri: str) -> str:
     """Return the name of a file without its ending."""
     name = uri.rpartition("/")[2].removesuffix(".gz")
     stem, _, ending = name.rpartition(".")
@@ -132,7 +132,7 @@ def _in_archive(file: RowFile, stream: BinaryIO) -> list[FoundArray]:
 def _plain(file: RowFile, stream: BinaryIO, packing: Packing, most_bytes: int) -> FoundArray:
     head = stream.read(len(_NPY_MAGIC))
     stream.seek(0)
-    name = name_of_file(file.uri)
+    name = _name_of_file(file.uri)
     if head == _NPY_MAGIC:
         shape, is_fortran, dtype, offset = _npy_header(stream)
         return FoundArray(

@@ -15,7 +15,7 @@ from shardmill.beam_jobs.schemas import FileRef
 from shardmill.beam_jobs.sources.files.container import Ranges
 from shardmill.beam_jobs.sources.kinds.arrays.found import FoundArray, find_arrays, read_values, unpacked
 from shardmill.beam_jobs.sources.kinds.arrays.roles import LabelledImages, check_images, where
-from shardmill.beam_jobs.sources.kinds.table.formats.columns import trimmed
+from shardmill.beam_jobs.sources.kinds.table.columns import trimmed
 from shardmill.beam_jobs.sources.rows.listing import row_of
 from shardmill.beam_jobs.sources.rows.row_files import FileRows, RowFile, RowFileBroken
 from shardmill.beam_jobs.sources.rows.unpacked import keep_unpacked, open_unpacked

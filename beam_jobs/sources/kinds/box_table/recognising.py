@@ -8,7 +8,7 @@ from typing import Any
 from shardmill.beam_jobs.config import BoxTableConfig
 from shardmill.beam_jobs.sources.annotations.collecting import HEAD_BYTES, MAX_FILES, split_with_year
 from shardmill.beam_jobs.sources.class_names import quoted
-from shardmill.beam_jobs.sources.kinds.table.formats.delimited import cut_head
+from shardmill.beam_jobs.sources.kinds.table.delimited import cut_head
 from shardmill.beam_jobs.sources.kinds.table.recognising import TABLE_ENDINGS, columns_of, list_columns_of
 from shardmill.beam_jobs.sources.recognition.glance import Glance, Recognised
 from shardmill.beam_jobs.sources.roles import LABEL_NAMES, PATH_NAMES

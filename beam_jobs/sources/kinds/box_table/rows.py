@@ -17,7 +17,7 @@ from shardmill.beam_jobs.config import FeatureColumn, SourceConfig
 from shardmill.beam_jobs.reasons import CONTRADICTION
 from shardmill.beam_jobs.sources.annotations.collecting import Annotations, size_of
 from shardmill.beam_jobs.sources.kinds.box_table.values import number_of, numbers_of, values_of
-from shardmill.beam_jobs.sources.kinds.table.formats.columns import OF_OBJECTS, wanted_columns
+from shardmill.beam_jobs.sources.kinds.table.columns import OF_OBJECTS, wanted_columns
 from shardmill.beam_jobs.sources.kinds.table.tables import Table, log_rows, read_rows
 from shardmill.beam_jobs.sources.kinds.table.typed.features import (
     TypedColumn,

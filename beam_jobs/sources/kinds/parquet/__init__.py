@@ -74,7 +74,7 @@ def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
 
     rows, broken = read_all(folder, chosen, read)
     listing = list_contents(folder, config, Contents(files, rows, broken, {}, warnings))
-    return listing if kind != "mask" else replace(listing, table=with_row_masks(listing.table))
+    return listing if kind != "mask" else replace(listing, table=_with_row_masks(listing.table))
 
 
 def recognise(glance: Glance, settings: SourceConfig) -> Recognised | None:
@@ -93,20 +93,20 @@ def recognise(glance: Glance, settings: SourceConfig) -> Recognised | None:
 
 def open_reader(
     folder: SourceFolder, config: PrepareConfig, scratch: Storage | None
-) -> RowReader | MaskedRowReader:
+) -> RowReader | _MaskedRowReader:
     """Open the reader of rows, and of their masks if they have some."""
     settings = config.source.columns
     images = RowReader(folder, partial(ParquetImages, column=settings.image, mask=settings.mask))
     if config.source.label_kind != "mask" or settings.mask is None:
         return images
     masks = RowReader(folder, partial(ParquetImages, column=settings.mask))
-    return MaskedRowReader(images, masks, config.source.masks.unmasked)
+    return _MaskedRowReader(images, masks, config.source.masks.unmasked)
 
 
 _UNIT = "mask"  # in place of "row" in the URI of the image
 
 
-def with_row_masks(listing: pa.Table) -> pa.Table:
+def _with_row_masks(listing: pa.Table) -> pa.Table:
     """Return a listing of rows in which each image has the mask of its row.
 
     Args:
@@ -129,7 +129,7 @@ def _plain(kind: pa.DataType) -> pa.DataType:
     return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
-class MaskedRowReader:
+class _MaskedRowReader:
     """Reads the images of rows, and their masks. Implements ``Reader``; picklable.
 
     Args:

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from shardmill.beam_jobs.reasons import NO_IMAGE
 from shardmill.beam_jobs.schemas import FileRef
 from shardmill.beam_jobs.sources.files.walking import SourceFault
-from shardmill.beam_jobs.sources.kinds.table.formats.columns import as_text, trimmed
+from shardmill.beam_jobs.sources.kinds.table.columns import as_text, trimmed
 from shardmill.beam_jobs.sources.kinds.table.tables import PARQUET_DAMAGES, first_line
 from shardmill.beam_jobs.sources.roles import Column, Offer, Roles, image_of
 from shardmill.beam_jobs.sources.rows.row_files import FileRows, RowFile, RowFileBroken

@@ -6,7 +6,7 @@ without a usable file, and all but one of the rows that name the same file. Rows
 the header.
 
     tables      the tables that ``source.table.file`` names, and reading them
-    formats/    CSV and its relatives, JSON lines, and their columns
+    delimited, json_lines, columns  the formats: columns as text, and broken rows as rows with a fault
     rows        what a single row says: its path, label and split, or the reason why it cannot be used
     rules       labels and splits, and the rules by which a row cannot be used
     matching    the file that a row names
@@ -28,7 +28,7 @@ from shardmill.beam_jobs.schemas import LISTING_SCHEMA, Status
 from shardmill.beam_jobs.sources.class_names import class_numbers, look_alikes, no_classes, wanted_classes
 from shardmill.beam_jobs.sources.files.folder import SourceFolder
 from shardmill.beam_jobs.sources.files.walking import FoundFile, IgnorePatterns
-from shardmill.beam_jobs.sources.kinds.table.formats.columns import trimmed
+from shardmill.beam_jobs.sources.kinds.table.columns import trimmed
 from shardmill.beam_jobs.sources.kinds.table.matching import FoundFiles, check_found, find_files, locate
 from shardmill.beam_jobs.sources.kinds.table.recognising import FILE_NAME, is_metadata, recognise_table
 from shardmill.beam_jobs.sources.kinds.table.rows import (
@@ -70,12 +70,12 @@ def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
     walk = folder.walk(IgnorePatterns(config.filter.ignore), splits_on_top=False)
     files = listed_files(walk, [table.uri for table in tables if table.uri is not None])
     names = row_prefixes(tables, files)
-    folders = own_folders(raw, tables, files, folder.uri, prefix)
+    folders = _own_folders(raw, tables, files, folder.uri, prefix)
     place = prefix if folders is None else folders.take(raw["table"].combine_chunks())
     paths = paths_within(raw["path"], folder.uri, place)
     rows, found = find_files(understand(raw, columns, paths, names, kind, numbers.values()), files)
     if columns.split is None and config.source.layout != "classes":
-        rows = with_splits_of_folders(rows, found, files, tables, folders, columns.image)
+        rows = _with_splits_of_folders(rows, found, files, tables, folders, columns.image)
     check_found(rows, found, files, raw["path"][0].as_py())
     settled = settle(files, rows, found.files)
     classes = settled.classes(kind)
@@ -99,7 +99,7 @@ def _with_masks(
     """Return the listing with the masks that rows name, in place of their paths."""
     name = PREFIX + MASK_PATH
     paths = paths_within(trimmed(listing[name]), folder.uri, prefix)
-    return attach_named_masks(listing.drop_columns([name]), files, paths, config.source.masks)
+    return _attach_named_masks(listing.drop_columns([name]), files, paths, config.source.masks)
 
 
 def recognise(glance: Glance, settings: SourceConfig) -> Recognised | None:
@@ -167,7 +167,7 @@ def class_warnings(classes: list[str]) -> list[str]:
 _REASONS = {MISSING_FILE: MISSING_MASK, SEVERAL_FILES: SEVERAL_MASKS}
 
 
-def attach_named_masks(
+def _attach_named_masks(
     listing: pa.Table, files: pa.Table, paths: pa.ChunkedArray, settings: MasksConfig
 ) -> pa.Table:
     """Attach to each image the mask that its row names.
@@ -202,7 +202,7 @@ def attach_named_masks(
 #
 # Paths of such a table begin in its own folder, if no file of the source has them. Then the folders of the
 # images give the splits, as in that layout, if each image lies in a folder that names one.
-def own_folders(
+def _own_folders(
     raw: pa.Table, tables: list[Table], files: pa.Table, source: str, given: str
 ) -> pa.Array | None:
     """Return the folder that the paths of each table begin in: string [tables]; None as the settings say.
@@ -241,7 +241,7 @@ def _files(paths: pa.ChunkedArray, source: str, prefix: str, files: pa.Table) ->
     return locate(paths_within(paths, source, prefix).combine_chunks(), files)[0]
 
 
-def with_splits_of_folders(
+def _with_splits_of_folders(
     rows: pa.Table,
     found: FoundFiles,
     files: pa.Table,
@@ -257,7 +257,7 @@ def with_splits_of_folders(
         files: LISTING_SCHEMA.
         tables: the tables. Those of Hugging Face's ImageFolder, and those with paths from their own folder,
             are beside their images.
-        folders: as ``own_folders`` returns them.
+        folders: as ``_own_folders`` returns them.
         path_column: the column of paths that the settings name.
     """
     are_beside = folders is not None and "" not in folders.to_pylist()

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from shardmill.beam_jobs.config import SourceConfig
 from shardmill.beam_jobs.sources.class_names import quoted
 from shardmill.beam_jobs.sources.files.walking import SourceFault
-from shardmill.beam_jobs.sources.kinds.table.formats.delimited import cut_head
+from shardmill.beam_jobs.sources.kinds.table.delimited import cut_head
 from shardmill.beam_jobs.sources.recognition.glance import IMAGE_ENDINGS, Glance, Recognised, cli_for
 from shardmill.beam_jobs.sources.roles import ADDRESS_NAMES, LABEL_NAMES, PATH_NAMES
 
@@ -105,7 +105,7 @@ def _recognised(
         why += f" and labels in {columns['label']!r}"
     if of_addresses:
         return Recognised(why, {"table": {"file": uri}, "columns": columns})
-    prefix = _prefix_of(first_values(glance, uri, path), glance, settings.table.prefix)
+    prefix = _prefix_of(_first_values(glance, uri, path), glance, settings.table.prefix)
     within = {"prefix": prefix} if prefix else {}
     folders = () if prefix is None else (prefix,)
     return Recognised(why, {"table": {"file": uri, **within}, "columns": columns}, image_folders=folders)
@@ -134,7 +134,7 @@ def _prefix_of(names: Sequence[str], glance: Glance, given: str) -> str | None:
     return found.pop() if len(found) == 1 else None
 
 
-def first_values(glance: Glance, uri: str, column: str) -> list[str]:
+def _first_values(glance: Glance, uri: str, column: str) -> list[str]:
     """Return the texts in the first rows of a column of a table; none if they cannot be read."""
     if uri.lower().endswith((".parquet", ".pq")):
         try:

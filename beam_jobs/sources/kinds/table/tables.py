@@ -13,15 +13,15 @@ import pyarrow.parquet as pq
 
 from shardmill.beam_jobs.config import SourceConfig, TableConfig
 from shardmill.beam_jobs.sources.files.folder import SourceFolder
-from shardmill.beam_jobs.sources.kinds.table.formats.columns import (
+from shardmill.beam_jobs.sources.kinds.table.columns import (
     ROWS_SCHEMA,
     as_text,
     check_columns,
     rows_of,
     wanted_columns,
 )
-from shardmill.beam_jobs.sources.kinds.table.formats.delimited import Marks, read_delimited, to_utf8
-from shardmill.beam_jobs.sources.kinds.table.formats.json_lines import read_json_lines
+from shardmill.beam_jobs.sources.kinds.table.delimited import Marks, read_delimited, to_utf8
+from shardmill.beam_jobs.sources.kinds.table.json_lines import read_json_lines
 from shardmill.beam_jobs.sources.kinds.table.typed.features import (
     joined_features,
     typed_features,

@@ -78,7 +78,7 @@ def read_urls(folder: SourceFolder, config: PrepareConfig) -> UrlTable:
     listed = settled.listing(wanted_classes(classes, config))
     log(f"{rows.num_rows:,} rows of the table name {requests.num_rows:,} addresses")
     if kind == "mask":
-        listed, requests = with_addresses_of_masks(listed, requests, prefix, config.source.masks)
+        listed, requests = _with_addresses_of_masks(listed, requests, prefix, config.source.masks)
     contact = [] if config.source.urls.contact else [_NO_CONTACT]
     warnings = [*contact, *settings_warnings(raw, columns), *class_warnings(classes)]
     return UrlTable(requests, Listing(listed, warnings))
@@ -168,7 +168,7 @@ def fill_in(listing: Listing, answers: pa.Table) -> Listing:
 _COLUMN = PREFIX + MASK_PATH
 
 
-def with_addresses_of_masks(
+def _with_addresses_of_masks(
     listed: pa.Table, requests: pa.Table, prefix: str, settings: MasksConfig
 ) -> tuple[pa.Table, pa.Table]:
     """Add the addresses of masks to those of images.

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from shardmill.beam_jobs.config import FeatureColumn
-from shardmill.beam_jobs.sources.kinds.table.formats.columns import trimmed
-from shardmill.beam_jobs.sources.kinds.table.formats.json_lines import read_json_column
+from shardmill.beam_jobs.sources.kinds.table.columns import trimmed
+from shardmill.beam_jobs.sources.kinds.table.json_lines import read_json_column
 from shardmill.beam_jobs.sources.kinds.table.typed.conversion import (
     DTYPES,
     Kind,

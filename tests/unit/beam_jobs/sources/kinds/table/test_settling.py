@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from shardmill.beam_jobs.config import ColumnsConfig
 from shardmill.beam_jobs.schemas import LISTING_SCHEMA, FileRef, Status
 from shardmill.beam_jobs.sources.files.walking import FoundFile
-from shardmill.beam_jobs.sources.kinds.table.formats.columns import ROWS_SCHEMA
+from shardmill.beam_jobs.sources.kinds.table.columns import ROWS_SCHEMA
 from shardmill.beam_jobs.sources.kinds.table.matching import find_files
 from shardmill.beam_jobs.sources.kinds.table.rows import paths_within, understand
 from shardmill.beam_jobs.sources.kinds.table.settling import settle

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 
-from shardmill.beam_jobs.sources.kinds.table.formats.columns import check_columns, rows_of
+from shardmill.beam_jobs.sources.kinds.table.columns import check_columns, rows_of
 from shardmill.infra.errors import ConfigError
 from shardmill.infra.readable import shortened
 

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
-from shardmill.beam_jobs.sources.kinds.table.formats.columns import check_columns, rows_of
+from shardmill.beam_jobs.sources.kinds.table.columns import check_columns, rows_of
 from shardmill.beam_jobs.tables.features import PREFIX
 from shardmill.infra.readable import shortened
 
