@@ -11,6 +11,7 @@ from shardmill import Dataset, open_dataset
 from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.errors import ConfigError
 from shardmill.training.config import AugmentSettings
+from shardmill.training.reading import BatchMaker
 from shardmill.training.reading.records.annotations import load_objects
 from tests.samples.images.drawn_objects import draw_objects, objects_config
 from tests.samples.preparing.prepared import run
@@ -110,6 +111,13 @@ def test_streams_and_mixed_examples_have_no_objects(dataset: Dataset) -> None:
         there.tf("train", **PLAIN)
     with pytest.raises(ConfigError, match=r"augment\.randaugment"):
         dataset.tf("train", augment=AugmentSettings(randaugment={"num_ops": 1}), **PLAIN)
+
+
+def test_whoever_makes_batches_refuses_augmentation_that_boxes_cannot_follow(dataset: Dataset) -> None:
+    """``.torch`` made batches whose boxes stayed where they were."""
+    objects, mixed = load_objects(dataset.version, "train"), AugmentSettings(mixup=0.2)
+    with pytest.raises(ConfigError, match=r"augment\.mixup would move or mix images without their boxes"):
+        BatchMaker(dataset.reader("train"), image_size=SIZE, augment=mixed, objects=objects)
 
 
 def test_a_padded_last_batch_and_slices_of_ranks_are_those_of_the_whole(dataset: Dataset) -> None:

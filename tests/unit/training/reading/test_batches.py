@@ -10,11 +10,13 @@ import numpy.typing as npt
 import pytest
 
 from shardmill import Dataset, open_dataset
-from shardmill.infra.errors import CorruptDataError
+from shardmill.infra.errors import CorruptDataError, UsageError
 from shardmill.training.config import AugmentSettings
+from shardmill.training.config.data import DataSettings
 from shardmill.training.order import TrainingOrder
 from shardmill.training.reading import Batch, BatchMaker, RecordReader
 from shardmill.training.reading.batch import BufferPool
+from shardmill.training.reading.example_spec import ExampleSpec
 from shardmill.training.reading.records.split_records import EncodedImage
 from tests.samples.datasets.published import coloured, publish
 
@@ -73,6 +75,18 @@ def test_an_image_that_is_none_is_named(dataset: Dataset, monkeypatch: pytest.Mo
     ) as caught:
         BatchMaker(reader, image_size=24).make(plan)
     assert "shardmill verify set@1" in (caught.value.remedy or "")
+
+
+def test_a_specification_stands_in_for_its_parts(dataset: Dataset) -> None:
+    reader, spec = dataset.reader("train"), ExampleSpec(image_size=24, data=DataSettings(image_channels=1))
+    plan = order_of(reader).step(0, 0)
+    assert equal(
+        BatchMaker(reader, spec).make(plan), BatchMaker(reader, image_size=24, image_channels=1).make(plan)
+    )
+    with pytest.raises(UsageError, match="spec and image_size are given"):
+        BatchMaker(reader, spec, image_size=24)
+    with pytest.raises(UsageError, match="image_size is missing"):
+        BatchMaker(reader)
 
 
 def test_memory_is_used_again_only_when_nobody_looks_at_it() -> None:
