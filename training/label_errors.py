@@ -46,7 +46,7 @@ from shardmill.training.recipes import recipe_names, recipe_path
 from shardmill.training.results.predictions.figures import figures_of
 from shardmill.training.results.predictions.file import LEFT_OUT_FILE, join_predictions, predictions_file
 from shardmill.training.results.predictions.label_errors import LABEL_ERRORS_FILE, find_label_errors
-from shardmill.training.results.report.label_errors_page import Fold, LabelErrorsPage, write_label_errors_page
+from shardmill.training.results.report.page import Fold, LabelErrorsPage, write_label_errors_page
 from shardmill.training.run.files.stored import is_in_store, kept_in_store
 
 DEFAULT_FOLDS = 5

@@ -50,12 +50,11 @@ from shardmill.training.results.run_files.curve import recorded_curve
 from shardmill.training.results.run_files.run_folder import RUN_FILE
 from shardmill.training.run import session
 from shardmill.training.run.files.identity import run_identity, run_name
-from shardmill.training.run.files.job_files import write_job
 from shardmill.training.run.files.lengthening import why_not_continued
 from shardmill.training.run.files.once import Once, finished_result
 from shardmill.training.run.files.settled import read_settled, run_record, settled_by
 from shardmill.training.run.files.stored import is_in_store, kept_in_store
-from shardmill.training.run.files.summary import summary
+from shardmill.training.run.files.summary import summary, write_job
 from shardmill.training.run.memory.largest_batch import find_largest_batch
 from shardmill.training.run.ranks import (
     preemption_signals,
@@ -63,7 +62,7 @@ from shardmill.training.run.ranks import (
     train_with_supervised_ranks,
     with_a_rank_for_each_device,
 )
-from shardmill.training.run.stopping.interruption import raise_when_preempted
+from shardmill.training.run.stopping import raise_when_preempted
 from shardmill.training.tasks.settings import settings_for
 
 # Lock files stay after a run. They are beside the runs, since a refused run must leave no folder.
@@ -144,7 +143,7 @@ def train_dataset(
     Returns:
         The result, JSON-able; None in a process that is a rank other than the first
         (``shardmill.training.ranks.cluster``). If ``ranks.launcher`` only writes a job, the names of its
-        files (``shardmill.training.run.files.job_files``).
+        files (``shardmill.training.run.files.summary``).
 
     Raises:
         UsageError, ConfigError: the settings contradict each other, the environment or the dataset.

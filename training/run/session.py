@@ -25,8 +25,8 @@ from shardmill.training.run.framework import Framework, Model
 from shardmill.training.run.memory.fallback import MoreParts
 from shardmill.training.run.sharing.division import check_rows
 from shardmill.training.run.sharing.shared_batch import share_batch
-from shardmill.training.run.stopping.agreed_stop import AgreedStop
-from shardmill.training.run.stopping.interruption import (
+from shardmill.training.run.stopping import (
+    AgreedStop,
     end_at_second_signal,
     raise_when_preempted,
     stop_at_boundaries,

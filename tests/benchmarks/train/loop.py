@@ -68,7 +68,7 @@ def overhead(folder: Path, case: tuple[str, int, int], steps: int, rounds: int) 
     from shardmill.training.run.checkpoints.shared import SharedCheckpoints
     from shardmill.training.run.epochs.epoch_loop import EpochLoop, TrainingData
     from shardmill.training.run.epochs.outputs import RunOutputs
-    from shardmill.training.run.stopping.interruption import StopFlag
+    from shardmill.training.run.stopping import StopFlag
     from shardmill.training.tensorflow.framework import KerasInput
 
     model, image_size, batch_size = case

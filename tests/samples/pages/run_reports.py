@@ -17,7 +17,7 @@ from shardmill.training.metrics.single_label import SingleLabelTally
 from shardmill.training.reading import RecordReader
 from shardmill.training.results.predictions.file import PredictionsWriter, predictions_file
 from shardmill.training.results.predictions.label_errors import find_label_errors
-from shardmill.training.results.report.label_errors_page import Fold, LabelErrorsPage, write_label_errors_page
+from shardmill.training.results.report.page import Fold, LabelErrorsPage, write_label_errors_page
 from shardmill.training.results.report.writing import write_run_report
 from shardmill.training.results.run_files.environment import describe_environment
 from shardmill.training.tasks.registry import KINDS

@@ -15,7 +15,7 @@ from shardmill.training.results.tracking.trackers import Trackers
 from shardmill.training.run.epochs.epoch_loop import TrainingData, resumed_loop
 from shardmill.training.run.files.folds import divide_train_split
 from shardmill.training.run.sharing.division import Division
-from shardmill.training.run.stopping.interruption import StopFlag
+from shardmill.training.run.stopping import StopFlag
 from shardmill.training.tasks.settings import settings_for
 
 SMALL = [

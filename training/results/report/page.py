@@ -1,4 +1,4 @@
-"""The page of a run: Jinja2 templates, and what fills them."""
+"""The pages of a run and of likely label errors of its train split: Jinja2 templates, and what fills them."""
 
 from __future__ import annotations
 
@@ -14,14 +14,18 @@ from markupsafe import Markup, escape
 from shardmill.infra.codecs.masks import legend
 from shardmill.infra.html.charts import Points, curves_svg
 from shardmill.infra.html.page import environment, setting_rows, settings_in_use, style_hash, style_sheet
+from shardmill.infra.storage.filesystem import Storage
 from shardmill.training.metrics.evaluation import Figure
 from shardmill.training.metrics.figures import FIGURES
+from shardmill.training.reading import RecordReader
 from shardmill.training.results.pictures.classification import class_pictures
 from shardmill.training.results.predictions.hardest import HardExample
 from shardmill.training.results.predictions.label_errors import LabelError, LabelErrors
-from shardmill.training.results.report.gallery import Thumbnail
+from shardmill.training.results.report.gallery import Thumbnail, read_thumbnails
 from shardmill.training.tasks.registry import KINDS
 
+PAGE_FILE = "label-errors.html"
+_SHOWN = 120
 _LARGEST_MATRIX = 60  # classes; a larger confusion matrix stays a file of its own
 _CLASSES_IN_SIGHT = 40
 # The end of a figure's name, the title of its chart, and the factor of its unit there.
@@ -119,7 +123,7 @@ def _view(
     pictures = class_pictures(name, figures, classes)
     is_too_large = "confusion" in pictures and len(classes) > _LARGEST_MATRIX
     per_class, per_target = figures.get("per_class", {}), figures.get("per_target", {})
-    by_size = sorted(per_class.items(), key=lambda row: (-row[1]["support"], row[0]))
+    by_size = sorted(per_class.items(), key=lambda row: (-row[1].get("support", 0), row[0]))
     targets = [
         (target, {FIGURES[key].words: FIGURES[key].text(value) for key, value in of_target.items()})
         for target, of_target in per_target.items()
@@ -181,6 +185,52 @@ def _facts(found: Mapping[str, Any], result: Mapping[str, Any]) -> Iterator[tupl
     if "images_per_second" in result:
         yield "images a second, without validation", f"{result['images_per_second']:,.0f}"
         yield "waiting for data", f"{result['input_wait_fraction']:.1%}"
+
+
+@dataclass(frozen=True, slots=True)
+class Fold:
+    """A fold: the run that left it out, its examples, and the share of them that was predicted rightly."""
+
+    run: str
+    num_examples: int
+    accuracy: float
+
+
+@dataclass(frozen=True, slots=True)
+class LabelErrorsPage:
+    """What the page shows.
+
+    Attributes:
+        ref: the dataset version.
+        errors: the likely label errors.
+        figures: figures of the out-of-sample predictions.
+        folds: one for each model.
+    """
+
+    ref: str
+    errors: LabelErrors
+    figures: Mapping[str, Any]
+    folds: Sequence[Fold]
+
+
+def write_label_errors_page(folder: Storage, page: LabelErrorsPage, reader: RecordReader) -> str:
+    """Write the page into a folder and return its name.
+
+    Args:
+        folder: the folder.
+        page: what it shows.
+        reader: the records of the train split, for pictures.
+    """
+    shown, style = page.errors.listed[:_SHOWN], style_sheet()
+    text = template("label_errors.html.j2").render(
+        page=page,
+        shown=shown,
+        thumbnails=read_thumbnails(reader, [(error.id, error.source_uri) for error in shown]),
+        style=style,
+        style_hash=style_hash(style),
+    )
+    folder.write_atomic(PAGE_FILE, text.encode("utf-8"))
+    return PAGE_FILE
 
 
 def template(name: str) -> Template:

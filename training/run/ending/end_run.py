@@ -25,7 +25,7 @@ from shardmill.training.run.ending.source_check import check_on_sources, checked
 from shardmill.training.run.epochs.epoch_loop import EpochLoop
 from shardmill.training.run.framework import Framework, Model
 from shardmill.training.run.sharing.balance_record import BalanceRecord
-from shardmill.training.run.stopping.interruption import StopFlag
+from shardmill.training.run.stopping import StopFlag
 from shardmill.training.tasks.registry import kind_of
 
 

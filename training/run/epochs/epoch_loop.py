@@ -30,7 +30,7 @@ from shardmill.training.run.epochs.reports import StepProfile, TrainingReports
 from shardmill.training.run.epochs.run_progress import RunProgress, resumed
 from shardmill.training.run.framework import Framework, Input, Model, Sink
 from shardmill.training.run.sharing.balance_record import BalanceRecord
-from shardmill.training.run.stopping.interruption import StopFlag
+from shardmill.training.run.stopping import StopFlag
 
 
 @dataclass(frozen=True, slots=True)

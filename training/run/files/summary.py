@@ -1,13 +1,22 @@
-"""Summarize the result of a training for people."""
+"""Tell people the result of a training, and write the files of a job whose ranks an outer system starts."""
 
 from __future__ import annotations
 
+import shlex
+from pathlib import Path
 from typing import Any
 
+from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.dataset.views.references import reference_of
+from shardmill.infra.errors import ConfigError
 from shardmill.infra.readable import counted
+from shardmill.infra.storage.filesystem import Storage
+from shardmill.training.config import TrainConfig
 from shardmill.training.metrics.figures import FIGURES
-from shardmill.training.run.files.job_files import job_summary
+from shardmill.training.ranks import launchers
+from shardmill.training.ranks.devices import DeviceRequest, RankCount
+from shardmill.training.ranks.launchers.outer import OuterJob
+from shardmill.training.run.files.stored import fetch_folder
 
 
 def summary(result: dict[str, Any]) -> str:
@@ -41,3 +50,78 @@ def summary(result: dict[str, Any]) -> str:
 def _restart_line(restart: dict[str, Any]) -> str:
     said = restart["message"].splitlines()[0]
     return f"rank {restart['rank']} of {restart['num_ranks']} {said} (after step {restart['step']})"
+
+
+FOLDER = "jobs"
+
+# Settings of [train.ranks] that say how the job is written; ranks do not need them.
+_OF_THE_JOB = frozenset(("workers", "launcher", "slurm", "kubernetes"))
+
+
+def write_job(
+    config: TrainConfig, version: DatasetVersion, name: str, root: str | Path, runs: Storage
+) -> dict[str, Any]:
+    """Write the files of the job of a run to ``<runs>/jobs/<name>/``; for a store, also to its local copy.
+
+    Args:
+        config: the configuration of the run, with a launcher that renders.
+        version: the dataset version.
+        name: the name of the run.
+        root: the folder of the datasets.
+        runs: the folder of the runs.
+
+    Returns:
+        ``launcher``, ``run_dir``, ``files`` (local paths) and ``submit`` (a shell command).
+
+    Raises:
+        ConfigError: the job cannot be written with these settings.
+    """
+    launcher, folder = config.ranks.launcher, runs.child(FOLDER).child(name)
+    job = outer_job(config, version, name, root, runs.location)
+    rendered = launchers.render(launcher, job, getattr(config.ranks, launcher, None))
+    for file, text in rendered.files.items():
+        folder.write_atomic(file, text.encode())
+    here = Path(folder.uri) if runs.is_local else fetch_folder(runs.location, FOLDER) / name
+    paths = {file: str(here / file) for file in rendered.files}
+    return {
+        "launcher": launcher,
+        "run_dir": runs.child(name).uri,
+        "files": list(paths.values()),
+        "submit": shlex.join(paths.get(word, word) for word in rendered.submit),
+    }
+
+
+def outer_job(
+    config: TrainConfig, version: DatasetVersion, name: str, root: str | Path, runs: str
+) -> OuterJob:
+    """Return the command of the ranks of a run that an outer system starts.
+
+    Raises:
+        ConfigError: the job would begin anew at each start.
+    """
+    if config.run.fresh:
+        raise ConfigError(
+            "run.fresh = true in a job that may be started again: each start would forget the others",
+            "leave run.fresh out; to train anew, remove the folder of the run",
+        )
+    ranks = config.ranks
+    given = {name: getattr(ranks, name) for name in type(ranks).model_fields if name not in _OF_THE_JOB}
+    of_rank = type(ranks).model_validate(given)
+    return OuterJob(
+        name=name,
+        dataset=version.ref,
+        root=str(root) if "://" in str(root) else str(Path(root).absolute()),
+        runs=runs,
+        config_json=config.model_copy(update={"ranks": of_rank}).model_dump_json(exclude_defaults=True),
+        count=RankCount.parse(ranks.workers or "1"),
+        on_cpu=DeviceRequest.parse(config.run.devices).on_cpu,
+        stop_timeout_seconds=ranks.stop_timeout_seconds,
+        preemption_signal=config.run.preemption_signal,
+        max_restarts=ranks.max_restarts,
+    )
+
+
+def job_summary(result: dict[str, Any]) -> str:
+    """Return a few lines that name the written files and the command that starts the job."""
+    written = "\n".join(f"wrote {path}" for path in result["files"])
+    return f"{written}\nstart it with: {result['submit']}\nthe run will be in: {result['run_dir']}"

@@ -19,7 +19,7 @@ from shardmill.infra.progress import subscribe
 from shardmill.training.config import DataSettings
 from shardmill.training.run.epochs.run_progress import is_better, looks_since_best
 from shardmill.training.run.files.folds import divide_train_split
-from shardmill.training.run.stopping.interruption import StopFlag
+from shardmill.training.run.stopping import StopFlag
 from tests.samples.datasets.published import coloured, publish
 from tests.samples.strict_json import strict, strict_documents
 from tests.samples.training.sessions import StopAfter, last_state, trained

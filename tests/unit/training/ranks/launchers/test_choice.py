@@ -15,7 +15,7 @@ from shardmill.infra.settings import validate
 from shardmill.training.config import TrainConfig, with_devices
 from shardmill.training.ranks import launchers
 from shardmill.training.ranks.devices import RankCount
-from shardmill.training.run.files.job_files import outer_job
+from shardmill.training.run.files.summary import outer_job
 from tests.samples.datasets.published import coloured, publish
 
 

@@ -8,11 +8,18 @@ from pathlib import Path
 import pytest
 
 from shardmill.infra.html.charts import curves_svg
+from shardmill.training.config import TrainConfig
 from shardmill.training.results.report.gallery import source_link
+from shardmill.training.results.report.page import Contents, render_page
 from tests.samples.pages.run_reports import reported_run
 
 ODD = ["<script>alert(1)</script>", "caf\udce9", "naïve 中文"]
 VOID = {"meta", "img"}
+FACTS = {
+    "code": {"shardmill": "0"}, "python": "3", "packages": {}, "platform": "linux", "cpus": 1,
+    "devices": ["CPU"], "seed": 0, "dataset": {"source": "photos", "manifest_sha256": "0"},
+    "config": TrainConfig().model_dump(mode="json"),
+}  # fmt: skip
 
 
 class Page(HTMLParser):
@@ -104,3 +111,15 @@ def test_curves_of_few_or_odd_points(points: list[tuple[float, float]], dots: in
     svg = curves_svg({"train": points}, "loss by epoch")
     assert svg.count("<circle") == dots
     assert "nan" not in svg
+
+
+def test_classes_of_a_task_with_figures_of_its_own() -> None:
+    rows = {"cats": {"median_depth": 0.25, "support": 1234}, "dogs": {"median_depth": 0.5, "support": 7}}
+    result = {
+        "metrics": {"test": {"loss": 0.5, "num_examples": 4, "per_class": rows}}, "classes": ["cats", "dogs"],
+        "task": "regression", "history": [], "model": "own", "dataset": "set", "version": 1, "epochs": 1,
+        "steps": 1, "global_batch_size": 4, "num_parameters": None, "best": None, "notes": [],
+    }  # fmt: skip
+    text = render_page(Contents("run", result, FACTS, {}))
+    assert "<th>median depth</th>" in text
+    assert "<th>cats</th><td>0.250</td><td>1,234</td>" in text

@@ -17,7 +17,7 @@ from shardmill.training.order import TrainingOrder
 from shardmill.training.results.tracking.trackers import Trackers
 from shardmill.training.run.epochs.epoch_loop import TrainingData, resumed_loop
 from shardmill.training.run.framework import Callbacks
-from shardmill.training.run.stopping.interruption import StopFlag
+from shardmill.training.run.stopping import StopFlag
 from tests.samples.ranks.peers import Alone
 
 

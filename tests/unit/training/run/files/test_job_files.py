@@ -11,7 +11,7 @@ import pytest
 from shardmill.infra.errors import ConfigError
 from shardmill.infra.storage.filesystem import Storage
 from shardmill.training.config import TrainConfig
-from shardmill.training.run.files.job_files import outer_job, write_job
+from shardmill.training.run.files.summary import outer_job, write_job
 from tests.samples.datasets.published import coloured, publish
 
 RANKS = {"workers": "4", "launcher": "slurm", "max_restarts": 7, "slurm": {"ranks_per_node": 2}}

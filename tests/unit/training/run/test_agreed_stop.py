@@ -8,7 +8,7 @@ import pytest
 
 from shardmill.infra.errors import Preempted
 from shardmill.training.ranks.heartbeat import Heart, prepare, read
-from shardmill.training.run.stopping.agreed_stop import AgreedStop
+from shardmill.training.run.stopping import AgreedStop
 from tests.samples.ranks.peers import Alone, TwoAlike
 
 

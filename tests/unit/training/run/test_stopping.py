@@ -11,8 +11,8 @@ import pytest
 
 BUSY = """
 import signal, sys
-from shardmill.training.run.stopping.interruption import stop_at_boundaries
-from shardmill.training.run.stopping.interruption import end_at_second_signal
+from shardmill.training.run.stopping import stop_at_boundaries
+from shardmill.training.run.stopping import end_at_second_signal
 preemption = (signal.SIGTERM, signal.SIGUSR1)
 with stop_at_boundaries(None, preemption) as stop, end_at_second_signal(preemption):
     print("busy", flush=True)

@@ -1,1 +1,0 @@
-"""Stop a run when a signal asks for it, all ranks at the same step."""
