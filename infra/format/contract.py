@@ -68,6 +68,7 @@ REVISION: Final = 5
 
 _Columns = dict[str, tuple[pa.DataType, str]]  # name -> type and meaning; docs/reference_tables.py lists them
 
+_PLACE = "where the record lies: the gzip member, or the framed record in container `none`"
 _SOURCE_IMAGE = "of the source image (pixels)"
 _STORED_IMAGE = "of the stored image (pixels)"
 _OF_CHANNELS = "of each channel of the stored image, 0 to 255, as it was before it was encoded"
@@ -110,11 +111,8 @@ STORED_FROM = ("planes", "pixels", "source")
 # All columns of an index. ``PlannedRecords`` (beam_jobs/plan/rows.py) has the values of those of a record.
 INDEX_COLUMNS: Final[_Columns] = {
     "id": (pa.string(), "as in the record"),
-    "offset_bytes": (
-        pa.int64(),
-        "where the record lies: the gzip member, or the framed record in container `none`",
-    ),
-    "length_bytes": (pa.int64(), "its length there"),
+    "offset_bytes": (pa.int64(), _PLACE),
+    "length_bytes": (pa.int64(), _PLACE),
     "label": (pa.int32(), "as in the record"),
     "source_uri": (pa.string(), "the file it came from, relative to the source"),
     "sha256": (pa.string(), "of the source file"),
