@@ -49,7 +49,7 @@ def promote(
 ) -> State[Any]:
     """Give an alias to a run, if it is better beyond the noise than the run that has it.
 
-    Both are compared on the test split of the newest version of their dataset. With a reason a person
+    Both are compared on the validation split of the newest version of their dataset. With a reason a person
     decides, and nothing is compared.
 
     Args:

@@ -48,8 +48,8 @@ def promote(
 ) -> None:
     """Give an alias to a run, if it is better than the run that has it.
 
-    Better beyond the noise: both are compared on the test split of the newest version of their dataset. With
-    --reason you decide.
+    Better beyond the noise: both are compared on the validation split of the newest version of their dataset
+    (--set split=test: on the test split). With --reason you decide.
 
     Examples:
       shardmill model promote photos-v2-77cd
