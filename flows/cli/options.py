@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from shardmill.infra.errors import UsageError
+from shardmill.infra.errors import ShardmillError, UsageError
 from shardmill.infra.near_names import near_miss
+from shardmill.infra.storage.locations import default_root
+
+if TYPE_CHECKING:
+    from shardmill.infra.dataset.catalog import Catalog
+
+T = TypeVar("T")
 
 _NEWEST = 20  # versions that are offered
 
 
 def datasets(incomplete: str) -> list[str]:
     """The names of the datasets in the default folder that begin so."""
-    return [name for name in _catalog_names() if name.startswith(incomplete)]
+    return [name for name in _asked(lambda catalog: catalog.datasets()) if name.startswith(incomplete)]
 
 
 def references(incomplete: str) -> list[str]:
@@ -23,17 +30,18 @@ def references(incomplete: str) -> list[str]:
     name, at, number = incomplete.partition("@")
     if not at:
         return datasets(incomplete)
+    newest = _asked(lambda catalog: catalog.versions(name))[: -_NEWEST - 1 : -1]
+    return [f"{name}@{version}" for version in newest if str(version).startswith(number)]
+
+
+def _asked(question: Callable[[Catalog], list[T]]) -> list[T]:
+    """The answer of the catalog in the default folder; none on an error, which a completion cannot tell."""
     from shardmill.infra.dataset.catalog import Catalog
-    from shardmill.infra.errors import ShardmillError
-    from shardmill.infra.storage.locations import default_root
 
     try:
-        versions = Catalog(default_root()).versions(name)
-    except ShardmillError:  # a completion has no place for an error
+        return question(Catalog(default_root()))
+    except ShardmillError:
         return []
-    return [
-        f"{name}@{version}" for version in versions[: -_NEWEST - 1 : -1] if str(version).startswith(number)
-    ]
 
 
 def settings(incomplete: str) -> list[str]:
@@ -46,17 +54,6 @@ def settings(incomplete: str) -> list[str]:
         for setting in settings_of(model):
             found |= {f"{setting.key}=", f"{section}.{setting.key}="}
     return sorted(key for key in found if key.startswith(incomplete))
-
-
-def _catalog_names() -> list[str]:
-    from shardmill.infra.dataset.catalog import Catalog
-    from shardmill.infra.errors import ShardmillError
-    from shardmill.infra.storage.locations import default_root
-
-    try:
-        return Catalog(default_root()).datasets()
-    except ShardmillError:
-        return []
 
 
 Root = Annotated[

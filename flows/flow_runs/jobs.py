@@ -10,13 +10,17 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from shardmill.flows.parameters import absolute
 from shardmill.infra.errors import NotFoundError, UsageError
 from shardmill.infra.processes.job_command import config_arguments, python_module
+from shardmill.infra.settings import Settings, load_settings, nested, split_overrides
+from shardmill.infra.storage.locations import check_dataset_name
+from shardmill.infra.whole_job import shown_to_people
+from shardmill.training.recipes import recipe_path
 
 if TYPE_CHECKING:
     from shardmill.beam_jobs.config import PrepareConfig
     from shardmill.beam_jobs.request import JobRequest
-    from shardmill.infra.settings import Settings
     from shardmill.training.config import TrainConfig
     from shardmill.training.promotion.rules import PromotionRules
 
@@ -64,9 +68,6 @@ def load_job_settings(
     Raises:
         ConfigError: a setting is unknown or wrong. UsageError: one is given twice.
     """
-    from shardmill.infra.settings import load_settings, nested
-    from shardmill.training.recipes import recipe_path
-
     _check_given_once(overrides)
     return load_settings(
         model,
@@ -110,8 +111,6 @@ def settings_by_section(overrides: list[str]) -> dict[str, list[str]]:
     Raises:
         ConfigError: several sections have a key, or none has.
     """
-    from shardmill.infra.settings import split_overrides
-
     return split_overrides(overrides, models_of_runs())
 
 
@@ -152,7 +151,6 @@ def job_request(
         place = checked_source(source, dataset, config.source.kind)
         return JobRequest(source=place, dataset=dataset, root=root, config=config)
     from shardmill.beam_jobs.sources.recognition.importing import import_request
-    from shardmill.infra.whole_job import shown_to_people
 
     place = checked_source(source, dataset, "auto")
     with shown_to_people():
@@ -161,9 +159,6 @@ def job_request(
 
 def checked_source(source: str, dataset: str, kind: str = "image_folder") -> str:
     """The source as an absolute path or URI. Obvious mistakes are reported before Prefect starts."""
-    from shardmill.flows.parameters import absolute
-    from shardmill.infra.storage.locations import check_dataset_name
-
     check_dataset_name(dataset)
     if not source.strip():
         raise UsageError("which folder? SOURCE is empty", "give a folder of images, or . for this one")

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import yaml
+
 from shardmill.flows import home
 from shardmill.flows.server import services
 from shardmill.flows.server.database import DATABASE_SETTING, check_database, without_password
@@ -241,8 +243,6 @@ def deploy(described: Mapping[str, Any], kind: str) -> list[str]:
     Raises:
         EnvironmentFault: Prefect refused.
     """
-    import yaml
-
     pools = sorted({deployment["work_pool"]["name"] for deployment in described["deployments"]})
     created = [pool for pool in pools if make_pool(pool, kind)]
     with tempfile.TemporaryDirectory(prefix="shardmill-deploy-") as folder:
@@ -254,7 +254,5 @@ def deploy(described: Mapping[str, Any], kind: str) -> list[str]:
 
 
 def _described() -> dict[str, Any]:
-    import yaml
-
     described: dict[str, Any] = yaml.safe_load(prefect_file().read_text())
     return described

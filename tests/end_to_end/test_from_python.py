@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import os
 import signal
 import subprocess
 import sys
@@ -22,13 +23,35 @@ from tests.samples.training.trainer import settings
 from tests.samples.waiting import before_its_end, eventually
 
 ONE_PROCESS = {"runner.processes": 1}
+# Python imports this module first, in the script and in the processes of its jobs.
+_WITHOUT_PLATFORM = """
+import sys
+
+class Hidden:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in ("typer", "click", "prefect"):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Hidden())
+"""
 
 
 def script(folder: Path, text: str) -> subprocess.Popen[str]:
-    """Start a script as users write it: without ``if __name__ == "__main__"``, in a folder of its own."""
+    """Start a script as users write it: without ``if __name__ == "__main__"``, in a folder of its own.
+
+    The libraries of the command line and of the platform are hidden from it.
+    """
+    hiding = folder / "hiding"
+    hiding.mkdir()
+    (hiding / "sitecustomize.py").write_text(_WITHOUT_PLATFORM)
     (folder / "script.py").write_text(f"import json\nimport shardmill\n{text}\n")
     return subprocess.Popen(
-        [sys.executable, "script.py"], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [sys.executable, "script.py"],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(hiding)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
 
 
@@ -123,15 +146,29 @@ def test_prepare_refuses_mistakes_before_anything_starts(
     assert not (tmp_path / "datasets").exists()
 
 
-def test_the_command_finds_the_run_that_train_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_training_and_what_follows_need_no_command_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     counts = {"train": {"blue": 8, "green": 8}, "test": {"blue": 2, "green": 2}}
     publish(tmp_path / "datasets", coloured(counts), name="colours")
+    write_image_folder(tmp_path / "photos", per_class=1)
     places = {"root": tmp_path / "datasets", "runs": tmp_path / "runs"}
     chosen = settings(run={"epochs": 1})
     with pytest.raises(shardmill.NotFoundError, match="no dataset 'colour'"):
         shardmill.train("colour", **places, settings=chosen)
-    found = shardmill.train("colours", **places, settings=chosen)
+    text = (
+        "places = {'root': 'datasets', 'runs': 'runs'}\n"
+        f"found = shardmill.train('colours', **places, settings={chosen!r})\n"
+        "again = shardmill.evaluate(found['run_dir'], **places)\n"
+        "told = shardmill.predict(found['run_dir'], 'photos', **places)\n"
+        "print(json.dumps([found, again, told]))"
+    )
+    said, shown = script(tmp_path, text).communicate(timeout=400)
+    assert said, shown
+    found, again, told = json.loads(said)
     assert found["metrics"]["test"]["num_examples"] == 4
+    assert again["metrics"]["loss"] == pytest.approx(found["metrics"]["test"]["loss"], rel=1e-5)
+    assert told["predicted"] == len(told["predictions"]) == len([*(tmp_path / "photos").glob("*/*")])
     command = [sys.executable, "-m", "shardmill.training.train", "colours", "--json", "--config-json"]
     command += [json.dumps(chosen), "--root", str(tmp_path / "datasets"), "--runs", str(tmp_path / "runs")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=True)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from shardmill.beam_jobs.summaries import version_lines
 from shardmill.flows import home
 from shardmill.flows.cli import options, output
+from shardmill.flows.cli.folders import catalog_at
 from shardmill.flows.cli.help import explained_below
 from shardmill.flows.cli.runs.flags import with_flags
 from shardmill.flows.flow_runs.jobs import (
@@ -110,14 +111,13 @@ def train(
       shardmill train photos --framework torch --model resnet50 --set augment.mixup=0.2
     """
     _take_turns(now)
-    from shardmill.infra.dataset.catalog import Catalog
     from shardmill.training.config import with_devices
 
     changes = [*(overrides or []), *([] if framework is None else [f"run.framework={framework}"])]
     settings = with_devices(train_settings(config, changes, recipe), devices, workers, launcher)
     folder = root_or_default(root)
     # The newest version now, not when the run starts.
-    ref = Catalog(folder).open_view(dataset).ref
+    ref = catalog_at(folder).open_view(dataset).ref
     if is_rendering(settings.ranks.launcher):
         _write_job(ref, folder, runs_or_default(runs), settings, json_output)
         return

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from pydantic import ValidationError
 
 from shardmill.flows.cli import options, output
-from shardmill.flows.cli.folders import runs_folder, runs_location
+from shardmill.flows.cli.folders import catalog_at, runs_folder, runs_location
 from shardmill.flows.cli.runs.using import evaluate_in_child
 from shardmill.flows.parameters import root_or_default
 from shardmill.infra import progress
@@ -17,11 +17,10 @@ from shardmill.infra.errors import CorruptDataError, NotFoundError, ShardmillErr
 from shardmill.infra.html.page import differing_settings
 from shardmill.infra.storage.locations import public_location
 from shardmill.infra.whole_job import shown_to_people
+from shardmill.training.config import TrainConfig
 from shardmill.training.metrics.figures import FIGURES, is_smaller_better
 from shardmill.training.results.run_files.rank_balance import BALANCE_FILE, read_balance
-
-if TYPE_CHECKING:
-    from shardmill.training.results.run_files.run_folder import RunFolder
+from shardmill.training.results.run_files.run_folder import RunFolder, list_runs, open_run
 
 _COLUMNS = ("model.name", "run.epochs")  # have columns of their own in a list of runs
 
@@ -33,8 +32,6 @@ def runs(runs: options.Runs = None, json_output: options.Json = False) -> None:
       shardmill runs
       shardmill runs --runs /data/runs --json
     """
-    from shardmill.training.results.run_files.run_folder import list_runs
-
     folder = runs_folder(runs)
     with shown_to_people():
         found = [
@@ -56,8 +53,6 @@ def runs(runs: options.Runs = None, json_output: options.Json = False) -> None:
 
 def _whole_settings(run: RunFolder) -> dict[str, Any]:
     """The settings of a run, with the defaults of those that its release did not have."""
-    from shardmill.training.config import TrainConfig
-
     found = run.config()
     try:
         return TrainConfig.model_validate(found).model_dump(mode="json")
@@ -164,13 +159,11 @@ def compare(
       shardmill compare photos-v1-3f2a photos-v1-90bc --split validation --json
       shardmill compare photos-v1-3f2a photos-v2-77cd --dataset photos@2
     """
-    from shardmill.infra.dataset.catalog import Catalog
     from shardmill.training.results.predictions import comparison
-    from shardmill.training.results.run_files.run_folder import open_run
 
     folder = runs_folder(runs)
     one, other = open_run(first, folder), open_run(second, folder)
-    ref = None if dataset is None else Catalog(root_or_default(root)).open_view(dataset).ref
+    ref = None if dataset is None else catalog_at(root).open_view(dataset).ref
     if ref is not None:
         for each in (one, other):
             _evaluate_if_missing(each, split, ref, root_or_default(root))

@@ -15,12 +15,15 @@ from shardmill.infra.errors import CorruptDataError, NotFoundError, UsageError
 from shardmill.infra.near_names import near_miss
 from shardmill.infra.processes.children import result_of
 from shardmill.infra.settings import load_settings
+from shardmill.infra.storage.filesystem import Storage
 from shardmill.infra.whole_job import shown_to_people
 from shardmill.training.aliases import PRODUCTION, AliasName, parse_alias
+from shardmill.training.aliases.history import AliasHistory, AliasRecords, list_aliases
+from shardmill.training.promotion.purged import num_purged, purged_in_words
 from shardmill.training.promotion.rules import PromotionRules
+from shardmill.training.run.files.stored import is_in_store, opened_run
 
 if TYPE_CHECKING:
-    from shardmill.training.aliases.history import AliasRecords
     from shardmill.training.aliases.record import AliasRecord
 
 Alias = Annotated[str, typer.Option("--alias", metavar="ALIAS", help="Name of the alias")]
@@ -57,7 +60,6 @@ def promote(
       shardmill model promote photos-v2-77cd --alias staging --reason "asked for by the shop"
     """
     from shardmill.training.promote import summary
-    from shardmill.training.run.files.stored import is_in_store, opened_run
 
     folder = runs_location(runs)
     with opened_run(run, folder) as found:
@@ -126,10 +128,6 @@ def aliases(name: AliasOf = None, runs: options.Runs = None, json_output: option
 
 
 def _histories(name: str | None, runs: Path) -> list[AliasRecords]:
-    from shardmill.infra.storage.filesystem import Storage
-    from shardmill.training.aliases import parse_alias
-    from shardmill.training.aliases.history import AliasHistory, list_aliases
-
     storage = Storage.at(runs)
     if name is None:
         return [history.read() for history in list_aliases(storage)]
@@ -152,8 +150,6 @@ def _holder(history: AliasRecords) -> AliasRecord | None:
 
 
 def _described(history: AliasRecords, runs: Path) -> dict[str, Any]:
-    from shardmill.training.promotion.purged import num_purged
-
     current = _holder(history)
     return {
         "alias": str(history.name),
@@ -167,8 +163,6 @@ def _described(history: AliasRecords, runs: Path) -> dict[str, Any]:
 
 
 def _row(history: AliasRecords, runs: Path) -> list[object]:
-    from shardmill.training.promotion.purged import purged_in_words
-
     current = _holder(history)
     if current is None:
         unknown = "unknown: a record is damaged" if history.damaged else "none yet"
@@ -182,8 +176,6 @@ def _minute(time: str) -> str:
 
 
 def _show_history(history: AliasRecords, runs: Path) -> None:
-    from shardmill.training.promotion.purged import purged_in_words
-
     current = _holder(history)
     nobody = "unknown, since a record is damaged" if history.damaged else "no run has it"
     output.say(f"{history.name}: {current.run if current is not None else nobody}")

@@ -7,6 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
+from shardmill.beam_jobs.config.maintain import MaintainConfig
+from shardmill.beam_jobs.sources.kind_modules import described_kinds
 from shardmill.flows.cli import options, output
 from shardmill.flows.cli.runs.flags import flag_of
 from shardmill.flows.flow_runs.jobs import models_of_runs
@@ -100,8 +102,6 @@ def settings(word: Word = None, json_output: options.Json = False) -> None:
       shardmill settings optimizer
       shardmill settings --json
     """
-    from shardmill.beam_jobs.sources.kind_modules import described_kinds
-
     everything = _all_entries()
     found = [entry for entry in everything if word is None or entry.has(word)]
     if not found:
@@ -129,8 +129,6 @@ def settings(word: Word = None, json_output: options.Json = False) -> None:
 
 def _all_entries() -> list[Entry]:
     """Every setting of every section."""
-    from shardmill.beam_jobs.config.maintain import MaintainConfig
-
     models = models_of_runs() | {"maintain": MaintainConfig, "promote": PromotionRules}
     return [
         Entry(setting, section, flag_of(section, setting.key))

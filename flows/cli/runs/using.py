@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from shardmill.flows.cli import options, output
-from shardmill.flows.cli.folders import runs_folder, runs_location
+from shardmill.flows.cli.folders import catalog_at, runs_folder, runs_location
 from shardmill.flows.cli.runs.flags import with_flags
 from shardmill.flows.flow_runs.jobs import ENDINGS, evaluate_command, predict_command, train_settings
 from shardmill.flows.parameters import root_or_default
@@ -189,13 +189,12 @@ def label_errors(
       shardmill label-errors photos
       shardmill label-errors photos@3 --folds 10 --recipe clothing-from-scratch-cpu
     """
-    from shardmill.infra.dataset.catalog import Catalog
     from shardmill.training.config import with_devices
     from shardmill.training.label_errors import summary
 
     settings = with_devices(train_settings(config, overrides or [], recipe), devices, workers)
     folder = root_or_default(root)
-    ref = Catalog(folder).open_view(dataset).ref
+    ref = catalog_at(folder).open_view(dataset).ref
     command = python_module("shardmill.training.label_errors", ref, "--folds", str(folds))
     command += ["--root", folder, "--runs", runs_location(runs)]
     command += config_arguments(settings.model_dump_json())
