@@ -32,7 +32,7 @@ LIBRARIES: Final = {
     "signing": ("model_signing",),
     "wandb": ("wandb",),
 }  # fmt: skip
-# Which extra a library is taken from that several bring: by the package that needs it.
+# Several extras bring these libraries. The package that needs one decides which extra an error names.
 _OF_PACKAGE: Final = {
     "shardmill.flows": "platform",
     "shardmill.training.torch": "torch",

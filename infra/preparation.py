@@ -1,4 +1,4 @@
-"""The settings of preparation: which stored image the file of an image becomes."""
+"""The settings that say how an image file becomes a stored image."""
 
 from __future__ import annotations
 

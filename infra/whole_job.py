@@ -68,7 +68,7 @@ class WholeJob:
         self._done, self._total = event.get("done") or 0, event.get("total")
         self._unit = str(event.get("unit", ""))
         self._rate = event.get("per_second") or 0.0
-        # What a training tells is without its validations; the time left counts them.
+        # The speed that a training reports leaves validations out; the time left, by events, includes them.
         self._shown_rate = event.get("images_per_second") or self._rate
         within = min(1.0, self._done / self._total) if self._total else 0.0
         if not self._shares:

@@ -118,7 +118,7 @@ def _profile_picture(words: Words) -> Words | None:
 
 
 def _show_augmented(words: Words) -> Words | None:
-    """``--augmented`` took the file, which may not be mistaken for a dataset: it has an ending."""
+    """Read the old form ``--augmented FILE``. A word without an ending is a dataset, not a file."""
     if words[:1] != ["show"]:
         return None
     for at, word in enumerate(words):

@@ -26,7 +26,7 @@ from shardmill.infra.processes.ports import free_port
 
 ACCURACY_EXPECTED = 0.95
 
-# Small images, few shards and a small model: everything is seen once, soon.
+# Small images, few shards and a small model, so that the demo takes about a minute.
 DIGITS_CONFIG = """\
 # What `make demo` runs with. Every key is described in docs/configuration.md.
 

@@ -166,7 +166,7 @@ class Server(Service):
         super().__init__(arguments, log_path=log_path, env={**env, **server_settings(self.ui_url)})
 
     def sign_of_life(self) -> object:
-        """Return a new value if the server answers, else None."""
+        """Return the time of a clock if the server answers, else None."""
         return time.monotonic() if answers(self.api_url, _PROBE_SECONDS) else None
 
     def wait_until_healthy(self) -> None:
@@ -198,7 +198,7 @@ class Page(Service):
         self._url = f"{server_url(host, port)}/health"
 
     def sign_of_life(self) -> object:
-        """Return a new value if the page answers, else None."""
+        """Return the time of a clock if the page answers, else None."""
         return _answer_of(self._url)
 
 
@@ -221,7 +221,7 @@ class TensorBoard(Service):
         self._url = f"{server_url('127.0.0.1', port)}/tensorboard/"
 
     def sign_of_life(self) -> object:
-        """Return a new value if TensorBoard answers, else None."""
+        """Return the time of a clock if TensorBoard answers, else None."""
         return _answer_of(self._url)
 
 
@@ -249,7 +249,7 @@ class Worker(Service):
 
 
 def _answer_of(url: str) -> object:
-    """Return a new value if something answers at this address, whatever it says; else None."""
+    """Return the time of a clock if anything answers at this address, also with an error; else None."""
     try:
         with _get(url, _PROBE_SECONDS):
             return time.monotonic()

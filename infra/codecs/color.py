@@ -169,7 +169,7 @@ def codes_in_boxes(data: bytes) -> ColorCodes | None:
 
 
 def _associated(data: bytes, start: int, end: int, item: int) -> list[int]:
-    """Return the numbers, from 1, of the properties of an item, of a box ipma (ISO/IEC 23008-12, 9.3)."""
+    """Return the numbers of an item's properties, from 1, out of a box ipma (ISO/IEC 23008-12, 9.3)."""
     version, flags = _number(data, start, 1), _number(data, start + 1, 3)
     wide, at = 2 if flags & 1 else 1, start + 8
     for _ in range(min(_number(data, start + 4, 4), _MAX_ITEMS)):

@@ -115,7 +115,7 @@ def class_numbers(samples: npt.NDArray[Any], values: ClassValues) -> Numbers:
 
 
 def _in_color(values: ClassValues) -> _Find:
-    """Return a function that finds colours by searching."""
+    """Return a function from colours to class numbers, by binary search."""
     known, numbers = _lookup(values)
 
     def find(codes: npt.NDArray[Any]) -> npt.NDArray[np.int32]:
@@ -126,7 +126,7 @@ def _in_color(values: ClassValues) -> _Find:
 
 
 def _in_table(values: ClassValues, dtype: np.dtype[Any]) -> _Find:
-    """Return a function that finds numbers of a type in a table of all."""
+    """Return a function from numbers of a type to class numbers, by a table of all numbers of the type."""
     known, numbers = _lookup(values)
     table = np.full(1 << 16 if dtype == np.uint16 else 1 << 8, _UNKNOWN, np.int32)
     fits = known < len(table)

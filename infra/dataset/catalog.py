@@ -196,7 +196,7 @@ class Catalog:
         storage.write_atomic(manifest_file(manifest.version), encode_manifest(manifest))
 
     def _describe_parent(self, storage: Storage, manifest: Manifest) -> None:
-        """Write the description of the version before, if its writer was killed or knew none."""
+        """Write the description of the version before, if its writer left none."""
         number = manifest.parent
         try:
             if number is not None and not storage.exists(croissant_file(number)):

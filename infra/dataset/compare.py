@@ -227,7 +227,7 @@ def _class_counts(before: DatasetVersion, after: DatasetVersion) -> dict[str, tu
 
 @dataclass(frozen=True, slots=True)
 class _Side:
-    """The shards that one of two versions names alone. Their indexes are read a feature at a time."""
+    """The shards that only one of two versions has. Their indexes are read a feature at a time."""
 
     version: DatasetVersion
     shards: list[Shard]

@@ -29,7 +29,7 @@ def lock_for_adding(dataset: Storage, name: str) -> AbstractContextManager[Lock]
 
 
 def lock_for_removing(dataset: Storage, name: str) -> AbstractContextManager[Lock]:
-    """Hold the lock of a dataset alone, to remove something.
+    """Keep every other process from adding to a dataset or removing from it, to remove something.
 
     Raises:
         LockedError: a version is being added, or something else removed.
@@ -47,7 +47,7 @@ def seen_holders(dataset: Storage) -> list[SeenHolder]:
 
 
 def lock_for_run(dataset: Storage, path: str, purpose: str = "this work") -> AbstractContextManager[Lock]:
-    """Hold the lock of a run's unfinished work alone.
+    """Keep every other process from the unfinished work of a run.
 
     Args:
         dataset: folder of the dataset.

@@ -85,12 +85,12 @@ WORDS: Final[dict[LabelKind, str]] = {
 
 
 def labels_feature(column: str | None) -> Feature:
-    """Return the feature of kind multi."""
+    """Return the feature of several labels an image (kind multi)."""
     return Feature(name=LABELS, dtype="int64", shape="variable", column=column)
 
 
 def targets_feature(count: int, column: str | None) -> Feature:
-    """Return the feature of kind targets."""
+    """Return the feature of numbers that a model is to predict (kind targets)."""
     return Feature(name=TARGETS, dtype="float32", shape="fixed", length=count, column=column)
 
 

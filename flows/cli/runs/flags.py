@@ -25,7 +25,7 @@ class Flag:
         name: the option.
         value: its value in the help.
         keys: the setting that it stands for, by section; a command of several sections sets all of them.
-        help: what it says.
+        help: its explanation, in the help of the command.
     """
 
     name: str

@@ -198,7 +198,7 @@ def _work(wish: Wish, *more: str) -> tuple[str, dict[str, object]]:
 
 
 def _folder_of_code(own: Sequence[OwnCode]) -> dict[str, object]:
-    """Return the parameter ``code`` if some of the code lies in this folder; otherwise all is installed."""
+    """Return the parameter ``code``, this folder, if it holds some of the user's own modules."""
     folder = Path.cwd()
     return {"code": str(folder)} if any(code.is_below(folder) for code in own) else {}
 

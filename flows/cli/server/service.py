@@ -211,7 +211,7 @@ def _note_with_time(text: str) -> None:
 
 
 def _passwords(chosen: UpOptions) -> dict[str, str]:
-    """Return the options that hold passwords as environment: every user of the machine can read arguments."""
+    """Return the passwords as environment variables: every user can read the arguments of a process."""
     found = {
         "PREFECT_SERVER_API_AUTH_STRING": chosen.auth,
         "PREFECT_SERVER_DATABASE_CONNECTION_URL": chosen.database,

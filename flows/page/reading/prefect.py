@@ -121,7 +121,7 @@ class PrefectApi:
         headers = {}
         if auth:
             headers["Authorization"] = f"Basic {base64.b64encode(auth.encode()).decode('ascii')}"
-        # The address is named on purpose: no proxy of the environment stands before it.
+        # The environment may name a proxy, which is not meant for this address.
         self._http = httpx.AsyncClient(
             base_url=url.rstrip("/"), headers=headers, timeout=_TIMEOUT_SECONDS, trust_env=False
         )

@@ -167,7 +167,7 @@ class Destination:
 
 
 def set_destination(client: SyncPrefectClient, url: str, on: Iterable[str]) -> Destination:
-    """Tell a URL of these occasions too from now on.
+    """Send messages about these occasions to a URL too from now on.
 
     Args:
         client: client of the server.
@@ -205,7 +205,7 @@ def read_destinations(client: SyncPrefectClient) -> list[Destination]:
 
 
 def remove_destination(client: SyncPrefectClient, name: str) -> None:
-    """Tell a destination of nothing any more.
+    """Send a destination no messages any more.
 
     Raises:
         NotFoundError: there is none of this name.

@@ -100,7 +100,7 @@ class _Silence:
                 self._caught.close()
 
 
-# Nobody needs Pillow's remarks about odd metadata: sound pixels make an image sound.
+# Pillow warns of odd metadata. Whether an image can be used is decided by its pixels.
 no_warnings = _Silence()
 
 

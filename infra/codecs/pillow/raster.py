@@ -143,7 +143,9 @@ _OPAQUE = 255
 
 
 def samples_of(image: Image.Image, bits: int, in_color: bool) -> AnyPixels:
-    """Return the samples of an image: of a palette the indexes, of one bit 0 and 1.
+    """Return the samples of an image as Pillow loaded it.
+
+    An image with a palette gives its indexes, one of a bit a sample gives 0 and 1.
 
     Args:
         image: loaded.
@@ -154,7 +156,7 @@ def samples_of(image: Image.Image, bits: int, in_color: bool) -> AnyPixels:
         uint8 or uint16 [H, W, 1], or uint8 [H, W, 3] of an image in colour.
 
     Raises:
-        ImageRejected: the samples are no such numbers ("unsupported").
+        ImageRejected: its samples have another type ("unsupported").
     """
     if in_color and image.mode in ("1", "L", "P"):
         image, bits = image.convert("RGB"), 8

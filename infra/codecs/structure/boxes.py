@@ -200,7 +200,7 @@ def is_store(jumbf: bytes) -> bool:
 
 
 def declared_source_types(store: bytes) -> list[str]:
-    """Return the digital source types that the newest manifest which names one declares."""
+    """Return the digital source types in the newest manifest that names any."""
     manifests = [
         (start, end)
         for kind, _, opened, stop in _described(store, 0, len(store))

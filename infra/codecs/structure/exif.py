@@ -41,7 +41,7 @@ class _Directories:
 
     @classmethod
     def of(cls, data: bytes, *, big_tiff: bool = False) -> Self | None:
-        """Read the header; None if there is none. Only with ``big_tiff`` a BigTIFF is read as one."""
+        """Read the header; None if there is none. A BigTIFF is only recognised with ``big_tiff``."""
         base = len(_PREFIX) if data.startswith(_PREFIX) else 0
         order = {b"II": "<", b"MM": ">"}.get(data[base : base + 2])
         if order is None or len(data) < base + 8:

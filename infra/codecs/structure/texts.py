@@ -110,7 +110,7 @@ def iptc_in(resources: bytes) -> bytes | None:
 
 
 def _datasets(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield number and value of each dataset of the application record."""
+    """Yield number and value of each dataset (entry) of the application record of an IPTC block."""
     at = 0
     for _ in range(_MAX_DATASETS):
         if at + 5 > len(data) or data[at] != 0x1C:

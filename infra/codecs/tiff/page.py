@@ -91,7 +91,7 @@ class Page:
 
     @property
     def in_a_plane(self) -> int:
-        """Strips that a plane needs; a picture whose samples lie together is one plane."""
+        """Strips that a plane needs; a picture whose samples are stored side by side is one plane."""
         return self.across * -(-self.height // self.rows)
 
     @property
@@ -101,7 +101,7 @@ class Page:
 
     @property
     def together(self) -> int:
-        """Samples of a pixel that lie together."""
+        """Number of samples of a pixel that are stored side by side."""
         return 1 if self.kind.in_planes else self.kind.samples
 
     def size_of(self, number: int) -> tuple[int, int, int, int]:
@@ -256,7 +256,7 @@ def _range(low: float | None, high: float | None) -> tuple[float, float] | None:
 
 
 def _fractions(value: Any, count: int) -> tuple[float, ...]:
-    """Return the numbers of a tag of fractions, or none if it has another number of them."""
+    """Return the values of a tag that holds ``count`` fractions; none if it holds more or fewer."""
     if not isinstance(value, tuple) or len(value) != 2 * count or not all(value[1::2]):
         return ()
     return tuple(above / below for above, below in zip(value[::2], value[1::2], strict=True))

@@ -74,7 +74,7 @@ class _Counted:
 
 
 def _stores_otherwise(before: DatasetVersion, after: DatasetVersion) -> bool:
-    """Tell whether settings make other pixels of the same images now."""
+    """Tell whether the settings of both versions turn the same image into different pixels."""
     then, now = (version.manifest.config.get("image", {}) for version in (before, after))
     # A setting that one of them lacks is newer than the release that wrote it.
     return any(then[name] != now[name] for name in then.keys() & now.keys() - _NO_PIXELS)
@@ -212,7 +212,7 @@ def _rates(before: DatasetVersion, after: DatasetVersion, limits: DriftLimits) -
 
 
 def _new_outcomes(before: DatasetVersion, after: DatasetVersion) -> dict[str, int]:
-    """Return outcome -> number of the inputs that the version before had not, or had with other bytes."""
+    """Return outcome -> number of the inputs that the version before did not have, or had with other bytes."""
     old, new = differing_inputs(before, after)
     places = pc.index_in(new["uri"], old["uri"].combine_chunks())
     same = pc.equal(pc.fill_null(new["sha256"], ""), pc.fill_null(old["sha256"].take(places), ""))
