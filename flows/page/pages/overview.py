@@ -69,7 +69,7 @@ async def _values(request: Request) -> dict[str, Any]:
 
 
 def _seen_until(cookie: str | None) -> float:
-    """Return the time up to which a person has seen the failures (seconds since 1970); by default yesterday."""
+    """Return when a person last marked the failures as seen (seconds since 1970); by default yesterday."""
     now = datetime.now().astimezone()
     yesterday = (now - timedelta(days=1)).replace(hour=0, minute=0, second=0, microsecond=0).timestamp()
     try:

@@ -212,7 +212,7 @@ def _rates(before: DatasetVersion, after: DatasetVersion, limits: DriftLimits) -
 
 
 def _new_outcomes(before: DatasetVersion, after: DatasetVersion) -> dict[str, int]:
-    """Return outcome -> number of the inputs that the version before did not have, or had with other bytes."""
+    """Return outcome -> number of inputs that the version before did not have, or had with other bytes."""
     old, new = differing_inputs(before, after)
     places = pc.index_in(new["uri"], old["uri"].combine_chunks())
     same = pc.equal(pc.fill_null(new["sha256"], ""), pc.fill_null(old["sha256"].take(places), ""))
