@@ -131,7 +131,7 @@ def due(ref: str, config: TrainConfig, when: TrainWhen, root: str, runs: str) ->
     except NotFoundError:
         return Due(True, f"{last.dataset}, which {last.name} was trained on, is gone: what is new is unknown")
     new, total = _count_new(version, trained_on)
-    days = _days_since(last)
+    days = (datetime.now(UTC) - last.changed_at).total_seconds() / _DAY_SECONDS
     told = f"{counted(new, 'new record')} of {total:,} and {days:.1f} days since {last.name} ({last.dataset})"
     is_met = (
         (when.new_records is not None and new >= when.new_records)
@@ -189,7 +189,3 @@ def _ids(version: DatasetVersion) -> pa.Array:
     columns = [version.rows(shard, ["id"])["id"] for shard in version.shards(_TRAIN)]
     chunks = [chunk for column in columns for chunk in column.chunks]
     return pa.chunked_array(chunks, pa.string()).combine_chunks()
-
-
-def _days_since(run: RunFolder) -> float:
-    return (datetime.now(UTC) - run.changed_at).total_seconds() / _DAY_SECONDS

@@ -85,7 +85,8 @@ class RunRecord:
     @contextlib.contextmanager
     def kept(self) -> Iterator[RunRecord]:
         """Write the record, and write how the run ended when the block ends."""
-        _delete_old()
+        for path in _files()[:-_KEPT]:
+            path.unlink(missing_ok=True)
         temporary = self._path.with_suffix(".tmp")
         with temporary.open("w") as file, contextlib.ExitStack() as ends:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -234,12 +235,6 @@ def _ended_record(path: Path) -> dict[str, Any] | None:
     except OSError:  # held, or gone this moment
         return None
     return cast("dict[str, Any]", decode_json(data, _Record, str(path), "delete it"))
-
-
-def _delete_old() -> None:
-    """Delete all but the latest records."""
-    for path in _files()[:-_KEPT]:
-        path.unlink(missing_ok=True)
 
 
 def _files() -> list[Path]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from starlette.concurrency import run_in_threadpool
 
@@ -71,7 +70,10 @@ class Platform:
         runs = self.runs.folder if self.runs.copy is None else None
         found = []
         for holds, folder in (("datasets", datasets), ("runs", runs)):
-            there = None if folder is None else _nearest(folder)
+            if folder is None:
+                continue
+            # The folder may not exist yet.
+            there = next((path for path in (folder, *folder.parents) if path.is_dir()), None)
             if there is None:
                 continue
             usage = shutil.disk_usage(there)
@@ -93,8 +95,3 @@ class Platform:
         for each in (self.prefect, self.tensorboard):
             if each is not None:
                 await each.close()
-
-
-def _nearest(folder: Path) -> Path | None:
-    """Return the folder, or the nearest one above it that exists."""
-    return next((path for path in (folder, *folder.parents) if path.is_dir()), None)

@@ -26,7 +26,6 @@ from shardmill.training.ranks.launchers import is_rendering
 
 if TYPE_CHECKING:
     from shardmill.beam_jobs.request import JobRequest
-    from shardmill.training.config import TrainConfig
 
 
 def _kinds_of_sources() -> tuple[str, list[tuple[str, str]]]:
@@ -119,7 +118,9 @@ def train(
     # The newest version now, not when the run starts.
     ref = catalog_at(folder).open_view(dataset).ref
     if is_rendering(settings.ranks.launcher):
-        _write_job(ref, folder, runs_or_default(runs), settings, json_output)
+        # Without a flow: only the files of a job are written, and nothing is trained yet.
+        result = result_of(train_command(ref, folder, runs_or_default(runs), settings))
+        _show(result, json_output, _print_trained)
         return
     from shardmill.flows.cli.runs.flow_runs import run_flow, train_call
 
@@ -198,11 +199,6 @@ def _with_options(
 def _take_turns(now: bool) -> None:
     if not now:
         home.take_turns()
-
-
-def _write_job(ref: str, root: str, runs: str, settings: TrainConfig, json_output: bool) -> None:
-    """Write the files of a job without a flow: nothing is trained yet."""
-    _show(result_of(train_command(ref, root, runs, settings)), json_output, _print_trained)
 
 
 def _dry_run(request: JobRequest, json_output: bool) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -110,7 +110,11 @@ def settings(word: Word = None, json_output: options.Json = False) -> None:
         found.sort(key=lambda entry: (not entry.has(word, name_only=True), not entry.setting.also_called))
     kinds = described_kinds() if any(entry.setting.key == "source.kind" for entry in found) else []
     if json_output:
-        output.print_json({"settings": [_as_json(entry) for entry in found], "kinds": kinds})
+        entries = [
+            {**asdict(one.setting), "section": one.section, "flag": one.flag, "page": one.page}
+            for one in found
+        ]
+        output.print_json({"settings": entries, "kinds": kinds})
     elif len(found) <= _FEW:
         for entry in found:
             output.say(*_lines(entry), "")
@@ -152,10 +156,6 @@ def _lines(entry: Entry) -> list[str]:
         f"  {_text(setting.kind)}; default: {_text(setting.default)}",
         f"  see {entry.page}",
     ]
-
-
-def _as_json(entry: Entry) -> dict[str, Any]:
-    return {**asdict(entry.setting), "section": entry.section, "flag": entry.flag, "page": entry.page}
 
 
 def _near(word: str) -> str:

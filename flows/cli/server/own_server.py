@@ -222,7 +222,7 @@ def server(
         production.migrate(_given(database, "--database"))
         output.answer({"database": "ready"}, json_output, "The database is ready")
         return
-    backends = _backends(database, redis)
+    backends = Backends(_given(database, "--database"), _given(redis, "--redis"))
     if part is Part.API:
         check_place(host, port, auth or None, "--port")
     ui_url = (url or server_url(host, port)).rstrip("/")
@@ -236,10 +236,6 @@ def server(
         else:
             output.answer({"services": "running"}, json_output, "Prefect's services run")
             service_process.run_server_services()
-
-
-def _backends(database: str, redis: str) -> Backends:
-    return Backends(_given(database, "--database"), _given(redis, "--redis"))
 
 
 def _given(value: str, option: str) -> str:

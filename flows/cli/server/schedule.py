@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -20,13 +19,8 @@ from shardmill.flows.cli.server.schedule_rows import (
 from shardmill.flows.server import automations as rules
 from shardmill.flows.server import schedules
 from shardmill.flows.server.api import prefect_api, standing_api
-from shardmill.flows.server.automations import TrainingRule, training_rules
-from shardmill.flows.server.schedules import Schedule, all_schedules
 from shardmill.infra.errors import EnvironmentFault, NotFoundError
 from shardmill.infra.storage.locations import public_location
-
-if TYPE_CHECKING:
-    from shardmill.flows.scheduling.inboxes import Inbox
 
 Name = Annotated[
     str, typer.Option("--name", metavar="NAME", help="Tells the schedules of one dataset apart, e.g. nightly")
@@ -166,12 +160,12 @@ def list_(json_output: options.Json = False) -> None:
       shardmill schedule list --json
     """
     _need_server()
-
-    found, rules = _all()
+    with prefect_api():
+        found, training = schedules.all_schedules(), rules.training_rules()
     if json_output:
-        output.print_json({"schedules": schedule_entries(found), "rules": rule_entries(rules)})
+        output.print_json({"schedules": schedule_entries(found), "rules": rule_entries(training)})
     else:
-        print_schedules(found, rules)
+        print_schedules(found, training)
 
 
 def pause(dataset: options.Dataset, name: Only = None, json_output: options.Json = False) -> None:
@@ -206,11 +200,6 @@ def _need_server() -> None:
         raise EnvironmentFault(
             "there is no Prefect server that could keep a schedule", "start one: shardmill up --detach"
         )
-
-
-def _all() -> tuple[Sequence[Schedule | Inbox], Sequence[TrainingRule]]:
-    with prefect_api():
-        return all_schedules(), training_rules()
 
 
 def _change(done: str, dataset: str, name: str | None, json_output: bool) -> None:

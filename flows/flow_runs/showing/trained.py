@@ -177,7 +177,7 @@ def verdict_text(result: Result) -> str:
     lines = [
         f"## {result['alias']} {decision_in_words(result)}",
         "",
-        f"{_sentence(record['verdict'])}",
+        f"{record['verdict'][:1].upper()}{record['verdict'][1:]}.",
         "",
         "| | |",
         "|---|---|",
@@ -221,10 +221,6 @@ def intervals_of(comparison: Mapping[str, Any]) -> dict[str, tuple[float, float,
 def _deciding_first(comparison: Mapping[str, Any]) -> list[tuple[str, Mapping[str, float]]]:
     figures = comparison["figures"].items()
     return sorted(figures, key=lambda item: item[0] != comparison["metric"])
-
-
-def _sentence(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:]}."
 
 
 def _code(text: str | None) -> str:

@@ -62,7 +62,7 @@ def show_version(request: Request) -> Response:
     platform: Platform = request.app.state.platform
     version = _opened(request)
     manifest = version.manifest
-    trained = [row for row in platform.runs.rows() if _is_of(row.dataset, version.ref)]
+    trained = [row for row in platform.runs.rows() if row.dataset.partition("?")[0] == version.ref]
     classes = _class_rows(manifest)
     return render(
         request,
@@ -96,11 +96,6 @@ def report(request: Request) -> Response:
 def _opened(request: Request) -> DatasetVersion:
     platform: Platform = request.app.state.platform
     return platform.datasets.open(request.path_params["name"], request.path_params["version"])
-
-
-def _is_of(dataset: str, ref: str) -> bool:
-    """Tell whether a run was trained on a version, or on a view of it."""
-    return dataset == ref or dataset.startswith(f"{ref}?")
 
 
 def _class_rows(manifest: Manifest) -> list[_ClassRow]:

@@ -227,7 +227,7 @@ def compare(request: Request) -> Response:
         runs=[(run.name, run.dataset, run.model, curve_kind(index)) for index, run in enumerate(runs)],
         problems=problems,
         figures=[(split, rows) for split in ("test", "validation") if (rows := _figure_rows(runs, split))],
-        settings=_differing(runs),
+        settings=list(differing_settings(*map(_described, runs)).items()),
         charts=list(compared_charts([(run.name, platform.runs.curves(run.name)) for run in runs])),
         on_one_version=len({run.dataset for run in runs}) <= 1,
         most=MOST_CURVES,
@@ -250,11 +250,6 @@ def _figure_rows(runs: Sequence[RunFolder], split: str) -> list[_FigureRow]:
         winners = frozenset(index for index, value in values.items() if value == best)
         rows.append(_FigureRow(figure.words, texts, winners if len(values) > 1 else frozenset()))
     return rows
-
-
-def _differing(runs: Sequence[RunFolder]) -> list[tuple[str, Sequence[str]]]:
-    """Return (setting, its value in each run) of the settings that are not the same in all."""
-    return list(differing_settings(*map(_described, runs)).items())
 
 
 def _described(run: RunFolder) -> Mapping[str, Any]:
