@@ -1,6 +1,6 @@
 """Pictures of inputs that are in no shard: a thumbnail if one can be made, else the file's first bytes.
 
-The decoders refused these files or never saw them, so each is decoded in a sandbox (``miniature.py``). A
+The decoders refused these files or never saw them, so each is decoded in a sandbox (``miniature``). A
 file that crashes its sandbox, hangs or takes too much memory is shown as a placeholder.
 """
 

@@ -239,7 +239,7 @@ def with_reason(
     Args:
         listing: LISTING_SCHEMA and maybe more.
         rows: int64 [N], distinct.
-        reason: one of shardmill.beam_jobs.schemas.
+        reason: of shardmill.beam_jobs.reasons.
         messages: one for all rows, or string [N].
     """
     if not len(rows):

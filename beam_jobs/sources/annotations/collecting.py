@@ -35,7 +35,7 @@ class AnnotatedImage:
         split: that the settings give, or None.
         size: height and width of the image that was annotated (pixels); None if it is not told.
         fault: why the annotation cannot be used, in words, or None.
-        reason: one of shardmill.beam_jobs.schemas, for a faulty entry.
+        reason: of shardmill.beam_jobs.reasons, for a faulty entry.
         group: key of the images that stay in one split, or None.
         namesake: path without an ending of the image that is named like the annotation file itself, if such
             an image comes before that of ``path``.

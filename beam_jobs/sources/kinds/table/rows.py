@@ -132,7 +132,7 @@ def reject(rows: pa.Table, chosen: pa.ChunkedArray, reason: str, *words: str | p
     Args:
         rows: UNDERSTOOD_SCHEMA.
         chosen: bool [rows]; null counts as false.
-        reason: one of shardmill.beam_jobs.schemas.
+        reason: of shardmill.beam_jobs.reasons.
         words: of the message behind the name of the row; a column has a value for each row.
     """
     at = np.flatnonzero(mask_of(chosen) & mask_of(pc.is_null(rows["reason"])))
@@ -146,7 +146,7 @@ def reject_some(rows: pa.Table, at: Int64, reason: str, *words: str | pa.Array |
     Args:
         rows: UNDERSTOOD_SCHEMA.
         at: int64 [N], numbers of the rows.
-        reason: one of shardmill.beam_jobs.schemas.
+        reason: of shardmill.beam_jobs.reasons.
         words: of the message behind the name of the row; a column has a value for each of these rows.
     """
     if not len(at):

@@ -33,7 +33,7 @@ class Rule:
 
     Attributes:
         mask: bool [rows], which rows; null counts as false.
-        reason: one of shardmill.beam_jobs.schemas.
+        reason: of shardmill.beam_jobs.reasons.
         words: parts of the message; a column has a text for each row.
     """
 
