@@ -25,14 +25,22 @@ _WITHOUT_EFFECT = (
     "profile_steps",
     "evaluate_train",
 )
-# Settings that were added after the first release with run names. At their defaults they are left out of the
-# identity, so that earlier runs keep their names.
-_LATER = {
-    "data": ("fit", "folds", "left_out_fold"),
-    "model": ("partial_weights", "warm_head_epochs"),
-    "run": ("framework", "rematerialize"),
-    "optimizer": ("head_learning_rate", "pruning"),
-}
+# The settings of the first release with run names. Later ones are left out of the identity at their defaults,
+# so that earlier runs keep their names.
+_FIRST = {
+    "model": {"name", "weights", "dropout", "freeze", "synchronized_batchnorm"},
+    "run": {"epochs", "mixed_precision", "accumulate_steps", "jit_compile", "deterministic",
+            "validate_every_epochs", "best_metric", "patience", "callbacks", "trace_records"},
+    "data": {"image_size", "image_channels", "global_batch_size", "normalization", "balance", "balance_beta",
+             "balance_threshold", "balance_weights", "class_weights", "granularity", "block_records",
+             "window_blocks", "last_batch", "seed"},
+    "augment": {"random_resized_crop", "scale", "ratio", "horizontal_flip", "vertical_flip", "color_jitter",
+                "erasing", "randaugment", "mixup", "cutmix", "mix_probability"},
+    "optimizer": {"name", "options", "learning_rate", "schedule", "warmup_fraction", "warmup_steps",
+                  "final_factor", "step_epochs", "step_factor", "weight_decay", "first_layer_factor",
+                  "clip_norm", "ema_decay", "label_smoothing"},
+    "export": {"formats", "max_accuracy_loss"},
+}  # fmt: skip
 
 
 def run_identity(config: TrainConfig, version: DatasetVersion) -> dict[str, Any]:
@@ -46,18 +54,19 @@ def run_identity(config: TrainConfig, version: DatasetVersion) -> dict[str, Any]
     """
     config = settings_for(config, version)
     settings = config.model_dump(mode="json")
+    del settings["ranks"], settings["tracking"], settings["export"]["signing_key"]
     for key in _WITHOUT_EFFECT:
         del settings["run"][key]
-    defaults = TrainConfig().model_dump(mode="json")
-    for table, keys in _LATER.items():
-        for key in keys:
-            if settings[table][key] == defaults[table][key]:
-                del settings[table][key]
+    defaults = type(config)().model_dump(mode="json")
+    for table, first in _FIRST.items():
+        given = settings[table].items()
+        settings[table] = {
+            key: value for key, value in given if key in first or value != defaults[table][key]
+        }
     if may_be_lengthened(config.optimizer):
         del settings["run"]["epochs"]
     optimizer = config.optimizer
     settings["optimizer"] |= {"learning_rate": optimizer.rate, "weight_decay": optimizer.decay}
-    del settings["ranks"], settings["tracking"], settings["export"]["signing_key"]
     settings["reading"] = consumed(config.reading, mode_of_run(config, version).mode)
     dataset = {"plan": version.manifest.plan_digest, "dataset": version.ref, **version.describe_view()}
     return {**dataset, "config": settings}

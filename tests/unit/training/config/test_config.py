@@ -10,7 +10,7 @@ import pytest
 
 from shardmill.infra.errors import ConfigError
 from shardmill.infra.settings import load_settings
-from shardmill.training.config import TrainConfig
+from shardmill.training.config import AugmentSettings, TrainConfig
 from shardmill.training.models import known_models, resolve_name
 from shardmill.training.run.files.identity import run_name
 from tests.samples.datasets.published import coloured, publish
@@ -73,6 +73,24 @@ def test_a_run_is_named_by_what_decides_its_outcome(tmp_path: Path) -> None:
     assert run_name(config("run.devices=one", "run.fresh=true", "run.keep_checkpoints=9"), version) == name
     assert run_name(config("run.epochs=3"), version) != name
     assert run_name(config("data.seed=1"), version) != name
+
+
+def test_runs_of_earlier_releases_keep_their_names(tmp_path: Path) -> None:
+    version = publish(tmp_path, coloured({"train": {"a": 2, "b": 2}}), name="set")
+    assert run_name(config(), version) == "set-v1-94ebbd498c"
+    assert run_name(config("run.framework=torch"), version) == "set-v1-611f06bf46"
+
+
+def test_a_later_setting_names_no_run_at_its_default(tmp_path: Path) -> None:
+    class LaterAugmentSettings(AugmentSettings):
+        solarize: float = 0.0
+
+    class LaterConfig(TrainConfig):
+        augment: LaterAugmentSettings = LaterAugmentSettings()
+
+    version = publish(tmp_path, coloured({"train": {"a": 2, "b": 2}}), name="set")
+    assert run_name(LaterConfig(), version) == run_name(TrainConfig(), version)
+    assert run_name(LaterConfig(augment={"solarize": 0.5}), version) != run_name(TrainConfig(), version)
 
 
 def test_the_configuration_loads_no_tensorflow() -> None:
