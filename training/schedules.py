@@ -61,12 +61,14 @@ class Schedule:
         factors: float64 [n], the rates as shares of the highest.
         final_factor: the default of ``optimizer.final_factor``; None: it has no such setting.
         rising: shares of the highest rate for shares of the warm-up, float64 [n] each; None: as above.
+        depends_on_length: another number of epochs changes the rates; otherwise runs can be lengthened.
     """
 
     meaning: str
     factors: Callable[[AfterWarmup], Floats]
     final_factor: float | None = None
     rising: Callable[[Floats], Floats] | None = None
+    depends_on_length: bool = True
 
 
 def _cosine(start: float, end: float, done: Floats) -> Floats:
@@ -86,7 +88,7 @@ def _in_steps(steps: AfterWarmup) -> Floats:
 SCHEDULES: Final[Mapping[str, Schedule]] = {
     # Loshchilov and Hutter, "SGDR" (2017), without restarts.
     "cosine": Schedule("down to final_factor", _to_the_end, 0.0),
-    "step": Schedule("by step_factor after each of step_epochs", _in_steps),
+    "step": Schedule("by step_factor after each of step_epochs", _in_steps, depends_on_length=False),
     # Smith and Topin, "Super-Convergence" (2018), with two halves of a cosine. The momentum stays the same.
     "one-cycle": Schedule(
         "from 1/25 up during the warm-up, then down to final_factor",
@@ -94,7 +96,7 @@ SCHEDULES: Final[Mapping[str, Schedule]] = {
         1e-4,
         lambda share: _cosine(1 / 25, 1.0, share),
     ),
-    "constant": Schedule("", lambda steps: np.ones(steps.done.shape)),
+    "constant": Schedule("", lambda steps: np.ones(steps.done.shape), depends_on_length=False),
 }
 
 

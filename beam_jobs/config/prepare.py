@@ -85,6 +85,10 @@ class FilterConfig(Settings):
     )
 
 
+# Later rules are left out of digests at their defaults, so that they stay those of earlier releases.
+_FIRST_FILTERS = {"min_width", "min_height", "max_aspect", "classes", "ignore"}
+
+
 class PrepareConfig(Settings):
     """Everything that ``prepare`` lets a user choose."""
 
@@ -142,8 +146,8 @@ class PrepareConfig(Settings):
             del settings["image"]["metadata"]
         if self.groups.embeddings.file is None:
             del settings["groups"]["embeddings"]
-        if self.filter.ai_made == "keep":
-            del settings["filter"]["ai_made"]
-        if not self.filter.drop_empty_classes:
-            del settings["filter"]["drop_empty_classes"]
+        rules, defaults = settings["filter"].items(), type(self.filter)().model_dump(mode="json")
+        settings["filter"] = {
+            name: value for name, value in rules if name in _FIRST_FILTERS or value != defaults[name]
+        }
         return settings

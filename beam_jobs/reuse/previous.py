@@ -232,9 +232,9 @@ def config_of(manifest: Manifest) -> PrepareConfig | None:
         return None
 
 
-def _at_decoding(settings: FilterConfig) -> tuple[object, ...]:
-    """Return the rules that need the bytes of an image; the other rules concern the listing."""
-    return settings.min_width, settings.min_height, settings.max_aspect, settings.ai_made
+def _at_decoding(settings: FilterConfig) -> dict[str, object]:
+    """Return the rules that need the bytes of an image: all but those of the listing."""
+    return settings.model_dump(exclude={"classes", "drop_empty_classes", "ignore"})
 
 
 def _of_masks(config: PrepareConfig) -> object:

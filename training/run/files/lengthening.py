@@ -15,13 +15,12 @@ from shardmill.infra.errors import ConfigError, CorruptDataError
 from shardmill.infra.readable import counted
 from shardmill.training.config import OptimizerSettings
 from shardmill.training.results.run_files.run_folder import read_identity, run_names
-
-_ENDLESS = ("constant", "step")
+from shardmill.training.schedules import SCHEDULES
 
 
 def may_be_lengthened(optimizer: OptimizerSettings) -> bool:
     """Return whether the rates of a run's steps do not depend on its length."""
-    return optimizer.schedule in _ENDLESS
+    return not SCHEDULES[optimizer.schedule].depends_on_length
 
 
 def finished_answer(finished: Mapping[str, Any], epochs: int) -> dict[str, Any] | None:
@@ -70,8 +69,11 @@ def why_not_continued(identity: Mapping[str, Any], runs: Path) -> str | None:
         A sentence that names the other run; None if there is no such run.
     """
     wanted, schedule = _without_epochs(identity), identity["config"]["optimizer"]["schedule"]
-    if schedule in _ENDLESS:
+    if not SCHEDULES[schedule].depends_on_length:
         return None
+    others = " or ".join(
+        repr(name) for name, other in sorted(SCHEDULES.items()) if not other.depends_on_length
+    )
     for name in run_names(runs):
         try:
             found = read_identity(runs / name)
@@ -82,7 +84,7 @@ def why_not_continued(identity: Mapping[str, Any], runs: Path) -> str | None:
             return (
                 f"this begins a new run: {name} differs only in run.epochs ({epochs}), but with "
                 f"the schedule {schedule!r} the learning rate of every step depends on that number. Runs "
-                "with optimizer.schedule = 'constant' or 'step' can be continued with more epochs"
+                f"with optimizer.schedule = {others} can be continued with more epochs"
             )
     return None
 
