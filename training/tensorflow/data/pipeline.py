@@ -65,7 +65,7 @@ class Pipeline(ABC):
 
 def in_channels(batches: Any, spec: ExampleSpec) -> Any:
     """Return a dataset of batches whose coloured images have become grey if ``spec`` says so."""
-    if spec.data.image_channels == 3:
+    if spec.image_shape[-1] == 3:
         return batches
     return batches.map(lambda batch: {**batch, "images": to_grey(batch["images"])})
 
