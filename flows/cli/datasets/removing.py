@@ -143,7 +143,9 @@ def _one_dataset(refs: list[str]) -> tuple[str, list[int] | None]:
     """
     names = {ref.partition("@")[0] for ref in refs}
     if len(names) != 1:
-        raise UsageError("one dataset at a time", f"shardmill rm {sorted(names)[0]}")
+        first = refs[0].partition("@")[0]
+        of_first = [ref for ref in refs if ref.partition("@")[0] == first]
+        raise UsageError("one dataset at a time", f"shardmill rm {' '.join(of_first)}")
     if any("@" not in ref for ref in refs):
         return names.pop(), None
     numbers = [ref.partition("@")[2] for ref in refs]
