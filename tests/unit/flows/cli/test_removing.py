@@ -74,6 +74,14 @@ def test_rm_shows_then_removes_then_restores(made: FinishedRuns, capsys: pytest.
     assert removed_versions(Catalog(made.root).dataset_storage("set")) == []
 
 
+def test_a_wrong_name_is_said_once(made: FinishedRuns, capsys: pytest.CaptureFixture[str]) -> None:
+    run_json(made, capsys, "model", "promote", "set-v1-aa", "--reason", "first")
+    places = ["--root", str(made.root), "--runs", str(made.runs)]
+    for name in ("", "a/b"):
+        assert cli.run(["versions", name, *places]) == 2
+        assert capsys.readouterr().err.count("cannot be used") == 1
+
+
 @pytest.mark.parametrize(
     ("arguments", "error", "remedy"),
     [
