@@ -25,10 +25,13 @@ def rank_slice(global_batch_size: int, rank: int, num_ranks: int, shares: Shares
         shares: a whole number for each rank, which takes rows in proportion to it; None: equal shares.
 
     Raises:
-        UsageError: the shares do not fit the ranks, or leave a rank without a row.
+        UsageError: there is no such rank; the shares do not fit the ranks, or leave a rank without a row.
     """
     if not 0 <= rank < num_ranks:
-        raise UsageError(f"rank {rank} of {num_ranks}: ranks count from 0")
+        raise UsageError(
+            f"rank {rank} of {num_ranks}: ranks count from 0",
+            "give num_ranks, the number of all ranks, and a smaller rank" if rank > 0 else None,
+        )
     if shares is None:
         return slice(rank * global_batch_size // num_ranks, (rank + 1) * global_batch_size // num_ranks)
     check_shares(shares, global_batch_size, num_ranks)

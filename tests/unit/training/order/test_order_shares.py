@@ -37,7 +37,8 @@ def test_slices(rows: int, ranks: int, shares: tuple[int, ...] | None, slices: l
         (0, 2, (1.5, 1), "whole number of at least 1"),
         (0, 2, (100, 1), "leave rank 0 no row|leave rank 1 no row"),
         (2, 2, None, "ranks count from 0"),
-        (-1, 2, (1, 1), "ranks count from 0"),
+        (1, 1, None, "rank 1 of 1: ranks count from 0 .give num_ranks, the number of all ranks"),
+        (-1, 2, (1, 1), "ranks count from 0$"),
     ],
 )
 def test_wrong_shares_are_refused(
