@@ -11,7 +11,7 @@ from typing import Any, Literal, Self
 from shardmill.infra.arguments import at_least
 from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.errors import ConfigError, UsageError
-from shardmill.infra.settings import validate
+from shardmill.infra.settings import nested, validate
 from shardmill.training.config import AugmentSettings, TrainConfig, image_size_of
 from shardmill.training.config.data import DataSettings, ImageOptions, OrderOptions
 from shardmill.training.config.reading import ReadingSettings
@@ -50,7 +50,8 @@ class ExampleOptions(OrderOptions, ImageOptions, total=False):
             (with examples of weight 0) or "partial", a smaller batch (the default otherwise; not for
             ``.torch``, whose default is then "pad").
         augment: how training examples are augmented: settings, or a dict of those that differ from their
-            defaults; True: as by default; False: not at all.
+            defaults, nested or with dotted names (``erasing.probability``); True: as by default; False: not
+            at all.
         features: names of further features of the records, which stand beside the images (default: none).
         ragged: for ``.tf``: lists of any length become ``tf.RaggedTensor`` (the default), or are padded.
     """
@@ -298,7 +299,7 @@ def _augment(augment: bool | Mapping[str, Any] | AugmentSettings) -> AugmentSett
         return AugmentSettings() if augment else None
     if isinstance(augment, AugmentSettings):
         return augment
-    return validate(AugmentSettings, augment, where="augment")
+    return validate(AugmentSettings, nested(augment, AugmentSettings), where="augment")
 
 
 def _check_whole(data: DataSettings, features: Sequence[str], augment: AugmentSettings | None) -> None:

@@ -309,6 +309,9 @@ def test_wrong_requests_say_what_there_is(dataset: Dataset) -> None:
         ({"augment": 0}, "augment = 0"),
         ({"augment": {"mixpu": 1}}, "unknown key 'mixpu' in augment .*'mixup'"),
         ({"augment": {"mixup": -1}}, "mixup = -1"),
+        ({"augment": {"erasing.probability": 2.0}}, "erasing.probability = 2.0"),
+        ({"augment": {"erasing.probabilty": 1.0}}, "'erasing.probabilty' .*'erasing.probability'"),
+        ({"augment": {"erasing.probability": 1.0, "erasing": {"probability": 1.0}}}, "twice"),
         ({"last_batch": ""}, "last_batch = ''"),
         ({"balance": ""}, "balance = ''"),
         ({"class_weights": {"a": -1}}, "weight of 'a'"),
@@ -327,6 +330,11 @@ def test_values_of_other_types_that_have_one_meaning(dataset: Dataset, tmp_path:
     settings = AugmentSettings(random_resized_crop=False)
     (by_settings, _), *_ = dataset.batches("train", augment=settings, **told)
     assert np.array_equal(flipped, by_settings)
+    erased = [
+        next(iter(dataset.batches("train", augment=augment, **told))).images
+        for augment in ({"erasing.probability": 1.0}, {"erasing": {"probability": 1.0}})
+    ]
+    assert np.array_equal(erased[0], erased[1])
     (plain, labels), *_ = dataset.batches("train", augment=False, **told)
     (as_tensors, _), *_ = dataset.tf("train", augment=False, **told)
     (augmented, same_labels), *_ = dataset.batches("train", augment=True, **told)
