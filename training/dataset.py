@@ -64,7 +64,8 @@ def open_dataset(ref: str, root: str | Path | None = None, **reading: Unpack[Rea
         UsageError: an argument or the query is wrong. ConfigError: a setting is wrong.
     """
     settings = reading_settings_from(reading)
-    return Dataset(Catalog(default_root() if root is None else root).open_view(ref), settings)
+    with told_as_arguments():
+        return Dataset(Catalog(default_root() if root is None else root).open_view(ref), settings)
 
 
 @checked

@@ -6,11 +6,12 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Literal, Self
 
 from shardmill.infra.arguments import at_least
 from shardmill.infra.dataset.version import DatasetVersion
-from shardmill.infra.errors import ConfigError, UsageError
+from shardmill.infra.errors import StorageError, UsageError
 from shardmill.infra.settings import nested, validate
 from shardmill.training.config import AugmentSettings, TrainConfig, image_size_of
 from shardmill.training.config.data import DataSettings, ImageOptions, OrderOptions
@@ -25,8 +26,11 @@ from shardmill.training.reading.records.split_table import load_features
 
 BATCH_SIZE = 32
 IMAGE_SIZE = 224  # pixels
-# A setting of [data] as errors name it, and the one whose argument has another name.
-_SETTING = re.compile(r"\bdata\.(?P<name>[a-z_]+)|(?<![\w.])(?P<same>global_batch_size)(?= = )")
+# A setting of [data] as errors name it, the one whose argument has another name, and one of [reading].
+_SETTING = re.compile(
+    rf"(?<![\w./-])(?:data\.(?P<name>{'|'.join(DataSettings.model_fields)})"
+    rf"|(?P<same>global_batch_size)(?= = )|reading\.(?P<reading>{'|'.join(ReadingSettings.model_fields)}))\b"
+)
 
 # The arguments that are settings of [data] of the same name.
 SETTINGS = ("seed", *OrderOptions.__annotations__, *ImageOptions.__annotations__)
@@ -267,16 +271,19 @@ def told_as_arguments() -> Iterator[None]:
     """Have errors in the block name the arguments of a caller in Python, in place of settings of a run.
 
     Raises:
-        ConfigError, UsageError: as the block does.
+        UsageError, StorageError: as the block does.
     """
     try:
         yield
-    except (ConfigError, UsageError) as error:
-        message, remedy = (_SETTING.sub(_argument_of, text) for text in (error.message, error.remedy or ""))
+    except (UsageError, StorageError) as error:
+        message = _SETTING.sub(_argument_of, error.message)
+        remedy = _SETTING.sub(partial(_argument_of, whose=" of open_dataset"), error.remedy or "")
         raise type(error)(message, remedy or None) from error
 
 
-def _argument_of(setting: re.Match[str]) -> str:
+def _argument_of(setting: re.Match[str], whose: str = "") -> str:
+    if setting["reading"]:
+        return setting["reading"] + whose
     name = setting["name"] or setting["same"]
     return "batch_size" if name == "global_batch_size" else name
 

@@ -70,7 +70,7 @@ class BadRecords:
             return CorruptDataError(error.message, error.remedy)
         return CorruptDataError(
             f"{error.message}; {counted(self.limit, 'damaged record')} were left out before, as "
-            "reading.max_bad_records allows",
+            "max_bad_records allows",
             error.remedy,
         )
 

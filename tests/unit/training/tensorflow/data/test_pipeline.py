@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -370,6 +371,33 @@ def test_a_dataset_is_not_opened_with_wrong_values(
 ) -> None:
     with pytest.raises(UsageError, match=message):
         open_dataset("set", **{"root": Path(dataset.version.storage.uri).parent, **wrong})
+
+
+@pytest.mark.parametrize(
+    ("reading", "asked", "message", "remedy"),
+    [
+        (
+            {"cache": "memory", "cache_bytes": 1, "cache_overflow": "refuse"},
+            {},
+            r"^the encoded images of set@1 train take \d+,\d+ bytes, and the cache \(memory\) may take 1$",
+            r"^set cache_bytes of open_dataset to at least \d+ and ram_budget_bytes of open_dataset to twice",
+        ),
+        (
+            {"mode": "streaming"},
+            {"balance": "uniform"},
+            "^mode = 'streaming' and balance = 'uniform' needs an exact order$",
+            "^set mode of open_dataset to auto or indexed$",
+        ),
+    ],
+)
+def test_settings_of_reading_are_told_as_arguments(
+    dataset: Dataset, reading: dict[str, Any], asked: dict[str, Any], message: str, remedy: str
+) -> None:
+    opened = open_dataset("set", Path(dataset.version.storage.uri).parent, **reading)
+    with pytest.raises(ConfigError) as caught:
+        opened.tf("train", batch_size=8, image_size=16, **asked)
+    assert re.search(message, caught.value.message)
+    assert re.search(remedy, caught.value.remedy or "")
 
 
 def test_how_to_read_is_said_when_the_dataset_is_opened(dataset: Dataset) -> None:
