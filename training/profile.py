@@ -35,7 +35,7 @@ from shardmill.training.reading import open_records
 from shardmill.training.reading.example_spec import ExampleSpec
 from shardmill.training.reading.records.annotations import load_objects
 from shardmill.training.run.framework import Framework
-from shardmill.training.tasks.registry import is_learned, learned
+from shardmill.training.tasks.registry import learned
 from shardmill.training.tasks.settings import settings_for
 
 
@@ -103,8 +103,7 @@ def profile(
         ConfigError: a setting does not fit the labels. UsageError: no model can learn them.
     """
     version = Catalog(root).open_view(ref)
-    if model or is_learned(version):
-        config = settings_for(config, version)
+    config = settings_for(config, version)
     records = open_records(version, Dataset(version).table("train"))
     table = records.table
     order = order_from_settings(config.data, table, version.manifest.classes)

@@ -71,11 +71,12 @@ def publish(  # noqa: PLR0913
 ) -> DatasetVersion:
     """Publish ``pictures`` as version 1 of a dataset; each must be different from the others.
 
-    ``feature``: that of the ``values`` of the pictures, "labels" or "targets"; None: they have classes.
+    ``feature``: that of the ``values`` of the pictures, "labels" or "targets"; None: they have classes, or
+    with empty ``classes`` no labels.
     """
     storage = Storage.at(root / name)
     names = list(sorted({picture.label_name for picture in pictures}) if classes is None else classes)
-    kind = "class" if feature is None else _KINDS[feature.name]
+    kind: LabelKind = _KINDS[feature.name] if feature is not None else "class" if names else "none"
     shards = []
     for split in SPLITS:
         members = [picture for picture in pictures if picture.split == split]
@@ -131,10 +132,10 @@ def _write_shard(
     for picture, image in zip(members, images, strict=True):
         sha256 = hashlib.sha256(picture.pixels.tobytes() + split.encode()).hexdigest()
         height, width, channels = picture.pixels.shape
-        if feature is None:
-            label, name, features = classes.index(picture.label_name), picture.label_name, {}
-        else:
-            label, name = NO_CLASS, ""
+        name = picture.label_name if feature is None and classes else ""
+        label = classes.index(name) if name else NO_CLASS
+        features = {}
+        if feature is not None:
             features = {feature.name: FeatureValues(feature.dtype, list(picture.values or ()))}
         record = ImageRecord(sha256[:16], image, label, name, height, width, channels)
         packed = pack_record(build_example(record, features), container)

@@ -12,6 +12,7 @@ import pytest
 from shardmill import open_dataset
 from shardmill.infra.errors import NotFoundError
 from shardmill.infra.processes.children import run_child
+from shardmill.training import profile
 from shardmill.training.config import AugmentSettings, TrainConfig
 from shardmill.training.frameworks import start
 from shardmill.training.order import TrainingOrder
@@ -72,6 +73,16 @@ def test_the_command_measures_training_too(tmp_path: Path) -> None:
     assert result["bottleneck"]["remedy"]
     drawn = {element.text for element in ElementTree.parse(picture).iter("{http://www.w3.org/2000/svg}text")}
     assert {"decode", "training"} <= drawn
+
+
+def test_what_no_model_can_learn_is_refused_before_anything_is_measured(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    publish(tmp_path, coloured({"train": {"a": 4}}), classes=[], name="none")
+    assert profile.main(["none", "--root", str(tmp_path), "--seconds", "0.01"]) == 2
+    said = capsys.readouterr()
+    assert "none@1 has no labels: there is nothing that a model could learn from it" in said.err
+    assert "measuring" not in said.out + said.err
 
 
 @pytest.mark.slow
