@@ -37,6 +37,7 @@ from shardmill.infra.readable import printable
 _CLICK_EXCEPTION, _USAGE_ERROR = typer.BadParameter.__mro__[2], typer.BadParameter.__mro__[1]
 
 _CANCELLED = 130
+_EXIT_SECONDS = 30.0
 _IMPORTING = "import-flow"  # name of a thread
 _LAYOUT = "\n\t"  # control characters that a message may contain
 
@@ -90,6 +91,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     status = run(argv)
     if is_importing():
         exit_at_once(status)
+    # Libraries may wait at the end for ever: Prefect does until its server takes the last lines of the log.
+    end = threading.Timer(_EXIT_SECONDS, exit_at_once, [status])
+    end.daemon = True
+    end.start()
     sys.exit(status)
 
 

@@ -7,8 +7,10 @@ begins.
 from __future__ import annotations
 
 import contextlib
+import socket
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import urlsplit
 from uuid import UUID
 
 if TYPE_CHECKING:
@@ -29,6 +31,19 @@ def prefect_client() -> Iterator[SyncPrefectClient]:
 
     with get_client(sync_client=True) as client:
         yield client
+
+
+def server_listens() -> bool:
+    """Tell whether anything takes connections at the address of Prefect's API, within two seconds."""
+    from prefect.settings import PREFECT_API_URL
+
+    place = urlsplit(PREFECT_API_URL.value() or "")
+    try:
+        port = place.port or (443 if place.scheme == "https" else 80)
+        with socket.create_connection((place.hostname or "", port), timeout=2):
+            return True
+    except (OSError, ValueError):
+        return False
 
 
 def all_pages(read: Callable[[int, int], Sequence[T]]) -> list[T]:

@@ -6,12 +6,12 @@ import logging
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 from uuid import UUID
 
 from pydantic import BaseModel
 
-from shardmill.flows.flow_runs.api_requests import prefect_client, run_filter
+from shardmill.flows.flow_runs.api_requests import prefect_client, run_filter, server_listens
 from shardmill.flows.flow_runs.showing.markdown import table_rows
 from shardmill.infra.digests import digest_of
 from shardmill.infra.strict_json import dump_json
@@ -53,14 +53,16 @@ _log = logging.getLogger(__name__)
 class RunPage:
     """The artifacts of some flow runs. An artifact that cannot be shown is logged, and fails no run.
 
-    An artifact of the same key is updated, not created again: the database keeps one row of it.
+    An artifact of the same key is updated, not created again: the database keeps one row of it. Each request
+    to a server that is gone takes a minute to fail, so after the first one pages wait until it listens.
     """
+
+    _fails: ClassVar[bool] = False  # the last request of any page
 
     def __init__(self, flow_run_ids: Sequence[UUID]) -> None:
         """Show everything on the pages of these runs."""
         self._runs = list(flow_run_ids)
         self._known: dict[tuple[UUID, str], UUID] = {}
-        self._fails = False
 
     @classmethod
     def of_this_run(cls, *, with_parent: bool = False) -> RunPage:
@@ -96,18 +98,17 @@ class RunPage:
         return [run.id for run in found]
 
     def _show(self, key: str, kind: str, data: Any, description: str) -> None:
-        if not self._runs:
+        if not self._runs or (RunPage._fails and not server_listens()):
             return
-
         try:
             with prefect_client() as client:
                 for run_id in self._runs:
                     self._show_on(client, run_id, key, kind, data, description)
-            self._fails = False
+            RunPage._fails = False
         except Exception as error:  # noqa: BLE001  the job must not fail because something cannot be shown
-            if not self._fails:  # log one warning until it works again
+            if not RunPage._fails:  # log one warning until it works again
                 _log.warning("cannot show %s in Prefect: %s", key, error)
-            self._fails = True
+            RunPage._fails = True
 
     def _show_on(
         self, client: SyncPrefectClient, run_id: UUID, key: str, kind: str, data: Any, description: str
