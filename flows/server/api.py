@@ -184,8 +184,12 @@ def _faults_named(url: str) -> Iterator[None]:
 
     try:
         yield
-    except httpx.HTTPError as error:
+    except (httpx.HTTPError, RuntimeError) as error:
+        # Where a client of Prefect begins, it raises a RuntimeError because of the error of HTTP.
+        cause = error if isinstance(error, httpx.HTTPError) else error.__cause__
+        if not isinstance(cause, httpx.HTTPError):
+            raise
         raise ApiLost(
-            f"Prefect's API at {url} failed: {error or type(error).__name__}",
+            f"Prefect's API at {url} failed: {cause or type(cause).__name__}",
             f"check that it runs and has this Prefect release, then {GO_ON}",
         ) from error
