@@ -19,7 +19,6 @@ import numpy.typing as npt
 
 from shardmill.infra.dataset.catalog import Catalog
 from shardmill.infra.errors import UsageError
-from shardmill.infra.format.known_features import class_name
 from shardmill.infra.processes.job_command import JobParser, deliver, settings_of
 from shardmill.infra.processes.process import run_main
 from shardmill.infra.readable import counted
@@ -33,9 +32,12 @@ from shardmill.training.dataset import Dataset
 from shardmill.training.frameworks import load, quiet
 from shardmill.training.order import StepPlan
 from shardmill.training.order.from_settings import order_from_settings
-from shardmill.training.reading import BatchMaker, RecordReader
+from shardmill.training.reading import Batch, BatchMaker, RecordReader
 from shardmill.training.reading.example_spec import ExampleSpec
+from shardmill.training.reading.records.annotations import SplitObjects, load_objects
 from shardmill.training.results.pictures.grid import Cell, grid_picture
+from shardmill.training.tasks.registry import LABEL_WORDS, is_learned, kind_of, learned
+from shardmill.training.tasks.settings import settings_for
 
 _EXAMPLES, _EPOCHS = 6, 6  # an even number of examples, for they may be mixed in pairs
 SUFFIXES = (".png", ".jpg", ".jpeg", ".webp")
@@ -88,13 +90,14 @@ def show_augmented(ref: str, config: TrainConfig, *, root: str | Path, out: Path
         raise UsageError(f"{out} has no suffix of a picture format", f"use one of {', '.join(SUFFIXES)}")
     dataset = Dataset(Catalog(root).open_view(ref))
     reader = dataset.reader("train")
+    if is_learned(dataset.version):
+        config = settings_for(config, dataset.version)
     plan = _first_examples(config, dataset, reader)
     with quiet():  # the model's file may import its framework
-        spec = ExampleSpec.of_settings(config)
-    rows: list[list[Cell]] = [
-        [Cell(*_stored(reader, dataset, ordinal))] for ordinal in plan.ordinals.tolist()
-    ]
-    trained = _AsTrained(config, dataset, reader, spec)
+        objects = load_objects(dataset.version, "train") if learned(dataset.version) == "objects" else None
+        spec = ExampleSpec.of_settings(config, objects)
+    rows = _stored(reader, objects, plan)
+    trained = _AsTrained(config, reader, spec)
     for epoch in range(_EPOCHS):
         for row, cell in zip(rows, trained.cells(replace(plan, epoch=epoch)), strict=True):
             row.append(cell)
@@ -137,29 +140,40 @@ def _first_examples(config: TrainConfig, dataset: Dataset, reader: RecordReader)
     )
 
 
-def _stored(reader: RecordReader, dataset: Dataset, ordinal: int) -> tuple[Images, tuple[str, ...]]:
-    """Return the whole stored image, and its caption."""
-    (stored,) = reader.read_images(np.array([ordinal]))
-    height, width, _ = stored.shape
-    label = class_name(dataset.classes, int(reader.table.label[ordinal]))
-    return reader.decoded(ordinal, stored), (label, f"{width} by {height} pixels")
+def _stored(reader: RecordReader, objects: SplitObjects | None, plan: StepPlan) -> list[list[Cell]]:
+    """Return a row for each example, with the whole stored image."""
+    maker = BatchMaker(reader, ExampleSpec(image_size=None, objects=objects), threads=1)
+    rows = []
+    for row in range(plan.ordinals.size):  # one at a time: images may be large
+        batch = maker.make(plan.of_rows(slice(row, row + 1)))
+        height, width = batch.images.shape[1:3]
+        rows.append([Cell(batch.images[0], (*_words(reader, batch), f"{width} by {height} pixels"))])
+    return rows
+
+
+def _words(reader: RecordReader, batch: Batch) -> list[str]:
+    """Return the label of each example for people."""
+    version = reader.split.version
+    if not is_learned(version):
+        return [LABEL_WORDS["none"]] * len(batch)
+    kind, names = kind_of(version), version.manifest.label_names
+    labels = batch.labels if batch.objects is None else batch.objects._asdict()
+    return [kind.label_words(names, labels, row) for row in range(len(batch))]
 
 
 class _AsTrained:
     """Makes the examples of training, epoch by epoch."""
 
-    def __init__(
-        self, config: TrainConfig, dataset: Dataset, reader: RecordReader, spec: ExampleSpec
-    ) -> None:
+    def __init__(self, config: TrainConfig, reader: RecordReader, spec: ExampleSpec) -> None:
         self._settings = config.augment
-        self._classes = dataset.classes
+        self._reader = reader
         self._maker = BatchMaker(reader, spec, threads=1)
         self._augment = _batch_augment(config) if config.augment.of_batches else None
 
     def cells(self, plan: StepPlan) -> list[Cell]:
         """Return a cell for each example."""
         batch = self._maker.make(plan)
-        names = [self._classes[label] for label in batch.labels.tolist()]
+        names = _words(self._reader, batch)
         if self._augment is None:
             shown = _in_colour(batch.images)
             return [Cell(image.copy(), (name,)) for image, name in zip(shown, names, strict=True)]
@@ -192,11 +206,12 @@ def caption(
     settings: AugmentSettings, names: list[str], drawn: dict[str, Arrays], row: int
 ) -> tuple[str, ...]:
     """Return the labels of an example with their shares, and what else was done to it."""
-    shares, partner = own_share(drawn), names[min(row ^ 1, len(names) - 1)]
-    caption = [names[row]]
-    if shares is not None and shares[row] < 0.995 and partner != names[row]:
+    shares, own, partner = own_share(drawn), names[row], names[min(row ^ 1, len(names) - 1)]
+    caption = [own]
+    if shares is not None and shares[row] < 0.995 and partner != own:
         share = float(shares[row])
-        caption = [f"{names[row]} {share:.0%}, {partner} {1 - share:.0%}"]
+        own, partner = (f"({name})" if "," in name else name for name in (own, partner))
+        caption = [f"{own} {share:.0%}, {partner} {1 - share:.0%}"]
     done = [one.described(drawn[type(one).__name__], row) for one in settings.of_batches]
     return (*caption, *filter(None, done))
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from shardmill import Dataset, open_dataset
 from shardmill.infra.errors import ConfigError, CorruptDataError, NotFoundError, StorageError, UsageError
 from shardmill.training import show_augmented
 from shardmill.training.augment.parameters import draw_batch_parameters
@@ -18,7 +21,11 @@ from shardmill.training.reading.example_spec import ExampleSpec
 from shardmill.training.reading.records.split_records import EncodedImage
 from shardmill.training.reading.shard_reader import ShardReader
 from shardmill.training.results.pictures.grid import Cell, grid_picture
-from tests.samples.datasets.published import coloured, publish
+from tests.samples.datasets.published import coloured, publish, publish_patterned
+from tests.samples.images.drawn_objects import draw_objects, objects_config
+from tests.samples.images.masks import IGNORED, make_masked
+from tests.samples.images.masks import config as masks_config
+from tests.samples.preparing.prepared import run as prepare
 
 CONFIG = {"data": {"image_size": 24, "global_batch_size": 8, "seed": 3}}
 JITTER = {"vertical_flip": True, "color_jitter": {"hue": 0.3}, "erasing": {"probability": 0.5}}
@@ -38,7 +45,6 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_cells_are_the_examples_of_the_training_pipeline(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, augment: dict[str, object]
 ) -> None:
-    from shardmill import open_dataset
     from shardmill.training.order.from_settings import order_from_settings
     from shardmill.training.tensorflow.augment_batches import BatchAugment
     from shardmill.training.tensorflow.data.augmented_batches import WithBatchParameters
@@ -74,6 +80,75 @@ def test_the_cells_are_the_examples_of_the_training_pipeline(
         )
 
 
+@pytest.fixture(scope="module")
+def of_other_labels(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("labels")
+    publish_patterned(folder / "several", {"train": 8}, several=True, name="d")
+    publish_patterned(folder / "numbers", {"train": 8}, several=False, name="d")
+    publish(folder / "none", coloured({"train": {"red": 8}}), classes=[], name="d")
+    prepare(
+        draw_objects(folder / "street", {"train": 8}, seed=3), folder / "boxes", **objects_config(["train"])
+    )
+    prepare(make_masked(folder / "photos", 10), folder / "masks", **masks_config())
+    return folder
+
+
+def words_of(dataset: Dataset, row: dict[str, Any], mask: bytes | None) -> str:
+    """The label of a record, from its row of the index and from its mask."""
+    classes = dataset.classes
+    if mask is not None:
+        with Image.open(io.BytesIO(mask)) as picture:
+            counts = Counter(number for number in np.asarray(picture).ravel().tolist() if number != IGNORED)
+        total = counts.total()
+        return ", ".join(f"{classes[number]} {count / total:.0%}" for number, count in counts.most_common())
+    if "objects/label" in row:
+        found = sorted(Counter(row["objects/label"]).items())
+        return ", ".join(f"{n} {classes[kind]}" if n > 1 else classes[kind] for kind, n in found) or "none"
+    if "labels" in row:
+        return ", ".join(classes[label] for label in row["labels"]) or "none"
+    if "targets" in row:
+        brightness, redness = row["targets"]
+        return f"brightness {brightness:.4g}, redness {redness:.4g}"
+    return "no labels"
+
+
+@pytest.mark.parametrize("labels", ["several", "numbers", "none", "boxes", "masks"])
+def test_labels_of_every_kind_are_named(
+    of_other_labels: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, labels: str
+) -> None:
+    plain = {"random_resized_crop": False, "horizontal_flip": False}
+    config = TrainConfig.model_validate({**CONFIG, "augment": plain})
+    shown: list[list[Cell]] = []
+
+    def remember(_title: str, _subtitle: str, _columns: list[str], rows: list[list[Cell]]) -> Image.Image:
+        shown.extend(rows)
+        return grid_picture("", "", [""], rows)
+
+    monkeypatch.setattr(show_augmented, "grid_picture", remember)
+    show_augmented.show_augmented("d", config, root=of_other_labels / labels, out=tmp_path / "out.png")
+    dataset = open_dataset("d", of_other_labels / labels)
+    reader = dataset.reader("train")
+    shards = dataset.version.shards("train")
+    rows = [row for shard in shards for row in dataset.version.index(shard).to_pylist()]
+    known = {
+        (words_of(dataset, row, stored.mask), f"{row['width']} by {row['height']} pixels")
+        for row, stored in zip(rows, reader.read_images(np.arange(len(rows))), strict=True)
+    }
+    assert len(shown) == 6
+    for stored, *trained in shown:
+        assert stored.caption in known
+        if labels != "masks":  # pixels of a smaller mask have other shares
+            assert {cell.caption for cell in trained} == {stored.caption[:1]}
+
+
+def test_several_labels_are_mixed_and_boxes_are_not(of_other_labels: Path, tmp_path: Path) -> None:
+    config, out = TrainConfig.model_validate({**CONFIG, "augment": {"mixup": 1.0}}), tmp_path / "out.png"
+    result = show_augmented.show_augmented("d", config, root=of_other_labels / "several", out=out)
+    assert result["num_examples"] == 6
+    with pytest.raises(ConfigError, match=r"augment.mixup = 1.0 has no meaning"):
+        show_augmented.show_augmented("d", config, root=of_other_labels / "boxes", out=out)
+
+
 def test_captions_say_how_labels_are_mixed(root: Path) -> None:
     settings = AugmentSettings.model_validate(MIXING)
     draws = draw_batch_parameters(settings, 0, 0, np.arange(4), 24)
@@ -81,6 +156,7 @@ def test_captions_say_how_labels_are_mixed(root: Path) -> None:
     draws["RandAugment"]["ops"] = np.array([[3], [0], [8], [2]], np.int32)
     captions = [show_augmented.caption(settings, ["a", "b", "c", "c"], draws, row) for row in range(4)]
     assert captions == [("a 25%, b 75%", "rotate"), ("b", "identity"), ("c", "brightness"), ("c", "equalize")]
+    assert show_augmented.caption(settings, ["a, b", "c"], draws, 0)[0] == "(a, b) 25%, c 75%"
 
 
 def test_settings_are_described_as_they_are_written() -> None:
