@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from shardmill.beam_jobs.config import PrepareConfig
-from shardmill.beam_jobs.reasons import IGNORED
+from shardmill.beam_jobs.reasons import IGNORED, NO_LABEL
 from shardmill.beam_jobs.request import JobRequest
 from shardmill.beam_jobs.schemas import has_masks
 from shardmill.beam_jobs.sources.files.folder import SourceFolder, folders_of_ours, place_of
@@ -68,6 +68,7 @@ def list_inputs(source: SourceFolder, config: PrepareConfig, place: Workplace | 
     listing = _without_young(check_listing(_listed(source, config, place), config), config)
     _check_labels(listing, config)
     listing = _with_label_edits(listing, source, config)
+    _check_any_label(listing.table, source, config)
     _check_names(listing, config)
     if config.groups.pattern is not None:
         listing = replace(listing, table=group_by_pattern(listing.table, config.groups.pattern))
@@ -79,6 +80,25 @@ def list_inputs(source: SourceFolder, config: PrepareConfig, place: Workplace | 
     # In one chunk: planning takes rows from it, and would make a copy of its own.
     table = _naming_their_setting(named, listing.table).combine_chunks().unify_dictionaries()
     return replace(listing, table=table, warnings=left_out + listing.warnings)
+
+
+def _check_any_label(table: pa.Table, source: SourceFolder, config: PrepareConfig) -> None:
+    """Refuse a source whose images should have one class each, and none has one.
+
+    Raises:
+        ConfigError: there are images without a label, and no other ones.
+    """
+    num_without = pc.sum(pc.equal(table["reason"], NO_LABEL)).as_py() or 0
+    if (
+        config.source.label_kind == "class"
+        and num_without
+        and not pc.any(pc.is_valid(table["label"])).as_py()
+    ):
+        raise ConfigError(
+            f"none of the {num_without:,} images of {source.uri} has a label",
+            "name what holds it with --set source.columns.label=NAME; or say which labels there are: "
+            "--set source.labels=multi, targets, mask or none",
+        )
 
 
 def _without_young(listing: Listing, config: PrepareConfig) -> Listing:

@@ -106,6 +106,11 @@ class FolderPairs:
         self.others.append(row)
 
 
+def is_mask_name(path: str) -> bool:
+    """Tell whether a file is named as the mask of the image beside it: 0001.mask.png."""
+    return _ENDING.sub("", path).lower().endswith(_SAMPLE_SUFFIXES)
+
+
 class SamplePairs:
     """Images and masks that lie side by side, as in WebDataset: 0001.jpg and 0001.mask.png.
 

@@ -156,7 +156,8 @@ def roles_of(
             names = [name for column in offer.columns if (name := column.name) and not column.holds_images]
             raise ConfigError(
                 f"which {offer.noun} of {offer.where} holds the label cannot be told; it has {_shown(names)}",
-                "name it with --set source.columns.label=NAME",
+                "name it with --set source.columns.label=NAME; or say which labels there are: --set "
+                "source.labels=multi, targets, mask (with source.columns.mask, source.masks.classes) or none",
             )
     others = asked_columns(settings, kind)
     checked = others if not may_lack else tuple(name for name in others if name in _of_labels(settings))

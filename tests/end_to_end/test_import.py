@@ -6,7 +6,6 @@ import io
 import json
 import shutil
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +19,6 @@ from shardmill.infra.dataset.exports.export import export
 from shardmill.infra.dataset.verify import verify
 from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.errors import UsageError
-from shardmill.infra.format.known_features import labels_feature
-from tests.samples.datasets.published import coloured, publish
 from tests.samples.images.photos import jpeg, picture, png, rotated_jpeg, write
 from tests.samples.preparing.imports import import_of, imported, records_by_split, stored_images
 from tests.samples.preparing.prepared import run
@@ -162,20 +159,6 @@ def labels_and_boxes(version: DatasetVersion) -> list[tuple[list[str], list[floa
         for shard in version.manifest.shards
         for row in version.index(shard).to_pylist()
     )
-
-
-def test_several_labels_come_back_from_an_export(tmp_path: Path) -> None:
-    pictures = [
-        replace(made, label_name="", values=((0, 2), (1,), ())[number % 3])
-        for number, made in enumerate(coloured({"train": {"a": 9}, "test": {"a": 3}}))
-    ]
-    feature = labels_feature(None)
-    version = publish(tmp_path / "datasets", pictures, classes=["hat", "späte Eule", "cap"], feature=feature)
-    export(version, str(tmp_path / "out"), "tfds")
-    assert imported(tmp_path / "out", tmp_path / "root")["stored_from"]["source"] == 12
-    again = Catalog(str(tmp_path / "root")).open("d")
-    assert again.manifest.label_kind == "multi"
-    assert labels_and_boxes(again) == labels_and_boxes(version)
 
 
 def wds_members(count: int, first: int = 0, ending: str = "jpg") -> dict[str, bytes]:

@@ -9,48 +9,45 @@ beside the archives has a row of its own, and so has an archive that is empty, d
     listing     one archive: its members as rows
     layouts     where labels and splits come from
     labelling   the label and split of each member
+    masks       the mask of each image
     sidecar_values  the sidecars that describe an image, and what they say besides one class
     reading     members by their position, compressed tars in the spool of the run; the first members
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from shardmill.beam_jobs.config import PrepareConfig, SourceConfig
-from shardmill.beam_jobs.reasons import OTHER_FILE, SIDECAR
-from shardmill.beam_jobs.schemas import MEMBER_LISTING_SCHEMA, FileRef, Status
+from shardmill.beam_jobs.schemas import MEMBER_LISTING_SCHEMA, FileRef
 from shardmill.beam_jobs.sources.class_names import class_numbers, quoted
 from shardmill.beam_jobs.sources.files.folder import SourceFolder
-from shardmill.beam_jobs.sources.files.walking import FoundFile, IgnorePatterns
-from shardmill.beam_jobs.sources.kinds.archive.labelling import is_image, labelled
-from shardmill.beam_jobs.sources.kinds.archive.layouts import choose_layout, splits_by_name, without_ending
+from shardmill.beam_jobs.sources.files.walking import FoundFile, IgnorePatterns, SourceFault
+from shardmill.beam_jobs.sources.kinds.archive.labelling import labelled
+from shardmill.beam_jobs.sources.kinds.archive.layouts import choose_layout
 from shardmill.beam_jobs.sources.kinds.archive.listing import ListedArchive, json_label, list_archive
+from shardmill.beam_jobs.sources.kinds.archive.masks import with_member_masks
 from shardmill.beam_jobs.sources.kinds.archive.opening import ENDINGS, is_archive
 from shardmill.beam_jobs.sources.kinds.archive.reading import ArchiveReader, first_members, unpack_compressed
 from shardmill.beam_jobs.sources.kinds.archive.sidecar_values import asked_values, with_values
 from shardmill.beam_jobs.sources.listing import Listing
-from shardmill.beam_jobs.sources.masks import (
-    FolderPairs,
-    Pairing,
-    SamplePairs,
-    pair,
-    with_reason,
-    with_splits,
-)
 from shardmill.beam_jobs.sources.recognition.glance import Glance, Recognised
 from shardmill.beam_jobs.tables.columns import sorted_by
 from shardmill.infra.codecs.formats import sniff
-from shardmill.infra.errors import ConfigError, NotFoundError
+from shardmill.infra.errors import ConfigError, NotFoundError, UsageError
+from shardmill.infra.format.known_features import BOXES, LABELS, MASK_PIXELS, TARGETS, LabelKind
 from shardmill.infra.progress import log
 from shardmill.infra.readable import counted
 from shardmill.infra.storage.filesystem import Storage
+from shardmill.infra.storage.locations import uri_of
+
+_EXPORTED = frozenset({"id", "label", "label_name", "sha256", "source_uri", "stored_bytes"})
 
 # Where the texts of labels are numbers, these keys of .json sidecars may have the names.
 NAME_KEYS = ("label_name", "class_name")
@@ -118,7 +115,7 @@ def _list_masked(
     batches += [archive.own for archive in listed if archive.own is not None]
     table = pa.Table.from_batches(batches, MEMBER_LISTING_SCHEMA).unify_dictionaries()
     table = sorted_by(table, "uri")
-    return Listing(_with_member_masks(table, archives, config), [*warnings, *_damages(listed)])
+    return Listing(with_member_masks(table, archives, config), [*warnings, *_damages(listed)])
 
 
 def recognise(glance: Glance, settings: SourceConfig) -> Recognised | None:
@@ -136,15 +133,93 @@ def first_images(folder: SourceFolder, config: PrepareConfig) -> Iterator[bytes]
 
 
 def import_settings(folder: SourceFolder, config: PrepareConfig) -> dict[str, Any]:
-    """Return the settings for importing labels: the key of .json sidecars that names the class."""
+    """Return the settings for importing labels: the key of .json sidecars that names the class.
+
+    Of an export of Shardmill also those of labels of other kinds, and the names of their classes.
+
+    Raises:
+        UsageError: it is an export of objects, or of masks without ``export.json`` beside it.
+    """
     named: set[str] = set(NAME_KEYS)
+    exported: set[str] | None = None
     for archive in _first_archives(folder, config):
         members = islice(first_members(folder, archive), _MEMBERS_PASSED)
         sidecars = (data for name, data in members if name.lower().endswith(".json"))
         looked_at = list(islice(sidecars, _MEMBERS_LOOKED_AT))
         named &= {key for key in NAME_KEYS if looked_at and all(json_label(data, key) for data in looked_at)}
+        keys = [_keys_of_export(data) for data in looked_at]
+        exported = set.intersection(*keys, *([] if exported is None else [exported])) if keys else set()
     key = next((key for key in NAME_KEYS if key in named), None)
-    return {} if key is None else {"archive": {"name_key": key}}
+    if key is not None:
+        return {"archive": {"name_key": key}}
+    given = config.source.labels
+    if not exported or config.source.columns.label is not None or given == "class":
+        return {}
+    kind = _kind_of_export(exported)
+    if given not in (None, kind):
+        return {}
+    return {"labels": kind, **_labels_of_export(folder, config, kind, has_objects=BOXES in exported)}
+
+
+def _keys_of_export(data: bytes) -> set[str]:
+    """Return the keys of a .json sidecar that Shardmill exported without a class; empty if it is none."""
+    try:
+        row = json.loads(data)
+    except (ValueError, RecursionError):
+        return set()
+    is_one = isinstance(row, dict) and row.keys() >= _EXPORTED and row["label"] is row["label_name"] is None
+    return set(row) if is_one else set()
+
+
+def _kind_of_export(keys: Collection[str]) -> LabelKind:
+    return (
+        "mask"
+        if MASK_PIXELS in keys
+        else "multi"
+        if LABELS in keys
+        else "targets"
+        if TARGETS in keys
+        else "none"
+    )
+
+
+def _labels_of_export(
+    folder: SourceFolder, config: PrepareConfig, kind: LabelKind, *, has_objects: bool
+) -> dict[str, Any]:
+    """Return the settings of the labels of an export besides their kind."""
+    if has_objects and config.source.labels is None:
+        raise UsageError(
+            f"the .json sidecars of {folder.uri} have objects, whose boxes archives cannot give",
+            "export them with --format tfds and import that; or take their classes alone: "
+            "--set source.labels=multi",
+        )
+    if kind == "targets":
+        return {"columns": {"label": TARGETS}}
+    classes = _classes_of_export(folder) if kind in ("multi", "mask") else []
+    if kind == "mask":
+        if config.source.masks.classes:
+            return {}
+        if not classes:
+            raise UsageError(
+                f"{folder.uri} has masks, and no export.json that names their classes",
+                "give the folder of the export as the source, or the names in the order of their numbers: "
+                "--set source.masks.classes=\"['NAME', 'NAME']\"",
+            )
+        return {"masks": {"classes": {name: [number] for number, name in enumerate(classes)}}}
+    columns = config.source.columns
+    named = {"class_names": classes} if classes and not (columns.class_names or columns.classes_file) else {}
+    return {"columns": {"label": LABELS, **named}} if kind == "multi" else {}
+
+
+def _classes_of_export(folder: SourceFolder) -> list[str]:
+    """Return the names of the classes that ``export.json`` of an export names; none if it is not there."""
+    try:
+        with folder.open_container("export.json") as file:
+            found = json.loads(file.read_at(file.size_bytes, 0))["classes"]
+    except (SourceFault, ValueError, KeyError, TypeError):
+        return []
+    are_names = isinstance(found, list) and all(isinstance(name, str) for name in found)
+    return list(map(uri_of, found)) if are_names else []
 
 
 def _first_archives(folder: SourceFolder, config: PrepareConfig) -> list[FileRef]:
@@ -173,75 +248,3 @@ def _damages(listed: list[ListedArchive]) -> list[str]:
         if archive.own is not None and archive.own["reason"][0].as_py() == "broken_container"
         for kept in [sum(batch.num_rows for batch in archive.batches)]
     ]
-
-
-# Masks of images in archives are in a folder of their own, or beside their images as in WebDataset:
-#
-#   images/…/a.jpg          masks/…/a.png          in one archive, or images.zip and masks.zip
-#   0001.jpg                0001.mask.png          or .seg.png, or what source.masks.mask_suffix says
-def _with_member_masks(
-    members: pa.Table, archives: Sequence[ListedArchive], config: PrepareConfig
-) -> pa.Table:
-    """Attach its mask to each image, and fill in the splits.
-
-    Args:
-        members: MEMBER_LISTING_SCHEMA, sorted by URI.
-        archives: those that have members.
-        config: settings of the run.
-
-    Raises:
-        NotFoundError: no image has a mask.
-    """
-    settings = config.source.masks
-    samples, folders = SamplePairs(settings), FolderPairs(settings)
-    columns = (members[name].to_pylist() for name in ("uri", "container", "status"))
-    others: list[int] = []
-    for row, (uri, container, status) in enumerate(zip(*columns, strict=True)):
-        if status != Status.TO_READ:
-            continue
-        name = uri[len(container) + 1 :]
-        if not is_image(name):
-            others.append(row)
-            continue
-        path = f"{without_ending(container)}/{name}"
-        samples.add(row, path)
-        folders.add(row, path)
-    are_samples = bool(samples.images.keys() & samples.masks.keys())
-    found: Pairing = samples if are_samples else folders
-    members = _with_splits(members, found, archives, config)
-    if are_samples:
-        words = "it is no image, and no mask of one"
-        members = with_reason(members, np.array(others, np.int64), SIDECAR, words)
-    else:
-        words = f"neither an image in a folder {settings.images} nor a mask in a folder {settings.masks}"
-        members = with_reason(
-            members, np.sort([*others, *folders.others]).astype(np.int64), OTHER_FILE, words
-        )
-    listing, num_pairs = pair(members, found, settings)
-    if not num_pairs:
-        raise NotFoundError(
-            f"no image in the archives has a mask: neither masks as 0001.mask.png beside images, nor "
-            f"folders {settings.images} and {settings.masks} with files of the same names",
-            "say what the names of masks end in, or name the folders: source.masks.mask_suffix, images, "
-            "masks",
-        )
-    log(f"{counted(num_pairs, 'image')} with a mask in {counted(len(archives), 'archive')}")
-    return listing
-
-
-def _with_splits(
-    members: pa.Table, found: Pairing, archives: Sequence[ListedArchive], config: PrepareConfig
-) -> pa.Table:
-    """Fill in the splits that the names of archives give, else those of folders."""
-    if config.source.layout == "classes":
-        return members
-    by_archive = splits_by_name(archives, config)
-    if by_archive is None:
-        return with_splits(members, found)
-    splits: list[str | None] = [None] * members.num_rows
-    containers = members["container"].to_pylist()
-    for rows in found.images.values():
-        for row in rows:
-            splits[row] = by_archive[containers[row]]
-    at = members.schema.get_field_index("split")
-    return members.set_column(at, members.schema.field(at), pa.array(splits, pa.string()))

@@ -38,7 +38,8 @@ from shardmill.beam_jobs.sources.kinds.archive.layouts import Layout, shape_of
 from shardmill.beam_jobs.sources.kinds.archive.listing import ListedArchive
 from shardmill.beam_jobs.sources.kinds.archive.members import LABEL_SIDECARS
 from shardmill.beam_jobs.sources.kinds.archive.sidecar_values import Sidecars, sample_key
-from shardmill.infra.errors import ConfigError
+from shardmill.beam_jobs.sources.masks import is_mask_name
+from shardmill.infra.errors import ConfigError, UsageError
 
 _REMEDY = (
     "put the images of each class into a folder of its own in the archive, or into an archive of its own; or "
@@ -71,8 +72,8 @@ def labelled(
         The rows (MEMBER_LISTING_SCHEMA), and warnings.
 
     Raises:
-        UsageError: the members have no classes. ConfigError: ``filter.classes`` names a class that is not
-            there, or settings of sidecars have no effect.
+        UsageError: the members have no classes, or no sidecar has one. ConfigError: ``filter.classes``
+            names a class that is not there, or settings of sidecars have no effect.
     """
     if layout.kind == "webdataset":
         return _by_sidecars(archives, layout, config, names)
@@ -106,6 +107,12 @@ def _by_sidecars(
 ) -> tuple[list[pa.RecordBatch], list[str]]:
     kind, settings = config.source.label_kind, config.source.columns
     labels = [_labels_of(archive, names, settings) for archive in archives] if kind == "class" else []
+    if kind == "class" and not any(labels):
+        raise UsageError(
+            f"no .cls and no key {settings.label_column!r} of a .json sidecar gives an image its class",
+            "name the key with --set source.columns.label=KEY; or say which labels there are: "
+            "--set source.labels=multi, targets, mask (with source.masks.classes) or none",
+        )
     found = {label.name for each in labels for label in each.values() if label.reason is None}
     classes = sorted(name for name in found if name is not None)
     wanted = wanted_classes(classes, config)
@@ -157,7 +164,7 @@ class _Samples:
     """The samples of an archive.
 
     Attributes:
-        with_image: keys of those that have an image.
+        with_image: keys of those that have an image that is no mask.
         sidecars: those with labels or values.
         labelling: those with labels.
         split: split of all of them, or None.
@@ -184,7 +191,8 @@ class _Samples:
         images = [name for name in archive.image_names() if is_image(name)]
         sidecars = Sidecars(archive.labels.keys() | archive.values.keys(), images)
         labelling = Sidecars(archive.labels, images)
-        return cls(set(map(sample_key, images)), sidecars, labelling, split, labels, wanted)
+        with_image = {sample_key(name) for name in images if not is_mask_name(name)}
+        return cls(with_image, sidecars, labelling, split, labels, wanted)
 
     def label_of(self, name: str) -> _Label:
         """Return the label of an image, or why it has none."""
@@ -199,7 +207,8 @@ class _Samples:
     def role_of(self, name: str) -> tuple[str, str] | None:
         """Return reason and message of a member that is no image; None if it is to be read."""
         if is_image(name):
-            return None
+            is_mask = is_mask_name(name) and sample_key(name) in self.with_image
+            return (SIDECAR, "it is the mask of the image of the same name") if is_mask else None
         key, ending = sample_key(name), name.rpartition(".")[2].lower()
         if key in self.with_image:
             return SIDECAR, "it is no image, and belongs to the sample of the same name"

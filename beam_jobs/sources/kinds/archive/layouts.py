@@ -16,9 +16,11 @@ from typing import Literal
 
 from shardmill.beam_jobs.config import PrepareConfig
 from shardmill.beam_jobs.sources.class_folders import Shape
+from shardmill.beam_jobs.sources.class_names import quoted
 from shardmill.beam_jobs.sources.files.walking import SPLIT_OF_FOLDER
 from shardmill.beam_jobs.sources.kinds.archive.listing import ListedArchive
 from shardmill.beam_jobs.sources.kinds.archive.opening import ENDINGS
+from shardmill.beam_jobs.sources.kinds.archive.sidecar_values import sample_key
 from shardmill.infra.errors import UsageError
 
 _PARTS = re.compile(r"[/._\-]+|(?<=[^\d])(?=\d)")
@@ -66,7 +68,8 @@ def choose_layout(archives: Sequence[ListedArchive], config: PrepareConfig) -> L
     """Choose the layout that the settings ask for, or that the members show.
 
     Raises:
-        UsageError: the settings ask for a folder that no member lies in.
+        UsageError: the settings ask for a folder that no member lies in, or the archives have names of splits
+            and nothing tells the classes.
     """
     settings = config.source.archive
     shape = shape_of(_names_of(archives))
@@ -75,7 +78,7 @@ def choose_layout(archives: Sequence[ListedArchive], config: PrepareConfig) -> L
         shape = shape_of(name.removeprefix(prefix) for name in _names_of(archives))
     kind = settings.layout
     if kind == "auto":
-        kind = _recognised(archives, shape)
+        kind = _recognised(archives, shape, config)
     splits = splits_by_name(archives, config) if kind != "archives" else None
     if kind == "folders" and splits is not None and _are_splits(shape):
         splits = None  # the folders in the archives name the split
@@ -102,11 +105,45 @@ def without_ending(archive: str) -> str:
     return archive[: len(archive) - len(ending)]
 
 
-def _recognised(archives: Sequence[ListedArchive], shape: Shape) -> Kind:
+def _recognised(archives: Sequence[ListedArchive], shape: Shape, config: PrepareConfig) -> Kind:
     if any(archive.labels or archive.values for archive in archives):
         return "webdataset"
-    holding = sum(1 for archive in archives if archive.batches)
-    return "archives" if holding > 1 and not shape.tops else "folders"
+    if shape.tops:
+        return "folders"
+    are_classes = (
+        len(archives) > 1 and config.source.label_kind == "class" and not _are_named_as_splits(archives)
+    )
+    if not are_classes and any(map(_has_sidecars, archives)):
+        return "webdataset"
+    if len(archives) < 2:
+        return "folders"
+    if config.source.label_kind != "class":  # only the split is taken from the path
+        return "archives" if splits_by_name(archives, config) is None else "folders"
+    if not are_classes:
+        raise UsageError(
+            "the images lie directly in the archives, beside no labels, and "
+            f"{quoted([archive.uri for archive in archives])} are names of splits, not of classes",
+            "say --set source.labels=none if the images have no labels, or --set source.layout=classes "
+            "--set source.archive.layout=archives if each archive is a class (docs/archives.md)",
+        )
+    return "archives"
+
+
+def _are_named_as_splits(archives: Sequence[ListedArchive]) -> bool:
+    """Tell whether the names of archives are those of splits: of all, or of one without another word."""
+    names = [_PARTS.split(without_ending(archive.uri).rpartition("/")[2].lower()) for archive in archives]
+    have_split = [any(part in SPLIT_OF_FOLDER for part in parts) for parts in names]
+    return all(have_split) or any(
+        all(part in SPLIT_OF_FOLDER or part in ("", "of") or part.isdecimal() for part in parts)
+        for parts, is_one in zip(names, have_split, strict=True)
+        if is_one
+    )
+
+
+def _has_sidecars(archive: ListedArchive) -> bool:
+    """Tell whether an archive has a sidecar of an image in it, by their names."""
+    described = set(map(sample_key, archive.sidecars))
+    return any(sample_key(name) in described for name in archive.image_names())
 
 
 def _prefix(shape: Shape, given: str | None, archives: Sequence[ListedArchive]) -> str:

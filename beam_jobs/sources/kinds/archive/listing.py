@@ -37,6 +37,7 @@ class ListedArchive:
         uri: URI of the archive.
         batches: MEMBER_LISTING_SCHEMA without labels, a row for each member.
         own: the row of the file itself, if it has one: MEMBER_LISTING_SCHEMA.
+        sidecars: stems of the .cls and .json files that were read.
         labels: stem of sidecars (kinds.archive.samples) -> label that they give (WebDataset).
         values: stem of sidecars -> the values that are asked for of them, as JSON, by their keys.
         named: stems of the sidecars whose label is the name of a class.
@@ -46,6 +47,7 @@ class ListedArchive:
     uri: str
     batches: list[pa.RecordBatch] = field(default_factory=list)
     own: pa.RecordBatch | None = None
+    sidecars: set[str] = field(default_factory=set)
     labels: dict[str, str] = field(default_factory=dict)
     values: dict[str, dict[str, str]] = field(default_factory=dict)
     named: set[str] = field(default_factory=set)
@@ -165,6 +167,7 @@ def _keep_label(listed: ListedArchive, member: Member, settings: SourceConfig) -
             listed.unread.append(member.name)  # too long
         return
     key, is_json = stem_of(member.name), member.name.lower().endswith(".json")
+    listed.sidecars.add(key)
     if (_json_value(member.content) if is_json else _text_label(member.content)) is None:
         listed.unread.append(member.name)
     name_key, label_key = settings.archive.name_key, settings.columns.label_column

@@ -27,6 +27,7 @@ from shardmill.beam_jobs.sources.kinds.parquet.reading import (
     check_num_rows,
     class_names_of,
     described,
+    empty_columns,
     holds_images,
     list_rows,
     offered,
@@ -60,7 +61,8 @@ def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
         with file.open() as stream:
             parquet = open_parquet(cast(BinaryIO, stream))
             schema = parquet.schema_arrow
-            offer = offered(file.uri, schema, kind)
+            is_open = not found and settings.label is None
+            offer = offered(file.uri, schema, kind, empty_columns(parquet, kind) if is_open else ())
             roles = roles_of(offer, settings, kind, first=found[0] if found else None)
             if kind == "mask" and settings.mask is not None:
                 image_of(offer, settings.mask)

@@ -7,7 +7,7 @@ order. So memory is flat, however large the row groups are.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, BinaryIO, cast
 
 import numpy as np
@@ -23,7 +23,7 @@ from shardmill.beam_jobs.sources.kinds.table.tables import PARQUET_DAMAGES, firs
 from shardmill.beam_jobs.sources.roles import Column, Offer, Roles, image_of
 from shardmill.beam_jobs.sources.rows.row_files import FileRows, RowFile, RowFileBroken
 from shardmill.beam_jobs.tables.columns import one_chunk, without_broken_texts
-from shardmill.infra.format.known_features import LabelKind
+from shardmill.infra.format.known_features import LABELS, LabelKind
 from shardmill.infra.readable import shortened
 
 _BUFFER_BYTES = 1 << 20  # read at a time from the pages of a column
@@ -44,8 +44,15 @@ def open_parquet(stream: BinaryIO) -> pq.ParquetFile:
         raise RowFileBroken(f"it cannot be read as Parquet: {first_line(error)}") from error
 
 
-def offered(uri: str, schema: pa.Schema, kind: LabelKind) -> Offer:
-    """Return the columns of a file, with what their types and Hugging Face's description say of them."""
+def offered(uri: str, schema: pa.Schema, kind: LabelKind, empty: Collection[str] = ()) -> Offer:
+    """Return the columns of a file, with what their types and Hugging Face's description say of them.
+
+    Args:
+        uri: URI of the file.
+        schema: its columns.
+        kind: kind of the labels.
+        empty: names of columns that hold nothing.
+    """
     features = described(schema)
     several = kind in ("multi", "targets")
     columns = [
@@ -54,18 +61,56 @@ def offered(uri: str, schema: pa.Schema, kind: LabelKind) -> Offer:
             shortened(str(field.type), 30),
             holds_images=holds_images(field.type),
             is_image=_is(features.get(field.name), "Image"),
-            is_class=_is(features.get(field.name), "ClassLabel")
-            or (several and bool(class_names_of(features.get(field.name)))),
+            is_class=field.name not in empty
+            and (
+                _is(features.get(field.name), "ClassLabel")
+                or (several and bool(class_names_of(features.get(field.name))))
+            ),
+            is_empty=field.name in empty,
         )
         for field in schema
     ]
     return Offer(uri, "column", columns)
 
 
-def described(schema: pa.Schema) -> Mapping[str, Any]:
-    """Return the description of each column that Hugging Face's library left; empty if there is none."""
+def empty_columns(parquet: pq.ParquetFile, kind: LabelKind) -> set[str]:
+    """Return the columns that may hold labels, by their name or description, and hold nothing but nulls.
+
+    Raises:
+        RowFileBroken: the file is damaged.
+    """
+    schema = parquet.schema_arrow
+    offer = offered("", schema, kind)
+    usual = {*offer.label_names, *offer.list_names}
+    names = [column.name for column in offer.columns if column.is_class or column.name in usual]
+    names = [
+        name for name in names if schema.names.count(name) == 1 and not holds_images(schema.field(name).type)
+    ]
     try:
-        features = json.loads((schema.metadata or {})[b"huggingface"])["info"]["features"]
+        return {
+            name
+            for name in names
+            if all(
+                batch.column(0).null_count == batch.num_rows
+                for batch in parquet.iter_batches(columns=[name], use_threads=False)
+            )
+        }
+    except PARQUET_DAMAGES as error:
+        raise RowFileBroken(f"its labels cannot be read: {first_line(error)}") from error
+
+
+def described(schema: pa.Schema) -> Mapping[str, Any]:
+    """Return the description of each column that Hugging Face's library left; empty if there is none.
+
+    An export of Shardmill as Parquet has the names of the classes alone.
+    """
+    metadata = schema.metadata or {}
+    try:
+        if b"huggingface" in metadata:
+            features = json.loads(metadata[b"huggingface"])["info"]["features"]
+        else:
+            label = {"_type": "ClassLabel", "names": json.loads(metadata[b"shardmill"])["classes"]}
+            features = {"label": label, LABELS: {"_type": "Sequence", "feature": label}}
     except (KeyError, ValueError, TypeError):
         return {}
     return features if isinstance(features, dict) else {}

@@ -15,7 +15,7 @@ from shardmill.beam_jobs.sources.roles import Column, Offer, check_there, image_
 from shardmill.infra.errors import ConfigError, NotFoundError
 from shardmill.infra.format.contract import FEATURES
 from shardmill.infra.format.features import Dtype, Feature
-from shardmill.infra.format.known_features import LabelKind
+from shardmill.infra.format.known_features import TARGETS, LabelKind
 
 _OWN = frozenset(FEATURES) - {"id"}  # every record has its own
 
@@ -90,7 +90,9 @@ def roles_of(
     """
     given = settings.columns
     image = _image(leaves, given.image)
-    label = None if settings.labels == "none" else _label(leaves, supervised, given.label)
+    label = None
+    if settings.labels not in ("none", "targets"):
+        label = _label(leaves, supervised, given.label)
     labels: LabelKind = "none" if label is None else "multi" if label.is_list else "class"
     for name, key in (("group", given.group), ("split", given.split)):
         if key is not None:
@@ -98,6 +100,11 @@ def roles_of(
     taken = {image, label.key if label else None}
     free = [leaf for leaf in leaves if leaf.key not in taken]
     objects = find_objects(leaves) if label is None and settings.labels in (None, "multi") else None
+    if label is None and objects is None and settings.labels in (None, "targets"):
+        label = _targets(leaves, given.label)
+        if label is not None:
+            labels = "targets"
+            free = [leaf for leaf in free if leaf.key != label.key]
     others, left_out = _columns(_without(free, objects), given.features)
     columns = others
     if objects is not None:
@@ -110,7 +117,7 @@ def roles_of(
             if leaf.key.startswith(objects.prefix) and leaf.key not in own
         }
     named = label if objects is None else objects.label
-    is_told = named is None or given.class_names or given.classes_file
+    is_told = named is None or labels == "targets" or given.class_names or given.classes_file
     classes = () if is_told or named is None else _class_names(named, folder)
     label_key = label.key if label else None
     return Roles(image, label_key, labels, classes, columns, left_out, objects)
@@ -157,6 +164,13 @@ def _label(leaves: Sequence[Leaf], supervised: str | None, asked: str | None) ->
             "say which one: --set source.columns.label=NAME; the others become features",
         )
     return classes[(named or usable)[0]] if usable else None
+
+
+def _targets(leaves: Sequence[Leaf], asked: str | None) -> Leaf | None:
+    """The feature with the numbers to predict: that called ``targets``, or the one that is asked for."""
+    name = asked or TARGETS
+    numbers = (leaf for leaf in leaves if leaf.dtype in ("float32", "int64") and leaf.shape != "variable")
+    return next((leaf for leaf in numbers if leaf.key == name and leaf.role == "values"), None)
 
 
 def _class_names(label: Leaf, folder: SourceFolder) -> tuple[str, ...]:

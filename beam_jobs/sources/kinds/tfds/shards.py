@@ -107,7 +107,7 @@ class _Rows:
     positions: list[int] = field(default_factory=list)
     sizes: list[int] = field(default_factory=list)
     labels: list[str | None] = field(default_factory=list)
-    label_lists: list[list[str] | None] = field(default_factory=list)
+    label_lists: list[list[str] | list[float] | None] = field(default_factory=list)
     groups: list[str | None] = field(default_factory=list)
     splits: list[str | None] = field(default_factory=list)
     faults: list[str | None] = field(default_factory=list)
@@ -141,8 +141,8 @@ class _Rows:
         for column, value in zip(self.values, row, strict=True):
             column.append(value)
 
-    def _label(self, found: Mapping[str, Values]) -> tuple[str | None, list[str] | None]:
-        """The class, and the classes where a record has several; by numbers where they have no names.
+    def _label(self, found: Mapping[str, Values]) -> tuple[str | None, list[str] | list[float] | None]:
+        """The class, or the classes or targets; classes by their numbers where they have no names.
 
         Raises:
             ValueError: it is no class.
@@ -151,6 +151,10 @@ class _Rows:
         if key is None:
             return None, None
         values = found.get(key, ())
+        if self.roles.labels == "targets":
+            if not all(isinstance(value, int | float) for value in values):
+                raise ValueError(f"its targets {key!r} are no numbers")
+            return None, list(cast(Sequence[float], values)) or None
         if not all(isinstance(value, int) for value in values):
             raise ValueError(f"its label {key!r} is no number")
         names = [self._name(number) for number in cast(Sequence[int], values)]
@@ -172,7 +176,8 @@ class _Rows:
 
     def rows(self, file: RowFile, damage: str | None, more: int = 0) -> ShardRows:
         """Return the records that were added."""
-        has_several = self.roles.labels == "multi"
+        kinds = {"multi": pa.string(), "targets": pa.float32()}
+        kind = kinds.get(self.roles.labels)
         rows = FileRows(
             file,
             positions=np.array(self.positions, np.int64),
@@ -182,7 +187,7 @@ class _Rows:
             groups=pa.array(self.groups, pa.string()) if self.group is not None else None,
             faults=pa.array(self.faults, pa.string()),
             damage=damage,
-            label_values=pa.array(self.label_lists, pa.list_(pa.string())) if has_several else None,
+            label_values=None if kind is None else pa.array(self.label_lists, pa.list_(kind)),
             label_name=self.roles.label or "",
             columns={
                 column.key: pa.array(found, column.feature.arrow_type)

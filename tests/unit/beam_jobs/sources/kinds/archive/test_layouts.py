@@ -63,6 +63,42 @@ def test_folders_and_names_of_archives(
     assert list(listed(make(tmp_path, archives)).values()) == labels
 
 
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["train-00000-of-00001.tar", "test-00000-of-00001.tar"],
+        ["photos-train-1.tar", "photos_val.zip"],
+        ["train.tar", "cat.tar"],
+    ],
+)
+def test_names_of_splits_become_no_classes(names: list[str], tmp_path: Path) -> None:
+    make(tmp_path, {name: [f"{row}.jpg"] for row, name in enumerate(names)})
+    with pytest.raises(UsageError, match="names of splits, not of classes") as refusal:
+        listed(tmp_path)
+    assert "--set source.labels=none" in (refusal.value.remedy or "")
+    asked = listed(tmp_path, archive={"layout": "archives"}, layout="classes")
+    assert {label for label, _ in asked.values()} == {name.rpartition(".")[0] for name in names}
+
+
+def test_images_without_labels_keep_the_splits_of_their_archives(tmp_path: Path) -> None:
+    make(tmp_path, {"train-0.tar": ["1.jpg"], "val-0.tar": ["2.jpg"]})
+    assert list(listed(tmp_path, labels="none").values()) == [(None, "train"), (None, "validation")]
+
+
+def test_sidecars_without_a_class_are_refused_and_masks_are_no_images(tmp_path: Path) -> None:
+    files = {"1.jpg": b"1", "1.seg.png": b"m", "1.json": b'{"label": null, "tags": ["a"]}'}
+    make_tar(tmp_path / "train-0.tar", files)
+    make_tar(tmp_path / "test-0.tar", {"2.jpg": b"2", "2.json": b'{"label": null, "tags": []}'})
+    with pytest.raises(UsageError, match="no key 'label' of a") as refusal:
+        listed(tmp_path)
+    assert "--set source.labels=multi" in (refusal.value.remedy or "")
+    assert listed(tmp_path, labels="none") == {
+        "test-0.tar#2.jpg": (None, "test"), "test-0.tar#2.json": ("sidecar", None),
+        "train-0.tar#1.jpg": (None, "train"), "train-0.tar#1.json": ("sidecar", None),
+        "train-0.tar#1.seg.png": ("sidecar", None),
+    }  # fmt: skip
+
+
 def test_settings_overrule_what_is_recognised(tmp_path: Path) -> None:
     make(tmp_path, {"train.tar": ["x/cat/1.jpg", "x/dog/1.jpg"], "val.tar": ["x/cat/1.jpg"]})
     assert [split for _, split in listed(tmp_path).values()] == ["train", "train", "validation"]
