@@ -30,6 +30,7 @@ from shardmill.training.augment.settings import AugmentSettings
 from shardmill.training.config import TrainConfig
 from shardmill.training.dataset import Dataset
 from shardmill.training.frameworks import load, quiet
+from shardmill.training.models.spec import Fit
 from shardmill.training.order import StepPlan
 from shardmill.training.order.from_settings import order_from_settings
 from shardmill.training.reading import Batch, BatchMaker, RecordReader
@@ -103,7 +104,7 @@ def show_augmented(ref: str, config: TrainConfig, *, root: str | Path, out: Path
             row.append(cell)
     columns = ["stored", *(f"epoch {epoch + 1}" for epoch in range(_EPOCHS))]
     title = f"{dataset.version.ref}: {counted(len(rows), 'training example')} of {spec.image_size} pixels"
-    picture = grid_picture(title, described(config.augment), columns, rows)
+    picture = grid_picture(title, described(config.augment, spec.fit), columns, rows)
     with writes(out):
         picture.save(out)
     version = dataset.version
@@ -111,8 +112,8 @@ def show_augmented(ref: str, config: TrainConfig, *, root: str | Path, out: Path
     return {**found, "augmented": str(out), "num_examples": len(rows), "num_epochs": _EPOCHS}
 
 
-def described(settings: AugmentSettings) -> str:
-    """Return the settings that are switched on, as in a configuration."""
+def described(settings: AugmentSettings, fit: Fit = "crop") -> str:
+    """Return the settings that are switched on, as in a configuration; ``fit``: what is seen without any."""
     changed = settings.model_dump(exclude_defaults=True)
     shown = {name: changed[name] for name in changed if changed[name]}
     default = AugmentSettings()
@@ -120,7 +121,8 @@ def described(settings: AugmentSettings) -> str:
         if getattr(settings, name) == getattr(default, name):
             shown[name] = getattr(settings, name)
     parts = [f"{name} = {_value(value)}" for name, value in sorted(shown.items())]
-    return "augment: " + (", ".join(parts) or "nothing; the central square")
+    seen = "the central square" if fit == "crop" else f"the whole image (fit = {fit})"
+    return "augment: " + (", ".join(parts) or f"nothing; {seen}")
 
 
 def _value(value: Any) -> str:
