@@ -167,7 +167,7 @@ def test_settings_are_described_as_they_are_written() -> None:
     assert show_augmented.described(off) == wanted
     nothing = AugmentSettings(random_resized_crop=False, horizontal_flip=False)
     assert show_augmented.described(nothing) == "augment: nothing; the central square"
-    assert show_augmented.described(nothing, "pad") == "augment: nothing; the whole image (fit = pad)"
+    assert show_augmented.described(nothing, "stretch").endswith("the whole image (fit = stretch)")
 
 
 def test_few_examples_and_odd_names(root: Path, tmp_path: Path) -> None:
