@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +14,16 @@ from shardmill.infra.dataset.exports.export import export
 from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.digests import sha256_hex
 from shardmill.infra.errors import ConfigError, UsageError
+from shardmill.infra.format.known_features import labels_feature
 from tests.samples.datasets.contents import indexed_records
+from tests.samples.datasets.published import coloured, publish
 from tests.samples.images.masks import CLASSES, encoded, painted
 from tests.samples.images.photos import jpeg, write
 from tests.samples.preparing.imports import imported
 from tests.samples.preparing.prepared import run
 
 COUNTS = {"train": 6, "val": 2, "test": 2}
-TAGS: tuple[list[str], ...] = (["hat", "späte Eule"], ["cap"], [])
+TAGS: tuple[tuple[int, ...], ...] = ((0, 1), (2,), ())
 KEPT: dict[str, Any] = {"resize": "none", "passthrough": True}
 COMPARED = ("label", "labels", "targets", "objects/bbox", "objects/label", "objects/is_crowd", "mask/pixels")
 
@@ -39,8 +42,14 @@ def from_a_table(place: Path, header: str, cells: Callable[[int], str], **source
 
 
 def with_several(place: Path) -> Path:
-    columns = {"label": "tags", "label_separator": "|"}
-    return from_a_table(place, "tags", lambda row: "|".join(TAGS[row % 3]) or "none", columns=columns)
+    """Some of the images have no label at all."""
+    pictures = [
+        replace(one, label_name="", values=TAGS[row % 3])
+        for row, one in enumerate(coloured({"train": {"a": 6}, "validation": {"a": 2}, "test": {"a": 2}}))
+    ]
+    classes, feature = ["hat", "späte Eule", "cap"], labels_feature(None)
+    publish(place / "root", pictures, name="d", classes=classes, feature=feature)
+    return place / "root"
 
 
 def with_numbers(place: Path) -> Path:

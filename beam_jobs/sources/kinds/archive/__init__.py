@@ -37,6 +37,7 @@ from shardmill.beam_jobs.sources.kinds.archive.opening import ENDINGS, is_archiv
 from shardmill.beam_jobs.sources.kinds.archive.reading import ArchiveReader, first_members, unpack_compressed
 from shardmill.beam_jobs.sources.kinds.archive.sidecar_values import asked_values, with_values
 from shardmill.beam_jobs.sources.listing import Listing
+from shardmill.beam_jobs.sources.masks import is_mask_name
 from shardmill.beam_jobs.sources.recognition.glance import Glance, Recognised
 from shardmill.beam_jobs.tables.columns import sorted_by
 from shardmill.infra.codecs.formats import sniff
@@ -128,7 +129,7 @@ def first_images(folder: SourceFolder, config: PrepareConfig) -> Iterator[bytes]
     """Yield the first images of the first archives, to see how they are encoded."""
     for archive in _first_archives(folder, config):
         members = islice(first_members(folder, archive), _MEMBERS_PASSED)
-        images = (data for _, data in members if sniff(data) is not None)
+        images = (data for name, data in members if sniff(data) is not None and not is_mask_name(name))
         yield from islice(images, _MEMBERS_LOOKED_AT)
 
 
