@@ -166,6 +166,8 @@ def _keep_label(listed: ListedArchive, member: Member, settings: SourceConfig) -
         if member.fault is None and is_sidecar(member.name, 0, LABEL_SIDECARS):
             listed.unread.append(member.name)  # too long
         return
+    if not is_sidecar(member.name, 0, LABEL_SIDECARS):
+        return  # a caption is no class
     key, is_json = stem_of(member.name), member.name.lower().endswith(".json")
     listed.sidecars.add(key)
     if (_json_value(member.content) if is_json else _text_label(member.content)) is None:

@@ -99,6 +99,14 @@ def test_sidecars_without_a_class_are_refused_and_masks_are_no_images(tmp_path: 
     }  # fmt: skip
 
 
+def test_a_caption_is_no_class(tmp_path: Path) -> None:
+    make_tar(tmp_path / "a.tar", {"1.jpg": b"1", "1.cls": b"cat", "1.txt": b"a caption"})
+    columns = {"features": {"caption": {"column": "txt", "dtype": "text"}}}
+    config = PrepareConfig.model_validate({"source": {"kind": "archive", "columns": columns}})
+    [row] = list_inputs(SourceFolder(str(tmp_path)), config).to_read().to_pylist()
+    assert (row["label"], row["feature:caption"]) == ("cat", "a caption")
+
+
 def test_settings_overrule_what_is_recognised(tmp_path: Path) -> None:
     make(tmp_path, {"train.tar": ["x/cat/1.jpg", "x/dog/1.jpg"], "val.tar": ["x/cat/1.jpg"]})
     assert [split for _, split in listed(tmp_path).values()] == ["train", "train", "validation"]
