@@ -8,32 +8,13 @@ from __future__ import annotations
 import json
 import sys
 import time
-from dataclasses import dataclass
 
-from shardmill.training.order import Order, StepPlan, TrainingOrder, rank_slice
+from shardmill.training.order import TrainingOrder, rank_slice
 from shardmill.training.order.balance.rules import RULES
 from shardmill.training.reading.example_spec import ExampleSpec
 
 BATCH_SIZE = 4
 SEED = 5
-
-
-@dataclass
-class RankSteps:
-    """The part of each step that a rank takes: an order of its own, of one fixed shape."""
-
-    whole: Order
-    rank: int
-    num_ranks: int
-
-    def __post_init__(self) -> None:
-        part = rank_slice(self.whole.global_batch_size, self.rank, self.num_ranks)
-        self.global_batch_size = part.stop - part.start
-        self.steps_per_epoch = self.whole.steps_per_epoch
-
-    def step(self, epoch: int, step: int) -> StepPlan:
-        """The rank's slice."""
-        return self.whole.step(epoch, step).of_rank(self.rank, self.num_ranks)
 
 
 def main() -> None:
@@ -47,9 +28,11 @@ def main() -> None:
     whole = TrainingOrder(
         reader.table.label, seed=SEED, global_batch_size=BATCH_SIZE, balance=RULES[told["balance"]]
     )
-    order = RankSteps(whole, told["rank"], told["num_ranks"])
-    pipeline = IndexedPipeline(reader, order, ExampleSpec(image_size=16, augment=AugmentSettings()))
-    stop = told["epochs"] * order.steps_per_epoch
+    rows = rank_slice(BATCH_SIZE, told["rank"], told["num_ranks"])
+    pipeline = IndexedPipeline(
+        reader, whole, ExampleSpec(image_size=16, augment=AugmentSettings()), rows=rows
+    )
+    stop = told["epochs"] * whole.steps_per_epoch
     pipeline.prepare(told["start"], stop)
     batches = pipeline.dataset(told["start"], stop).as_numpy_iterator()
     for run_step, batch in enumerate(batches, told["start"]):

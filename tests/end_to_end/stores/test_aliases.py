@@ -188,7 +188,7 @@ def test_what_was_evaluated_to_compare_is_uploaded(
     kept.write_bytes(store.read_bytes(f"one/{predictions_file('test')}"))
     store.delete(f"one/{predictions_file('test')}")
     program = (
-        "import pathlib, shutil, sys; from shardmill.infra.progress import events; events.adopt_parent();"
+        "import pathlib, shutil, sys; from shardmill.infra import progress as events; events.adopt_parent();"
         f"shutil.copy({str(kept)!r}, pathlib.Path(sys.argv[1]) / {predictions_file('test')!r});"
         "events.result({})"
     )
