@@ -6,12 +6,16 @@ begins.
 
 from __future__ import annotations
 
+import base64
 import contextlib
-import socket
+import http.client
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
-from urllib.parse import urlsplit
 from uuid import UUID
+
+from shardmill.infra.processes.ports import open_url
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient
@@ -33,17 +37,36 @@ def prefect_client() -> Iterator[SyncPrefectClient]:
         yield client
 
 
-def server_listens() -> bool:
-    """Tell whether anything takes connections at the address of Prefect's API, within two seconds."""
-    from prefect.settings import PREFECT_API_URL
-
-    place = urlsplit(PREFECT_API_URL.value() or "")
+def answers(api_url: str, timeout_seconds: float = 2.0) -> bool:
+    """Tell whether a Prefect API answers at ``api_url``, be it only by asking for a password."""
     try:
-        port = place.port or (443 if place.scheme == "https" else 80)
-        with socket.create_connection((place.hostname or "", port), timeout=2):
-            return True
-    except (OSError, ValueError):
+        with get(f"{api_url.rstrip('/')}/health", timeout_seconds) as answer:
+            return bool(answer.read(100).strip() == b"true")
+    except urllib.error.HTTPError as error:
+        error.close()
+        return error.code in (401, 403)
+    except (OSError, ValueError, http.client.HTTPException):
         return False
+
+
+def lets_in(api_url: str, auth: str | None, timeout_seconds: float = 10.0) -> bool:
+    """Tell whether the Prefect API at ``api_url`` accepts this password (``user:password``, or None)."""
+    try:
+        with get(f"{api_url.rstrip('/')}/hello", timeout_seconds, auth):
+            return True
+    except urllib.error.HTTPError as error:
+        error.close()
+        return error.code not in (401, 403)
+    except (OSError, http.client.HTTPException):  # it is going down; the next request says so
+        return True
+
+
+def get(url: str, timeout_seconds: float, auth: str | None = None) -> http.client.HTTPResponse:
+    """Get an address, with a password as ``user:password``."""
+    request = urllib.request.Request(url)
+    if auth:
+        request.add_header("Authorization", f"Basic {base64.b64encode(auth.encode()).decode('ascii')}")
+    return open_url(request, timeout_seconds)
 
 
 def all_pages(read: Callable[[int, int], Sequence[T]]) -> list[T]:

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from shardmill.flows import home
+from shardmill.flows.flow_runs import api_requests
 from shardmill.flows.home import LOOPBACK
-from shardmill.flows.server import services
 from shardmill.flows.server.running_up import running_up
 from shardmill.infra.errors import GO_ON, ConfigError, EnvironmentFault, UsageError
 
@@ -113,7 +113,7 @@ def standing_api(patience_seconds: float = _PATIENCE_SECONDS) -> Api | None:
                 f"PREFECT_API_URL={url!r} is not the address of a server",
                 "set it to an address like http://127.0.0.1:4200/api, or unset it to run without a server",
             )
-        if not services.answers(url, timeout_seconds=10):
+        if not api_requests.answers(url, timeout_seconds=10):
             raise EnvironmentFault(
                 f"no Prefect server answers at PREFECT_API_URL={url}",
                 "start it, or unset PREFECT_API_URL; the address of an API ends in /api",
@@ -131,14 +131,14 @@ def _answers_within(url: str, seconds: float) -> bool:
     """Tell whether an API answers in time. Ask again while `shardmill up` starts its server again."""
     end = time.monotonic() + seconds
     while (left := end - time.monotonic()) > 0:
-        if services.answers(url, timeout_seconds=left):
+        if api_requests.answers(url, timeout_seconds=left):
             return True
         time.sleep(_POLL_SECONDS)
     return False
 
 
 def _check_password(url: str, auth: str | None) -> None:
-    if not services.lets_in(url, auth):
+    if not api_requests.lets_in(url, auth):
         raise EnvironmentFault(
             f"the Prefect server at PREFECT_API_URL={url} "
             + ("does not accept the password in PREFECT_API_AUTH_STRING" if auth else "asks for a password"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import http.client
 import os
@@ -18,11 +17,11 @@ from typing import Self
 
 import psutil
 
+from shardmill.flows.flow_runs import api_requests
 from shardmill.flows.home import PRIVATE_FILE, home, open_private, running_folder, server_url
 from shardmill.flows.server.database import DATABASE_SETTING, RESTORE, without_password
 from shardmill.infra.errors import EnvironmentFault
 from shardmill.infra.processes.job_command import python_module
-from shardmill.infra.processes.ports import open_url
 from shardmill.infra.processes.process import LIFELINE_FD
 from shardmill.infra.processes.trees import kill_tree
 
@@ -167,7 +166,7 @@ class Server(Service):
 
     def sign_of_life(self) -> object:
         """Return the time of a clock if the server answers, else None."""
-        return time.monotonic() if answers(self.api_url, _PROBE_SECONDS) else None
+        return time.monotonic() if api_requests.answers(self.api_url, _PROBE_SECONDS) else None
 
     def wait_until_healthy(self) -> None:
         """Wait until the server answers.
@@ -176,7 +175,7 @@ class Server(Service):
             EnvironmentFault: The server ended, or did not answer in time.
         """
         deadline = time.monotonic() + START_SECONDS
-        while not answers(self.api_url):
+        while not api_requests.answers(self.api_url):
             if self.has_ended and _NEWER_DATABASE in self.last_lines():
                 raise EnvironmentFault(
                     f"Prefect's database {self._database} is of a newer release of Prefect than this one",
@@ -251,7 +250,7 @@ class Worker(Service):
 def _answer_of(url: str) -> object:
     """Return the time of a clock if anything answers at this address, also with an error; else None."""
     try:
-        with _get(url, _PROBE_SECONDS):
+        with api_requests.get(url, _PROBE_SECONDS):
             return time.monotonic()
     except urllib.error.HTTPError as error:
         error.close()
@@ -274,34 +273,3 @@ def rotate(log_path: Path, limit_bytes: int = _LOG_BYTES) -> None:
         with log_path.open("rb") as log, open(first, "wb", opener=open_private) as copy:
             shutil.copyfileobj(log, copy)
         os.truncate(log_path, 0)
-
-
-def answers(api_url: str, timeout_seconds: float = 2.0) -> bool:
-    """Tell whether a Prefect API answers at ``api_url``, be it only by asking for a password."""
-    try:
-        with _get(f"{api_url.rstrip('/')}/health", timeout_seconds) as answer:
-            return bool(answer.read(100).strip() == b"true")
-    except urllib.error.HTTPError as error:
-        error.close()
-        return error.code in (401, 403)
-    except (OSError, ValueError, http.client.HTTPException):
-        return False
-
-
-def lets_in(api_url: str, auth: str | None, timeout_seconds: float = 10.0) -> bool:
-    """Tell whether the Prefect API at ``api_url`` accepts this password (``user:password``, or None)."""
-    try:
-        with _get(f"{api_url.rstrip('/')}/hello", timeout_seconds, auth):
-            return True
-    except urllib.error.HTTPError as error:
-        error.close()
-        return error.code not in (401, 403)
-    except (OSError, http.client.HTTPException):  # it is going down; the next request says so
-        return True
-
-
-def _get(url: str, timeout_seconds: float, auth: str | None = None) -> http.client.HTTPResponse:
-    request = urllib.request.Request(url)
-    if auth:
-        request.add_header("Authorization", f"Basic {base64.b64encode(auth.encode()).decode('ascii')}")
-    return open_url(request, timeout_seconds)

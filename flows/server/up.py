@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import httpx
 
 from shardmill.flows import home
+from shardmill.flows.flow_runs import api_requests
 from shardmill.flows.home import server_url
 from shardmill.flows.page.options import TENSORBOARD_URL
 from shardmill.flows.problems import set_problems
@@ -195,7 +196,7 @@ class Platform:
                 self._tidying.join(_TIDY_SECONDS)
 
     def _need_of_worker(self) -> None:
-        if not services.answers(self._api_environment()["PREFECT_API_URL"], _ANSWER_SECONDS):
+        if not api_requests.answers(self._api_environment()["PREFECT_API_URL"], _ANSWER_SECONDS):
             raise EnvironmentFault(f"{services.SERVER} does not answer", "it is started again if it hangs")
         self._end_stale_runs()
 

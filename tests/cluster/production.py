@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from shardmill.flows.server import services
+from shardmill.flows.flow_runs import api_requests
 from shardmill.infra.processes.ports import free_port
 from tests.prefect_server.postgresql import PostgreSql, running_postgresql
 from tests.prefect_server.redis_server import RedisServer, running_redis
@@ -89,7 +89,7 @@ class Production:
 
     def healthy(self, port: int) -> bool:
         """Tell whether the API server of a port answers."""
-        return services.answers(f"http://127.0.0.1:{port}/api")
+        return api_requests.answers(f"http://127.0.0.1:{port}/api")
 
 
 @contextlib.contextmanager

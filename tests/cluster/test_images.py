@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from shardmill.flows.server.services import answers
+from shardmill.flows.flow_runs.api_requests import answers
 from shardmill.infra.dataset.catalog import Catalog
 from shardmill.infra.processes.ports import free_port
 from tests.prefect_server.postgresql import running_postgresql

@@ -7,7 +7,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from shardmill.flows.server import services
+from shardmill.flows.flow_runs import api_requests
 from tests.prefect_server.jobs import held_after_a_block, resume
 from tests.prefect_server.postgresql import running_postgresql
 from tests.prefect_server.server import started_up
@@ -50,5 +50,5 @@ def test_up_waits_until_postgresql_is_back(tmp_path: Path) -> None:
             assert eventually(lambda: waits in log.read_text(), seconds=120), log.read_text()
         finally:
             database.control("start")
-        assert eventually(lambda: services.answers(up.api_url), seconds=600), log.read_text()
+        assert eventually(lambda: api_requests.answers(up.api_url), seconds=600), log.read_text()
         assert psutil.pid_exists(up.pid)

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from pydantic import BaseModel
 
-from shardmill.flows.flow_runs.api_requests import prefect_client, run_filter, server_listens
+from shardmill.flows.flow_runs.api_requests import answers, prefect_client, run_filter
 from shardmill.flows.flow_runs.showing.markdown import table_rows
 from shardmill.infra.digests import digest_of
 from shardmill.infra.strict_json import dump_json
@@ -54,7 +54,7 @@ class RunPage:
     """The artifacts of some flow runs. An artifact that cannot be shown is logged, and fails no run.
 
     An artifact of the same key is updated, not created again: the database keeps one row of it. Each request
-    to a server that is gone takes a minute to fail, so after the first one pages wait until it listens.
+    to a server that is gone takes a minute to fail, so after the first one pages wait until it answers.
     """
 
     _fails: ClassVar[bool] = False  # the last request of any page
@@ -98,7 +98,7 @@ class RunPage:
         return [run.id for run in found]
 
     def _show(self, key: str, kind: str, data: Any, description: str) -> None:
-        if not self._runs or (RunPage._fails and not server_listens()):
+        if not self._runs or (RunPage._fails and not answers(_api_url())):
             return
         try:
             with prefect_client() as client:
@@ -122,6 +122,12 @@ class RunPage:
         else:
             client.update_artifact(artifact, ArtifactUpdate(data=data, description=description))
         self._known[run_id, key] = artifact
+
+
+def _api_url() -> str:
+    from prefect.settings import PREFECT_API_URL
+
+    return PREFECT_API_URL.value() or ""
 
 
 def _find(client: SyncPrefectClient, run_id: UUID, key: str) -> UUID | None:

@@ -14,7 +14,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from shardmill.flows.server import api, services
+from shardmill.flows.flow_runs import api_requests
+from shardmill.flows.server import api
 from shardmill.flows.server.running_up import RunningUp, up_lock, write_running_up
 from shardmill.infra.errors import ConfigError, EnvironmentFault
 from shardmill.infra.processes.ports import free_port
@@ -68,7 +69,7 @@ def test_an_api_url_that_is_none_is_an_error(url: str, monkeypatch: pytest.Monke
 
 def test_a_server_that_is_not_prefect_is_none() -> None:
     with answering(b"<html>") as url:
-        assert not services.answers(url)
+        assert not api_requests.answers(url)
 
 
 @pytest.mark.parametrize(
