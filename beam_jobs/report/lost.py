@@ -11,7 +11,7 @@ from markupsafe import Markup
 from shardmill.beam_jobs.reasons import REASONS
 from shardmill.beam_jobs.report.figures.inputs import ReasonRow, reason_rows
 from shardmill.beam_jobs.report.gallery import exhibit
-from shardmill.beam_jobs.report.sections import lost_inputs, outcome_counts, template
+from shardmill.beam_jobs.report.sections import lost_inputs, template
 from shardmill.beam_jobs.sources.kind_modules import Reader
 from shardmill.infra.format.contract import FILTERED, QUARANTINED, Accounting
 from shardmill.infra.html.page import style_hash, style_sheet
@@ -90,7 +90,7 @@ def write_refused(
         The location of the page.
     """
     quarantined, filtered = reason_rows(inputs(), QUARANTINED), reason_rows(inputs(), FILTERED)
-    outcomes, style = outcome_counts(accounting), style_sheet()
+    outcomes, style = accounting.outcomes, style_sheet()
     values = lost_inputs(quarantined, filtered, exhibit(source, quarantined))
     page = template("refused").render(
         dataset=dataset,

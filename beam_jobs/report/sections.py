@@ -42,7 +42,7 @@ from shardmill.beam_jobs.report.thumbnails import Pictures, Thumbnail
 from shardmill.infra.codecs.masks import legend
 from shardmill.infra.dataset.drift.figures import Drift
 from shardmill.infra.errors import ConfigError
-from shardmill.infra.format.contract import Accounting, Manifest
+from shardmill.infra.format.contract import Manifest
 from shardmill.infra.format.known_features import NO_CLASS, LabelKind
 from shardmill.infra.html.page import environment, setting_rows, settings_in_use
 from shardmill.infra.settings import STORED
@@ -247,16 +247,6 @@ SECTIONS: Final = (
     Section("configuration", "Configuration", _configuration),
     Section("lineage", "Lineage", lambda _: {}),
 )
-
-
-def outcome_counts(accounting: Accounting) -> dict[str, int]:
-    """Return outcome -> number of inputs."""
-    return {
-        "record": accounting.num_records,
-        "duplicate": accounting.num_duplicates,
-        "filtered": accounting.num_filtered,
-        "quarantined": accounting.num_quarantined,
-    }
 
 
 def _rank_curve(by_size: Sequence[ClassRow], width: int = 1000, height: int = 180) -> Markup:

@@ -18,7 +18,7 @@ from shardmill.beam_jobs.report.figures.groups import (
 from shardmill.beam_jobs.report.figures.inputs import InputFigures, StoredInputs, count_inputs
 from shardmill.beam_jobs.report.figures.survey import survey_indexes
 from shardmill.beam_jobs.report.gallery import exhibit, exhibit_inputs
-from shardmill.beam_jobs.report.sections import SECTIONS, Contents, outcome_counts, template
+from shardmill.beam_jobs.report.sections import SECTIONS, Contents, template
 from shardmill.beam_jobs.report.thumbnails import Thumbnail, choose_and_read, read_thumbnails
 from shardmill.beam_jobs.schemas import FileRef
 from shardmill.beam_jobs.sources import open_reader
@@ -143,7 +143,7 @@ def _render(contents: Contents) -> str:
     manifest = contents.manifest
     shared = {
         "manifest": manifest,
-        "outcomes": outcome_counts(manifest.accounting),
+        "outcomes": manifest.accounting.outcomes,
         "thumbnails": contents.pictures.by_id,
         "dropped": contents.dropped,
         "stored_bytes": sum(shard.num_bytes for shard in manifest.shards),
