@@ -19,6 +19,7 @@ from urllib.parse import unquote, urlsplit
 
 from shardmill.infra import release
 from shardmill.infra.errors import Cancelled
+from shardmill.infra.extras import install
 from shardmill.infra.progress import log
 from shardmill.infra.storage.locations import absolute_path, public_location
 
@@ -83,7 +84,7 @@ def _teller(
     if not os.environ.get(_URL):
         return lambda state, error: None
     if importlib.util.find_spec("openlineage") is None:
-        log(f"{_URL} is set, but nobody is told: pip install 'shardmill[openlineage]'", level="warning")
+        log(f"{_URL} is set, but nobody is told: {install('openlineage')}", level="warning")
         return lambda state, error: None
     tellers: list[_Teller] = []
     is_lost = False

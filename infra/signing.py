@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from shardmill.infra.errors import ConfigError, EnvironmentFault, SignatureError, StorageError, UsageError
+from shardmill.infra.extras import install
 
 SUFFIX = ".sig"
 _CURVES = "a key on the curve P-256, P-384 or P-521 in PEM"
@@ -153,6 +154,6 @@ def _library() -> Any:
         import model_signing
     except ImportError as error:
         raise EnvironmentFault(
-            f"signatures need packages that are not installed: {error}", "pip install 'shardmill[signing]'"
+            f"signatures need packages that are not installed: {error}", install("signing")
         ) from error
     return model_signing

@@ -8,6 +8,7 @@ from typing import Final, Literal
 from pydantic import Field, field_validator
 
 from shardmill.infra.errors import EnvironmentFault
+from shardmill.infra.extras import install
 from shardmill.infra.settings import Settings
 
 ExportFormat = Literal["litert", "litert-int8", "onnx"]
@@ -49,7 +50,7 @@ class ExportSettings(Settings):
             if find_spec(package) is None:
                 raise EnvironmentFault(
                     f"export.formats has 'onnx', which needs the package {package}",
-                    "pip install 'shardmill[onnx]', or take 'onnx' out of export.formats",
+                    f"{install('onnx')}, or take 'onnx' out of export.formats",
                 )
 
     @field_validator("formats")

@@ -33,6 +33,7 @@ from shardmill.beam_jobs.sources.rows.listing import Contents, list_contents, re
 from shardmill.beam_jobs.sources.rows.reading import RowReader
 from shardmill.beam_jobs.sources.rows.row_files import FileRows, RowFile, RowFileBroken, choose_files
 from shardmill.infra.errors import ConfigError, CorruptDataError
+from shardmill.infra.extras import install
 from shardmill.infra.progress import log
 from shardmill.infra.storage.filesystem import Storage
 from shardmill.infra.storage.range_reader import Descriptor
@@ -105,7 +106,7 @@ class ArrayRecordFile:
         except ModuleNotFoundError as error:
             raise ConfigError(
                 "source.kind = 'array_record' needs the package array_record",
-                "install it: pip install 'shardmill[array_record]'",
+                f"install it: {install('array_record')}",
             ) from error
         path = file.folder.local_path(file.uri)
         self._copy = None if path is not None else _own_copy(file)

@@ -45,6 +45,7 @@ from shardmill.infra.codecs.structure.boxes import ends_within_a_box, items_are_
 from shardmill.infra.codecs.structure.exif import orientation_in
 from shardmill.infra.codecs.structure.png_chunks import PngFile, read_png
 from shardmill.infra.codecs.structure.webp_chunks import read_webp
+from shardmill.infra.extras import install
 
 # Jobs decode one image a thread.
 AvifImagePlugin.DEFAULT_MAX_THREADS = 1
@@ -164,7 +165,7 @@ _Render = Callable[[Image.Image, _Source], _Rendered]
 
 
 def decode_with_pillow(data: bytes, found: str, wanted: Wanted) -> DecodedImage:
-    """Decode an image whose format was ``found``, a key of ``formats.FORMATS``.
+    """Decode an image of the format ``found``, which is a key of ``formats.FORMATS``.
 
     Raises:
         ImageRejected: the file is damaged, too large, or of a kind that is not read.
@@ -281,7 +282,7 @@ def _open_heif(data: bytes) -> Image.Image:
         binding: Any = importlib.import_module("pi_heif")
     except ImportError as error:
         raise ImageRejected(
-            "unsupported", "a HEIF image; to read these, pip install 'shardmill[heif]', and prepare again"
+            "unsupported", f"a HEIF image; to read these, {install('heif')}, and prepare again"
         ) from error
     if not items_are_text(data):
         # pi-heif 1.4 follows a null pointer if the type of an item is no text.

@@ -20,6 +20,7 @@ import numpy.typing as npt
 from pydantic import Field
 
 from shardmill.infra.errors import EnvironmentFault, UsageError
+from shardmill.infra.extras import install
 from shardmill.infra.settings import Settings
 from shardmill.infra.splitmix import U64
 from shardmill.training.arrays import Floats, Ints
@@ -139,7 +140,7 @@ class RandAugment(BatchAugmentation[_Fields]):
                 raise
             raise EnvironmentFault(
                 "augment.randaugment needs torchvision, which is not installed",
-                "pip install 'shardmill[torch]'",
+                install("torch"),
             ) from error
 
     def described(self, drawn: Arrays, row: int) -> str:

@@ -44,6 +44,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from shardmill.infra.errors import ConfigError
+from shardmill.infra.extras import install
 from shardmill.training.ranks.devices import RankCount
 from shardmill.training.ranks.launchers.outer import JobFiles, OuterJob
 
@@ -100,6 +101,6 @@ def _module(name: str) -> Any:
     if package is not None and importlib.util.find_spec(package) is None:
         raise ConfigError(
             f"ranks.launcher = {name!r} needs the package {package}, which is not installed",
-            f"pip install 'shardmill[{package}]' here and on all machines of the cluster",
+            f"{install(package)} here and on all machines of the cluster",
         )
     return importlib.import_module(f"{__name__}.{name}")

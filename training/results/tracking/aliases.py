@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from shardmill.infra import progress as events
+from shardmill.infra.extras import install
 
 if TYPE_CHECKING:
     from shardmill.training.aliases.record import AliasRecord
@@ -23,7 +24,7 @@ def tell_trackers(run_dir: Path, record: AliasRecord) -> None:
     if not os.environ.get("MLFLOW_TRACKING_URI"):
         return
     if importlib.util.find_spec("mlflow") is None:
-        events.log("MLflow is not told of the alias: pip install 'shardmill[mlflow]'", level="warning")
+        events.log(f"MLflow is not told of the alias: {install('mlflow')}", level="warning")
         return
     try:
         from shardmill.training.results.tracking.mlflow import give_alias

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from shardmill.infra import progress as events
+from shardmill.infra.extras import install
 from shardmill.training.results.run_files.history import flat
 from shardmill.training.results.tracking.tracked import TrackedRun, Tracker
 
@@ -88,13 +89,13 @@ _SYSTEMS: dict[str, tuple[Callable[[], bool], str, str, Callable[[TrackedRun], T
     "MLflow": (
         lambda: bool(os.environ.get("MLFLOW_TRACKING_URI")),
         "mlflow",
-        "MLFLOW_TRACKING_URI is set, but mlflow-skinny is not installed: pip install 'shardmill[mlflow]'",
+        f"MLFLOW_TRACKING_URI is set, but mlflow-skinny is not installed: {install('mlflow')}",
         _mlflow,
     ),
     "Weights & Biases": (
         _wandb_is_asked,
         "wandb",
-        "its variables are set, but wandb is not installed: pip install 'shardmill[wandb]'",
+        f"its variables are set, but wandb is not installed: {install('wandb')}",
         _wandb,
     ),
 }

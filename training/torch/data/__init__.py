@@ -20,9 +20,10 @@ from __future__ import annotations
 import importlib.util
 
 from shardmill.infra.errors import EnvironmentFault
+from shardmill.infra.extras import install
 
 if importlib.util.find_spec("torch") is None:
-    raise EnvironmentFault("PyTorch is not installed", "pip install 'shardmill[torch]'")
+    raise EnvironmentFault("PyTorch is not installed", install("torch"))
 
 from shardmill.training.reading.cache import PreloadedRecords
 from shardmill.training.reading.workers import follow_loader

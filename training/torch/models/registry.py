@@ -14,6 +14,7 @@ from torch import nn
 from torch.nn import functional
 
 from shardmill.infra.errors import ConfigError, EnvironmentFault
+from shardmill.infra.extras import install
 from shardmill.training.models import ModelSpec
 from shardmill.training.models.changes import TakenWeights
 from shardmill.training.models.names import FAMILIES, TORCHVISION, find_torchvision, own_model
@@ -48,7 +49,7 @@ def _torchvision(spec: ModelSpec) -> Any:
         EnvironmentFault: torchvision is not installed.
     """
     if importlib.util.find_spec("torchvision") is None:
-        raise EnvironmentFault("torchvision is not installed", "pip install 'shardmill[torch]'")
+        raise EnvironmentFault("torchvision is not installed", install("torch"))
     from torchvision.models import get_model
 
     try:

@@ -15,6 +15,7 @@ from shardmill.infra.dataset.exports.formats import Format
 from shardmill.infra.dataset.exports.parts import Batch, Part, Plan
 from shardmill.infra.dataset.exports.target import PartFiles
 from shardmill.infra.errors import EnvironmentFault
+from shardmill.infra.extras import install
 
 # One record a group: a reader gets each record without inflating others.
 _OPTIONS = "group_size:1"
@@ -25,7 +26,7 @@ class _ArrayRecord(Format):
         if importlib.util.find_spec("array_record") is None:
             raise EnvironmentFault(
                 "the format array_record needs the package array_record",
-                "install it: pip install 'shardmill[array_record]'",
+                f"install it: {install('array_record')}",
             )
 
     def write(self, plan: Plan, part: Part, batches: Iterator[Batch], files: PartFiles) -> int:
