@@ -221,7 +221,7 @@ RENAMED: Final = {
 
 
 def former(columns: ColumnsConfig, group: str) -> dict[str, Any]:
-    """Return the settings as they stood in a former group ("table", "rows", "archive" ...), JSON-able."""
+    """Return the settings by the names that an earlier release gave them in ``group``, JSON-able."""
     now = columns.model_dump(mode="json")
     names = _FORMER[group].items()
     return {old: default if now[new] is None else now[new] for old, (new, default) in names}

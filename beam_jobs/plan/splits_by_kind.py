@@ -99,7 +99,7 @@ def assign_by_strata(
     previous: Codes | None = None,
     units: Units | None = None,
 ) -> Codes:
-    """Assign each record to a split, as ``assignment.assign_splits`` does for classes.
+    """Assign each record to a split, as ``splits.assign_splits`` does for classes.
 
     Args:
         given: int8 [N], the split that the source gives, or -1.

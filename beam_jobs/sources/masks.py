@@ -239,7 +239,7 @@ def attach_masks(listing: pa.Table, images: Int64, masks: Int64, settings: Masks
 def with_reason(
     listing: pa.Table, rows: Int64, reason: str, messages: str | pa.Array | pa.ChunkedArray
 ) -> pa.Table:
-    """Return a listing in which some rows are filtered or quarantined for a reason.
+    """Return the listing with some rows marked as filtered or quarantined.
 
     Args:
         listing: LISTING_SCHEMA and maybe more.

@@ -252,7 +252,7 @@ def without_metadata(data: bytes, format_: str) -> bytes | None:
         format_: "jpeg", "png" or "webp"; other formats cannot be handled.
 
     Returns:
-        The new file, or None if it cannot be made (another format, an animated WebP, a damaged file).
+        The file without its metadata; None for another format, an animated WebP or a damaged file.
     """
     strip = _STRIPPERS.get(format_)
     return strip(data) if strip is not None else None

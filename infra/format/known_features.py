@@ -95,7 +95,7 @@ def targets_feature(count: int, column: str | None) -> Feature:
 
 
 def target_names(feature: Feature) -> list[str]:
-    """Return the name of each number of the feature of kind targets: that of its column, else its number."""
+    """Return a name for each of the numbers to predict: the column that it came from, or "target 1", ..."""
     count = feature.length or 1
     names = (feature.column or "").split(", ")
     if len(names) == count and all(names) and len(set(names)) == count:

@@ -1,4 +1,4 @@
-"""Files and folders of a dataset, by their paths, and its manifests as they are stored.
+"""The paths of the files and folders of a dataset, and the reading and writing of its manifests.
 
 ::
 

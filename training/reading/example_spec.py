@@ -220,7 +220,7 @@ class ExampleSpec:
 
     @property
     def fit(self) -> Fit:
-        """What is seen of images without a random window."""
+        """How an image fills the square where no random window is cut: ``data.fit``, or "crop"."""
         return self.data.fit or "crop"
 
     @property

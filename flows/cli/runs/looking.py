@@ -70,7 +70,7 @@ def _settings_if_sound(run: RunFolder) -> dict[str, Any] | None:
 
 
 def _with_settings(runs: Sequence[RunFolder]) -> Iterator[tuple[RunFolder, dict[str, str]]]:
-    """Yield each run with the settings in which it differs from other runs on the same dataset."""
+    """Yield each run, and those of its settings that differ between the runs on its dataset."""
     places: dict[str, list[int]] = {}
     for place, run in enumerate(runs):
         places.setdefault(run.dataset_name, []).append(place)

@@ -91,7 +91,7 @@ def _connected(address: str) -> Iterator[None]:
 
 
 class RayHosts(RankHosts):
-    """Places for ranks on the machines of a Ray cluster, as they come and go."""
+    """The machines of a Ray cluster that can run ranks; machines may join and leave."""
 
     def __init__(
         self, count: RankCount, settings: RaySettings, *, on_cpu: bool, look_seconds: float = _LOOK_SECONDS

@@ -75,7 +75,7 @@ class BadRecords:
         )
 
     def to_result(self) -> list[dict[str, str]]:
-        """Return the records that were left out, JSON-able, in the order in which they were found."""
+        """Return the records that were left out, the first one first, as JSON-able dicts."""
         with self._lock:
             return [asdict(record) for record in self._found.values()]
 
