@@ -48,12 +48,12 @@ class AugmentSettings(*(kind.Fields for kind in reversed(kinds())), Settings):  
         Raises:
             ConfigError: one of whole batches is on, or another that they cannot follow.
         """
-        found = [one.name for one in self.of_batches]
-        found += [one.name for one in self.of_images if not one.objects_follow]
-        if found:
+        made = [kind(self) for kind in kinds()]
+        follow = [one for one in made if getattr(one, "objects_follow", isinstance(one, WindowAugmentation))]
+        if found := [one.name for one in made if one.is_on and one not in follow]:
             raise ConfigError(
                 f"{_listed(found)} would move or mix images without their boxes and masks",
-                "turn it off; windows, flips, color_jitter and erasing work with objects",
+                f"turn it off; boxes and masks follow {', '.join(one.name for one in follow)}",
             )
 
     def without_batched(self) -> AugmentSettings:

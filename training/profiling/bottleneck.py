@@ -192,6 +192,6 @@ _REMEDIES = {
     "decode": "more CPU cores; or keep decoded images: reading.cache, in the decoded form",
     "resize": "prepare images nearer to the size they are used at",
     "transfer": "run.mixed_precision does not help here; a smaller data.image_size does",
-    "augment": "turn augment.color_jitter or augment.erasing down, or use augment.randaugment, which works "
-    "on whole batches on the device",
+    "augment": "turn augmentation of single images down; that of whole batches (augment.randaugment) works "
+    "on the device",
 }
