@@ -73,8 +73,9 @@ def overhead(folder: Path, case: tuple[str, int, int], steps: int, rounds: int) 
 
     model, image_size, batch_size = case
     framework, keras_model, config, reader = _parts(folder, model, image_size, batch_size, rounds + 1, steps)
-    bare = _bare_step(keras_model.parts)
     pipeline = InMemory(random_batch(image_size, batch_size), steps, reader=reader)
+    # Traced here: the callback below is called within the scope of a strategy.
+    bare = _bare_step(keras_model.parts).get_concrete_function(next(iter(pipeline.dataset(0, steps))))
     ratios, times = [], []
 
     class Turns(keras.callbacks.Callback):  # type: ignore[misc]
