@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from typing import Any, Unpack
 
@@ -160,44 +160,33 @@ class BatchMaker:
         images: Pixels,
         masks: Masks | None,
     ) -> list[int]:
-        """Fill the rows from ``start`` on. Return the rows whose records are damaged and left out."""
-        try:
-            self._fill_whole(ordinals, start, parameters, images, masks)
-        except CorruptDataError:
-            if not self.records.split.bad.limit:
-                raise
-        else:
-            return []
+        """Fill the rows from ``start`` on. Return the rows whose records are damaged and left out.
+
+        Each record is read when it is decoded: other threads would wait while many are parsed in a row.
+        """
         bad = []
-        for row, ordinal in enumerate(ordinals, start):
+        for row, ordinal in enumerate(ordinals.tolist(), start):
             try:
-                self._fill_whole(ordinals[row - start : row - start + 1], row, parameters, images, masks)
+                self._fill_row(ordinal, row, parameters, images, masks)
             except CorruptDataError as error:
-                self.records.split.leave_out(int(ordinal), error)
+                self.records.split.leave_out(ordinal, error)
                 bad.append(row)
         return bad
 
-    def _fill_whole(
-        self,
-        ordinals: npt.NDArray[np.int64],
-        start: int,
-        parameters: AugmentParameters,
-        images: Pixels,
-        masks: Masks | None,
+    def _fill_row(
+        self, ordinal: int, row: int, parameters: AugmentParameters, images: Pixels, masks: Masks | None
     ) -> None:
-        encoding, size = self.records.image_encoding, self.spec.image_size
-        windows = parameters.windows[start : start + ordinals.size].tolist()
-        for row, stored in enumerate(self.records.read_images(ordinals), start):
-            out = images[row]
-            if size is None:
-                out = _without_padding(out, windows[row - start])
-            try:
-                decode_window(stored.image, encoding, stored.shape, windows[row - start], out)
-                if masks is not None and (form := self.records.table.mask) is not None:
-                    fill_mask(stored, parameters, row, size, form.ignore, masks[row])
-            except CorruptDataError as error:
-                raise self.records.split.named(int(ordinals[row - start]), error) from error
-            augment_image(images[row], parameters, row)
+        (stored,) = self.records.read_images(np.array([ordinal]))
+        size, window, out = self.spec.image_size, tuple(parameters.windows[row].tolist()), images[row]
+        if size is None:
+            out = _without_padding(out, window)
+        try:
+            decode_window(stored.image, self.records.image_encoding, stored.shape, window, out)
+            if masks is not None and (form := self.records.table.mask) is not None:
+                fill_mask(stored, parameters, row, size, form.ignore, masks[row])
+        except CorruptDataError as error:
+            raise self.records.split.named(ordinal, error) from error
+        augment_image(images[row], parameters, row)
 
     def _threads(self) -> ThreadPoolExecutor:
         with self._lock:
@@ -232,6 +221,7 @@ def _without_padding(out: Pixels, window: Window) -> Pixels:
 def _finish(tasks: list[Future[list[int]]]) -> list[int]:
     """Return the rows of all tasks. On an error cancel the tasks that have not begun, and raise it."""
     try:
+        wait(tasks, return_when=FIRST_EXCEPTION)  # waiting for each by itself would wake this thread for each
         return [row for task in tasks for row in task.result()]
     except BaseException:
         for task in tasks:

@@ -10,6 +10,7 @@ cameras put more: pictures, films, positions.
 from __future__ import annotations
 
 import re
+import struct
 from collections.abc import Iterator
 
 SOI = b"\xff\xd8"
@@ -18,6 +19,9 @@ SOS = 0xDA
 # Decoding depends on tables (DQT, DHT, DAC, DRI, DNL) and frame headers (SOFn).
 _TABLES = frozenset({0xDB, 0xC4, 0xCC, 0xDD, 0xDC})
 FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
+_SEQUENTIAL = frozenset({0xC0, 0xC1})  # frames whose blocks come whole, from top to bottom
+_SIZE = struct.Struct(">HH")  # height and width in a frame header, behind the byte of the precision
+_BLOCK_ROWS = 16  # decoded together where chroma is halved
 # The shortest JFIF segment: version 1.01, square pixels, no thumbnail.
 _PLAIN_JFIF = b"\xff\xe0\x00\x10JFIF\x00\x01\x01\x00\x00\x01\x00\x01\x00\x00"
 _ADOBE_BYTES = 12  # "Adobe", version, two words of flags, colour transform
@@ -27,7 +31,7 @@ _PADDING = re.compile(rb"(\xff\x00|[^\xff\x00])\x00+(?=\xff[\xd0-\xd9])")
 _MARKER_IN_SCAN = re.compile(rb"\xff+[^\x00\xd0-\xd7\xff]")
 
 
-def header_segments(data: bytes) -> Iterator[tuple[int, int, int]]:
+def header_segments(data: bytes | bytearray) -> Iterator[tuple[int, int, int]]:
     """Yield marker, and start and end of the content, of each segment up to the first SOS.
 
     Stray bytes between segments are skipped, as libjpeg does. There is no SOS if the file ends before it.
@@ -62,6 +66,41 @@ def scan_markers(data: bytes, start: int) -> Iterator[tuple[int, int]]:
         if marker == EOI[1]:
             return
         start = position + 2 + max(2, int.from_bytes(data[position + 2 : position + 4], "big"))
+
+
+def first_rows(
+    data: bytes | memoryview, size: tuple[int, int], rows: int
+) -> tuple[bytes | memoryview | bytearray, int]:
+    """Shorten a JPEG by lowering the height in its frame header, so that a decoder skips the rows below.
+
+    A decoder warns of the bytes that it did not use. It gives the pixels of the whole picture, except in the
+    last row, whose colour may be interpolated with the row below.
+
+    Args:
+        data: the file.
+        size: height and width (pixels).
+        rows: at least so many are left.
+
+    Returns:
+        The file and its height. It is ``data`` if the file would lose less than a row of blocks, if its
+        header has another size, or if it does not send whole blocks from top to bottom.
+    """
+    height, width = size
+    kept = -(-rows // _BLOCK_ROWS) * _BLOCK_ROWS
+    if kept + _BLOCK_ROWS > height:
+        return data, height
+    shortened, frame = bytearray(data), 0
+    for marker, start, end in header_segments(shortened):
+        if marker in FRAMES:
+            if frame or marker not in _SEQUENTIAL or end - start < 6:
+                break
+            frame = start
+            if _SIZE.unpack_from(shortened, frame + 1) != size:
+                break
+        elif marker == SOS and frame and shortened[start] == shortened[frame + 5]:
+            _SIZE.pack_into(shortened, frame + 1, kept, width)
+            return shortened, kept
+    return data, height
 
 
 def without_metadata(data: bytes) -> bytes | None:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import io
+import itertools
 import threading
 
 import cv2
 import numpy as np
 import pytest
+import simplejpeg
 from PIL import Image
 
 from shardmill.infra.codecs import Pixels, encode_jpeg
+from shardmill.infra.codecs.jpeg.segments import first_rows
 from shardmill.infra.errors import CorruptDataError
-from shardmill.training.reading.decode import Window, decode_window, resize_into
+from shardmill.training.reading.decode import Window, cut_window, decode_window, resize_into
+from tests.samples.images.jpegs import noise, sampled_jpeg
 from tests.samples.images.photos import picture
 
 SIZE = 32
@@ -57,8 +61,6 @@ def test_pixels_are_those_of_tensorflow(window: Window, mean_difference: float, 
 
 @pytest.mark.parametrize("fraction", [2, 4, 8])
 def test_large_windows_are_decoded_at_a_fraction(fraction: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    import simplejpeg
-
     decoded = []
     original = simplejpeg.decode_jpeg
     monkeypatch.setattr(
@@ -72,6 +74,40 @@ def test_large_windows_are_decoded_at_a_fraction(fraction: int, monkeypatch: pyt
     assert decoded[0].shape[:2] == (-(-side // fraction), -(-(side + 10) // fraction))
     wanted = cv2.resize(pixels[:, :side], (SIZE, SIZE), interpolation=cv2.INTER_AREA)
     assert psnr(found, wanted) > 26
+
+
+def _jpeg(pixels: Pixels, *options: int) -> bytes:
+    """A JPEG by OpenCV, with its IMWRITE options."""
+    return bytes(cv2.imencode(".jpg", pixels, list(options))[1])
+
+
+_FORMS = {
+    "4:2:0": _jpeg(picture(7, 600, 400)),
+    "4:4:4": _jpeg(picture(7, 600, 400), cv2.IMWRITE_JPEG_SAMPLING_FACTOR, 0x111111),
+    "4:2:2": _jpeg(picture(7, 600, 400), cv2.IMWRITE_JPEG_SAMPLING_FACTOR, 0x211111),
+    "4:4:0": _jpeg(picture(7, 600, 400), cv2.IMWRITE_JPEG_SAMPLING_FACTOR, 0x121111),
+    "4:1:1": _jpeg(picture(7, 600, 400), cv2.IMWRITE_JPEG_SAMPLING_FACTOR, 0x411111),
+    "restarts": _jpeg(picture(7, 600, 400), cv2.IMWRITE_JPEG_RST_INTERVAL, 5),
+    "grey": _jpeg(picture(7, 600, 400)[:, :, 0]),
+    "progressive": _jpeg(picture(7, 600, 400), cv2.IMWRITE_JPEG_PROGRESSIVE, 1),
+    "a scan for each component": sampled_jpeg(
+        [*noise(600, 400).transpose(2, 0, 1)], [(2, 2), (1, 1), (1, 1)]
+    ),
+}
+
+
+@pytest.mark.parametrize("form", _FORMS)
+def test_rows_below_the_window_change_no_pixel(form: str) -> None:
+    image = _FORMS[form]
+    for bottom, scale in itertools.product(range(70, 600, 23), (1, 2)):
+        whole = simplejpeg.decode_jpeg(image, min_height=600 // scale, min_width=200, min_factor=scale)
+        window = (bottom - 64 * scale, 4, 64 * scale, 64 * scale)
+        if window[0] >= 0:
+            found = cut_window(image, "jpeg", (600, 400, 3), window, SIZE)
+            top, left, height, width = (round(side / scale) for side in window)
+            assert np.array_equal(found, whole[top : top + height, left : left + width]), window
+    rows = first_rows(image, (600, 400), 100)[1]
+    assert rows == (600 if form in ("progressive", "a scan for each component") else 112)
 
 
 def test_averaging_and_growing_side_by_side() -> None:
