@@ -38,8 +38,8 @@ def test_a_run_survives_a_restart_of_the_server_and_a_long_outage(
     killed.kill()
     assert eventually(lambda: any(server != killed for server in _servers(shardmill_up)), seconds=120)
 
-    # Away from before the renewal until after the lease has run out: longer than 75 s. `shardmill up` would start
-    # another server meanwhile, and stands still too.
+    # Away from before the renewal until after the lease has run out: longer than 75 s. `shardmill up` would
+    # start another server meanwhile, and stands still too.
     _sleep_until(started + _RENEWAL_SECONDS - 10)
     (server,) = _servers(shardmill_up)
     standing_still = (psutil.Process(shardmill_up.pid), server)
