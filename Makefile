@@ -79,7 +79,7 @@ $(VENV)/.stamp: pyproject.toml constraints.txt $(wildcard infra/native/*.c)
 
 .PHONY: demo
 demo: $(VENV)/.stamp ## Prepare and train on a small folder of images; SOURCE=folder takes your own, OUT=folder the place
-	@$(PY) -m shardmill.flows.demo --out "$(OUT)" $(if $(SOURCE),--source "$(SOURCE)")
+	@$(BIN)/shardmill demo --out "$(OUT)" $(if $(SOURCE),--source "$(SOURCE)")
 
 # -- checks ----------------------------------------------------------------------------------------------
 
@@ -188,9 +188,9 @@ dist: $(VENV)/.stamp ## Build sdist and wheel into dist/, install the wheel into
 	rm -rf dist $(TRIAL)
 	$(PY) -m build --no-isolation --outdir dist .
 	@$(FIND_PYTHON); "$$found" -m venv $(TRIAL)/venv
-	$(TRIAL)/venv/bin/python -m pip install --quiet --constraint constraints.txt "$$(ls dist/*.whl)[all,demo]"
+	$(TRIAL)/venv/bin/python -m pip install --quiet --constraint constraints.txt "$$(ls dist/*.whl)[all]"
 	$(TRIAL)/venv/bin/python -m pip check
-	cd $(TRIAL) && venv/bin/shardmill --help >/dev/null && venv/bin/python -m shardmill.flows.demo --out demo
+	cd $(TRIAL) && venv/bin/shardmill demo
 
 .PHONY: clean
 clean: ## Remove what the targets made (.venv and the demo too)

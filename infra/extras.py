@@ -20,7 +20,6 @@ LIBRARIES: Final = {
     "platform": ("prefect", "fastapi", "starlette", "uvicorn", "sqlalchemy", "prometheus_client", "httpx",
                  "yaml", "jsonschema", "apprise", "asyncpg", "tensorboard"),
     "s3": ("boto3",),
-    "demo": ("sklearn",),
     "array_record": ("array_record",),
     "heif": ("pi_heif",),
     "mlflow": ("mlflow",),

@@ -75,6 +75,7 @@ PLATFORM = Branch(
 )
 TREE: dict[str, tuple[str | Branch, ...]] = {
     "Prepare and train": (
+        "demo.command:demo",
         "runs.commands:run",
         "runs.commands:prepare",
         "runs.commands:train",

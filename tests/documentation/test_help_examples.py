@@ -20,6 +20,7 @@ from tests.documentation.workplace import make_workplace
 
 # What an example has, and where the command runs instead.
 ELSEWHERE = {
+    "shardmill demo": "tests/end_to_end/test_demo.py",
     "shardmill run ": "tests/prefect_server/test_without_server.py",
     "shardmill prepare photos --dataset photos --image-size": "tests/end_to_end/prepare",
     "shardmill prepare photos --dataset photos ": "tests/prefect_server/test_without_server.py",

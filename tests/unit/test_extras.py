@@ -38,6 +38,7 @@ def ran(python: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 ENTRIES = [
+    ("all", "demo"),
     ("prepare", "prepare photos --dataset d"),
     ("prepare", "prepare photos --dataset d --dry-run"),
     ("prepare", "run photos --dataset d"),

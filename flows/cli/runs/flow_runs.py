@@ -77,8 +77,15 @@ class FlowCall:
     given: dict[str, Any]
 
 
-def run_flow(call: FlowCall) -> JobResult:
+def run_flow(
+    call: FlowCall, own: Api | None = None, until_it_answers: Callable[[], None] = lambda: None
+) -> JobResult:
     """Run a flow in this process.
+
+    Args:
+        call: the flow.
+        own: the API of a server that this process has started; None: the one that a command finds.
+        until_it_answers: waits for that server.
 
     Returns:
         The result of the flow's only job, or {job: result}.
@@ -87,7 +94,7 @@ def run_flow(call: FlowCall) -> JobResult:
         ShardmillError: the job failed. ApiLost: Prefect's API went away before all jobs were done.
         Cancelled: the run was stopped, here or from Prefect.
     """
-    api = standing_api()
+    api = own or standing_api()
     process_id = up_process() if api is None else None
     if process_id is not None:
         note(
@@ -98,7 +105,7 @@ def run_flow(call: FlowCall) -> JobResult:
     with nothing_on_stdout(), TerminalProgress() as show, _heard_by(show, outcomes.record):
         try:
             if api is not None:
-                return _run_under_server(call, api, outcomes, show)
+                return _run_under_server(call, api, until_it_answers, outcomes, show)
             _run_alone(call)
             return outcomes.result()
         except ApiLost as lost:
@@ -109,7 +116,13 @@ def run_flow(call: FlowCall) -> JobResult:
             raise outcomes.with_finished_jobs(stop) from stop
 
 
-def _run_under_server(call: FlowCall, api: Api, outcomes: _Outcomes, show: TerminalProgress) -> JobResult:
+def _run_under_server(
+    call: FlowCall,
+    api: Api,
+    until_it_answers: Callable[[], None],
+    outcomes: _Outcomes,
+    show: TerminalProgress,
+) -> JobResult:
     """Start the first job, and import Prefect meanwhile; make a flow run if the job has work to do."""
     with started_early(call.jobs[0].command(())) as job, prefect_api(api):
         importing = import_meanwhile(call.load)
@@ -117,6 +130,7 @@ def _run_under_server(call: FlowCall, api: Api, outcomes: _Outcomes, show: Termi
             _run_alone(call)
             return outcomes.result()
         importing.join()
+        until_it_answers()
         lost_runs.mark_lost_commands()
         return _run_as_flow(call, api, show)
 

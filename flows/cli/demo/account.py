@@ -34,7 +34,6 @@ class Outcome:
         trained: The ``--json`` object of ``shardmill train``.
         platform: SHARDMILL_HOME of the platform that ran it.
         commands: Prefix of the ``shardmill`` and ``tensorboard`` commands ("" or a folder).
-        seconds: Duration of the whole demo.
     """
 
     version: DatasetVersion
@@ -43,7 +42,6 @@ class Outcome:
     runs: Path
     platform: Path
     commands: str
-    seconds: float
 
     def accuracy(self, split: str) -> float:
         """Accuracy on a split; 0 if it was not evaluated."""
@@ -229,9 +227,6 @@ def _print_where(console: Console, outcome: Outcome) -> None:
     ]
     for what, where in places:
         console.print(Text.assemble((f"{what}\n", "bold"), f"  {where}"), soft_wrap=True)
-    console.print(
-        f"\n[bold green]Done in {outcome.seconds:.0f} s.[/]  Test accuracy {outcome.accuracy('test'):.1%}."
-    )
 
 
 def _relative(path: Path) -> str:

@@ -1,4 +1,8 @@
-"""Write the demo's images: enlarged 8×8 digits of scikit-learn, in a folder as untidy as real ones.
+"""Write the demo's images: enlarged 8×8 digits, in a folder as untidy as real ones.
+
+``digits.png`` has the digits: row ``d`` the first ones of digit ``d`` in the test set of "Optical Recognition
+of Handwritten Digits" by E. Alpaydin and C. Kaynak (UCI Machine Learning Repository,
+https://doi.org/10.24432/C50P49, CC BY 4.0), 8×8 pixels each, whose numbers from 0 to 16 are multiplied by 15.
 
 Some classes are rare. Some files exist twice, one of them under two labels. Some are broken, and two are not
 images. The folder is the same every time, byte for byte.
@@ -9,15 +13,16 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path
-from typing import Any
 
 import cv2
 import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-# How many of the about 178 examples of each digit are kept: 3.6 times as many zeros as nines.
+_SMALL = 8  # pixels of a side
+# How many examples each digit has: 3.6 times as many zeros as nines.
 KEPT = (176, 168, 158, 146, 132, 118, 102, 86, 66, 48)
 SIDES = (96, 112, 128, 144)  # pixels
 DUPLICATES = 6
@@ -40,21 +45,21 @@ class Planted:
 
 def write_digits(folder: Path) -> Planted:
     """Write ``folder/0`` to ``folder/9``. Files that already have the right content are not written again."""
-    files = dict(_digits())
-    images = len(files)
-    files.update(_duplicates(files))
-    broken, other = dict(_broken(files)), dict(_not_images())
-    files.update(broken)
-    files.update(other)
-    for name, data in files.items():
+    made = dict(_digits())
+    images = len(made)
+    made.update(_duplicates(made))
+    broken, other = dict(_broken(made)), dict(_not_images())
+    made.update(broken)
+    made.update(other)
+    for name, data in made.items():
         path = folder / name
         # An unchanged file keeps its time, so that a second run finds nothing changed.
         if not path.exists() or path.read_bytes() != data:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(data)
     return Planted(
-        num_files=len(files),
-        num_duplicates=len(files) - images - len(broken) - len(other),
+        num_files=len(made),
+        num_duplicates=len(made) - images - len(broken) - len(other),
         num_conflicts=1,
         num_broken=len(broken),
         num_other=len(other),
@@ -63,22 +68,18 @@ def write_digits(folder: Path) -> Planted:
 
 def _digits() -> Iterator[tuple[str, bytes]]:
     """(path, file) of each kept digit; every third a PNG, the others JPEGs."""
-    from sklearn.datasets import load_digits
-
-    found: Any = load_digits()
-    seen = [0] * len(KEPT)
-    for small, digit in zip(found.images, found.target, strict=True):
-        number = seen[digit]
-        seen[digit] += 1
-        if number < KEPT[digit]:
+    sheet = np.array(Image.open(io.BytesIO(files(__package__).joinpath("digits.png").read_bytes())))
+    for digit, kept in enumerate(KEPT):
+        for number in range(kept):
+            small = sheet[digit * _SMALL :, number * _SMALL :][:_SMALL, :_SMALL]
             pixels = _enlarged(small, SIDES[number // 4 % len(SIDES)], number % len(PAPER))
             kind = "png" if number % 3 == 0 else "jpg"
             yield f"{digit}/{digit}_{number:03d}.{kind}", _encoded(pixels, kind)
 
 
-def _enlarged(small: npt.NDArray[np.float64], side: int, tint: int) -> npt.NDArray[np.uint8]:
-    """Ink on paper. small: float64 [8, 8] from 0 to 16; returns uint8 [side, side, 3]."""
-    padded = np.pad(small.astype(np.float32) / 16, 1)
+def _enlarged(small: npt.NDArray[np.uint8], side: int, tint: int) -> npt.NDArray[np.uint8]:
+    """Ink on paper. small: uint8 [8, 8] from 0 to 240; returns uint8 [side, side, 3]."""
+    padded = np.pad(small.astype(np.float32) / 240, 1)
     ink = np.clip(cv2.resize(padded, (side, side), interpolation=cv2.INTER_CUBIC), 0, 1)[..., None]
     return np.asarray(np.round(PAPER[tint] * (1 - ink) + INK * ink), np.uint8)
 

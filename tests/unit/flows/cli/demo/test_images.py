@@ -6,9 +6,13 @@ import hashlib
 from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import pytest
+from PIL import Image
+from sklearn.datasets import load_digits
 
-from shardmill.flows.demo.images import KEPT, write_digits
+from shardmill.flows.cli.demo import images
+from shardmill.flows.cli.demo.images import KEPT, write_digits
 from shardmill.infra.codecs import ImageRejected, decode
 
 
@@ -25,6 +29,15 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         2,
     )
     return folder
+
+
+def test_the_digits_are_those_of_the_published_data() -> None:
+    published = load_digits()
+    with Image.open(Path(images.__file__).with_name("digits.png")) as picture:
+        sheet = np.asarray(picture)
+    for digit, kept in enumerate(KEPT):
+        row = sheet[8 * digit : 8 * digit + 8, : 8 * kept].reshape(8, kept, 8).transpose(1, 0, 2)
+        np.testing.assert_array_equal(row, 15 * published.images[published.target == digit][:kept])
 
 
 def test_what_is_wrong_with_it_is_what_it_says(folder: Path) -> None:

@@ -1,0 +1,1 @@
+"""`shardmill demo`: prepare a small folder of imperfect images, train on it, and explain what happened."""
