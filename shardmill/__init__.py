@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     )
     from shardmill.training.dataset import Dataset, open_dataset
     from shardmill.training.reading import Batch
+    from shardmill.training.results.pictures.batch import show_batch
 
     __version__: str
 
@@ -90,6 +91,7 @@ __all__ = [
     "predict",
     "prepare",
     "prepare_arrays",
+    "show_batch",
     "train",
 ]
 
@@ -100,6 +102,7 @@ _HOMES = {
     "Batch": "shardmill.training.reading",
     "__version__": "shardmill.infra",
     "prepare_arrays": "shardmill.beam_jobs.arrays",
+    "show_batch": "shardmill.training.results.pictures.batch",
 }
 
 

@@ -135,6 +135,12 @@ class Dataset:
         splits = ", ".join(f"{split} {self._num_records(split):,}" for split in self.splits) or "no records"
         return f"<Dataset {self.version.ref}: {splits}; {counted(len(self.classes), 'class', 'classes')}>"
 
+    def _repr_html_(self) -> str:
+        """Show splits, classes and a few pictures in a notebook."""
+        from shardmill.infra.dataset.shown import version_html  # reading loads no pages
+
+        return version_html(self.version)
+
     def __len__(self) -> int:
         """Return the number of records of all splits."""
         return sum(self._num_records(split) for split in self.splits)

@@ -18,7 +18,6 @@ import numpy as np
 import numpy.typing as npt
 
 from shardmill.infra.dataset.catalog import Catalog
-from shardmill.infra.errors import UsageError
 from shardmill.infra.processes.job_command import JobParser, deliver, settings_of
 from shardmill.infra.processes.process import run_main
 from shardmill.infra.readable import counted
@@ -36,12 +35,11 @@ from shardmill.training.order.from_settings import order_from_settings
 from shardmill.training.reading import Batch, BatchMaker, RecordReader
 from shardmill.training.reading.example_spec import ExampleSpec
 from shardmill.training.reading.records.annotations import SplitObjects, load_objects
-from shardmill.training.results.pictures.grid import Cell, grid_picture
+from shardmill.training.results.pictures.grid import SUFFIXES, Cell, check_suffix, grid_picture
 from shardmill.training.tasks.registry import LABEL_WORDS, is_learned, kind_of, learned
 from shardmill.training.tasks.settings import settings_for
 
 _EXAMPLES, _EPOCHS = 6, 6  # an even number of examples, for they may be mixed in pairs
-SUFFIXES = (".png", ".jpg", ".jpeg", ".webp")
 
 Images = npt.NDArray[np.uint8]
 
@@ -87,8 +85,7 @@ def show_augmented(ref: str, config: TrainConfig, *, root: str | Path, out: Path
             dataset, or no train split. CorruptDataError: a record is damaged. StorageError: the file cannot
             be written.
     """
-    if out.suffix.lower() not in SUFFIXES:
-        raise UsageError(f"{out} has no suffix of a picture format", f"use one of {', '.join(SUFFIXES)}")
+    check_suffix(out)
     dataset = Dataset(Catalog(root).open_view(ref))
     reader = dataset.reader("train")
     if is_learned(dataset.version):

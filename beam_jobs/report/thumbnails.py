@@ -1,8 +1,4 @@
-"""Thumbnails of records, bounded in number and in bytes.
-
-They are read from the shards by the index, as training reads them. So a page with a picture proves that its
-record can be found, unpacked, parsed and decoded.
-"""
+"""Thumbnails of records, bounded in number and in bytes."""
 
 from __future__ import annotations
 
@@ -13,18 +9,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 
-import numpy as np
 from markupsafe import Markup
 
 from shardmill.beam_jobs.report.figures.survey import CANDIDATES_PER_CLASS, Candidate, Survey
-from shardmill.infra.codecs import ImageRejected, Pixels, decode, encode_jpeg, resize_short_side
-from shardmill.infra.codecs.jpeg.decode import decode_jpeg_small
-from shardmill.infra.codecs.masks import decode_stored_mask, lay_over
+from shardmill.infra.codecs import ImageRejected
+from shardmill.infra.dataset.thumbnails import picture_uri, read_small
 from shardmill.infra.errors import CorruptDataError, NotFoundError
 from shardmill.infra.format.contract import Manifest
-from shardmill.infra.format.examples import ImageRecord, parse_example
-from shardmill.infra.format.records import unpack_record
-from shardmill.infra.html.page import data_uri
 from shardmill.infra.processes.process import num_cpus
 from shardmill.infra.storage.filesystem import Storage
 from shardmill.infra.storage.range_reader import RangeReader
@@ -33,9 +24,6 @@ from shardmill.infra.storage.range_reader import RangeReader
 SHEETS_AT_MOST = 360
 NAMED_AT_MOST = 360
 BYTES_AT_MOST = 1_900_000  # data URIs of each of the two kinds
-THUMBNAIL_SHORT_SIDE = 112  # pixels; shown at about half of it, so that dense screens stay sharp
-THUMBNAIL_LONG_SIDE = 280  # panoramas are cropped around their centre
-THUMBNAIL_QUALITY = 75
 _READ_TOGETHER = 64  # images read at a time by threads; a few more may be read than are used
 
 
@@ -114,16 +102,16 @@ def read_thumbnails(
 
 def _read(reader: RangeReader, manifest: Manifest, candidate: Candidate) -> Thumbnail:
     try:
-        stored = reader.read(candidate.shard, candidate.offset_bytes, candidate.length_bytes)
-        record = parse_example(unpack_record(stored, manifest.container))
-        pixels = _with_mask(_small(_pixels(record, manifest.image_encoding)), record.mask, manifest)
+        record, pixels = read_small(
+            reader, manifest, candidate.shard, candidate.offset_bytes, candidate.length_bytes
+        )
     except (CorruptDataError, ImageRejected, NotFoundError) as error:
         raise CorruptDataError(
             f"{candidate.shard} at byte {candidate.offset_bytes}: {error.message}; nothing was published",
             "delete this shard and run again: it is written anew",
         ) from error
     return Thumbnail(
-        data_uri=data_uri(encode_jpeg(pixels, THUMBNAIL_QUALITY)),
+        data_uri=picture_uri(pixels),
         width=pixels.shape[1],
         height=pixels.shape[0],
         id=candidate.id,
@@ -131,27 +119,3 @@ def _read(reader: RangeReader, manifest: Manifest, candidate: Candidate) -> Thum
         split=candidate.split,
         label=record.label_name,
     )
-
-
-def _pixels(record: ImageRecord, encoding: str) -> Pixels:
-    """Decode a stored image: uint8 [H, W, 1 or 3], at least as large as a thumbnail."""
-    if encoding == "jpeg":
-        return decode_jpeg_small(record.image, THUMBNAIL_SHORT_SIDE)
-    if encoding != "raw":
-        return decode(record.image, 3).pixels
-    shape = (record.height, record.width, record.channels)
-    if len(record.image) != record.height * record.width * record.channels:
-        raise CorruptDataError(f"{len(record.image)} bytes of pixels, the record says {shape}")
-    return np.frombuffer(record.image, np.uint8).reshape(shape)
-
-
-def _with_mask(pixels: Pixels, stored: bytes | None, manifest: Manifest) -> Pixels:
-    """Lay the mask of a record, if it has one, over its picture, and crop pictures that are too long."""
-    if stored is not None and manifest.mask is not None:
-        pixels = lay_over(pixels, decode_stored_mask(stored), len(manifest.classes))
-    top, left = (max(0, side - THUMBNAIL_LONG_SIDE) // 2 for side in pixels.shape[:2])
-    return np.ascontiguousarray(pixels[top : top + THUMBNAIL_LONG_SIDE, left : left + THUMBNAIL_LONG_SIDE])
-
-
-def _small(pixels: Pixels) -> Pixels:
-    return resize_short_side(pixels, THUMBNAIL_SHORT_SIDE)

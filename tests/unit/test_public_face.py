@@ -30,6 +30,10 @@ SIGNATURES = {
     " as_is: bool = False, dry_run: bool = False) -> dict[str, Any]",
     "prepare_arrays": "(images: Arrays, labels: Arrays | None = None, *, dataset: str,"
     " root: str | Path | None = None, **options: Unpack[ArrayOptions]) -> dict[str, Any]",
+    "show_batch": "(batch: Any, dataset: Dataset | None = None, *, classes: Sequence[str] | None = None,"
+    " count: int = 12, value_range: Sequence[float] | None = None,"
+    " mean: float | Sequence[float] | None = None, std: float | Sequence[float] | None = None)"
+    " -> BatchPictures",
     "train": "(dataset: str, *, root: str | Path | None = None, runs: str | Path | None = None,"
     " settings: Mapping[str, Any] | None = None, config: str | Path | None = None,"
     " recipe: str | None = None) -> dict[str, Any]",

@@ -42,7 +42,7 @@ class AnnotatedBoxes(Annotation):
 
     def drawn(self, pixels: Pixels) -> Pixels:
         """Draw the boxes of the objects in white, and those that were found in red."""
-        return _with_boxes(_with_boxes(pixels, self.boxes, _WHITE), self.found, _RED)
+        return with_boxes(with_boxes(pixels, self.boxes, _WHITE), self.found, _RED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,8 @@ class AnnotatedMask(Annotation):
         return np.concatenate([shown[0], *(part for one in shown[1:] for part in (gap, one))], axis=1)
 
 
-def _with_boxes(pixels: Pixels, boxes: Boxes, colour: tuple[int, int, int]) -> Pixels:
+def with_boxes(pixels: Pixels, boxes: Boxes, colour: Sequence[int], thickness: int = 1) -> Pixels:
+    """Draw boxes, four edges each relative to the image, with lines of some pixels: uint8 [h, w, 3]."""
     drawn = np.array(np.broadcast_to(pixels, (*pixels.shape[:2], 3)))
     height, width = drawn.shape[:2]
     for top, left, bottom, right in boxes:
@@ -79,7 +80,7 @@ def _with_boxes(pixels: Pixels, boxes: Boxes, colour: tuple[int, int, int]) -> P
             (round(left * width), round(top * height)),
             (round(right * width) - 1, round(bottom * height) - 1),
         ]
-        cv2.rectangle(drawn, corners[0], corners[1], colour, 1)
+        cv2.rectangle(drawn, corners[0], corners[1], colour, thickness)
     return drawn
 
 

@@ -1,0 +1,57 @@
+"""Small pictures of stored records, read from the shards by the index.
+
+So a picture proves that its record can be found, unpacked, parsed and decoded.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from markupsafe import Markup
+
+from shardmill.infra.codecs import Pixels, decode, encode_jpeg, resize_short_side
+from shardmill.infra.codecs.jpeg.decode import decode_jpeg_small
+from shardmill.infra.codecs.masks import decode_stored_mask, lay_over
+from shardmill.infra.errors import CorruptDataError
+from shardmill.infra.format.contract import Manifest
+from shardmill.infra.format.examples import ImageRecord, parse_example
+from shardmill.infra.format.records import unpack_record
+from shardmill.infra.html.page import data_uri
+from shardmill.infra.storage.range_reader import RangeReader
+
+SHORT_SIDE = 112  # pixels; shown at about half of it, so that dense screens stay sharp
+LONG_SIDE = 280  # panoramas are cropped around their centre
+_QUALITY = 75
+
+
+def read_small(
+    reader: RangeReader, manifest: Manifest, shard: str, offset_bytes: int, length_bytes: int
+) -> tuple[ImageRecord, Pixels]:
+    """Read a record and its picture, with its mask laid over it: uint8 [h, w, 1 or 3].
+
+    Raises:
+        CorruptDataError, NotFoundError, StorageError, ImageRejected: the record is not there, or broken.
+    """
+    stored = reader.read(shard, offset_bytes, length_bytes)
+    record = parse_example(unpack_record(stored, manifest.container))
+    pixels = resize_short_side(_pixels(record, manifest.image_encoding), SHORT_SIDE)
+    if record.mask is not None and manifest.mask is not None:
+        pixels = lay_over(pixels, decode_stored_mask(record.mask), len(manifest.classes))
+    top, left = (max(0, side - LONG_SIDE) // 2 for side in pixels.shape[:2])
+    return record, np.ascontiguousarray(pixels[top : top + LONG_SIDE, left : left + LONG_SIDE])
+
+
+def picture_uri(pixels: Pixels) -> Markup:
+    """Return a small picture, uint8 [h, w, 1 or 3], as a data URI of a JPEG."""
+    return data_uri(encode_jpeg(pixels, _QUALITY))
+
+
+def _pixels(record: ImageRecord, encoding: str) -> Pixels:
+    """Decode a stored image: uint8 [H, W, 1 or 3], at least as large as a thumbnail."""
+    if encoding == "jpeg":
+        return decode_jpeg_small(record.image, SHORT_SIDE)
+    if encoding != "raw":
+        return decode(record.image, 3).pixels
+    shape = (record.height, record.width, record.channels)
+    if len(record.image) != record.height * record.width * record.channels:
+        raise CorruptDataError(f"{len(record.image)} bytes of pixels, the record says {shape}")
+    return np.frombuffer(record.image, np.uint8).reshape(shape)
