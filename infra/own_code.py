@@ -248,7 +248,7 @@ def faults_of_own_code(
         is_meant = isinstance(error, (ShardmillError, UnusableInput, MemoryError, *passed))
         packages = {_top_package(name): setting for name, setting in named.items()}
         packages = {name: setting for name, setting in packages.items() if name != _OURS}
-        found = None if is_meant else _place_of(error, packages)
+        found = None if is_meant else place_of(error, packages)
         if found is None:
             raise
         log("".join(traceback.format_exception(error)).rstrip(), level="error")
@@ -258,11 +258,11 @@ def faults_of_own_code(
         moved = f"; {earlier} of Shardmill is shardmill.{earlier} now" if earlier in _EARLIER else ""
         raise ConfigError(
             f"{place}, failed: {type(error).__name__}: {message}",
-            f"mend it: it belongs to your own {packages[package]} ({page}){moved}",
+            f"mend it: it belongs to {packages[package]} ({page}){moved}",
         ) from error
 
 
-def _place_of(error: BaseException, packages: Mapping[str, str]) -> tuple[str, str] | None:
+def place_of(error: BaseException, packages: Mapping[str, str]) -> tuple[str, str] | None:
     """Return file and line at which an exception arose in one of some packages, and the package.
 
     None: our code raised it, or the machine is at fault.

@@ -32,6 +32,7 @@ class Purpose(IntEnum):
     ERASING_NOISE = 7  # derived from the key of an image
     BATCH = 8  # augmentation of a whole batch: RandAugment, MixUp, CutMix
     TRANSFORM = 9  # the user's own function of an example (PyTorch)
+    PLUGIN = 10  # derived from the key of an image or a batch: augmentation by a plugin
     BLOCK_SEQUENCE = 16  # the sequence of the blocks of an epoch
     BLOCK_WINDOW = 17  # the permutation of the records of a window
     FOLD = 24  # the division of a split into folds

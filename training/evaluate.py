@@ -18,6 +18,7 @@ from shardmill.infra.errors import ConfigError, NotFoundError
 from shardmill.infra.format.known_features import WORDS
 from shardmill.infra.processes.job_command import JobParser, deliver
 from shardmill.infra.processes.process import exit_at_once, run_main
+from shardmill.infra.settings import validate
 from shardmill.infra.storage.locations import default_root, default_runs
 from shardmill.infra.whole_job import shown_to_people
 from shardmill.training.config import TrainConfig, faults_of_users
@@ -80,7 +81,9 @@ def evaluate_run(run: RunFolder, root: str | Path, split: str, ref: str | None =
     version = catalog.open_view(run.dataset if ref is None else ref)
     trained_on = _trained_on(run, catalog, version)
     _check_classes(run, trained_on, version)
-    config = TrainConfig.model_validate(run.config())
+    # Nothing is augmented here, so a plugin that augmented need not be there.
+    settings = {name: table for name, table in run.config().items() if name != "augment"}
+    config = validate(TrainConfig, settings, where=f"the settings of {run.name}")
     dataset = Dataset(version, config.reading)
     reader = dataset.reader(split)
     folder = run.evaluation_dir(version.ref)

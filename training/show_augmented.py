@@ -112,7 +112,7 @@ def show_augmented(ref: str, config: TrainConfig, *, root: str | Path, out: Path
 def described(settings: AugmentSettings, fit: Fit = "crop") -> str:
     """Return the settings that are switched on, as in a configuration; ``fit``: what is seen without any."""
     changed = settings.model_dump(exclude_defaults=True)
-    shown = {name: changed[name] for name in changed if changed[name]}
+    shown = {name: changed[name] for name in changed if changed[name] or name in (settings.model_extra or ())}
     default = AugmentSettings()
     for name in ("random_resized_crop", "horizontal_flip"):
         if getattr(settings, name) == getattr(default, name):
@@ -211,7 +211,7 @@ def caption(
         share = float(shares[row])
         own, partner = (f"({name})" if "," in name else name for name in (own, partner))
         caption = [f"{own} {share:.0%}, {partner} {1 - share:.0%}"]
-    done = [one.described(drawn[type(one).__name__], row) for one in settings.of_batches]
+    done = [one.described(drawn[one.key], row) for one in settings.of_batches]
     return (*caption, *filter(None, done))
 
 

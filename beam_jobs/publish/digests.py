@@ -17,7 +17,7 @@ from shardmill.beam_jobs.reasons import PASSING_REASONS
 from shardmill.beam_jobs.schemas import READ, file_refs
 from shardmill.beam_jobs.sources.embeddings import EmbeddingFiles
 from shardmill.beam_jobs.sources.files.walking import SourceFault
-from shardmill.beam_jobs.sources.kind_modules import Reader
+from shardmill.beam_jobs.sources.kind_modules import Reader, own_kind
 from shardmill.beam_jobs.sources.listing import Listing
 from shardmill.beam_jobs.tables.ids import batches_digest, table_digest
 from shardmill.infra.codecs import codec_builds
@@ -25,6 +25,7 @@ from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.digests import digest_of
 from shardmill.infra.format.contract import FORMAT_VERSION, INPUTS_SCHEMA, REVISION
 from shardmill.infra.format.records import Container
+from shardmill.infra.plugins import versions_of
 
 # The place that an image is copied from does not change the written bytes.
 _PLACE_COLUMNS = ("block", "shard", "offset_bytes")
@@ -73,11 +74,12 @@ def work_digest(source_uri: str, config: PrepareConfig) -> str:
 
 
 def builds_of(config: PrepareConfig) -> dict[str, str]:
-    """Return library -> version, of the libraries that shape the stored bytes."""
+    """Return library -> version, of the libraries and the plugin that shape the stored bytes."""
     codecs = codec_builds(config.image.encoding)
     if config.source.label_kind == "mask":
         codecs |= codec_builds("png")
-    return {"shardmill": str(REVISION)} | codecs | {name: version(name) for name in ("isal", "pyarrow")}
+    libraries = {name: version(name) for name in ("isal", "pyarrow")}
+    return {"shardmill": str(REVISION)} | codecs | libraries | versions_of([own_kind(config.source.kind)])
 
 
 def _records_digest(planned: RecordRows) -> str:

@@ -16,12 +16,18 @@ from shardmill.beam_jobs.reasons import IGNORED, NO_LABEL
 from shardmill.beam_jobs.request import JobRequest
 from shardmill.beam_jobs.schemas import has_masks
 from shardmill.beam_jobs.sources.files.folder import SourceFolder, folders_of_ours, place_of
-from shardmill.beam_jobs.sources.kind_modules import OwnReader, Reader, Workplace, faults_of, kind_module
+from shardmill.beam_jobs.sources.kind_modules import (
+    OwnReader,
+    Reader,
+    Workplace,
+    faults_of,
+    kind_module,
+    own_kind,
+)
 from shardmill.beam_jobs.sources.listing import Listing, check_listing, group_by_pattern
 from shardmill.beam_jobs.tables.features import PREFIX, features_of
 from shardmill.infra.errors import ConfigError
 from shardmill.infra.format.known_features import LABELS, TARGETS, WORDS
-from shardmill.infra.own_code import is_own
 from shardmill.infra.progress import log
 from shardmill.infra.readable import counted
 from shardmill.infra.storage.filesystem import Storage
@@ -245,7 +251,7 @@ def open_reader(source: SourceFolder, config: PrepareConfig, scratch: Storage | 
         reader = cast(Callable[[SourceFolder, PrepareConfig, Storage | None], Reader], open_kind)(
             source, config, scratch
         )
-    return OwnReader(reader, kind) if is_own(kind) else reader
+    return reader if own_kind(kind) is None else OwnReader(reader, kind)
 
 
 def make_readable(

@@ -1,8 +1,9 @@
 """Find the module of a kind of source by its name and describe it; types that kinds and the job exchange.
 
-The name is ``source.kind``. A name without a dot is a module of ``shardmill.beam_jobs.sources.kinds``, one
-with dots any module that Python can import. So a kind is found in every process of every machine without
-being registered. Errors of Python inside a user's own kind are told apart from defects of Shardmill.
+The name is ``source.kind``. A name without a dot is a module of ``shardmill.beam_jobs.sources.kinds`` or a
+plugin of the group ``shardmill.sources``, one with dots any module that Python can import. So a kind is found
+in every process of every machine without being registered. Errors of Python inside a kind that does not come
+with Shardmill are told apart from defects of Shardmill.
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ import pkgutil
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import cache
 from operator import attrgetter
 from types import ModuleType
-from typing import Any, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from pydantic import BaseModel
 
@@ -27,6 +29,7 @@ from shardmill.infra.arguments import checked
 from shardmill.infra.errors import ConfigError
 from shardmill.infra.near_names import near_names
 from shardmill.infra.own_code import OwnCode, faults_of_own_code, is_own
+from shardmill.infra.plugins import Plugins
 from shardmill.infra.settings import Settings, validate
 from shardmill.infra.storage.filesystem import Storage
 
@@ -68,29 +71,31 @@ _PAGE = "docs/add-a-source-kind.md"
 _OF_ONE_IMAGE = (ValueError, ArithmeticError, LookupError, TypeError, RuntimeError)
 
 
-def own_kind(kind: str) -> OwnCode:
-    """Return the code of a user's own kind.
+def own_kind(kind: str) -> OwnCode | None:
+    """Return the code of a user's own kind or of a plugin; None: the kind is built in, or there is none.
 
     Raises:
-        ConfigError: ``source.kind`` is no name of a module.
+        ConfigError: ``source.kind`` is no name of a module, or the plugin is refused.
     """
-    return OwnCode.named("source.kind", kind, _PAGE, "list_inputs")
+    if is_own(kind):
+        return OwnCode.named("source.kind", kind, _PAGE, "list_inputs")
+    return None if _is_ours(kind) else PLUGINS.find(kind)
 
 
 def faults_of(kind: str, passed: tuple[type[Exception], ...] = ()) -> AbstractContextManager[None]:
-    """Turn an unexpected exception from a user's own kind, in a block, into an error that names its line.
+    """Turn an unexpected exception from code of others, in a block, into an error that names its line.
 
     Args:
         kind: ``source.kind``.
         passed: exceptions that stay as they are.
     """
-    named = {kind: f"source.kind = {kind!r}"} if is_own(kind) else {}
-    return faults_of_own_code(named, _PAGE, passed)
+    own = own_kind(kind)
+    return faults_of_own_code({} if own is None else {own.module: own.setting}, _PAGE, passed)
 
 
 @dataclass(frozen=True)
 class OwnReader:
-    """The reader of a user's own kind, whose unexpected exceptions name it.
+    """The reader of an own kind or of a plugin, whose unexpected exceptions name it.
 
     Attributes:
         reader: reader that the kind opened.
@@ -110,7 +115,7 @@ class OwnReader:
 
 
 def _unpickled(kind: str, reader: bytes) -> OwnReader:
-    own_kind(kind).load()  # first: a worker on another machine has not looked for it yet
+    _imported(kind)  # first: a worker on another machine has not looked for it yet
     return OwnReader(pickle.loads(reader), kind)
 
 
@@ -129,9 +134,25 @@ _ALSO_CALLED = {
 }
 
 
-def built_in_kinds() -> list[str]:
+@cache
+def built_in_kinds() -> tuple[str, ...]:
     """Return the names of the kinds that come with Shardmill, sorted."""
-    return sorted(module.name for module in pkgutil.iter_modules(kinds.__path__))
+    return tuple(sorted(module.name for module in pkgutil.iter_modules(kinds.__path__)))
+
+
+def _is_ours(kind: str) -> bool:
+    return kind in built_in_kinds() or kind == "auto"
+
+
+PLUGINS: Final = Plugins(
+    group="shardmill.sources",
+    setting="source.kind = {!r}",
+    page=_PAGE,
+    default="list_inputs",
+    is_built_in=_is_ours,
+    problem=lambda found: None if callable(found) else "its list_inputs is no function",
+    takes_modules=True,
+)
 
 
 def kind_module(config: PrepareConfig) -> ModuleType:
@@ -163,10 +184,11 @@ def options_of(config: PrepareConfig, model: type[O], kind: str = "") -> O:
 
 
 def _imported(kind: str) -> ModuleType:
-    if is_own(kind) and ":" not in kind:
-        return own_kind(kind).load()
-    known = built_in_kinds()
-    if kind not in known:
+    own = None if ":" in kind else own_kind(kind)
+    if own is not None:
+        return own.load()
+    if kind not in built_in_kinds():
+        known = [*built_in_kinds(), *PLUGINS.names()]
         near = [_ALSO_CALLED[kind]] if kind in _ALSO_CALLED else near_names(kind, known)
         raise ConfigError(
             f"source.kind = {kind!r} is no kind of source",
@@ -178,8 +200,14 @@ def _imported(kind: str) -> ModuleType:
 
 
 def described_kinds() -> list[dict[str, Any]]:
-    """Return the built-in kinds: name, description, whether auto recognises it, and its options."""
-    return [_described(kind) for kind in built_in_kinds()]
+    """Return all kinds: name, description, whether auto recognises it, and its options; plugins come last."""
+    plugins = [
+        {"kind": one.name, "description": f"Of {one.distribution} {one.version}.", "recognised": False,
+         "options": []}
+        for one in PLUGINS.installed()
+        if not one.refusal
+    ]  # fmt: skip
+    return [*map(_described, built_in_kinds()), *plugins]
 
 
 def _described(kind: str) -> dict[str, Any]:

@@ -80,6 +80,7 @@ TREE: dict[str, tuple[str | Branch, ...]] = {
         "runs.commands:prepare",
         "runs.commands:train",
         "runs.searching:settings",
+        "runs.plugins:plugins",
     ),
     "Look at datasets": (
         "datasets.catalog:datasets",

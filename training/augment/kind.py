@@ -3,7 +3,8 @@
 An augmentation is one file of ``shardmill.training.augment.kinds``. Its class says of itself at which stage
 it works, whether boxes and masks can follow it, and which random streams it takes; everything else derives
 from that. A new file is found by itself: its fields appear in the settings [train.augment], and every
-pipeline applies it, or refuses it by name.
+pipeline applies it, or refuses it by name. A plugin is such a class in another distribution
+(``shardmill.training.augment.settings``).
 """
 
 from __future__ import annotations
@@ -12,14 +13,16 @@ import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import cache
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Final, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from shardmill.infra.digests import sha256_hex
 from shardmill.infra.settings import Settings
 from shardmill.infra.splitmix import U64
 from shardmill.training.discovery import classes_in
+from shardmill.training.draws import Purpose, key_of
 
 F = TypeVar("F", bound=Settings)
 Sizes = npt.NDArray[np.integer]
@@ -46,18 +49,32 @@ class Augmentation(ABC, Generic[F]):
     """One way in which a training example may differ from its stored image.
 
     Attributes:
-        Fields: its fields of [train.augment].
+        Fields: its fields of [train.augment]; of a plugin those of the table of its name there.
         turn: augmentations of a stage are applied, and their fields listed, in rising order of this number.
-        streams: the random streams that it draws from, under the key of an example (of its stage).
+        streams: the random streams that it draws from, under the key of an example (of its stage). A plugin
+            has keys of its own, and need not name them.
         settings: the values of its fields.
+        plugin: the name of the plugin that it is; empty: it comes with Shardmill.
     """
 
     Fields: ClassVar[type[Settings]]
     turn: ClassVar[int]
     streams: ClassVar[range]
+    plugin: str = ""
 
     def __init__(self, settings: F) -> None:
         self.settings = settings
+
+    @property
+    def key(self) -> str:
+        """Its name among the parameters of a batch, which no other augmentation has."""
+        return f"plugin {self.plugin}" if self.plugin else type(self).__name__
+
+    def own_keys(self, keys: U64) -> U64:
+        """Return the keys that it draws from, of the keys of the examples; a plugin has others."""
+        if not self.plugin:
+            return keys
+        return key_of(Purpose.PLUGIN, int(sha256_hex(self.plugin.encode())[:16], 16), keys)
 
     @property
     @abstractmethod
@@ -148,6 +165,9 @@ class BatchAugmentation(Augmentation[F]):
         return ""
 
 
+STAGES: Final = (WindowAugmentation, ImageAugmentation, BatchAugmentation)
+
+
 @cache
 def kinds() -> tuple[type[Augmentation[Any]], ...]:
     """Return all augmentations, in the order of their stages and turns.
@@ -156,8 +176,7 @@ def kinds() -> tuple[type[Augmentation[Any]], ...]:
         ValueError: two of them draw from the same stream under the same key.
     """
     found = classes_in("shardmill.training.augment.kinds", Augmentation)
-    stages = (WindowAugmentation, ImageAugmentation, BatchAugmentation)
-    by_stage = [sorted((kind for kind in found if issubclass(kind, stage)), key=_turn) for stage in stages]
+    by_stage = [sorted((kind for kind in found if issubclass(kind, stage)), key=_turn) for stage in STAGES]
     _check_streams([*by_stage[0], *by_stage[1]])  # these share the key of an image
     _check_streams(by_stage[2])
     return tuple(kind for stage in by_stage for kind in stage)

@@ -60,8 +60,10 @@ def draw_parameters(
         return AugmentParameters(fixed_windows(heights, widths, fit))
     keys, window = key_of(Purpose.IMAGE, seed, epoch, positions), settings.window
     return AugmentParameters(
-        fixed_windows(heights, widths, fit) if window is None else window.windows(heights, widths, keys),
-        tuple((one, one.draw(keys, image_size)) for one in settings.of_images),
+        fixed_windows(heights, widths, fit)
+        if window is None
+        else window.windows(heights, widths, window.own_keys(keys)),
+        tuple((one, one.draw(one.own_keys(keys), image_size)) for one in settings.of_images),
     )
 
 
@@ -89,12 +91,12 @@ def augment_image(image: Image, parameters: AugmentParameters, row: int) -> Imag
 def draw_batch_parameters(
     settings: AugmentSettings, seed: int, epoch: int, positions: npt.NDArray[np.int64], image_size: int
 ) -> dict[str, Arrays]:
-    """Draw the parameters of the augmentations of whole batches, by the names of their classes.
+    """Draw the parameters of the augmentations of whole batches, by their keys.
 
     Args: see ``draw_parameters``.
     """
     keys = key_of(Purpose.BATCH, seed, epoch, positions)
-    return {type(one).__name__: one.draw(keys, image_size) for one in settings.of_batches}
+    return {one.key: one.draw(one.own_keys(keys), image_size) for one in settings.of_batches}
 
 
 def own_share(drawn: dict[str, Any]) -> Any:

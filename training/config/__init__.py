@@ -8,7 +8,7 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
-from shardmill.infra.own_code import OwnCode, faults_of_own_code, is_own
+from shardmill.infra.own_code import OwnCode, faults_of_own_code
 from shardmill.infra.settings import Settings, validate
 from shardmill.training.augment.settings import AugmentSettings
 from shardmill.training.config.data import Balance, DataSettings
@@ -21,6 +21,7 @@ from shardmill.training.config.run import RunSettings
 from shardmill.training.config.torch_settings import check_framework
 from shardmill.training.config.tracking import TrackingSettings
 from shardmill.training.models import default_image_size, own_model
+from shardmill.training.models.names import is_built_in
 
 __all__ = [
     "AugmentSettings",
@@ -119,18 +120,18 @@ def own_callback(name: str) -> OwnCode:
 
 
 def own_code(config: TrainConfig) -> list[OwnCode]:
-    """Return the user's own code that the settings name.
+    """Return the user's own code and the plugins that the settings name.
 
     Raises:
-        ConfigError: a name has another form.
+        ConfigError: a name has another form, or a plugin is refused.
     """
-    models = [own_model(config.model.name)] if is_own(config.model.name) else []
-    return [*models, *map(own_callback, config.run.callbacks)]
+    models = [] if is_built_in(config.model.name) else [own_model(config.model.name)]
+    return [*models, *config.augment.plugins, *map(own_callback, config.run.callbacks)]
 
 
 @contextmanager
 def faults_of_users(config: TrainConfig) -> Iterator[None]:
-    """Turn an exception from a user's own model or callbacks, in a block, into an error that names its line.
+    """Turn an exception from a user's own code or a plugin, in a block, into an error that names its line.
 
     Starting a rank or a job again would not help against it.
 

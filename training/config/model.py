@@ -6,10 +6,9 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from shardmill.infra.own_code import is_own
 from shardmill.infra.settings import AlsoCalled, Settings
 from shardmill.training.models import resolve_name
-from shardmill.training.models.names import find_torchvision
+from shardmill.training.models.names import find_torchvision, is_built_in
 
 
 class ModelSettings(Settings):
@@ -20,7 +19,7 @@ class ModelSettings(Settings):
             default="small_cnn",
             description=(
                 "small_cnn, a model of keras.applications (with run.framework 'torch' of torchvision), or"
-                " code of your own, such as my_models:build"
+                " code of your own, such as my_models:build, or a plugin"
             ),
         )
     )
@@ -79,12 +78,12 @@ class ModelSettings(Settings):
 
     @model_validator(mode="after")
     def _frozen_layers_have_weights(self) -> Self:
-        # A module of the user may load weights by itself.
-        if self.freeze != "none" and self.weights is None and not is_own(self.name):
+        # The module of another may load weights by itself.
+        if self.freeze != "none" and self.weights is None and is_built_in(self.name):
             raise ValueError(
                 f"freeze = {self.freeze!r} without weights would keep layers random: set model.weights too"
             )
-        if self.warm_head_epochs and self.weights is None and not is_own(self.name):
+        if self.warm_head_epochs and self.weights is None and is_built_in(self.name):
             raise ValueError(
                 "warm_head_epochs without weights would train on random features: set model.weights"
             )

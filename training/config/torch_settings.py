@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from shardmill.infra.errors import ConfigError
-from shardmill.infra.own_code import is_own
 from shardmill.infra.settings import Settings
 from shardmill.training.augment.settings import AugmentSettings
 from shardmill.training.config.data import DataSettings
 from shardmill.training.config.reading import ReadingSettings
-from shardmill.training.models.names import FAMILIES, TORCHVISION, find_torchvision
+from shardmill.training.models.names import FAMILIES, TORCHVISION, find_torchvision, is_built_in
 
 if TYPE_CHECKING:
     from shardmill.training.config import TrainConfig
@@ -104,13 +103,13 @@ def _settings(config: TrainConfig) -> Iterator[tuple[str, Any, Any]]:
     for table, fields in config:
         if isinstance(fields, Settings):
             defaults = type(fields)()
-            for name, value in fields:
-                yield f"{table}.{name}", value, getattr(defaults, name)
+            for name in type(fields).model_fields:
+                yield f"{table}.{name}", getattr(fields, name), getattr(defaults, name)
 
 
 def _check_model(config: TrainConfig) -> None:
     name = config.model.name
-    if not is_own(name) and name not in FAMILIES["torch"] and find_torchvision(name) is None:
+    if is_built_in(name) and name not in FAMILIES["torch"] and find_torchvision(name) is None:
         raise _refused(
             "model.name",
             name,

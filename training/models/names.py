@@ -5,8 +5,8 @@ A name is, in this order:
 * one of ``FAMILIES``: a module in the folder ``models/families`` of a framework, found there;
 * a model of ``keras.applications``, in any spelling (``ResNet50``, ``efficientnet_b0``);
 * with PyTorch a model of ``torchvision`` (``resnet50``);
-* code of the user (``my.models.vit``, ``my_models:make_vit``): a module with ``DEFAULT_IMAGE_SIZE`` and
-  ``build(spec: ModelSpec)``, or the function that is named.
+* a plugin of the group ``shardmill.models``, or code of the user (``my.models.vit``, ``my_models:make_vit``):
+  a module with ``DEFAULT_IMAGE_SIZE`` and ``build(spec: ModelSpec)``, or the function that is named.
 
 Tests compare the tables with the frameworks.
 """
@@ -20,6 +20,7 @@ from typing import Final
 from shardmill.infra.errors import ConfigError
 from shardmill.infra.near_names import near_names
 from shardmill.infra.own_code import OwnCode, is_own
+from shardmill.infra.plugins import Plugins
 
 
 def _families(framework: str) -> dict[str, int]:
@@ -96,6 +97,24 @@ vgg19 vgg19_bn vit_b_16 vit_b_32 vit_h_14 vit_l_16 vit_l_32 wide_resnet101_2 wid
 TORCHVISION: Final = {name: _SIZES_OF_TORCHVISION.get(name, 224) for name in _OF_TORCHVISION.split()}
 
 
+_PAGE = "docs/bring-your-own-model.md"
+
+
+def is_built_in(name: str) -> bool:
+    """Tell whether a model, given in any spelling, comes with Shardmill or with a framework."""
+    return _spelling(name) in {_spelling(known) for known in (*known_models(), *TORCHVISION)}
+
+
+PLUGINS: Final = Plugins(
+    group="shardmill.models",
+    setting="model.name = {!r}",
+    page=_PAGE,
+    default="build",
+    is_built_in=is_built_in,
+    problem=lambda found: None if callable(found) else f"{found!r} builds no model",
+)
+
+
 def known_models() -> list[str]:
     """Return the names of this project's families and of all ``keras.applications`` models."""
     return [*dict.fromkeys(name for families in FAMILIES.values() for name in families), *APPLICATIONS]
@@ -122,19 +141,22 @@ def resolve_name(name: str) -> str:
     if is_own(name):
         own_model(name)
         return name
-    known = known_models()
+    if not is_built_in(name) and PLUGINS.find(name) is not None:
+        return name
+    known = [*known_models(), *PLUGINS.names()]
     near = near_names(name, known)
     hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(known)}"
     raise ValueError(f"unknown model; {hint}; a model of your own is named as in my_models:build")
 
 
 def own_model(name: str) -> OwnCode:
-    """Return the code of a user's own model.
+    """Return the code of a plugin, or of a user's own model.
 
     Raises:
-        ConfigError: it is not named as package.module or module:function.
+        ConfigError: it is not named as package.module or module:function, or the plugin is refused.
     """
-    return OwnCode.named("model.name", name, "docs/bring-your-own-model.md", "build")
+    plugin = None if is_own(name) else PLUGINS.find(name)
+    return plugin or OwnCode.named("model.name", name, _PAGE, "build")
 
 
 def default_image_size(name: str) -> int:

@@ -17,7 +17,7 @@ class BatchAugment:
     def __init__(self, settings: AugmentSettings, *, deterministic: bool = False) -> None:
         """Make their functions; ``deterministic``: the setting of [train.run]."""
         self._functions = {
-            type(one).__name__: one.tensorflow(deterministic=deterministic) for one in settings.of_batches
+            one.key: one.tensorflow(deterministic=deterministic) for one in settings.of_batches
         }
 
     def __call__(self, images: Any, drawn: dict[str, Any]) -> Any:

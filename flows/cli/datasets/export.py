@@ -21,7 +21,7 @@ Format = Annotated[
     typer.Option(
         "--format",
         metavar="FORMAT",
-        help=f"One of: {', '.join(FORMATS)}",
+        help=f"One of: {', '.join(FORMATS)}; or a plugin",
     ),
 ]
 Copy = Annotated[bool, typer.Option("--copy", help="Copy the shards, even where links would do")]

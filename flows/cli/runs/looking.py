@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Any
 
@@ -52,12 +53,12 @@ def runs(runs: options.Runs = None, json_output: options.Json = False) -> None:
 
 
 def _whole_settings(run: RunFolder) -> dict[str, Any]:
-    """The settings of a run, with the defaults of those that its release did not have."""
-    found = run.config()
-    try:
-        return TrainConfig.model_validate(found).model_dump(mode="json")
-    except (ValidationError, ShardmillError):  # written by a release with other settings
-        return found
+    """The settings of a run, with the defaults of those that its release did not have, and its plugins."""
+    found, plugins = run.config(), run.identity.get("plugins")
+    # Another release, or a plugin that is not here, may have written them.
+    with contextlib.suppress(ValidationError, ShardmillError):
+        found = TrainConfig.model_validate(found).model_dump(mode="json")
+    return found if plugins is None else {**found, "plugins": plugins}
 
 
 def _settings_if_sound(run: RunFolder) -> dict[str, Any] | None:

@@ -19,7 +19,7 @@ from shardmill.flows.flow_runs.jobs import (
 from shardmill.flows.server.automations import TrainingRule
 from shardmill.flows.server.schedules import Schedule
 from shardmill.infra.errors import UsageError
-from shardmill.infra.own_code import OwnCode, is_own
+from shardmill.infra.own_code import OwnCode
 from shardmill.infra.settings import load_settings
 from shardmill.infra.storage.locations import check_dataset_name
 
@@ -191,7 +191,7 @@ def _work(wish: Wish, *more: str) -> tuple[str, dict[str, object]]:
     else:
         for_prepare = prepare_settings(wish.config, overrides, recipe=wish.recipe)
         parameters["config"] = chosen(for_prepare)
-    own += [own_kind(for_prepare.source.kind)] if is_own(for_prepare.source.kind) else []
+    own += filter(None, [own_kind(for_prepare.source.kind)])
     parameters |= _folder_of_code(own)
     parameters["source"] = checked_source(wish.source, wish.dataset, for_prepare.source.kind)
     return "pipeline" if wish.train else "prepare", parameters

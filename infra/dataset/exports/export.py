@@ -19,10 +19,13 @@ from shardmill.infra.dataset.exports.target import CHECKSUMS_FILE, FileMade, Par
 from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.digests import sha256_hex
 from shardmill.infra.errors import AccountingError, Cancelled, DataError, UsageError
+from shardmill.infra.own_code import faults_of_own_code
+from shardmill.infra.plugins import versions_of
 from shardmill.infra.processes.process import num_cpus
 
 OnProgress = Callable[[int, int], None]  # records done, records in all
 
+_PAGE = "docs/export.md"
 _MOST_AT_A_TIME = 4  # parts; each holds a batch of records in memory
 
 
@@ -72,7 +75,7 @@ def export(
         version: what to export.
         destination: a folder that does not exist, or an empty place in an object store. The rest of the
             same export, which was interrupted, is continued.
-        format_name: one of ``FORMATS``.
+        format_name: one of ``FORMATS``, or a plugin.
         copy: copy shards even where links would do.
         on_progress: told of the records that are done, and of all.
 
@@ -81,16 +84,22 @@ def export(
         CorruptDataError: the version is not whole. StorageError: something cannot be written.
         LockedError: another process exports to the same place.
     """
-    form, plan = format_named(format_name), plan_export(version, format_name, copy=copy)
+    form, plugin = format_named(format_name)
+    plan = plan_export(version, format_name, copy=copy, plugins=versions_of([plugin]))
     if not plan.parts:
         raise UsageError(f"{version.ref} has no records to export", "use another query or version")
+    with faults_of_own_code({} if plugin is None else {plugin.module: plugin.setting}, _PAGE):
+        return _exported(form, plan, destination, on_progress)
+
+
+def _exported(form: Format, plan: Plan, destination: str | Path, on_progress: OnProgress | None) -> Exported:
     form.check(plan)
     target = Target(destination)
     linked = form.links(plan, target.destination)
     found = target.finished(plan)
     if found is not None:
         return Exported(str(destination), found, linked, unchanged=True)
-    version.check_whole()
+    plan.version.check_whole()
     try:
         with target.opened(plan):
             made = _Work(plan, form, target, on_progress, linked=linked).done()
@@ -182,4 +191,4 @@ def _summarised(plan: Plan, form: Format, target: Target, parts: list[FileMade])
         "checksums": CHECKSUMS_FILE,
         "checksums_sha256": sha256_hex(checksums),
         "digest": plan.digest,
-    }
+    } | ({"plugins": plan.plugins} if plan.plugins else {})

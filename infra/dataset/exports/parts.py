@@ -68,6 +68,7 @@ class Plan:
         copy: whether shards are copied where links would do.
         parts: in the order of the manifest.
         columns: of the index rows that a format may write: all but the places in our shards.
+        plugins: distribution -> version, of a format that is a plugin.
     """
 
     version: DatasetVersion
@@ -75,6 +76,7 @@ class Plan:
     copy: bool
     parts: tuple[Part, ...]
     columns: pa.Schema
+    plugins: dict[str, str]
 
     @property
     def splits(self) -> dict[str, list[Part]]:
@@ -102,6 +104,7 @@ class Plan:
                 "classes": manifest.classes,
                 "shards": [[shard.sha256, shard.index_sha256] for shard in manifest.shards],
             }
+            | ({"plugins": self.plugins} if self.plugins else {})
         )
 
     def counts(self) -> dict[str, dict[str, Any]]:
@@ -119,7 +122,7 @@ class Plan:
         return found
 
 
-def plan_export(version: DatasetVersion, format_name: str, *, copy: bool = False) -> Plan:
+def plan_export(version: DatasetVersion, format_name: str, *, copy: bool, plugins: dict[str, str]) -> Plan:
     """Plan the export of a version or view; its shards without a record have no part."""
     parts = []
     for split in version.manifest.splits:
@@ -131,7 +134,7 @@ def plan_export(version: DatasetVersion, format_name: str, *, copy: bool = False
         ]
     kinds = {field.name: field.type for field in index_schema(version) if field.name not in _PLACES}
     plain = [(name, kind.value_type if types.is_dictionary(kind) else kind) for name, kind in kinds.items()]
-    return Plan(version, format_name, copy, tuple(parts), pa.schema(plain))
+    return Plan(version, format_name, copy, tuple(parts), pa.schema(plain), plugins)
 
 
 def _class_counts(version: DatasetVersion, shard: Shard) -> tuple[int, dict[str, int]]:

@@ -179,7 +179,7 @@ def test_a_callback_that_fails_is_named_with_its_line(trained: tuple[Path, dict[
         ConfigError, match=r"keras_callbacks\.py, line \d+, failed: KeyError: 'no_such_"
     ) as caught:
         train_here(trained[0], "colours", settings(run=FAILING))
-    assert str(caught.value.remedy).startswith("mend it: it belongs to your own run.callbacks = 'tests.")
+    assert str(caught.value.remedy).startswith("mend it: it belongs to run.callbacks = 'tests.")
 
 
 @pytest.mark.slow

@@ -60,7 +60,7 @@ def test_an_error_from_the_users_code_names_file_line_and_setting(own: Any) -> N
         guarded(own.through_a_library)
     assert caught.value.exit_code == 2
     remedy = str(caught.value.remedy)
-    assert remedy.startswith("mend it: it belongs to your own run.callbacks, 'own_package.callbacks:make'")
+    assert remedy.startswith("mend it: it belongs to run.callbacks, 'own_package.callbacks:make'")
 
 
 @pytest.mark.parametrize("error", [KeyError("x"), RuntimeError("a wrong shape"), SystemExit(3)])

@@ -12,8 +12,9 @@ from shardmill.infra import release
 from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.digests import sha256_hex
 from shardmill.infra.format.layout import manifest_file
+from shardmill.infra.plugins import versions_of
 from shardmill.infra.processes.process import num_cpus
-from shardmill.training.config import TrainConfig
+from shardmill.training.config import TrainConfig, own_code
 
 _PACKAGES = (
     "tensorflow",
@@ -42,7 +43,8 @@ def describe_environment(config: TrainConfig, version: DatasetVersion, devices: 
         "code": _code_version(),
         "python": platform.python_version(),
         "platform": platform.platform(),
-        "packages": {name: found for name in _PACKAGES if (found := _installed(name)) is not None},
+        "packages": {name: found for name in _PACKAGES if (found := _installed(name)) is not None}
+        | versions_of(own_code(config)),
         "cpus": num_cpus(),
         "devices": devices,
         "seed": config.data.seed,

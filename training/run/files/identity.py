@@ -6,7 +6,8 @@ from typing import Any
 
 from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.digests import digest_of
-from shardmill.training.config import TrainConfig
+from shardmill.infra.plugins import versions_of
+from shardmill.training.config import TrainConfig, own_code
 from shardmill.training.reading.opening import consumed, mode_of_run
 from shardmill.training.run.files.lengthening import may_be_lengthened
 from shardmill.training.tasks.settings import settings_for
@@ -61,7 +62,7 @@ def run_identity(config: TrainConfig, version: DatasetVersion) -> dict[str, Any]
     for table, first in _FIRST.items():
         given = settings[table].items()
         settings[table] = {
-            key: value for key, value in given if key in first or value != defaults[table][key]
+            key: value for key, value in given if key in first or value != defaults[table].get(key)
         }
     if may_be_lengthened(config.optimizer):
         del settings["run"]["epochs"]
@@ -69,7 +70,8 @@ def run_identity(config: TrainConfig, version: DatasetVersion) -> dict[str, Any]
     settings["optimizer"] |= {"learning_rate": optimizer.rate, "weight_decay": optimizer.decay}
     settings["reading"] = consumed(config.reading, mode_of_run(config, version).mode)
     dataset = {"plan": version.manifest.plan_digest, "dataset": version.ref, **version.describe_view()}
-    return {**dataset, "config": settings}
+    plugins = versions_of(own_code(config))
+    return {**dataset, "config": settings} | ({"plugins": plugins} if plugins else {})
 
 
 def run_name(config: TrainConfig, version: DatasetVersion) -> str:

@@ -93,4 +93,5 @@ def _without_epochs(identity: Mapping[str, Any]) -> dict[str, Any]:
     """Return an identity, or the content of run.json, without the number of epochs."""
     config = dict(identity["config"])
     config["run"] = {name: value for name, value in config["run"].items() if name != "epochs"}
-    return {"plan": identity.get("plan"), "dataset": identity["dataset"], "config": config}
+    kept = {name: identity.get(name) for name in ("plan", "dataset", "plugins")}
+    return {**kept, "config": config}

@@ -90,7 +90,7 @@ def augment_rows(images: npt.NDArray[np.uint8], parameters: AugmentParameters) -
 
 
 def _column(augmentation: Any, name: str) -> str:
-    return f"{type(augmentation).__name__}.{name}"
+    return f"{augmentation.key}.{name}"
 
 
 _FETCHED = {

@@ -107,7 +107,7 @@ class DeviceAugment:
             positions = batch.positions.cpu().numpy()
             drawn = draw_batch_parameters(settings, self.seed, batch.epoch, positions, images.shape[-1])
             for one in of_batches:
-                images = one.torch(images, drawn[type(one).__name__])
+                images = one.torch(images, drawn[one.key])
         shares = own_share(drawn)
         if shares is None:
             return AugmentedBatch(images, labels, labels, torch.ones(len(labels), device=images.device))

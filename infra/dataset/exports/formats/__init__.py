@@ -1,16 +1,17 @@
-"""The formats of ``shardmill export``: one module a format, with one object ``FORMAT``."""
+"""The formats of ``shardmill export``: one module a format, with one object ``FORMAT``, or a plugin."""
 
 from __future__ import annotations
 
 import importlib
 from collections.abc import Iterator, Sequence
-from typing import cast
+from typing import Any, Final
 
 from shardmill.infra.dataset.exports import FORMATS
 from shardmill.infra.dataset.exports.parts import Batch, Part, Plan
 from shardmill.infra.dataset.exports.target import FileMade, PartFiles
 from shardmill.infra.errors import UsageError
 from shardmill.infra.near_names import near_miss
+from shardmill.infra.plugins import Plugin, Plugins
 from shardmill.infra.storage.filesystem import Storage
 
 
@@ -40,12 +41,32 @@ class Format:
         return {}
 
 
-def format_named(name: str) -> Format:
-    """Return the format of this name.
+def _problem(found: Any) -> str | None:
+    """Return why an object is no format; None: it is one."""
+    if not isinstance(found, Format):
+        return f"an object of type {type(found).__name__} is no {__name__}.Format"
+    return f"{type(found).__name__} lacks write" if type(found).write is Format.write else None
+
+
+PLUGINS: Final = Plugins(
+    group="shardmill.exports",
+    setting="the format {!r}",
+    page="docs/export.md",
+    default="FORMAT",
+    is_built_in=FORMATS.__contains__,
+    problem=_problem,
+)
+
+
+def format_named(name: str) -> tuple[Format, Plugin | None]:
+    """Return the format of this name, and the plugin that it comes from.
 
     Raises:
-        UsageError: there is none.
+        UsageError: there is none, or the plugin cannot be used.
     """
-    if name not in FORMATS:
-        raise UsageError(f"there is no export format {name!r}", near_miss(name, FORMATS))
-    return cast(Format, importlib.import_module(f"{__name__}.{name}").FORMAT)
+    if name in FORMATS:
+        return importlib.import_module(f"{__name__}.{name}").FORMAT, None
+    plugin = PLUGINS.find(name)
+    if plugin is None:
+        raise UsageError(f"there is no export format {name!r}", near_miss(name, [*FORMATS, *PLUGINS.names()]))
+    return plugin.load_function(), plugin

@@ -1,4 +1,4 @@
-"""An augmentation is one file: settings have it, and every road applies it."""
+"""An augmentation is one file, or a plugin: settings have it, and every road applies it."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.samples.datasets.published import coloured, publish
+from tests.samples.plugins import add_distribution
 
 # Inverts every other image, as nobody else does. It moves no pixel, so boxes and masks stay.
 INVERT = """
@@ -101,7 +102,8 @@ def seen(batches):
 
 
 def road(name, read):
-    was, now = read({**plain}), read({**plain, "invert": True})
+    # Each inverts every other image, the second as a plugin with draws of its own.
+    was, now = read({**plain}), read({**plain, "invert": True, "plugged": {"invert": True}})
     same = (now == was).all(axis=(1, 2, 3))
     inverted = (now == 255 - was).all(axis=(1, 2, 3))
     found[name] = [int(same.sum()), int(inverted.sum()), len(now)]
@@ -112,17 +114,24 @@ def opened(**reading):
     return open_dataset("set@1", root=root, **reading)
 
 
-first = road("numpy", lambda augment: seen(opened().batches("train", augment=augment, **asked)))
+def numpy_images(augment):
+    return seen(opened().batches("train", augment=augment, **asked))
+
+
+first = road("numpy", numpy_images)
+alone = [numpy_images({**plain, **one}) for one in ({"invert": True}, {"plugged": {"invert": True}})]
+assert not (alone[0] == first).all() and not (alone[1] == first).all() and not (alone[0] == alone[1]).all()
 road("decoded cache", lambda augment: seen(
     opened(cache="memory", cache_form="decoded").batches("train", augment=augment, **asked)))
 road("staged", lambda augment: seen(
     opened(staging_dir=root + "/staged").batches("train", augment=augment, **asked)))
+on_device_alone = {**plain, "plugged_blacken": {"blacken": True}}
 if sys.argv[3] == "torch":
     def torch_images(augment):
         loader = opened().torch("train", augment=augment, num_workers=int(sys.argv[4]), num_epochs=1, **asked)
         return np.concatenate([batch.images.permute(0, 2, 3, 1).numpy() for batch in loader])
     assert (road("torch", torch_images) == first).all()
-    loader = opened().torch("train", augment={**plain, "blacken": True}, num_workers=0, num_epochs=1, **asked)
+    loader = opened().torch("train", augment=on_device_alone, num_workers=0, num_epochs=1, **asked)
     on_device = [loader.augment_on_device(batch).images.numpy().transpose(0, 2, 3, 1) for batch in loader]
 else:
     exact = road("exact", lambda augment: seen(opened().tf("train", augment=augment, **asked)))
@@ -131,10 +140,11 @@ else:
         opened(decoder="tensorflow").tf("train", augment=augment, **asked)))
     road("streaming", lambda augment: seen(opened(mode="streaming").tf("train", augment=augment, **asked)))
     on_device = [np.array(images) for images, *_ in opened().tf(
-        "train", augment={**plain, "blacken": True}, **asked)]
+        "train", augment=on_device_alone, **asked)]
 found["batches on the device"] = [int((images[:, 0] == 0).all() and (images[:, 1] > 0).any())
                                   for images in on_device]
-settings = AugmentSettings(blacken=True)
+settings = AugmentSettings(blacken=True, plugged_blacken={"blacken": True})
+assert not settings.without_batched().of_batches and settings.without_batched().of_images
 for name, refuse in (("boxes", settings.check_objects_follow), ("numpy", lambda: opened().batches(
         "train", augment=settings, **asked))):
     try:
@@ -146,15 +156,22 @@ print(json.dumps(found))
 
 
 def check_roads(tmp_path: Path, python: str, framework: str, workers: int = 0) -> None:
-    """Check that the two augmentations above act on all roads of a framework."""
+    """Check that the two augmentations above act on all roads of a framework, as files and as plugins."""
     folder = tmp_path / "kinds"
     folder.mkdir()
     (folder / "invert.py").write_text(INVERT)
     (folder / "blacken.py").write_text(BLACKEN)
+    points = {"plugged": "plugged:Invert", "plugged_blacken": "plugged:Blacken"}
+    add_distribution(
+        tmp_path / "installed",
+        "plugged 1.0",
+        {"shardmill.augmentations": points},
+        {"plugged.py": INVERT + BLACKEN.replace("_Fields", "_BlackenFields")},
+    )
     publish(tmp_path, coloured({"train": {"a": 24, "b": 16}}, size=(16, 16)), name="set")
     done = subprocess.run(
         [python, "-c", ROADS, str(folder), str(tmp_path), framework, str(workers)],
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[4])},
+        env={**os.environ, "PYTHONPATH": f"{Path(__file__).parents[4]}{os.pathsep}{tmp_path / 'installed'}"},
         capture_output=True,
         text=True,
         timeout=300,

@@ -1,0 +1,1 @@
+"""A plugin of each kind for Shardmill."""
