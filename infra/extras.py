@@ -19,6 +19,8 @@ LIBRARIES: Final = {
     "torch": ("torch", "torchvision", "tensorboard", "yaml"),
     "platform": ("prefect", "fastapi", "starlette", "uvicorn", "sqlalchemy", "prometheus_client", "httpx",
                  "yaml", "jsonschema", "apprise", "asyncpg", "tensorboard"),
+    "jax": ("jax", "jaxlib"),
+    "grain": ("grain",),
     "s3": ("boto3",),
     "array_record": ("array_record",),
     "heif": ("pi_heif",),

@@ -44,6 +44,8 @@ from shardmill.training.reading.records.split_table import load_features
 from shardmill.training.reading.staging.staging import staging_for
 
 if TYPE_CHECKING:
+    from shardmill.training.grain.sources import GrainSplit
+    from shardmill.training.jax.batches import JaxBatches
     from shardmill.training.torch.data import TorchLoader, TorchOptions
 
 
@@ -56,8 +58,8 @@ def open_dataset(ref: str, root: str | Path | None = None, **reading: Unpack[Rea
         root: the folder or URI of the datasets; default ``$SHARDMILL_ROOT`` or ``./datasets``.
         **reading: how records are read, by the names of the settings ``train.reading`` (``ReadingOptions``):
             ``staging_dir`` for shards in an object store, ``max_bad_records`` to leave out, ``cache``,
-            ``cache_form`` and ``ram_budget_bytes`` for training examples of ``tf`` and all examples of
-            ``batches`` and ``torch``, and for ``tf`` ``decoder``, ``mode="streaming"`` and others.
+            ``cache_form`` and ``ram_budget_bytes`` for training examples of ``tf`` and all examples of the
+            others, and for ``tf`` ``decoder``, ``mode="streaming"`` and others.
 
     Raises:
         NotFoundError: there is no such dataset or version.
@@ -279,7 +281,7 @@ class Dataset:
         threads: int | None = None,
         **options: Unpack[ExampleOptions],
     ) -> NumpyBatches:
-        """Return batches as numpy arrays (``shardmill.training.reading.Batch``), for JAX and anything else.
+        """Return batches as numpy arrays (``shardmill.training.reading.Batch``), for anything.
 
         The batches are those of ``tf`` and ``torch``, step by step. Each iteration is the next epoch. To go
         on after batch b of an earlier process, pass ``first_epoch=b.epoch, step=b.step + 1``.
@@ -301,26 +303,98 @@ class Dataset:
             ConfigError: an option of the order is unknown or wrong, or whole images need too much memory.
         """
         with told_as_arguments():
-            records, order, spec = self._asked(split, options)
-            if spec.augment is not None:
-                spec.augment.refuse_batched(
-                    "whole batches are augmented with .tf and .torch only",
-                    "read with one of these, or turn it off and apply it in your own training code",
-                )
+            asked = self._asked(split, options)
             own_shares = None if shares is None else tuple(shares)
-            own = rank_slice(order.global_batch_size, rank, num_ranks, own_shares)
-            self._check_memory(records, spec, own.stop - own.start)
-            records = open_for_order(records, order, spec, memory=self._memory).records
-            return NumpyBatches(
-                BatchMaker(records, spec, threads=threads),
-                order,
-                spec.passes(order.steps_per_epoch, epochs, step),
-                rank,
-                num_ranks,
-                own_shares,
-                cut_padding=spec.last_batch == "partial",
-                is_weighted=spec.last_batch == "pad" or order.class_weights is not None,
+            return self._batches(asked, (rank, num_ranks, own_shares), step, epochs, threads)
+
+    def jax(
+        self,
+        split: str,
+        *,
+        sharding: Any = None,
+        step: int = 0,
+        epochs: int = 1,
+        rank: int | None = None,
+        num_ranks: int | None = None,
+        shares: Sequence[int] | None = None,
+        threads: int | None = None,
+        **options: Unpack[ExampleOptions],
+    ) -> JaxBatches:
+        """Return batches as arrays on the devices of JAX (``shardmill.training.jax.batches.JaxBatch``).
+
+        They are the batches of ``batches``, and are copied to the devices two batches ahead of use.
+
+        Args:
+            split: "train", "validation" or "test".
+            sharding: a ``jax.sharding.Sharding`` of the images [B, S, S, C], or a device; the first axis of
+                other arrays is divided as that of images. None: the default device. If its devices belong
+                to several processes, each reads the rows that its own hold, and arrays are of the whole step.
+            step: as of ``batches``.
+            epochs: as of ``batches``.
+            rank: the rank whose slice of each step is read; default: as ``sharding`` or JAX says.
+            num_ranks: the number of ranks; default: as ``sharding`` or JAX says.
+            shares: a whole number for each rank, its share of each step; default: equal shares.
+            threads: as of ``batches``.
+            **options: as of ``batches``, but ``last_batch`` is "pad" by default without training.
+
+        Raises:
+            NotFoundError: the version has no such split.
+            UsageError: an argument is wrong, or ``sharding`` does not fit the batches.
+            ConfigError: an option of the order is unknown or wrong, or whole images need too much memory.
+            EnvironmentFault: JAX is not installed.
+        """
+        wing = load("jax", "batches")
+        with told_as_arguments():
+            asked = self._asked(split, options, evaluation_last_batch="pad")
+            own_shares = None if shares is None else tuple(shares)
+            _, order, spec = asked
+            placing = wing.Placing.of(sharding, order, spec, (rank, num_ranks, own_shares))
+            made: JaxBatches = wing.JaxBatches(
+                self._batches(asked, placing.ranks, step, epochs, threads), placing
             )
+            return made
+
+    def grain(
+        self,
+        split: str,
+        *,
+        batched: bool = False,
+        step: int = 0,
+        epochs: int = 1,
+        rank: int = 0,
+        num_ranks: int = 1,
+        shares: Sequence[int] | None = None,
+        **options: Unpack[ExampleOptions],
+    ) -> GrainSplit:
+        """Return data sources and a sampler for Grain (``shardmill.training.grain.sources.GrainSplit``).
+
+        Its elements are the examples of ``batches``, one after the other.
+
+        Args:
+            split: "train", "validation" or "test".
+            batched: an element is the batch of a step. Grain's ``DataLoader`` deals elements to its workers
+                before it batches them, so only these are the same steps with any number of workers.
+            step: the first step.
+            epochs: the number of epochs, one after the other.
+            rank: the rank whose slice of each step is read.
+            num_ranks: the number of ranks.
+            shares: a whole number for each rank, its share of each step; default: equal shares.
+            **options: as of ``batches``.
+
+        Raises:
+            NotFoundError: the version has no such split.
+            UsageError: an argument is wrong.
+            ConfigError: an option of the order is unknown or wrong, or whole images need too much memory.
+            EnvironmentFault: Grain is not installed.
+        """
+        wing = load("grain", "sources")
+        with told_as_arguments():
+            own_shares = None if shares is None else tuple(shares)
+            ranks = rank, num_ranks, own_shares
+            # Grain has threads and processes of its own.
+            batches = self._batches(self._asked(split, options), ranks, step, epochs, threads=1)
+            made: GrainSplit = wing.open_split(batches, batched=batched)
+            return made
 
     def torch(
         self,
@@ -372,6 +446,33 @@ class Dataset:
         split = self._named(split)
         spec = ExampleSpec.of_arguments(self.version, split, options, self.reading, evaluation_last_batch)
         return self.reader(split), spec.order(self.table(split), self.classes), spec
+
+    def _batches(
+        self,
+        asked: tuple[RecordReader, Order, ExampleSpec],
+        ranks: tuple[int, int, tuple[int, ...] | None],
+        step: int,
+        epochs: int,
+        threads: int | None,
+    ) -> NumpyBatches:
+        """Return the batches of a rank, which is its number, the number of ranks, and their shares."""
+        records, order, spec = asked
+        if spec.augment is not None:
+            spec.augment.refuse_batched(
+                "whole batches are augmented with .tf and .torch only",
+                "read with one of these, or turn it off and apply it in your own training code",
+            )
+        own = rank_slice(order.global_batch_size, *ranks)
+        self._check_memory(records, spec, own.stop - own.start)
+        records = open_for_order(records, order, spec, memory=self._memory).records
+        return NumpyBatches(
+            BatchMaker(records, spec, threads=threads),
+            order,
+            spec.passes(order.steps_per_epoch, epochs, step),
+            *ranks,
+            cut_padding=spec.last_batch == "partial",
+            is_weighted=spec.last_batch == "pad" or order.class_weights is not None,
+        )
 
     def _check_memory(self, records: RecordReader, spec: ExampleSpec, rows: int) -> None:
         """Check that batches of so many whole images fit into memory."""

@@ -1,4 +1,4 @@
-"""The frameworks that train, by name, and the one place that loads one of them."""
+"""The frameworks that train or read, by name, and the one place that loads one of them."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from shardmill.infra.extras import install
 # loop, and take the cores from threads that decode, and from other processes: on two busy cores a step then
 # takes five times as long.
 _ENVIRONMENT: Final = {"torch": {"OMP_WAIT_POLICY": "PASSIVE"}}
-# ``run.framework`` -> the name of the library for people. Each has a wing and an extra of its name.
-_FRAMEWORKS: Final = {"tensorflow": "TensorFlow", "torch": "PyTorch"}
+# Name -> the name of the library for people. Each has a wing and an extra of its name; two only read.
+_FRAMEWORKS: Final = {"tensorflow": "TensorFlow", "torch": "PyTorch", "jax": "JAX", "grain": "Grain"}
 
 
 def start(framework: str, config: Any, place: Any = None) -> Any:
@@ -45,7 +45,7 @@ def load(framework: str, module: str) -> ModuleType:
     """Import a module from the wing of a framework, without what the libraries write while they load.
 
     Args:
-        framework: ``run.framework``.
+        framework: its name.
         module: its name below the folder of the wing.
 
     Raises:

@@ -20,6 +20,9 @@ _PAGE = Path(__file__).parents[2] / "docs" / "python-api.md"
 UNCHECKED = {
     "shardmill.Batch",
     "shardmill.training.torch.data.TorchBatch",
+    "shardmill.training.jax.batches.JaxBatch",
+    "shardmill.training.grain.sources.GrainSplit",
+    "shardmill.training.grain.sources.Examples",
     "shardmill.training.reading.RecordReader",
     "shardmill.Dataset.torch",  # checks its options itself, once PyTorch is there
     "shardmill.training.reading.batch_maker.NumpyBatches",
@@ -39,7 +42,7 @@ UNCHECKED = {
 
 
 # Arguments of any type: arrays as numpy takes them, and what a framework gives.
-TAKES_ANYTHING = {"images", "labels", "splits", "groups"}
+TAKES_ANYTHING = {"images", "labels", "splits", "groups", "sharding"}
 
 
 class Wrong:
@@ -61,7 +64,8 @@ def parameters_of(function: Any) -> Iterator[str]:
     """Yield the names of the arguments of a function, also those of a ``TypedDict`` of options."""
     for parameter in inspect.signature(function).parameters.values():
         if parameter.kind == parameter.VAR_KEYWORD:
-            hint = get_type_hints(function)[parameter.name]
+            # Not that of the return: its framework may be loaded for type checkers alone.
+            hint = eval(function.__annotations__[parameter.name], inspect.unwrap(function).__globals__)
             assert get_origin(hint) is Unpack
             yield from get_type_hints(get_args(hint)[0])
         elif parameter.name != "self" and parameter.kind != parameter.VAR_POSITIONAL:

@@ -68,6 +68,8 @@ FUNCTIONS = [
     ("torch", "train('sample', settings={'run.framework': 'torch'})"),
     ("tensorflow", "open_dataset('sample').tf('train', batch_size=2)"),
     ("torch", "open_dataset('sample').torch('train', batch_size=2)"),
+    ("jax", "open_dataset('sample').jax('train', batch_size=2)"),
+    ("grain", "open_dataset('sample').grain('train', batch_size=2)"),
 ]
 
 

@@ -51,6 +51,13 @@ METHODS = {
     "torch": "(self, split: str, *, rank: int | None = None, num_ranks: int | None = None,"
     " shares: Sequence[int] | None = None, preload: bool | CacheForm = False,"
     " **options: Unpack[TorchOptions]) -> TorchLoader",
+    "jax": "(self, split: str, *, sharding: Any = None, step: int = 0, epochs: int = 1,"
+    " rank: int | None = None, num_ranks: int | None = None, shares: Sequence[int] | None = None,"
+    " threads: int | None = None,"
+    " **options: Unpack[ExampleOptions]) -> JaxBatches",
+    "grain": "(self, split: str, *, batched: bool = False, step: int = 0, epochs: int = 1, rank: int = 0,"
+    " num_ranks: int = 1, shares: Sequence[int] | None = None, **options: Unpack[ExampleOptions])"
+    " -> GrainSplit",
     "query": "(self, text: str) -> Dataset",
     "to_arrow": "(self, columns: Sequence[str] | None = None) -> Any",
     "table": "(self, split: str) -> SplitTable",

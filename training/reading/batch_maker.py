@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
-from typing import Any, Unpack
+from typing import Any, TypeVar, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +28,8 @@ from shardmill.training.reading.example_spec import BatchOptions, ExampleSpec
 from shardmill.training.reading.records.annotations import Masks, Objects, as_features, batch_dtype, fill_mask
 from shardmill.training.reading.records.record_reader import RecordReader
 from shardmill.training.reading.records.split_records import without_rows
+
+T = TypeVar("T")
 
 # Rows that a thread takes at a time: many, so that handing them over costs little, but few enough that each
 # thread gets several turns and all end together.
@@ -269,13 +271,17 @@ class NumpyBatches:
         Raises:
             CorruptDataError: a record is damaged; names the record and its shard.
         """
+        return self.through(lambda batch: batch)
+
+    def through(self, function: Callable[[Batch], T]) -> Iterator[T]:
+        """Return what a function makes of the batches of the next pass, in the threads that made them."""
         steps = self.passes.begin()
         self.maker.records.prefetch(self.order, steps.start, steps.stop)
         with ThreadPoolExecutor(2, "shardmill-ahead") as ahead:
-            made: deque[Future[Batch]] = deque()
+            made: deque[Future[T]] = deque()
             try:
                 for run_step in steps:
-                    made.append(ahead.submit(self._make, run_step))
+                    made.append(ahead.submit(lambda step: function(self._make(step)), run_step))
                     if len(made) > _AHEAD:
                         yield made.popleft().result()
                 while made:
@@ -285,11 +291,19 @@ class NumpyBatches:
                     batch.cancel()
 
     def _make(self, run_step: int) -> Batch:
+        made = self.maker.make(self.plan(run_step))
+        return replace(made, is_weighted=True) if self.is_weighted else made
+
+    def plan(self, run_step: int) -> StepPlan:
+        """Return the rank's rows of a step.
+
+        Args:
+            run_step: counted over all epochs.
+        """
         plan = self.order.step(*divmod(run_step, self.order.steps_per_epoch))
         if self.cut_padding:
             plan = _real_part(plan)
-        made = self.maker.make(plan.of_rank(self.rank, self.num_ranks, self.shares))
-        return replace(made, is_weighted=True) if self.is_weighted else made
+        return plan.of_rank(self.rank, self.num_ranks, self.shares)
 
 
 def _real_part(plan: StepPlan) -> StepPlan:

@@ -39,7 +39,7 @@ LastBatchOption = Literal["pad", "drop", "partial"]
 
 
 class ExampleOptions(OrderOptions, ImageOptions, total=False):
-    """Arguments of ``Dataset.tf``, ``.batches``, ``.torch``, with ``OrderOptions`` and ``ImageOptions``.
+    """Arguments of ``Dataset.tf``, ``.batches`` and the others, with ``OrderOptions`` and ``ImageOptions``.
 
     Attributes:
         batch_size: examples a step, over all ranks together (default 32).
@@ -52,7 +52,7 @@ class ExampleOptions(OrderOptions, ImageOptions, total=False):
         first_epoch: the epoch of the first iteration (default 0), for a script that goes on after another.
         last_batch: how to treat a last batch that is not full: "drop" it (the default for training), "pad" it
             (with examples of weight 0) or "partial", a smaller batch (the default otherwise; not for
-            ``.torch``, whose default is then "pad").
+            ``.torch``, whose default is then "pad", as that of ``.jax``).
         augment: how training examples are augmented: settings, or a dict of those that differ from their
             defaults, nested or with dotted names (``erasing.probability``); True: as by default; False: not
             at all.

@@ -1,0 +1,1 @@
+"""Reading with Grain: data sources and a sampler for its loaders."""

@@ -1,0 +1,1 @@
+"""Reading with JAX: batches as arrays on its devices."""
