@@ -1,5 +1,5 @@
 # Shardmill: `make help` lists what there is. Everything runs in .venv, which is made on first use and again
-# whenever pyproject.toml, constraints.txt or compiled sources change. Choose an interpreter with PYTHON=/path/to/python3.11.
+# whenever pyproject.toml, constraints.txt or compiled sources change. Choose an interpreter with PYTHON=/path/to/python3.13.
 
 SHELL := /bin/sh
 .SHELLFLAGS := -eu -c
@@ -45,14 +45,14 @@ help: ## What can be made
 # The interpreter: PYTHON when given (and then only that one), else the first of these that is new enough.
 define FIND_PYTHON
 found=""; \
-for candidate in $(if $(PYTHON),"$(PYTHON)",python3 python3.12 python3.11); do \
-  if "$$candidate" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 13))' 2>/dev/null; then \
+for candidate in $(if $(PYTHON),"$(PYTHON)",python3 python3.11 python3.12 python3.13); do \
+  if "$$candidate" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))' 2>/dev/null; then \
     found="$$candidate"; break; \
   fi; \
 done; \
 if [ -z "$$found" ]; then \
-  echo "Shardmill needs Python 3.11 or 3.12; found: $$($(or $(PYTHON),python3) --version 2>&1 || true)" >&2; \
-  echo "Install one (Debian 12: apt-get install python3 python3-venv), or say which: make PYTHON=/path/to/python3.11 ..." >&2; \
+  echo "TensorFlow and these targets need Python 3.11 to 3.13; found: $$($(or $(PYTHON),python3) --version 2>&1 || true)" >&2; \
+  echo "Install one (Debian 12 and 13: apt-get install python3 python3-venv), or say which: make PYTHON=/path/to/python3.13 ..." >&2; \
   exit 1; \
 fi; \
 if ! "$$found" -c 'import ensurepip, venv' 2>/dev/null; then \
@@ -65,7 +65,7 @@ endef
 .PHONY: install
 install: $(VENV)/.stamp ## Make .venv from constraints.txt (the other targets do it when needed)
 
-$(VENV)/.stamp: pyproject.toml constraints.txt $(wildcard infra/native/*.c)
+$(VENV)/.stamp: pyproject.toml setup.py constraints.txt $(wildcard infra/native/*.c)
 	@$(FIND_PYTHON); \
 	echo "Making $(VENV) with $$("$$found" --version): about 4 GB, a few minutes."; \
 	rm -rf $(VENV); \
@@ -180,17 +180,17 @@ test-docs: $(VENV)/.stamp ## Build the site, look at it in a browser, and run ev
 
 # -- release ---------------------------------------------------------------------------------------------
 
-# Where the wheel is tried: an empty environment, and a working folder from which the checkout cannot be imported.
-TRIAL := build/trial
+# Which versions of Python try the archives (all that are here), and how many of them run the demo, the newest first.
+PYTHONS ?=
+DEMO ?= 1
 
 .PHONY: dist
-dist: $(VENV)/.stamp ## Build sdist and wheel into dist/, install the wheel into an empty environment, and run the demo there
-	rm -rf dist $(TRIAL)
-	$(PY) -m build --no-isolation --outdir dist .
-	@$(FIND_PYTHON); "$$found" -m venv $(TRIAL)/venv
-	$(TRIAL)/venv/bin/python -m pip install --quiet --constraint constraints.txt "$$(ls dist/*.whl)[all]"
-	$(TRIAL)/venv/bin/python -m pip check
-	cd $(TRIAL) && venv/bin/shardmill demo
+dist: $(VENV)/.stamp ## Build sdist and wheels twice, check them, and try them on each Python here; PYTHONS="3.12 3.13" for some, DEMO=0 without demo
+	$(PY) -m tests.distribution --demo $(DEMO) $(if $(PYTHONS),--pythons $(PYTHONS))
+
+.PHONY: release
+release: $(VENV)/.stamp ## The same for a version that is committed and described; says what to upload, and uploads nothing
+	$(PY) -m tests.distribution --demo $(DEMO) --release
 
 .PHONY: clean
 clean: ## Remove what the targets made (.venv and the demo too)

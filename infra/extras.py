@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import importlib.util
+import sys
 import traceback
 from typing import Final
 
@@ -42,7 +43,9 @@ _OF_PACKAGE: Final = {
 
 
 def install(extra: str) -> str:
-    """Return the command that installs an extra."""
+    """Return the command that installs an extra, or what to use where it has no wheels."""
+    if extra == "tensorflow" and sys.version_info >= (3, 14):
+        return f"TensorFlow has no wheels for this Python: use 3.11 to 3.13, or PyTorch: {install('torch')}"
     return f"pip install 'shardmill[{extra}]'"
 
 

@@ -20,7 +20,15 @@ from tests.samples.sources.image_folders import write_image_folder
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("flows", "beam_jobs", "training", "infra")
-ABOUT = {"CHANGELOG.md", "LICENSE", "MANIFEST.in", "README.md", "constraints.txt", "pyproject.toml"}
+ABOUT = {
+    "CHANGELOG.md",
+    "LICENSE",
+    "MANIFEST.in",
+    "README.md",
+    "constraints.txt",
+    "pyproject.toml",
+    "setup.py",
+}
 NAMES = (
     "training", "flows", "infra", "beam_jobs", "tests", "data", "models", "utils", "datasets", "config",
 )  # fmt: skip

@@ -81,6 +81,17 @@ def test_a_function_names_the_extra_that_it_lacks(extra: str, call: str, base: P
     assert last.endswith(f"is not installed (pip install 'shardmill[{extra}]')")
 
 
+def test_another_python_or_torch_is_named_where_tensorflow_has_no_wheels(base: Path) -> None:
+    script = (
+        "import shardmill, types\n"
+        "from shardmill.infra import extras\n"
+        "extras.sys = types.SimpleNamespace(version_info=(3, 14))\n"
+        "shardmill.open_dataset('sample').tf('train', batch_size=2)\n"
+    )
+    last = ran(base, "-c", script).stderr.strip().splitlines()[-1]
+    assert "use 3.11 to 3.13, or PyTorch: pip install 'shardmill[torch]'" in last
+
+
 COMMANDS = [
     "datasets",
     "show sample",
