@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from typing import Any, BinaryIO
 
 _CHUNK_BYTES = 1 << 20
@@ -32,4 +33,13 @@ def stream_sha256(stream: BinaryIO) -> str:
     digest = hashlib.sha256()
     while chunk := stream.read(_CHUNK_BYTES):
         digest.update(chunk)
+    return digest.hexdigest()
+
+
+def descriptor_sha256(descriptor: int) -> str:
+    """SHA-256 of an open file, read one MiB at a time. Its position, which threads share, stays."""
+    digest, offset = hashlib.sha256(), 0
+    while chunk := os.pread(descriptor, _CHUNK_BYTES, offset):
+        digest.update(chunk)
+        offset += len(chunk)
     return digest.hexdigest()

@@ -9,11 +9,12 @@ from __future__ import annotations
 import importlib.util
 import sys
 import traceback
+from collections.abc import Sequence
 from typing import Final
 
 from shardmill.infra.errors import EnvironmentFault
 
-# Extra -> the libraries that it brings, by their import names.
+# Extra -> the libraries that it brings, by their import names; the one that it is for comes first.
 LIBRARIES: Final = {
     "prepare": ("apache_beam", "imagecodecs", "tifffile", "httpx", "httpcore", "anyio", "grpc"),
     "tensorflow": ("tensorflow", "keras", "h5py", "tensorboard", "yaml"),
@@ -49,6 +50,31 @@ def install(extra: str) -> str:
     return f"pip install 'shardmill[{extra}]'"
 
 
+def lacking(user: str, library: str, extra: str) -> EnvironmentFault:
+    """Return the error of a part that needs a library that is not installed.
+
+    Args:
+        user: the part, as the subject of the sentence.
+        library: name of the library.
+        extra: the extra that brings it.
+    """
+    return EnvironmentFault(f"{user} needs {library}, which is not installed", install(extra))
+
+
+def extra_for(library: str, preferred: Sequence[str] = ()) -> str | None:
+    """Return the extra to install for a library that is missing; None: no extra brings it.
+
+    Args:
+        library: its import name.
+        preferred: extras that the user asked for, if several bring it. One that is installed but for this
+            library comes before all others.
+    """
+    extras = [extra for extra, libraries in LIBRARIES.items() if library in libraries]
+    extras.sort(key=lambda extra: preferred.index(extra) if extra in preferred else len(preferred))
+    extras.sort(key=lambda extra: importlib.util.find_spec(LIBRARIES[extra][0]) is None)
+    return next(iter(extras), None)
+
+
 def missing_library(error: BaseException) -> EnvironmentFault | None:
     """Return what to tell the user if a library of an extra is not installed; None: something else failed.
 
@@ -58,11 +84,9 @@ def missing_library(error: BaseException) -> EnvironmentFault | None:
     if not isinstance(error, ModuleNotFoundError) or error.name is None:
         return None
     library = error.name.partition(".")[0]
-    extras = [extra for extra, libraries in LIBRARIES.items() if library in libraries]
-    if not extras or importlib.util.find_spec(library) is not None:
+    if extra_for(library) is None or importlib.util.find_spec(library) is not None:
         return None
     importers = [frame.f_globals.get("__name__", "") for frame, _ in traceback.walk_tb(error.__traceback__)]
     needed_by = next((name for name in reversed(importers) if name.startswith("shardmill.")), "")
     preferred = [extra for package, extra in _OF_PACKAGE.items() if needed_by.startswith(package)]
-    extra = next((extra for extra in preferred if extra in extras), extras[0])
-    return EnvironmentFault(f"this needs {library}, which is not installed", install(extra))
+    return lacking("this", library, extra_for(library, preferred) or "")

@@ -12,8 +12,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from shardmill.infra.errors import ConfigError, EnvironmentFault, SignatureError, StorageError, UsageError
-from shardmill.infra.extras import install
+from shardmill.infra.errors import ConfigError, SignatureError, StorageError, UsageError
+from shardmill.infra.extras import lacking
 
 SUFFIX = ".sig"
 _CURVES = "a key on the curve P-256, P-384 or P-521 in PEM"
@@ -153,7 +153,5 @@ def _library() -> Any:
     try:
         import model_signing
     except ImportError as error:
-        raise EnvironmentFault(
-            f"signatures need packages that are not installed: {error}", install("signing")
-        ) from error
+        raise lacking("a signature", error.name or "model_signing", "signing") from error
     return model_signing

@@ -6,6 +6,7 @@ Imports neither Beam nor an image library, since the flows make their forms from
     source    the source, its kind, and which settings a kind takes
     columns   what the columns of a source hold, and what becomes of the labels in them
     kinds     the files of single kinds of sources
+    known_kinds  the names and descriptions of all kinds
     masks     the masks of images
     image     the stored form of an image, and inputs to leave out
     planning  splits, groups (with vectors of the images), shards, drift

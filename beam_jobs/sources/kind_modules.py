@@ -1,4 +1,4 @@
-"""Find the module of a kind of source by its name and describe it; types that kinds and the job exchange.
+"""Find the module of a kind of source by its name; types that kinds and the job exchange.
 
 The name is ``source.kind``. A name without a dot is a module of ``shardmill.beam_jobs.sources.kinds`` or a
 plugin of the group ``shardmill.sources``, one with dots any module that Python can import. So a kind is found
@@ -10,26 +10,20 @@ from __future__ import annotations
 
 import importlib
 import pickle
-import pkgutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from functools import cache
-from operator import attrgetter
 from types import ModuleType
-from typing import Any, Final, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
-from pydantic import BaseModel
-
-from shardmill.beam_jobs.config import PrepareConfig, SourceConfig
-from shardmill.beam_jobs.config.source import settings_taken
+from shardmill.beam_jobs.config import PrepareConfig
+from shardmill.beam_jobs.config.known_kinds import PAGE, PLUGINS, built_in_kinds, is_built_in
 from shardmill.beam_jobs.schemas import FileRef
 from shardmill.beam_jobs.sources import kinds
 from shardmill.infra.arguments import checked
 from shardmill.infra.errors import ConfigError
 from shardmill.infra.near_names import near_names
 from shardmill.infra.own_code import OwnCode, faults_of_own_code, is_own
-from shardmill.infra.plugins import Plugins
 from shardmill.infra.settings import Settings, validate
 from shardmill.infra.storage.filesystem import Storage
 
@@ -66,7 +60,6 @@ class Workplace:
     dataset: Storage
 
 
-_PAGE = "docs/add-a-source-kind.md"
 # Workers quarantine the one image whose reading raises these.
 _OF_ONE_IMAGE = (ValueError, ArithmeticError, LookupError, TypeError, RuntimeError)
 
@@ -78,8 +71,8 @@ def own_kind(kind: str) -> OwnCode | None:
         ConfigError: ``source.kind`` is no name of a module, or the plugin is refused.
     """
     if is_own(kind):
-        return OwnCode.named("source.kind", kind, _PAGE, "list_inputs")
-    return None if _is_ours(kind) else PLUGINS.find(kind)
+        return OwnCode.named("source.kind", kind, PAGE, "list_inputs")
+    return None if is_built_in(kind) else PLUGINS.find(kind)
 
 
 def faults_of(kind: str, passed: tuple[type[Exception], ...] = ()) -> AbstractContextManager[None]:
@@ -90,7 +83,7 @@ def faults_of(kind: str, passed: tuple[type[Exception], ...] = ()) -> AbstractCo
         passed: exceptions that stay as they are.
     """
     own = own_kind(kind)
-    return faults_of_own_code({} if own is None else {own.module: own.setting}, _PAGE, passed)
+    return faults_of_own_code({} if own is None else {own.module: own.setting}, PAGE, passed)
 
 
 @dataclass(frozen=True)
@@ -132,27 +125,6 @@ _ALSO_CALLED = {
     "openimages": "box_table",
     "tensorflow_datasets": "tfds",
 }
-
-
-@cache
-def built_in_kinds() -> tuple[str, ...]:
-    """Return the names of the kinds that come with Shardmill, sorted."""
-    return tuple(sorted(module.name for module in pkgutil.iter_modules(kinds.__path__)))
-
-
-def _is_ours(kind: str) -> bool:
-    return kind in built_in_kinds() or kind == "auto"
-
-
-PLUGINS: Final = Plugins(
-    group="shardmill.sources",
-    setting="source.kind = {!r}",
-    page=_PAGE,
-    default="list_inputs",
-    is_built_in=_is_ours,
-    problem=lambda found: None if callable(found) else "its list_inputs is no function",
-    takes_modules=True,
-)
 
 
 def kind_module(config: PrepareConfig) -> ModuleType:
@@ -197,41 +169,3 @@ def _imported(kind: str) -> ModuleType:
             else f"there are: {', '.join(known)}; or name a module of your own, such as package.my_kind",
         )
     return importlib.import_module(f"{kinds.__name__}.{kind}")
-
-
-def described_kinds() -> list[dict[str, Any]]:
-    """Return all kinds: name, description, whether auto recognises it, and its options; plugins come last."""
-    plugins = [
-        {"kind": one.name, "description": f"Of {one.distribution} {one.version}.", "recognised": False,
-         "options": []}
-        for one in PLUGINS.installed()
-        if not one.refusal
-    ]  # fmt: skip
-    return [*map(_described, built_in_kinds()), *plugins]
-
-
-def _described(kind: str) -> dict[str, Any]:
-    module = importlib.import_module(f"{kinds.__name__}.{kind}")
-    paragraphs = (module.__doc__ or "").strip().split("\n\n")
-    return {
-        "kind": kind,
-        "description": " ".join(paragraphs[0].split()),
-        "recognised": hasattr(module, "recognise"),
-        "options": list(_options(kind)),
-    }
-
-
-def _options(kind: str) -> Iterator[dict[str, Any]]:
-    """Yield the settings that matter for a kind."""
-    for group, taken in settings_taken(kind).items():
-        settings: BaseModel = attrgetter(group)(SourceConfig()) if group else SourceConfig()
-        for name in type(settings).model_fields:
-            if name in taken:
-                path = ".".join(filter(None, ("source", group, name)))
-                yield _option(path, type(settings), name, getattr(settings, name))
-
-
-def _option(path: str, model: type[BaseModel], name: str, default: Any) -> dict[str, Any]:
-    field = model.model_fields[name]
-    shown = list(default) if isinstance(default, tuple) else default
-    return {"option": path, "default": shown, "description": field.description or ""}

@@ -18,7 +18,7 @@ from shardmill.flows.server import services
 from shardmill.flows.server.database import DATABASE_SETTING, check_database, without_password
 from shardmill.flows.server.deployments import Deploying, make_pool, prefect_file
 from shardmill.infra.errors import EnvironmentFault, UsageError
-from shardmill.infra.extras import install
+from shardmill.infra.extras import lacking
 
 if TYPE_CHECKING:
     from redis import Redis
@@ -118,7 +118,7 @@ def check_redis(url: str) -> list[str]:
     if url.partition("://")[0] not in _SCHEMES:
         raise UsageError(f"--redis {shown}: not the URL of Redis", _EXAMPLE)
     if importlib.util.find_spec("prefect_redis") is None:
-        raise EnvironmentFault("several servers need the package prefect-redis", install("redis"))
+        raise lacking("a second server", "prefect_redis", "redis")
     from redis.exceptions import RedisError
 
     try:

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.types as types
 
 from shardmill.infra.dataset.version import read_parquet
@@ -78,7 +77,7 @@ def _only_value(storage: Storage, manifest: Manifest, name: str | None) -> str |
     for shard in manifest.shards:
         with storage.open_input(shard.index_path) as stream:
             column = read_parquet(stream, columns=[name])[name]
-        found.update(pc.unique(column).to_pylist())
+        found.update(column.unique().to_pylist())
         if len(found) > 1:
             return None
     return found.pop() or None if found else None

@@ -4,23 +4,24 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 
 from shardmill.infra.arguments import checked
 from shardmill.infra.dataset.views.references import Reference
-from shardmill.infra.dataset.views.values import LABEL_NAME, SPLIT, Columns
-from shardmill.infra.dataset.views.view import View, view_of
 from shardmill.infra.digests import digest_of, sha256_hex
 from shardmill.infra.errors import CorruptDataError, NotFoundError
 from shardmill.infra.format.contract import INDEX_SCHEMA, INPUTS_SCHEMA, Manifest, Shard, class_counts_of
 from shardmill.infra.format.known_features import LABELS
-from shardmill.infra.near_names import near_miss
 from shardmill.infra.storage.filesystem import Storage
+
+# Queries and scans load pyarrow.compute, a tenth of the time of a first batch: imported where they are used.
+if TYPE_CHECKING:
+    import pyarrow.dataset as pads
+
+    from shardmill.infra.dataset.views.view import View
 
 
 @checked
@@ -75,6 +76,8 @@ class DatasetVersion:
         Raises:
             UsageError: the query is wrong.
         """
+        from shardmill.infra.dataset.views.view import view_of
+
         both = text if self.view is None else f"({self.view.query}) and ({text})"
         view = view_of(both, index_schema(self), self.manifest.classes)
         return DatasetVersion(self.storage, self.manifest, view)
@@ -103,18 +106,9 @@ class DatasetVersion:
         Raises:
             NotFoundError: there is no such column.
         """
-        schema = index_schema(self)
-        known = Columns(schema, self.manifest.classes)
-        names = known.names() if columns is None else list(columns)
-        for name in names:
-            if name not in known.names():
-                raise NotFoundError(
-                    f"the indexes of {self.ref} have no column {name!r}", near_miss(name, known.names())
-                )
-        options: dict[str, Any] = {"columns": {name: _column(known, name) for name in names}}
-        if self.view is not None:
-            options["filter"] = self.view.expression(schema, self.manifest.classes)
-        return _files(self, schema).scanner(**options)
+        from shardmill.infra.dataset.views.scan import scanner
+
+        return scanner(self, index_schema(self), columns)
 
     def rows(self, shard: Shard, columns: Sequence[str] | None = None) -> pa.Table:
         """Columns of the index of a shard, in stored order; of a view the rows of its records alone."""
@@ -228,27 +222,6 @@ def index_schema(version: DatasetVersion) -> pa.Schema:
         with version.storage.open_input(shard.index_path) as stream:
             schemas.append(pq.read_schema(stream).remove_metadata())
     return pa.unify_schemas(schemas, promote_options="permissive") if schemas else INDEX_SCHEMA
-
-
-def _column(known: Columns, name: str) -> Any:
-    if name == LABEL_NAME:
-        return (
-            known.label_name(name).data if known.have_one_class else pc.scalar(pa.scalar(None, pa.string()))
-        )
-    return pc.field(name)
-
-
-def _files(version: DatasetVersion, schema: pa.Schema) -> pads.FileSystemDataset:
-    form, fragments = pads.ParquetFileFormat(), []
-    filesystem, folder = version.storage.arrow_folder()
-    for split in version.manifest.splits:
-        in_split = pc.field(SPLIT) == split
-        fragments += [
-            form.make_fragment(f"{folder}/{shard.index_path}", filesystem, partition_expression=in_split)
-            for shard in version.shards(split)
-        ]
-    fields = pa.schema([pa.field(SPLIT, pa.string()), *schema])
-    return pads.FileSystemDataset(fragments, fields, form, filesystem)
 
 
 def read_parquet(source: bytes | pa.NativeFile, columns: Sequence[str] | None = None) -> pa.Table:

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final, Literal, Self
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pydantic import (
     ConfigDict,
     Field,
@@ -409,7 +408,7 @@ def class_counts_of(index: pa.Table | pa.RecordBatch, classes: Sequence[str]) ->
     if LABELS in index.schema.names:
         chunks = index[LABELS].chunks if isinstance(index, pa.Table) else [index[LABELS]]
         labels = pa.chunked_array([chunk.flatten() for chunk in chunks], pa.int64())
-    counts = {row["values"]: row["counts"] for row in pc.value_counts(labels).to_pylist()}
+    counts = {row["values"]: row["counts"] for row in labels.value_counts().to_pylist()}
     return {classes[label]: counts[label] for label in sorted(counts) if label != NO_CLASS}
 
 

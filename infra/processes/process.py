@@ -94,7 +94,7 @@ def die_with_process(pid: int) -> None:
     Args:
         pid: the other process.
     """
-    if sys.platform != "linux":
+    if not hasattr(os, "pidfd_open"):
         return
     try:
         process = os.pidfd_open(pid)

@@ -160,7 +160,10 @@ _CGROUP = Path("/sys/fs/cgroup")
 
 def free_memory_bytes() -> int:
     """Return how much memory processes may still take here (bytes)."""
-    free = psutil.virtual_memory().available
+    try:
+        free = psutil.virtual_memory().available
+    except OSError:  # Linux without /proc
+        free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     try:
         limit, used = ((_CGROUP / name).read_text().strip() for name in ("memory.max", "memory.current"))
     except OSError:  # no container

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+import psutil
 from typing_extensions import override
 
 from shardmill.infra.errors import LockedError
@@ -46,15 +47,17 @@ def machine() -> str:
 
 
 def started_at(pid: int) -> int:
-    """Return when a process of this machine started (clock ticks since the boot).
+    """Return when a process of this machine started (clock ticks since the boot; hundredths since 1970).
 
-    -1 if there is no such process, and 0 if nobody can tell: not on Linux, or of another user whose processes
-    are hidden (hidepid of proc(5)).
+    -1 if there is no such process, and 0 if nobody can tell: of another user whose processes are hidden
+    (hidepid of proc(5)).
     """
     try:
         # proc(5): the name of the program, in brackets, may hold spaces; the state is the next field.
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
+        if not Path("/proc/self").exists():  # not Linux
+            return _started_by_psutil(pid)
         return 0 if _exists(pid) else -1
     return -1 if fields[0] == "Z" else int(fields[19])
 
@@ -63,6 +66,17 @@ def has_ended(pid: int, started: int) -> bool:
     """Tell whether the process that started then is known to have ended."""
     now = started_at(pid)
     return now == -1 or (0 not in (now, started) and now != started)
+
+
+def _started_by_psutil(pid: int) -> int:
+    try:
+        process = psutil.Process(pid)
+        is_zombie = process.status() == psutil.STATUS_ZOMBIE
+        return -1 if is_zombie else round(100 * process.create_time())
+    except psutil.ZombieProcess:
+        return -1
+    except (psutil.Error, OSError):  # where psutil needs /proc, it takes no process for there
+        return 0 if _exists(pid) else -1
 
 
 def _exists(pid: int) -> bool:

@@ -191,10 +191,7 @@ def test_spawned_workers_give_the_same(dataset: Dataset, image_size: int | None)
 
 
 def test_preload_says_what_does_not_fit(dataset: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Memory:
-        available = 1000
-
-    monkeypatch.setattr("shardmill.training.reading.cache.preload.psutil.virtual_memory", Memory)
+    monkeypatch.setattr("shardmill.training.reading.cache.preload.free_memory_bytes", lambda: 1000)
     with pytest.raises(UsageError, match=r"'train' take .* GiB"):
         loader_of(dataset, preload=True)
 

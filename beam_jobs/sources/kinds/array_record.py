@@ -32,8 +32,8 @@ from shardmill.beam_jobs.sources.rows.examples import (
 from shardmill.beam_jobs.sources.rows.listing import Contents, list_contents, read_all, walk_files
 from shardmill.beam_jobs.sources.rows.reading import RowReader
 from shardmill.beam_jobs.sources.rows.row_files import FileRows, RowFile, RowFileBroken, choose_files
-from shardmill.infra.errors import ConfigError, CorruptDataError
-from shardmill.infra.extras import install
+from shardmill.infra.errors import CorruptDataError
+from shardmill.infra.extras import lacking
 from shardmill.infra.progress import log
 from shardmill.infra.storage.filesystem import Storage
 from shardmill.infra.storage.range_reader import Descriptor
@@ -104,10 +104,7 @@ class ArrayRecordFile:
         try:
             from array_record.python.array_record_module import ArrayRecordReader
         except ModuleNotFoundError as error:
-            raise ConfigError(
-                "source.kind = 'array_record' needs the package array_record",
-                f"install it: {install('array_record')}",
-            ) from error
+            raise lacking("source.kind = 'array_record'", "array_record", "array_record") from error
         path = file.folder.local_path(file.uri)
         self._copy = None if path is not None else _own_copy(file)
         try:

@@ -17,13 +17,13 @@ from typing import Any, cast
 from pydantic import ValidationError
 
 from shardmill.beam_jobs.config import PrepareConfig, SourceConfig
+from shardmill.beam_jobs.config.known_kinds import built_in_kinds
 from shardmill.beam_jobs.config.source import settings_taken
 from shardmill.beam_jobs.request import JobRequest
 from shardmill.beam_jobs.sources import files_of_settings, kinds
 from shardmill.beam_jobs.sources.class_names import NO_CLASSES, plain_name
 from shardmill.beam_jobs.sources.files.chosen_files import is_pattern
 from shardmill.beam_jobs.sources.files.folder import SourceFolder
-from shardmill.beam_jobs.sources.kind_modules import built_in_kinds
 from shardmill.beam_jobs.sources.recognition.doubts import with_doubts
 from shardmill.beam_jobs.sources.recognition.glance import Glance, Recognised, cli_for, glance_at
 from shardmill.infra.dataset.catalog import Catalog

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def _kinds_of_sources() -> tuple[str, list[tuple[str, str]]]:
-    from shardmill.beam_jobs.sources.kind_modules import described_kinds
+    from shardmill.beam_jobs.config.known_kinds import described_kinds
 
     rows = [
         (

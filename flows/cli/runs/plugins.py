@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Final
 
-from shardmill.beam_jobs.sources import kind_modules
+from shardmill.beam_jobs.config import known_kinds
 from shardmill.flows.cli import options, output
 from shardmill.infra.dataset.exports import formats
 from shardmill.infra.errors import EnvironmentFault, ShardmillError
@@ -13,7 +13,7 @@ from shardmill.infra.plugins import Plugin, Plugins
 from shardmill.training.augment import settings as augmentations
 from shardmill.training.models import names as models
 
-GROUPS: Final = (kind_modules.PLUGINS, models.PLUGINS, augmentations.PLUGINS, formats.PLUGINS)
+GROUPS: Final = (known_kinds.PLUGINS, models.PLUGINS, augmentations.PLUGINS, formats.PLUGINS)
 _NONE = """No plugins are installed. One is an entry point of a distribution, in its pyproject.toml:
   [project.entry-points."shardmill.models"]
   my_model = "my_package.my_model"

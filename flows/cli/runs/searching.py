@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
+from shardmill.beam_jobs.config.known_kinds import described_kinds
 from shardmill.beam_jobs.config.maintain import MaintainConfig
-from shardmill.beam_jobs.sources.kind_modules import described_kinds
 from shardmill.flows.cli import options, output
 from shardmill.flows.cli.runs.flags import flag_of
 from shardmill.flows.flow_runs.jobs import models_of_runs

@@ -82,7 +82,7 @@ class FinishedRuns:
             for each in (number, *judged_on):
                 share = self._predict(open_run(name, self.runs), self.version(each), split, right)
                 metrics[split] = {"accuracy": share}
-        result = {"task": "single-label", "metrics": metrics, "history": []}
+        result = {"task": "single-label", "metrics": metrics, "history": [], "image_size": 8}
         (folder / "result.json").write_text(json.dumps(result | {"classes": version.manifest.label_names}))
         return open_run(name, self.runs)
 

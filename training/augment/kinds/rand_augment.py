@@ -19,8 +19,8 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from shardmill.infra.errors import EnvironmentFault, UsageError
-from shardmill.infra.extras import install
+from shardmill.infra.errors import UsageError
+from shardmill.infra.extras import lacking
 from shardmill.infra.settings import Settings
 from shardmill.infra.splitmix import U64
 from shardmill.training.arrays import Floats, Ints
@@ -138,10 +138,7 @@ class RandAugment(BatchAugmentation[_Fields]):
         except ModuleNotFoundError as error:
             if error.name != "torchvision":
                 raise
-            raise EnvironmentFault(
-                "augment.randaugment needs torchvision, which is not installed",
-                install("torch"),
-            ) from error
+            raise lacking("augment.randaugment", "torchvision", "torch") from error
 
     def described(self, drawn: Arrays, row: int) -> str:
         """Return the names of the operations."""

@@ -43,8 +43,7 @@ import importlib.util
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from shardmill.infra.errors import ConfigError
-from shardmill.infra.extras import install
+from shardmill.infra.extras import extra_for, lacking
 from shardmill.training.ranks.devices import RankCount
 from shardmill.training.ranks.launchers.outer import JobFiles, OuterJob
 
@@ -54,8 +53,7 @@ if TYPE_CHECKING:
 LauncherName = Literal["local", "ray", "slurm", "kubernetes"]
 
 _RENDERING: Final = ("slurm", "kubernetes")
-# Launchers that need a package, which is also the name of the extra.
-_PACKAGES: Final = {"ray": "ray"}
+_LIBRARIES: Final = {"ray": "ray", "kubernetes": "yaml"}  # launchers that need one
 
 
 def is_rendering(name: str) -> bool:
@@ -75,32 +73,32 @@ def open_hosts(
         options: its table of settings.
 
     Raises:
-        ConfigError: a package is missing, or there are fewer places than ranks.
+        ConfigError: there are fewer places than ranks. EnvironmentFault: a library is not installed.
     """
     hosts: AbstractContextManager[RankHosts] = _module(name).open_hosts(count, devices, options)
     return hosts
 
 
-def render(name: str, job: OuterJob, options: Any = None) -> JobFiles:
+def render(name: str, job: OuterJob, options: Any = None, framework: str = "") -> JobFiles:
     """Return the files of a job, as a rendering launcher writes them.
 
     Args:
         name: its name.
         job: the work of the ranks.
         options: its table of settings.
+        framework: ``run.framework``, whose extra is named if a library is missing.
 
     Raises:
         ConfigError: the job cannot be written with these settings.
+        EnvironmentFault: a library is not installed.
     """
-    files: JobFiles = _module(name).render(job, options)
+    files: JobFiles = _module(name, framework).render(job, options)
     return files
 
 
-def _module(name: str) -> Any:
-    package = _PACKAGES.get(name)
-    if package is not None and importlib.util.find_spec(package) is None:
-        raise ConfigError(
-            f"ranks.launcher = {name!r} needs the package {package}, which is not installed",
-            f"{install(package)} here and on all machines of the cluster",
-        )
+def _module(name: str, framework: str = "") -> Any:
+    library = _LIBRARIES.get(name)
+    if library is not None and importlib.util.find_spec(library) is None:
+        extra = extra_for(library, [framework]) or name
+        raise lacking(f"ranks.launcher = {name!r}", library, extra)
     return importlib.import_module(f"{__name__}.{name}")

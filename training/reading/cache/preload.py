@@ -5,10 +5,9 @@ from __future__ import annotations
 from multiprocessing.context import get_spawning_popen
 from typing import Any
 
-import psutil
-
 from shardmill.infra.errors import UsageError
 from shardmill.infra.format.examples import ImageRecord
+from shardmill.infra.processes.trees import free_memory_bytes
 from shardmill.training.arrays import Ints
 from shardmill.training.config.reading import CacheForm
 from shardmill.training.order import Order
@@ -90,7 +89,7 @@ def check_memory(num_bytes: int, form: CacheForm, split: str) -> None:
     Raises:
         UsageError: they take ``num_bytes``, and less memory is available.
     """
-    available = psutil.virtual_memory().available
+    available = free_memory_bytes()
     if num_bytes > available:
         raise UsageError(
             f"the {form} images of split {split!r} take {num_bytes / 2**30:.1f} GiB, "

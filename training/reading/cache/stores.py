@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import mmap
 import os
+import shutil
 import struct
+import tempfile
 import weakref
 from collections.abc import Callable, Iterable
 from multiprocessing.context import get_spawning_popen
@@ -22,7 +24,7 @@ import google_crc32c
 import numpy as np
 import numpy.typing as npt
 
-from shardmill.infra.errors import CorruptDataError
+from shardmill.infra.errors import CorruptDataError, StorageError
 
 MAGIC = b"SMCACHE1"
 _FOOTER = struct.Struct("<q8s")
@@ -55,13 +57,13 @@ class MemoryStore:
         Args:
             offsets: int64 [N + 1], where each image begins, and the end (bytes).
             descriptor: of the memory of another process, to share it; closed with this object.
+
+        Raises:
+            StorageError: the memory of this system needs a file, and the disk has no room for it.
         """
         num_images, num_bytes = offsets.size - 1, int(offsets[-1])
-        # A file in memory, and not in /dev/shm, which containers keep small.
-        self._descriptor = os.memfd_create("shardmill-cache") if descriptor is None else descriptor
+        self._descriptor = _reserved(num_bytes + num_images) if descriptor is None else descriptor
         weakref.finalize(self, os.close, self._descriptor)
-        if descriptor is None:
-            os.ftruncate(self._descriptor, max(num_bytes + num_images, 1))
         memory = mmap.mmap(self._descriptor, 0)
         self._offsets = offsets
         self._images = memoryview(memory)[:num_bytes]
@@ -87,6 +89,21 @@ class MemoryStore:
         if get_spawning_popen() is None:
             return MemoryStore, (self._offsets,)  # elsewhere, an empty store
         return _shared_store, (self._offsets, DupFd(self._descriptor))
+
+
+def _reserved(num_bytes: int) -> int:
+    """Return the descriptor of so much memory, all zeros: a file without a name."""
+    if hasattr(os, "memfd_create"):  # Linux: not in /dev/shm, which containers keep small
+        descriptor = os.memfd_create("shardmill-cache")
+    else:  # elsewhere the system writes pages to the disk only when it needs their memory
+        folder = tempfile.gettempdir()
+        if shutil.disk_usage(folder).free < num_bytes:
+            problem = f"a cache in memory takes {num_bytes:,} bytes of {folder}, which has less room"
+            raise StorageError(problem, "free space there, or let TMPDIR name another folder")
+        with tempfile.TemporaryFile() as file:
+            descriptor = os.dup(file.fileno())
+    os.ftruncate(descriptor, max(num_bytes, 1))
+    return descriptor
 
 
 def _shared_store(offsets: npt.NDArray[np.int64], descriptor: Any) -> MemoryStore:

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from shardmill.infra.errors import UsageError
 from shardmill.infra.format.features import MISSING, Feature
@@ -50,7 +49,7 @@ class SetLabels:
     def of(cls, column: pa.ChunkedArray, num_classes: int) -> SetLabels:
         """Read the column ``labels`` of indexes."""
         array = _joined(column)
-        lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy()
+        lengths = array.value_lengths().fill_null(0).to_numpy()
         starts = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
         return cls(starts, array.flatten().to_numpy().astype(np.int32), num_classes)
 
@@ -151,8 +150,8 @@ def _rows(feature: Feature, column: pa.Array) -> Array | Padded:
     missing = "" if feature.is_text else MISSING[feature.dtype]
     dtype = object if feature.dtype == "bytes" else np.dtype(feature.dtype)
     if feature.shape == "scalar":
-        return np.asarray(pc.fill_null(column, missing).to_numpy(zero_copy_only=False), dtype)
-    lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy().astype(np.int64)
+        return np.asarray(column.fill_null(missing).to_numpy(zero_copy_only=False), dtype)
+    lengths = column.value_lengths().fill_null(0).to_numpy().astype(np.int64)
     width = feature.length if feature.length is not None else int(lengths.max(initial=0))
     values = np.full((len(column), width), missing, dtype)
     rows = np.repeat(np.arange(len(column)), lengths)

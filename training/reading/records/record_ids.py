@@ -31,15 +31,17 @@ def id_numbers(column: pa.ChunkedArray) -> RecordIds:
     Raises:
         CorruptDataError: one of them is something else.
     """
-    parts = [_numbers(chunk.cast(pa.large_string())) for chunk in column.chunks]
+    # A cast loads pyarrow.compute, which takes 0.06 s.
+    texts = (one if one.type == pa.string() else one.cast(pa.string()) for one in column.chunks)
+    parts = [_numbers(one) for one in texts]
     return np.concatenate(parts) if parts else np.empty(0, np.uint64)
 
 
-def _numbers(texts: pa.LargeStringArray) -> RecordIds:
+def _numbers(texts: pa.StringArray) -> RecordIds:
     if not len(texts):
         return np.empty(0, np.uint64)
     _, offset_buffer, characters = texts.buffers()
-    offsets = np.frombuffer(offset_buffer, np.int64)[texts.offset : texts.offset + len(texts) + 1]
+    offsets = np.frombuffer(offset_buffer, np.int32)[texts.offset : texts.offset + len(texts) + 1]
     digits = np.frombuffer(characters, np.uint8)[offsets[0] : offsets[-1]]
     is_letter = (digits >= ord("a")) & (digits <= ord("f"))
     is_digit = (digits >= ord("0")) & (digits <= ord("9"))

@@ -22,7 +22,7 @@ import numpy as np
 
 from shardmill.infra import progress as events
 from shardmill.infra.dataset.version import DatasetVersion
-from shardmill.infra.digests import stream_sha256
+from shardmill.infra.digests import descriptor_sha256
 from shardmill.infra.errors import ConfigError, ShardmillError
 from shardmill.infra.format.contract import Shard
 from shardmill.infra.storage.range_reader import Descriptor
@@ -138,10 +138,8 @@ class Staging:
         found = self.staged.open(self._name(path), self._shards[path].num_bytes)
         if found is None:
             return False
-        # Through a descriptor of its own: all threads share the position of an open file.
-        with Path(f"/proc/self/fd/{found.fileno()}").open("rb") as stream:
-            if stream_sha256(stream) == self._shards[path].sha256:
-                return False
+        if descriptor_sha256(found.fileno()) == self._shards[path].sha256:
+            return False
         events.log(f"the staged copy of {path} was damaged; it is fetched anew", level="warning")
         self.staged.discard(self._name(path))
         self._held.pop(path, None)

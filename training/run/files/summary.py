@@ -78,7 +78,7 @@ def write_job(
     """
     launcher, folder = config.ranks.launcher, runs.child(FOLDER).child(name)
     job = outer_job(config, version, name, root, runs.location)
-    rendered = launchers.render(launcher, job, getattr(config.ranks, launcher, None))
+    rendered = launchers.render(launcher, job, getattr(config.ranks, launcher, None), config.run.framework)
     for file, text in rendered.files.items():
         folder.write_atomic(file, text.encode())
     here = Path(folder.uri) if runs.is_local else fetch_folder(runs.location, FOLDER) / name

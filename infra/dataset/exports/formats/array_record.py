@@ -14,8 +14,7 @@ from pathlib import Path
 from shardmill.infra.dataset.exports.formats import Format
 from shardmill.infra.dataset.exports.parts import Batch, Part, Plan
 from shardmill.infra.dataset.exports.target import PartFiles
-from shardmill.infra.errors import EnvironmentFault
-from shardmill.infra.extras import install
+from shardmill.infra.extras import lacking
 
 # One record a group: a reader gets each record without inflating others.
 _OPTIONS = "group_size:1"
@@ -24,10 +23,7 @@ _OPTIONS = "group_size:1"
 class _ArrayRecord(Format):
     def check(self, plan: Plan) -> None:
         if importlib.util.find_spec("array_record") is None:
-            raise EnvironmentFault(
-                "the format array_record needs the package array_record",
-                f"install it: {install('array_record')}",
-            )
+            raise lacking("the format array_record", "array_record", "array_record")
 
     def write(self, plan: Plan, part: Part, batches: Iterator[Batch], files: PartFiles) -> int:
         from array_record.python.array_record_module import ArrayRecordWriter

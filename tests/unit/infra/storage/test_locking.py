@@ -28,6 +28,7 @@ def test_a_process_that_was_waited_for_has_ended() -> None:
     assert has_ended(process.pid, started)
 
 
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="of Linux alone")
 def test_a_process_whose_folder_is_hidden_counts_as_alive(monkeypatch: pytest.MonkeyPatch) -> None:
     started = started_at(os.getpid())
 

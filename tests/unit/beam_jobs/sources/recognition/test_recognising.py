@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from shardmill.beam_jobs.config import PrepareConfig
+from shardmill.beam_jobs.config.known_kinds import described_kinds
 from shardmill.beam_jobs.dry_run import dry_run
 from shardmill.beam_jobs.sources import list_inputs, open_source
-from shardmill.beam_jobs.sources.kind_modules import described_kinds
 from shardmill.beam_jobs.sources.recognition.recognising import folder_and_files, settled
 from shardmill.infra.errors import NotFoundError, UsageError
 from tests.samples.images.photos import jpeg, write

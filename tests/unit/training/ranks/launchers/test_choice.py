@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from shardmill import open_dataset
-from shardmill.infra.errors import ConfigError
+from shardmill.infra.errors import ConfigError, EnvironmentFault
 from shardmill.infra.settings import validate
 from shardmill.training.config import TrainConfig, with_devices
 from shardmill.training.ranks import launchers
@@ -42,9 +42,9 @@ def test_the_option_is_the_setting() -> None:
 
 def test_a_missing_package_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(EnvironmentFault) as caught:
         launchers.open_hosts("ray", RankCount(2, 2), "all")
-    assert "needs the package ray" in caught.value.message
+    assert "needs ray, which is not installed" in caught.value.message
     assert "shardmill[ray]" in (caught.value.remedy or "")
 
 

@@ -303,7 +303,10 @@ def test_batches_of_a_later_call_come_from_the_cache(
     assert np.array_equal(found, wanted)
 
 
-def test_spawned_processes_share_a_cache_in_memory() -> None:
+@pytest.mark.parametrize("has_memfd", [True, False])
+def test_spawned_processes_share_a_cache_in_memory(has_memfd: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not has_memfd:  # as on macOS
+        monkeypatch.delattr(os, "memfd_create", raising=False)
     store = MemoryStore(np.array([0, 2, 5]))
     store.put(0, b"ab", 1)
     child = multiprocessing.get_context("spawn").Process(target=fill_second, args=(store,))
