@@ -24,6 +24,7 @@ from shardmill.training.train import train_dataset
 from tests.samples.images.photos import jpeg, write
 from tests.samples.preparing.prepared import run
 from tests.samples.sources.columns import with_columns
+from tests.samples.training.forms_elsewhere import check_forms
 
 COUNT = 12
 MISSING = -(1 << 63)
@@ -124,6 +125,14 @@ def test_tensorflow(root: Path) -> None:
     assert (images.shape[0], ages.shape, weights.shape) == (5, (5, 1), (5,))
     augmented = next(iter(opened(root, "targets").tf("train", batch_size=4, image_size=16)))
     assert augmented[1].shape == (4, 1)
+
+
+def test_jax_and_grain(root: Path) -> None:
+    whole = PLAIN | {"image_size": None}
+    check_forms(
+        *((str(root / kind), "d", "train", PLAIN) for kind in ("targets", "none")),
+        *((str(root / "multi"), "d", "train", {"features": ALL, **options}) for options in (whole, PLAIN)),
+    )
 
 
 @pytest.mark.parametrize("image_size", [16, None])

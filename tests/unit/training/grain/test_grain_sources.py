@@ -160,7 +160,8 @@ def test_the_generator_of_a_place_is_the_same_in_every_rank(dataset: Dataset) ->
             whole[wrong]
 
 
-def test_damaged_records_are_named_by_workers_and_left_out_of_whole_steps(root: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("workers", [0, pytest.param(1, marks=pytest.mark.slow)])
+def test_damaged_records_are_named_and_left_out_of_whole_steps(tmp_path: Path, workers: int) -> None:
     version = publish(tmp_path, coloured({"train": {"a": 9}}), name="set")
     shard = tmp_path / "set" / version.manifest.shards[0].path
     data = bytearray(shard.read_bytes())
@@ -168,7 +169,7 @@ def test_damaged_records_are_named_by_workers_and_left_out_of_whole_steps(root: 
     shard.write_bytes(data)
     told: dict[str, Any] = {"batch_size": 3, "image_size": 8}
     with pytest.raises(CorruptDataError, match=r"record \w+ at byte 0 of .*shardmill verify"):
-        list(loader(open_dataset("set", tmp_path).grain("train", **told), 1))
+        list(loader(open_dataset("set", tmp_path).grain("train", **told), workers))
     lenient = open_dataset("set", tmp_path, max_bad_records=1)
     with pytest.raises(UsageError, match=r"whole steps.*batched=True"):
         lenient.grain("train", **told)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from shardmill.training.reading import BatchMaker
 from shardmill.training.reading.records.annotations import load_objects
 from tests.samples.images.drawn_objects import draw_objects, objects_config
 from tests.samples.preparing.prepared import run
+from tests.samples.training.forms_elsewhere import check_forms
 
 SIZE = 64
 FEATURES = ["objects/bbox", "objects/label", "objects/is_crowd"]
@@ -48,6 +50,12 @@ def test_whole_images_have_the_stored_boxes(dataset: Dataset) -> None:
                 np.testing.assert_allclose(boxes, known[record_id]["objects/bbox"], atol=1e-6)
                 assert labels.tolist() == known[record_id]["objects/label"]
                 assert crowds.tolist() == known[record_id]["objects/is_crowd"]
+
+
+@pytest.mark.slow
+def test_jax_and_grain_have_the_same_objects(dataset: Dataset) -> None:
+    root = str(Path(dataset.version.storage.uri).parent)
+    check_forms((root, "d", "train", {"augment": {"vertical_flip": True}, **PLAIN}))
 
 
 def test_augmented_boxes_are_around_what_the_image_shows(dataset: Dataset) -> None:

@@ -17,6 +17,7 @@ from shardmill.training.augment.kinds.rand_augment import RandAugmentSettings
 from shardmill.training.augment.settings import AugmentSettings
 from tests.samples.images.masks import COLORS, IGNORED, config, make_masked
 from tests.samples.preparing.prepared import run
+from tests.samples.training.forms_elsewhere import check_forms
 
 
 @pytest.fixture(scope="module")
@@ -45,6 +46,15 @@ def test_masks_of_batches_follow_their_images(dataset: Dataset, augment: bool) -
         assert batch.labels.shape == batch.images.shape[:3]
         assert batch.labels.dtype == np.uint8
         assert agreement(batch.images, batch.labels) > 0.9
+
+
+@pytest.mark.slow
+def test_jax_and_grain_have_the_same_masks(root: Path) -> None:
+    options: list[dict[str, Any]] = [
+        {"batch_size": 4, "image_size": 64},
+        {"batch_size": 4, "image_size": None, "training": False},
+    ]
+    check_forms(*((str(root), "d", "train", each) for each in options))
 
 
 def test_whole_images_are_padded_with_no_class(dataset: Dataset) -> None:
