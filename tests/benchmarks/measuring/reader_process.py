@@ -43,15 +43,15 @@ class Rate:
         images_per_second: while it was measured.
         cpu_micros: processor time an image (µs), of the process and its workers.
         first_seconds: from after the imports to the first batch.
-        mean: pixel of the first batch, or None for the limit.
         peak_pss_bytes: of the process and its workers.
+        seen: what it said of the images that it read, if it was asked.
     """
 
     images_per_second: float
     cpu_micros: float
     first_seconds: float
-    mean: float | None
     peak_pss_bytes: int
+    seen: dict[str, Any]
 
 
 def measure(argv: Sequence[str], env: Mapping[str, str]) -> Rate:
@@ -105,8 +105,9 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 def _measured(process: subprocess.Popen[bytes]) -> Rate:
     assert process.stdout is not None
-    first = _event(process.stdout, "first")
-    _event(process.stdout, "begin")
+    first, seen = _event(process.stdout, "first"), {}
+    while (event := _event(process.stdout))["event"] != "begin":
+        seen = event
     cpu = cpu_of_tree(process.pid)
     peak, over = 0, threading.Event()
 
@@ -124,15 +125,15 @@ def _measured(process: subprocess.Popen[bytes]) -> Rate:
         over.set()
         watcher.join()
     images = end["images"]
-    return Rate(images / end["seconds"], cpu / images * 1e6, first["seconds"], first["mean"], peak)
+    return Rate(images / end["seconds"], cpu / images * 1e6, first["seconds"], peak, seen)
 
 
-def _event(lines: IO[bytes], name: str) -> dict[str, Any]:
-    """The next event of that name; libraries may print other things between them."""
+def _event(lines: IO[bytes], name: str = "") -> dict[str, Any]:
+    """The next event, of that name if one is given; libraries may print other things between them."""
     for line in lines:
         if line.startswith(b'{"event": '):
             event: dict[str, Any] = json.loads(line)
-            if event["event"] == name:
+            if name in ("", event["event"]):
                 return event
     raise ReaderFailed
 

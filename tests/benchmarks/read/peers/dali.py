@@ -26,8 +26,8 @@ def batches(work: Path, out: Path) -> Iterator[Any]:
     pipeline = photographs(str(work / "jpegs"))
     pipeline.build()
     while True:
-        images, _ = pipeline.run()
-        yield np.array(images.as_tensor())
+        images, labels = pipeline.run()
+        yield np.array(images.as_tensor()), np.array(labels.as_tensor())[:, 0]
 
 
 if __name__ == "__main__":

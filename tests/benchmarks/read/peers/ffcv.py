@@ -56,7 +56,7 @@ def batches(work: Path, out: Path) -> Iterator[Any]:
         batches_ahead=2,
         pipelines={"image": [decoder, RandomHorizontalFlip()], "label": [IntDecoder()]},
     )
-    return endless(loader, lambda batch: batch[0])
+    return endless(loader, lambda batch: (batch[0], batch[1][:, 0]))
 
 
 if __name__ == "__main__":

@@ -39,14 +39,14 @@ def _examples(out: Path) -> Any:
 def processes(work: Path, out: Path) -> Iterator[Any]:
     dataset = _examples(out).to_iter_dataset(grain.ReadOptions(num_threads=1, prefetch_buffer_size=2))
     dataset = dataset.mp_prefetch(grain.MultiprocessingOptions(num_workers=WORKERS, per_worker_buffer_size=2))
-    return (images for images, _ in dataset)
+    return iter(dataset)
 
 
 def threads(work: Path, out: Path) -> Iterator[Any]:
     dataset = _examples(out).to_iter_dataset(
         grain.ReadOptions(num_threads=WORKERS, prefetch_buffer_size=2 * WORKERS)
     )
-    return (images for images, _ in dataset)
+    return iter(dataset)
 
 
 if __name__ == "__main__":

@@ -43,7 +43,7 @@ def batches(work: Path, out: Path) -> Iterator[Any]:
         dataset, batch_size=BATCH, num_workers=WORKERS, prefetch_factor=2, drop_last=True
     )
     try:
-        yield from (images for images, _ in loader)
+        yield from loader
     finally:
         clean_stale_shared_memory()
 

@@ -1,32 +1,36 @@
 """Shared code of the readers of tests/benchmarks/read/compare.py. Runs in every environment.
 
 A reader's module gives ``prepare(work, out)``, which writes its own format from the stored JPEGs in
-``work/jpegs``, and ``batches(work, out)``, an endless iterator over uint8 [256, 224, 224, 3]. As a program::
+``work/jpegs``, and ``batches(work, out)``, an endless iterator over (images uint8 [256, 224, 224, 3], labels
+[256]). As a program::
 
     python -m tests.benchmarks.read.peers.torch prepare WORK OUT [--way NAME]
-    python -m tests.benchmarks.read.peers.torch read WORK OUT [--way NAME] --warm 3 --seconds 4
+    python -m tests.benchmarks.read.peers.torch read WORK OUT [--way NAME] [--look N] --warm 3 --seconds 4
 
-``read`` prints JSON lines: ``first`` (seconds to the first batch, imports apart; mean of its pixels),
-``begin`` and ``end`` (images, seconds) around what is measured. Then it waits for its standard input to end.
+``read`` prints JSON lines: ``first`` (seconds to the first batch, imports apart), with ``--look`` ``seen``
+(what the first N images are: see ``look``), ``begin`` and ``end`` (images, seconds) around what is measured.
+Then it waits for its standard input to end.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import math
 import os
 import random
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 SIZE, BATCH, WORKERS = 224, 256, 2
 # torchvision's defaults, and so what everybody trains with.
 SCALE, RATIO = (0.08, 1.0), (3 / 4, 4 / 3)
-DECODER = "SHARDMILL_BENCH_DECODER"  # opencv or simplejpeg, for readers that leave decoding to their user
+DECODER = "SHARDMILL_BENCH_DECODER"  # simplejpeg or opencv, for readers that leave decoding to their user
 
 Prepare = Callable[[Path, Path], None]
 Batches = Callable[[Path, Path], Iterator[Any]]
@@ -45,25 +49,28 @@ def main(ways: dict[str, Batches], prepare: Prepare | None = None) -> None:
     parser.add_argument("work", type=Path)
     parser.add_argument("out", type=Path)
     parser.add_argument("--way", choices=list(ways), default=next(iter(ways)))
+    parser.add_argument("--look", type=int, default=0, help="images of the data set, to say what is read")
     parser.add_argument("--warm", type=float, default=3.0, help="seconds before measuring")
     parser.add_argument("--seconds", type=float, default=4.0, help="seconds of measuring")
     told = parser.parse_args()
     if told.action == "read":
-        measure(lambda: ways[told.way](told.work, told.out), told.warm, told.seconds)
+        measure(lambda: ways[told.way](told.work, told.out), told.look, told.warm, told.seconds)
     elif prepare is not None:
         prepare(told.work, told.out)
 
 
-def measure(make: Callable[[], Iterator[Any]], warm: float, seconds: float) -> None:
-    """Iterate, and say how fast. What is yielded is a batch, or a number of images."""
+def measure(make: Callable[[], Iterator[Any]], images: int, warm: float, seconds: float) -> None:
+    """Iterate, and say how fast. What is yielded is (images, labels), or a number of images."""
     started = time.perf_counter()
     batches = make()
     first = next(batches)
-    say("first", seconds=time.perf_counter() - started, mean=_mean(first))
+    say("first", seconds=time.perf_counter() - started)
+    if images and not isinstance(first, int):
+        say("seen", **look(itertools.islice(itertools.chain([first], batches), images // BATCH)))
     _count(batches, warm)
     say("begin")
-    images, elapsed = _count(batches, seconds)
-    say("end", images=images, seconds=elapsed)
+    counted, elapsed = _count(batches, seconds)
+    say("end", images=counted, seconds=elapsed)
     sys.stdin.read()
     if hasattr(batches, "close"):  # a generator may have something to clear away
         batches.close()
@@ -85,20 +92,38 @@ def _count(batches: Iterator[Any], seconds: float) -> tuple[int, float]:
 
 
 def _checked(batch: Any) -> int:
-    shape, kind = tuple(batch.shape), str(batch.dtype)
-    if shape != (BATCH, SIZE, SIZE, 3) or "uint8" not in kind:
-        raise SystemExit(f"a batch of {kind} {shape}")
+    (shape, kind), labels = (tuple(batch[0].shape), str(batch[0].dtype)), tuple(batch[1].shape)
+    if shape != (BATCH, SIZE, SIZE, 3) or "uint8" not in kind or labels != (BATCH,):
+        raise SystemExit(f"a batch of {kind} {shape} with labels {labels}")
     return BATCH
 
 
-def _mean(batch: Any) -> float | None:
-    """Mean pixel (0 to 255): every reader sees the same photographs."""
-    if isinstance(batch, int):
-        return None
+def look(batches: Iterable[Any]) -> dict[str, Any]:
+    """Describe batches by figures that random windows do not change much.
+
+    Returns:
+        images: their number. labels: label -> number of images. means: label -> mean red, green and blue.
+        detail: mean difference between neighbouring pixels: less work on an image blurs it.
+    """
     import numpy as np
 
-    _checked(batch)
-    return float(np.asarray(batch).mean())
+    counts: Counter[int] = Counter()
+    sums: dict[int, Any] = {}
+    detail = []
+    for batch in batches:
+        _checked(batch)
+        images, labels = np.asarray(batch[0]), np.asarray(batch[1]).tolist()
+        detail.append(np.abs(np.diff(images[:, ::8].astype(np.int16), axis=2)).mean())
+        counts.update(labels)
+        for label, colour in zip(labels, images.mean(axis=(1, 2)), strict=True):
+            sums[label] = sums.get(label, 0) + colour
+    means = {label: (total / counts[label]).tolist() for label, total in sums.items()}
+    return {
+        "images": sum(counts.values()),
+        "labels": counts,
+        "means": means,
+        "detail": float(np.mean(detail)),
+    }
 
 
 # -- for readers that leave the work on an image to their user -------------------------------------------
@@ -116,16 +141,19 @@ def random_window(height: int, width: int) -> tuple[int, int, int, int]:
     return (height - side) // 2, (width - side) // 2, side, side
 
 
-def random_example(data: bytes) -> Any:
-    """A stored JPEG as an example, uint8 [224, 224, 3]: random window, resized, every other one mirrored."""
+def random_example(data: bytes, out: Any = None) -> Any:
+    """A stored JPEG as an example, uint8 [224, 224, 3]: random window, resized, every other one mirrored.
+
+    ``out``: memory for it; otherwise it is new.
+    """
     import cv2
 
     cv2.setNumThreads(0)
     pixels = decode(data)
     top, left, height, width = random_window(*pixels.shape[:2])
     cut = pixels[top : top + height, left : left + width]
-    resized = cv2.resize(cut, (SIZE, SIZE), interpolation=cv2.INTER_LINEAR)
-    return cv2.flip(resized, 1) if random.random() < 0.5 else resized
+    resized = cv2.resize(cut, (SIZE, SIZE), dst=out, interpolation=cv2.INTER_LINEAR)
+    return cv2.flip(resized, 1, dst=resized) if random.random() < 0.5 else resized
 
 
 def decode(data: bytes) -> Any:
@@ -140,8 +168,8 @@ def decode(data: bytes) -> Any:
     return cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR_RGB)
 
 
-def endless(loader: Any, images: Callable[[Any], Any]) -> Iterator[Any]:
-    """The batches of a loader that must be started again for every epoch."""
+def endless(loader: Any, pair: Callable[[Any], Any] = tuple) -> Iterator[Any]:
+    """The batches of a loader that must be started again for every epoch, as (images, labels)."""
     while True:
         for batch in loader:
-            yield images(batch)
+            yield pair(batch)

@@ -42,7 +42,7 @@ def tuned(work: Path, out: Path) -> Iterator[Any]:
 
     dataset = records.shuffle(2048).map(example, num_parallel_calls=tf.data.AUTOTUNE)
     dataset = dataset.batch(BATCH, drop_remainder=True).prefetch(tf.data.AUTOTUNE).with_options(options)
-    return (images for images, _ in dataset)
+    return iter(dataset)
 
 
 def tutorial(work: Path, out: Path) -> Iterator[Any]:
@@ -58,7 +58,7 @@ def tutorial(work: Path, out: Path) -> Iterator[Any]:
         return tf.cast(tf.ensure_shape(image, [SIZE, SIZE, 3]), tf.uint8), parsed["label"]
 
     dataset = tf.data.TFRecordDataset(files).shuffle(1000).repeat().map(example)
-    return (images for images, _ in dataset.batch(BATCH, drop_remainder=True))
+    return iter(dataset.batch(BATCH, drop_remainder=True))
 
 
 if __name__ == "__main__":

@@ -31,7 +31,7 @@ def skip_decoding(work: Path, out: Path) -> Iterator[Any]:
         lambda row: (fused(row["image"]), row["label"]), num_parallel_calls=tf.data.AUTOTUNE
     )
     dataset = dataset.batch(BATCH, drop_remainder=True).prefetch(tf.data.AUTOTUNE)
-    return (images for images, _ in dataset)
+    return iter(dataset)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""PyTorch's ``DataLoader`` over a folder of JPEG files, with OpenCV, and with torchvision on Pillow."""
+"""PyTorch's ``DataLoader`` over a folder of JPEG files: decoded by a function, TorchCodec or Pillow."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _EPOCHS = 10_000  # in one: starting the workers anew for each is nothing that t
 
 
 def load(dataset: Any) -> Iterator[Any]:
-    """Images of a map-style dataset of (image, label), shuffled without end."""
+    """Batches of a map-style dataset of (image, label), shuffled without end."""
     # That worker processes exist is all it warns of.
     warnings.filterwarnings("ignore", message=".*worker", category=UserWarning)
     loader: Any = DataLoader(
@@ -30,7 +30,7 @@ def load(dataset: Any) -> Iterator[Any]:
         prefetch_factor=2,
         drop_last=True,
     )
-    return (images for images, _ in loader)
+    return iter(loader)
 
 
 class Files(Dataset[Any]):
@@ -48,8 +48,21 @@ class Files(Dataset[Any]):
         return self._example(Path(path).read_bytes()), label
 
 
-def opencv(work: Path, out: Path) -> Iterator[Any]:
+def function(work: Path, out: Path) -> Iterator[Any]:
     return load(Files(work / "jpegs", lambda data: torch.from_numpy(random_example(data))))
+
+
+def torchcodec(work: Path, out: Path) -> Iterator[Any]:
+    """With torchvision's transforms of tensors of bytes, channels last as the decoder gives them."""
+    from torchcodec.decoders import decode_jpeg
+    from torchvision.transforms import v2
+
+    steps = v2.Compose([v2.RandomResizedCrop(SIZE, SCALE, RATIO), v2.RandomHorizontalFlip()])
+
+    def example(data: bytes) -> Any:
+        return steps(decode_jpeg(data)).permute(1, 2, 0)
+
+    return load(Files(work / "jpegs", example))
 
 
 def pillow(work: Path, out: Path) -> Iterator[Any]:
@@ -67,4 +80,4 @@ def pillow(work: Path, out: Path) -> Iterator[Any]:
 
 
 if __name__ == "__main__":
-    main({"opencv": opencv, "pillow": pillow})
+    main({"function": function, "torchcodec": torchcodec, "pillow": pillow})

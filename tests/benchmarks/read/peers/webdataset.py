@@ -37,7 +37,7 @@ def batches(work: Path, out: Path) -> Iterator[Any]:
         .batched(BATCH, partial=False)
     )
     loader = webdataset.WebLoader(dataset, batch_size=None, num_workers=WORKERS, prefetch_factor=2)
-    return (images for images, _ in loader)
+    return iter(loader)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Shardmill without a framework; and its limit: its decoder in a tight loop in two processes."""
+"""Shardmill without a framework, and through Grain's loader; its decoder in a tight loop in two processes."""
 
 from __future__ import annotations
 
@@ -27,35 +27,40 @@ _TICK_SECONDS = 0.05
 def batches(work: Path, out: Path) -> Iterator[Any]:
     dataset = open_dataset("photographs-none", work / "datasets")
     found = dataset.batches("train", batch_size=BATCH, image_size=SIZE, augment=AUGMENT, epochs=_EPOCHS)
-    return (batch.images for batch in found)
+    return map(tuple, found)
+
+
+def through_grain(work: Path, out: Path) -> Iterator[Any]:
+    import grain
+
+    dataset = open_dataset("photographs-none", work / "datasets")
+    read = dataset.grain(
+        "train", batched=True, batch_size=BATCH, image_size=SIZE, augment=AUGMENT, epochs=_EPOCHS
+    )
+    loader = grain.DataLoader(
+        data_source=read.source,
+        sampler=read.sampler,
+        shard_options=grain.sharding.NoSharding(),
+        read_options=grain.ReadOptions(num_threads=WORKERS, prefetch_buffer_size=WORKERS),
+    )
+    return ((element["image"], element["label"]) for element in loader)
 
 
 def limit(work: Path, out: Path) -> Iterator[int]:
-    return decoded([Path(path).read_bytes() for path, _ in photographs(work / "jpegs")], WORKERS)
-
-
-def decoded(images: list[bytes], num_processes: int) -> Iterator[int]:
-    """Images decoded, cropped and resized since the last look, by processes that do nothing else."""
+    """Images decoded, cropped and resized since the last look, by two processes that do nothing else."""
+    images = [Path(path).read_bytes() for path, _ in photographs(work / "jpegs")]
     context = multiprocessing.get_context("fork")  # the images are there already
-    counts = [context.Value(ctypes.c_int64, lock=False) for _ in range(num_processes)]
-    processes = [
-        context.Process(target=_decode_for_ever, args=(images[number::num_processes], count), daemon=True)
-        for number, count in enumerate(counts)
-    ]
-    for process in processes:
-        process.start()
+    counts = [context.Value(ctypes.c_int64, lock=False) for _ in range(WORKERS)]
+    for number, count in enumerate(counts):
+        context.Process(target=_decode_for_ever, args=(images[number::WORKERS], count), daemon=True).start()
     seen = 0
-    try:
-        while not all(count.value for count in counts):
-            time.sleep(_TICK_SECONDS)
-        while True:
-            time.sleep(_TICK_SECONDS)
-            done = sum(count.value for count in counts)
-            yield done - seen
-            seen = done
-    finally:
-        for process in processes:
-            process.kill()
+    while not all(count.value for count in counts):
+        time.sleep(_TICK_SECONDS)
+    while True:
+        time.sleep(_TICK_SECONDS)
+        done = sum(count.value for count in counts)
+        yield done - seen
+        seen = done
 
 
 def _decode_for_ever(images: list[bytes], count: Any) -> None:
@@ -72,4 +77,4 @@ def _decode_for_ever(images: list[bytes], count: Any) -> None:
 
 
 if __name__ == "__main__":
-    main({"batches": batches, "limit": limit})
+    main({"batches": batches, "grain": through_grain, "limit": limit})

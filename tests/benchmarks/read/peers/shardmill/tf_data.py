@@ -20,7 +20,7 @@ def _batches(work: Path, container: str) -> Iterator[Any]:
     dataset = open_dataset(f"photographs-{container}", work / "datasets")
     augment = AugmentSettings(scale=SCALE, ratio=RATIO)
     found = dataset.tf("train", batch_size=BATCH, image_size=SIZE, augment=augment, epochs=_EPOCHS)
-    return (images for images, _ in found)
+    return iter(found)
 
 
 def plain(work: Path, out: Path) -> Iterator[Any]:

@@ -17,7 +17,7 @@ def batches(work: Path, out: Path) -> Iterator[Any]:
     dataset = open_dataset("photographs-none", work / "datasets")
     augment = AugmentSettings(scale=SCALE, ratio=RATIO)
     loader = dataset.torch("train", batch_size=BATCH, image_size=SIZE, augment=augment)
-    return endless(loader, lambda batch: batch.images.permute(0, 2, 3, 1))
+    return endless(loader, lambda batch: (batch.images.permute(0, 2, 3, 1), batch.labels))
 
 
 if __name__ == "__main__":
