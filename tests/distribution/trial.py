@@ -15,10 +15,14 @@ from statistics import median
 from tests.distribution.building import Refused
 from tests.samples.repositories_of_users import ROOT
 
-# The tests that need nothing but the package without extras.
+# The tests of what the package without extras is for.
 READER_TESTS = (
+    "tests/unit/infra/format",
+    "tests/unit/infra/dataset",
     "tests/unit/training/order",
+    "tests/unit/training/reading",
     "tests/unit/training/test_reader_alone.py",
+    "--ignore=tests/unit/training/reading/test_every_reader.py",  # needs JAX, Grain and TensorFlow
 )
 TESTERS = ("hypothesis", "pytest", "pytest-timeout")
 FIRST_BATCH = """\
@@ -126,7 +130,15 @@ class Trial:
         shutil.copytree(ROOT / "tests", place / "tests", ignore=shutil.ignore_patterns("__pycache__"))
         shutil.copy2(ROOT / "pyproject.toml", place)
         started = time.monotonic()
-        options = ("-q", "-m", "not slow", "-p", "no:cacheprovider")
+        options = (
+            "-q",
+            "-m",
+            "not slow",
+            "-p",
+            "no:cacheprovider",
+            "-p",
+            "tests.distribution.without_extras",
+        )
         said = self._run("-m", "pytest", *options, *READER_TESTS, cwd=place)
         return Row(self.version, f"reader's tests: {said.splitlines()[-1]}", None, time.monotonic() - started)
 
