@@ -37,12 +37,11 @@ class Figure:
 
 def block(title: str, facts: Sequence[str], parts: Iterable[Markup]) -> str:
     """Return a heading, a line of facts and what is below them as one element."""
-    head = Markup(
-        '<p style="margin:0 0 8px"><b style="font-size:115%">{}</b><br><span style="{}">{}</span></p>'
-    )
-    body = Markup("").join(
-        [head.format(visible(title), Markup(_SOFT), visible(" · ".join(facts), 400)), *parts]
-    )
+    heading = Markup('<b style="font-size:115%">{}</b>').format(visible(title))
+    if facts:
+        line = Markup('<br><span style="{}">{}</span>')
+        heading += line.format(Markup(_SOFT), visible(" · ".join(facts), 400))
+    body = Markup("").join([Markup('<p style="margin:0 0 8px">{}</p>').format(heading), *parts])
     whole = '<div style="max-width:60rem;line-height:1.4;overflow-wrap:anywhere">{}</div>'
     return str(Markup(whole).format(body))
 

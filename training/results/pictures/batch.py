@@ -35,11 +35,12 @@ from shardmill.training.results.pictures.grid import Cell, check_suffix, grid_pi
 from shardmill.training.tasks.annotated import with_boxes
 
 _SHOWN = 12
-_SIDE, _SMALL_SIDE, _COLUMNS = 168, 112, 6  # pixels of a picture, likewise in a notebook; pictures a row
+_SIDE, _COLUMNS = 168, 6  # pixels of a picture, pictures a row
+_HTML_SIDE, _PNG_SIDE = 112, 84  # pixels of a picture in a notebook, which shall be small
 _EDGE, _WHITE = (0, 0, 0), (255, 255, 255)
 _NAMES = 3  # classes or numbers named below a picture
 _PAGE = ".html"
-_COLORS = 256  # of a PNG in a notebook, which shall be small
+_COLORS = 64  # of a PNG in a notebook
 
 
 @checked
@@ -126,20 +127,34 @@ class BatchPictures:
 
     def _repr_html_(self) -> str:
         figures = [
-            notebook.Figure(picture_uri(cell.pixels), cell.pixels.shape[:2], cell.caption)
+            notebook.Figure(picture_uri(pixels), pixels.shape[:2], cell.caption)
             for cell in self.cells
+            for pixels in [_fitted(cell.pixels, _HTML_SIDE)]
         ]
-        return notebook.block(self.title, (), [notebook.contact_sheet(figures, _SMALL_SIDE)])
+        return notebook.block(self.title, (), [notebook.contact_sheet(figures, _HTML_SIDE)])
 
     def _repr_png_(self) -> bytes:
         sink = io.BytesIO()
-        picture = self._picture(_SMALL_SIDE).quantize(_COLORS, dither=Image.Dither.NONE)
+        picture = self._picture(_PNG_SIDE).quantize(_COLORS, dither=Image.Dither.NONE)
         picture.save(sink, "PNG", optimize=True)
         return sink.getvalue()
 
     def _picture(self, side: int) -> Image.Image:
         rows = [self.cells[start : start + _COLUMNS] for start in range(0, len(self.cells), _COLUMNS)]
         return grid_picture(self.title, "", [""] * _COLUMNS, rows, side)
+
+
+def _fitted(pixels: Pixels, side: int) -> Pixels:
+    """Scale an image, uint8 [h, w, 1 or 3], into a square; enlarged to its pixels: uint8 [h', w', 3]."""
+    scale = side / max(pixels.shape[:2])
+    height, width = (max(1, round(length * scale)) for length in pixels.shape[:2])
+    scaled = np.empty((height, width, 3), np.uint8)
+    source = np.ascontiguousarray(np.broadcast_to(pixels, (*pixels.shape[:2], 3)))
+    if scale < 1:
+        resize_into(source, scaled)
+    else:
+        cv2.resize(source, (width, height), dst=scaled, interpolation=cv2.INTER_NEAREST)
+    return scaled
 
 
 class _Labels:
@@ -194,14 +209,7 @@ class _Labels:
 
     def drawn(self, row: int, pixels: Pixels) -> Pixels:
         """Return an image with its boxes or mask: uint8 [h, w, 3] within a square of ``_SIDE``."""
-        scale = _SIDE / max(pixels.shape[:2])
-        height, width = (max(1, round(length * scale)) for length in pixels.shape[:2])
-        scaled = np.empty((height, width, 3), np.uint8)
-        source = np.ascontiguousarray(np.broadcast_to(pixels, (*pixels.shape[:2], 3)))
-        if scale < 1:
-            resize_into(source, scaled)
-        else:  # the pixels themselves
-            cv2.resize(source, (width, height), dst=scaled, interpolation=cv2.INTER_NEAREST)
+        scaled = _fitted(pixels, _SIDE)
         if self._labels is not None and self._labels.ndim == 3:
             mask = self._cropped(row)
             shown = [one for one in np.unique(mask).tolist() if self._is_class(one)]
