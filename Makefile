@@ -26,6 +26,8 @@ ONLY ?= tests/cluster
 TRIALS ?= 30
 # How long test-week kills processes; KILLS=20 goes on until each kind was killed so often.
 MINUTES ?= 60
+# What docs-release builds into: the folder that a web server shows, with the sites of earlier releases.
+SITE ?= build/versions
 # How many photographs bench-peers prepares; 32000 makes start-up count little.
 IMAGES ?= 8000
 
@@ -173,6 +175,10 @@ bench-formats: $(VENV)/.stamp ## Storage formats on the same images (uses .venv-
 docs: $(VENV)/.stamp ## Build the site of the documentation into build/site, with every link checked; needs no network
 	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict --quiet
 	@echo "Open build/site/index.html"
+
+.PHONY: docs-release
+docs-release: $(VENV)/.stamp ## Build the site into SITE=folder, in a folder of this release beside those of others
+	$(PY) docs/versioned_site.py "$(SITE)"
 
 .PHONY: test-docs
 test-docs: $(VENV)/.stamp ## Build the site, look at it in a browser, and run every command and example of the documentation

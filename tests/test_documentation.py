@@ -85,7 +85,8 @@ class _Navigation(yaml.SafeLoader):
     """Reads mkdocs.yml without making the Python objects that it names."""
 
 
-_Navigation.add_multi_constructor("tag:yaml.org,2002:python/", lambda loader, suffix, node: None)
+for _tag in ("tag:yaml.org,2002:python/", "!ENV"):
+    _Navigation.add_multi_constructor(_tag, lambda loader, suffix, node: None)
 
 
 def test_every_page_is_in_the_navigation_and_in_the_readme() -> None:
@@ -93,7 +94,8 @@ def test_every_page_is_in_the_navigation_and_in_the_readme() -> None:
     listed = [page for section in navigation for pages in section.values() for page in pages]
     assert len(listed) == len(set(listed))
     pages = {page.name for page in (REPOSITORY / "docs").glob("*.md")}
-    made = {"index.md", "commands.md", "contributing.md", "changelog.md", "security.md"}
+    made = {"index.md", "quickstart.md", "contributing.md", "changelog.md", "security.md"}
+    made |= {"names.md", "commands.md", "errors.md"}
     assert set(listed) - made == pages, "list each page of docs/ in the part `nav` of mkdocs.yml"
     linked = set(
         re.findall(r"\]\(docs/([\w-]+\.md)\)", (REPOSITORY / "README.md").read_text(encoding="utf-8"))

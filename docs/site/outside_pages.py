@@ -46,7 +46,7 @@ def _rewritten(link: re.Match[str]) -> str:
     text, target, anchor = link[1], link[2], link[3] or ""
     if "://" in target or not target:
         return link[0]
-    path = target.removeprefix("../").removeprefix("docs/")
+    path = target.removeprefix("../").removeprefix("docs/").replace(".ipynb", ".md")
     if path in OUTSIDE:
         return f"{text}({OUTSIDE[path]}{anchor})"
     if (

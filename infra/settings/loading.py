@@ -97,8 +97,8 @@ def validate(
         settings = {setting.key: setting for setting in settings_of(model)}
         found = _without_branches(error.errors(include_url=False), settings)
         problems = [_describe(problem, where, remedy, settings) for problem in found]
-        first = next((found for _, found in problems if found), None)
-        raise ConfigError("; ".join(problem for problem, _ in problems), first) from error
+        first = next((problem.remedy for problem in problems if problem.remedy), None)
+        raise ConfigError("; ".join(problem.message for problem in problems), first) from error
 
 
 def split_overrides(
@@ -265,29 +265,33 @@ def _without_branches(problems: Sequence[Any], settings: Mapping[str, Setting]) 
 
 def _describe(
     problem: Any, where: str, remedy: Callable[[str], str], settings: Mapping[str, Setting]
-) -> tuple[str, str | None]:
-    """One validation problem as (message, remedy)."""
+) -> ConfigError:
+    """Return the error of one validation problem."""
     key = ".".join(str(part) for part in problem["loc"]) or where
     if problem["type"] == "extra_forbidden":
         key = ".".join([key, *_first_keys(problem["input"])])
-        return f"unknown key {key!r} in {where}", remedy(key)
+        return ConfigError(f"unknown key {key!r} in {where}", remedy(key))
     message = str(problem["msg"]).removeprefix("Value error, ")
     hint = None
     if isinstance(problem["input"], Mapping) and key in settings and "table" not in settings[key].kind:
         wanted = settings[key].kind.replace("`", "")
         inner = ".".join([key, *_first_keys(problem["input"])])
-        return f"unknown key {inner!r} in {where}: {key} is no group", f"write {key}=VALUE: {wanted}"
+        return ConfigError(
+            f"unknown key {inner!r} in {where}: {key} is no group", f"write {key}=VALUE: {wanted}"
+        )
     if problem["type"] == "literal_error":
         known = re.findall(r"'([^']*)'", problem["ctx"]["expected"])
         near = near_names(str(problem["input"]), known, least=_NEAR_VALUE)
         hint = f"did you mean {near[0]!r}?" if near else None
     elif problem["type"] == "model_type":
-        return f"{key} = {problem['input']!r}: {key} is a group of settings", _in_group(key, settings)
+        return ConfigError(
+            f"{key} = {problem['input']!r}: {key} is a group of settings", _in_group(key, settings)
+        )
     elif problem["type"] != "value_error" and key in settings:
         found = settings[key]
         wanted = found.description if problem["type"] == "string_pattern_mismatch" else f"give {found.kind}"
         hint = f"{wanted}; default: {found.default}".replace("`", "")
-    return f"{key} = {problem['input']!r}: {message[:1].lower()}{message[1:]}", hint
+    return ConfigError(f"{key} = {problem['input']!r}: {message[:1].lower()}{message[1:]}", hint)
 
 
 def _in_group(key: str, settings: Mapping[str, Setting]) -> str:
