@@ -16,6 +16,7 @@ import shardmill
 from shardmill.flows.cli import root
 from shardmill.flows.cli.tree import all_commands
 from shardmill.infra.extras import LIBRARIES
+from tests.samples.datasets.published import coloured, publish
 from tests.samples.images.photos import make_photos
 from tests.samples.installations import PROJECT, closure, installation
 from tests.samples.training.finished_runs import FinishedRuns
@@ -219,6 +220,22 @@ def test_the_base_reads_batches(base: Path) -> None:
     done = ran(base, "-c", script)
     assert done.returncode == 0, done.stderr
     assert sorted(json.loads(done.stdout)) == [0, 0, 1, 1]
+
+
+@pytest.mark.slow
+def test_jax_and_grain_need_no_further_extra(tmp_path: Path) -> None:
+    publish(tmp_path / "datasets", coloured({"test": {"cat": 2, "dog": 2}}))
+    script = (
+        "import grain, shardmill\n"
+        "dataset = shardmill.open_dataset('sample')\n"
+        "read = dataset.grain('test', batch_size=2)\n"
+        "loader = grain.DataLoader(data_source=read.source, sampler=read.sampler,\n"
+        "    shard_options=grain.sharding.NoSharding())\n"
+        "print([int(element['ordinal']) for element in loader])\n"
+        "print([batch.ordinals.tolist() for batch in dataset.jax('test', batch_size=2)])\n"
+    )
+    done = ran(installation(tmp_path / "environment", "jax", "grain"), "-c", script)
+    assert done.stdout == "[0, 1, 2, 3]\n[[0, 1], [2, 3]]\n", done.stderr
 
 
 def test_prepare_alone_prepares(tmp_path: Path) -> None:

@@ -127,24 +127,17 @@ class Placing:
                     "them among processes",
                     "give an image_size",
                 )
-            _check_divides(self._sharding(_OTHERS), (rows,))
+            _check_divides(_first_axes(self.sharding, _OTHERS), (rows,))
         else:
-            _check_divides(self._sharding(_IMAGES), (rows, *spec.image_shape))
+            _check_divides(self.sharding, (rows, *spec.image_shape))
         if spec.last_batch == "partial":
             try:
-                self._sharding(_OTHERS).shard_shape((1,))
+                _first_axes(self.sharding, _OTHERS).shard_shape((1,))
             except ValueError:
                 raise UsageError(
                     "last_batch = 'partial': a smaller batch cannot be divided among devices",
                     "give 'pad', whose padding has weight 0, or 'drop'",
                 ) from None
-
-    def _sharding(self, axes: int) -> Any:
-        """Return the sharding of arrays of which so many axes are divided as those of images."""
-        given = self.sharding
-        if not isinstance(given, NamedSharding):
-            return given
-        return NamedSharding(given.mesh, PartitionSpec(*given.spec[:axes]), memory_kind=given.memory_kind)
 
     def __call__(self, batch: Batch) -> JaxBatch:
         """Copy the arrays of a batch to the devices."""
@@ -175,16 +168,25 @@ class Placing:
             # caller, such as `with jax.default_device(...)`, does not reach this thread.
             with jax.default_device(self.device):
                 return jax.device_put(array)
-        sharding = self._sharding(axes)
+        sharding = _first_axes(self.sharding, axes)
         if self.rows is None:
             return jax.device_put(array, sharding)
         return jax.make_array_from_process_local_data(sharding, array, (self.rows, *array.shape[1:]))
 
 
+def _first_axes(sharding: Any, axes: int) -> Any:
+    """Return the sharding of arrays of which so many axes are divided as those of images."""
+    if not isinstance(sharding, NamedSharding):
+        return sharding
+    spec = PartitionSpec(*sharding.spec[:axes])
+    return NamedSharding(sharding.mesh, spec, memory_kind=sharding.memory_kind)
+
+
 def _part_here(sharding: Sharding, rows: int) -> tuple[int, int]:
     """Return which of how many equal parts of the rows of a step the devices of this process hold."""
-    _check_divides(sharding, (rows,))
-    held = sharding.addressable_devices_indices_map((rows,)).values()
+    by_rows = _first_axes(sharding, _OTHERS)
+    _check_divides(by_rows, (rows,))
+    held = by_rows.addressable_devices_indices_map((rows,)).values()
     blocks = sorted({index[0].indices(rows)[:2] for index in held})
     count = sum(stop - start for start, stop in blocks)
     if not count or blocks[-1][1] - blocks[0][0] != count or blocks[0][0] % count:
@@ -199,11 +201,13 @@ def _part_here(sharding: Sharding, rows: int) -> tuple[int, int]:
 def _check_divides(sharding: Any, shape: tuple[int | None, ...]) -> None:
     """Check that a sharding can divide arrays of a shape."""
     try:
+        if isinstance(sharding, NamedSharding) and len(sharding.spec) > len(shape):
+            raise ValueError(f"it divides {len(sharding.spec)} axes")
         sharding.shard_shape(shape)
     except ValueError as error:
         raise UsageError(
             f"sharding does not fit arrays {[*shape]}: {error}",
-            "give a batch_size, of all ranks together, that the devices of its first axis can share equally",
+            "give a batch_size (of all ranks together) and an image_size that its devices can share equally",
         ) from error
 
 

@@ -106,6 +106,7 @@ def main() -> None:
         jax.config.update("jax_enable_x64", wide)
         for root, ref, split, options in questions:
             compared += check(open_dataset(ref, root=root), split, options, wide=wide)
+    assert not {"tensorflow", "keras", "torch", "prefect", "apache_beam"} & set(sys.modules)
     print(compared)
 
 
