@@ -40,7 +40,7 @@ def make_stored(work: Path, count: int, folder: Path | None) -> DatasetVersion:
             raise SystemExit(f"{work} holds something else: name another folder, or empty it")
         source = make_photographs(work / "source", count, folder)
         for container in CONTAINERS:
-            _prepare(source, work / "datasets", container)
+            prepare(source, work / "datasets", container)
         version = Catalog(work / "datasets").open("photographs-none")
         export(version, work / "plain")
         _write_files(version, work / "jpegs")
@@ -49,7 +49,8 @@ def make_stored(work: Path, count: int, folder: Path | None) -> DatasetVersion:
     return Catalog(work / "datasets").open("photographs-none")
 
 
-def _prepare(source: Path, root: Path, container: str) -> None:
+def prepare(source: Path, root: Path, container: str) -> None:
+    """Publish photographs in a folder of datasets, as ``photographs-<container>``, in eight shards."""
     argv = [sys.executable, "-m", "shardmill.beam_jobs.prepare", str(source), "--json"]
     argv += ["--dataset", f"photographs-{container}", "--root", str(root)]
     settings = {

@@ -47,20 +47,31 @@ def through_grain(work: Path, out: Path) -> Iterator[Any]:
 
 
 def limit(work: Path, out: Path) -> Iterator[int]:
-    """Images decoded, cropped and resized since the last look, by two processes that do nothing else."""
-    images = [Path(path).read_bytes() for path, _ in photographs(work / "jpegs")]
+    return decoded([Path(path).read_bytes() for path, _ in photographs(work / "jpegs")], WORKERS)
+
+
+def decoded(images: list[bytes], num_processes: int) -> Iterator[int]:
+    """Images decoded, cropped and resized since the last look, by processes that do nothing else."""
     context = multiprocessing.get_context("fork")  # the images are there already
-    counts = [context.Value(ctypes.c_int64, lock=False) for _ in range(WORKERS)]
-    for number, count in enumerate(counts):
-        context.Process(target=_decode_for_ever, args=(images[number::WORKERS], count), daemon=True).start()
+    counts = [context.Value(ctypes.c_int64, lock=False) for _ in range(num_processes)]
+    processes = [
+        context.Process(target=_decode_for_ever, args=(images[number::num_processes], count), daemon=True)
+        for number, count in enumerate(counts)
+    ]
+    for process in processes:
+        process.start()
     seen = 0
-    while not all(count.value for count in counts):
-        time.sleep(_TICK_SECONDS)
-    while True:
-        time.sleep(_TICK_SECONDS)
-        done = sum(count.value for count in counts)
-        yield done - seen
-        seen = done
+    try:
+        while not all(count.value for count in counts):
+            time.sleep(_TICK_SECONDS)
+        while True:
+            time.sleep(_TICK_SECONDS)
+            done = sum(count.value for count in counts)
+            yield done - seen
+            seen = done
+    finally:
+        for process in processes:
+            process.kill()
 
 
 def _decode_for_ever(images: list[bytes], count: Any) -> None:
