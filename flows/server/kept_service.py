@@ -70,10 +70,14 @@ class KeptService:
         Raises:
             EnvironmentFault: It ended at once, or does not answer.
         """
+        self.launch().wait_until_healthy()
+
+    def launch(self) -> Service:
+        """Start its process, which need not answer yet."""
         self._started = self._probed = self.clock()
         self._sign_at = None
         self.process = self.start()
-        self.process.wait_until_healthy()
+        return self.process
 
     def stop(self) -> None:
         """End it, with all its processes."""

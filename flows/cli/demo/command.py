@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 import re
@@ -21,18 +20,17 @@ from rich.console import Console
 from shardmill.flows.cli import options, output
 from shardmill.flows.cli.demo.account import Outcome, print_account
 from shardmill.flows.cli.demo.images import Planted, write_digits
+from shardmill.flows.cli.demo.prefect_server import PrefectServer, prefect_server
 from shardmill.flows.cli.demo.time_line import BETWEEN_JOBS, Part, TimeLine
 from shardmill.flows.flow_runs.jobs import checked_source, job_request, prepare_settings, train_settings
 from shardmill.infra.dataset.catalog import Catalog
 from shardmill.infra.errors import EnvironmentFault, ShardmillError, UsageError
 from shardmill.infra.extras import install
-from shardmill.infra.processes.ports import free_port
 from shardmill.infra.processes.process import REPORT_DEFECT
 from shardmill.infra.progress import subscribe
 
 if TYPE_CHECKING:
     from shardmill.flows.cli.runs.flow_runs import FlowCall
-    from shardmill.flows.server.services import Server
 
 ACCURACY_EXPECTED = 0.95
 
@@ -95,7 +93,7 @@ def demo(source: Source = None, out: Out = "demo", json_output: options.Json = F
     name = "digits" if source is None else _name_of(source, folder)
     images, config = source or str(folder / "images"), folder / f"{name}{_SETTINGS}"
     root, runs, platform = folder / "datasets", folder / "runs", _begun(folder)
-    with _prefect(platform) as server:
+    with prefect_server(platform) as prefect:
         starting = times.beside("start Prefect")
         with _writing_to(folder):
             if source is None:
@@ -107,7 +105,7 @@ def demo(source: Source = None, out: Out = "demo", json_output: options.Json = F
         console.print(f"\n[dim]$[/] [bold]{shlex.join([*shown, '--config', str(config)])}[/]\n")
         sys.stdout.flush()
         times.begin(BETWEEN_JOBS)
-        trained = _run(_call(images, name, root, runs, config), server, starting, times)
+        trained = _run(_call(images, name, root, runs, config), prefect, starting, times)
         times.begin("stop Prefect")
     times.end()
     outcome = Outcome(Catalog(root).open(name), trained, root, runs, platform, _commands_folder())
@@ -182,28 +180,6 @@ def _writing_to(out: Path) -> Iterator[None]:
         ) from error
 
 
-@contextlib.contextmanager
-def _prefect(place: Path) -> Iterator[Server]:
-    """Start a Prefect server of the demo's own, which keeps its history in ``place``, until the block ends.
-
-    It need not answer yet when the block begins. It ends with this process, however that ends.
-    """
-    from shardmill.flows import home
-    from shardmill.flows.server import services
-    from shardmill.flows.server.running_up import up_lock
-
-    for variable in [name for name in os.environ if name.startswith("PREFECT_")]:
-        del os.environ[variable]  # of the user's own server
-    os.environ["SHARDMILL_HOME"] = str(place.resolve())
-    with up_lock("wait until it has ended, or name another folder: --out FOLDER", process_id=os.getpid()):
-        home.make_private()
-        os.environ.update(home.prefect_environment())
-        log = home.logs_folder() / "server.log"
-        with services.Server("127.0.0.1", free_port(), log_path=log, env={}) as server:
-            os.environ.update(PREFECT_API_URL=server.api_url, PREFECT_UI_URL=server.ui_url)
-            yield server
-
-
 def _call(images: str, name: str, root: Path, runs: Path, config: Path) -> FlowCall:
     """Return the flow that ``shardmill run`` would run with these arguments."""
     from shardmill.flows.cli.runs.flow_runs import pipeline_call
@@ -215,32 +191,20 @@ def _call(images: str, name: str, root: Path, runs: Path, config: Path) -> FlowC
     )
 
 
-def _run(call: FlowCall, server: Server, starting: Part, times: TimeLine) -> Mapping[str, Any]:
+def _run(call: FlowCall, prefect: PrefectServer, starting: Part, times: TimeLine) -> Mapping[str, Any]:
     """Run the flow as soon as the server answers, and return the result of the training."""
     from shardmill.flows.cli.runs.flow_runs import run_flow
-    from shardmill.flows.server.api import Api
 
     def wait() -> None:
-        server.wait_until_healthy()
+        prefect.wait_until_healthy()
         starting.end = time.time()
 
     end = subscribe(times)
     try:
-        found: Mapping[str, Any] = run_flow(call, Api(server.api_url, server.ui_url), wait)["train"]
+        found: Mapping[str, Any] = run_flow(call, prefect.api, wait)["train"]
+        return found
     finally:
         end()
-    if not server.has_ended:
-        _send_the_rest()
-    return found
-
-
-def _send_the_rest() -> None:
-    """Send Prefect's last logs and events; otherwise its threads wait at the end of this process."""
-    from prefect.events.worker import EventsWorker  # here: its settings must be in the environment
-    from prefect.logging.handlers import APILogHandler
-
-    asyncio.run(APILogHandler.aflush())
-    EventsWorker.drain_all()
 
 
 def _say_planted(console: Console, folder: str, planted: Planted) -> None:
