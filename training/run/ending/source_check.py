@@ -26,7 +26,7 @@ from shardmill.training.results.report.gallery import source_path
 from shardmill.training.tasks.task import FormMeasure
 
 _MOST_FILES = 128
-_BATCH = 16
+_BATCH = 4  # images that the model takes together: few, as it may have values of each pixel
 _STAGE = "compare with files"
 
 Values = Callable[[Pixels], npt.NDArray[Any]]  # images uint8 [b, S, S, C] -> [b, ...]
@@ -79,16 +79,19 @@ def check_on_sources(written: Written, records: RecordReader, run_dir: Path) -> 
     of_file = None if measure is None else written.open()
     same, refused, agree, differences = 0, Counter[str](), list[bool](), list[float]()
     events.stage(_STAGE, len(files))
-    for ordinal, pixels in _pixels(written.given, records, files):
-        data = files[ordinal].read_bytes()
-        same += _has_pixels(written.given, data, pixels)
-        if measure is not None and of_file is not None:
-            wanted = np.asarray(written.model(pixels[np.newaxis]))
+    for ordinals, images in _pixels(written.given, records, files):
+        outputs = None if measure is None else np.asarray(written.model(images))
+        for row, ordinal in enumerate(ordinals):
+            data = files[ordinal].read_bytes()
+            same += _has_pixels(written.given, data, images[row])
+            if measure is None or of_file is None or outputs is None:
+                continue
             try:
                 values = of_file(data)[np.newaxis]
             except Exception as error:  # noqa: BLE001  each framework has its own errors
                 refused[_first_line(error)] += 1
             else:
+                wanted = outputs[row : row + 1]
                 agree.append(bool(measure.agree(values, wanted)[0]))
                 differences.append(float(measure.differences(values, wanted).max()))
         events.progress(_STAGE, len(agree) + sum(refused.values()), len(files))
@@ -151,13 +154,13 @@ def _why_not(path: Path | None, uri: str, record_id: str) -> str | None:
 
 def _pixels(
     given: ModelInput, records: RecordReader, files: Mapping[int, Path]
-) -> Iterator[tuple[int, Pixels]]:
-    """Yield the ordinal of each record that has a file, and its pixels as evaluation sees them."""
+) -> Iterator[tuple[list[int], Pixels]]:
+    """Yield the ordinals of some records that have files, and their pixels as evaluation sees them."""
     ordinals = np.array(sorted(files), np.int64)
     order = SequentialOrder(len(records.table), min(_BATCH, ordinals.size), records=ordinals)
     maker = BatchMaker(records, given.examples)
     for batch in NumpyBatches(maker, order, Passes(range(order.steps_per_epoch)), cut_padding=True):
-        yield from zip(batch.ordinals.tolist(), batch.images, strict=True)
+        yield batch.ordinals.tolist(), batch.images
     maker.close()
 
 
