@@ -149,13 +149,13 @@ def versions_of(code: Iterable[OwnCode | None]) -> dict[str, str]:
 
 @cache
 def _of_group(plugins: Plugins) -> tuple[Plugin, ...]:
-    found = [(point, *_provider(point)) for point in entry_points(group=plugins.group)]
+    found = [(point, *provider_of(point)) for point in entry_points(group=plugins.group)]
     made = []
     for point, distribution, version in found:
         others = [f"{who} {what}" for one, who, what in found if one.name == point.name and one is not point]
         value = _VALUE.fullmatch(point.value.strip())
         setting = (
-            f"{plugins.setting.format(point.name)}, of the distribution {distribution} {version} "
+            f"{plugins.setting.format(point.name)} of the distribution {distribution} {version} "
             f"(entry point {point.name} = {point.value} of {plugins.group})"
         )
         made.append(
@@ -194,7 +194,7 @@ def _refusal(plugins: Plugins, name: str, value: re.Match[str] | None, others: l
     return ""
 
 
-def _provider(point: EntryPoint) -> tuple[str, str]:
+def provider_of(point: EntryPoint) -> tuple[str, str]:
     """Return the name and the version of the distribution of an entry point."""
     try:
         found = None if point.dist is None else (point.dist.name, point.dist.version)

@@ -16,12 +16,14 @@ from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.dataset.views.references import reference_of
 from shardmill.infra.errors import ConfigError, NotFoundError
 from shardmill.infra.format.known_features import WORDS
+from shardmill.infra.plugins import versions_of
 from shardmill.infra.processes.job_command import JobParser, deliver
 from shardmill.infra.processes.process import exit_at_once, run_main
+from shardmill.infra.progress import log
 from shardmill.infra.settings import validate
 from shardmill.infra.storage.locations import default_root, default_runs
 from shardmill.infra.whole_job import shown_to_people
-from shardmill.training.config import TrainConfig, faults_of_users
+from shardmill.training.config import TrainConfig, faults_of_users, own_code
 from shardmill.training.dataset import Dataset
 from shardmill.training.frameworks import start
 from shardmill.training.metrics.figures import FIGURES
@@ -84,6 +86,13 @@ def evaluate_run(run: RunFolder, root: str | Path, split: str, ref: str | None =
     # Nothing is augmented here, so a plugin that augmented need not be there.
     settings = {name: table for name, table in run.config().items() if name != "augment"}
     config = validate(TrainConfig, settings, where=f"the settings of {run.name}")
+    now = versions_of(own_code(config))
+    for name, was in run.identity.get("plugins", {}).items():
+        if now.get(name, was) != was:
+            log(
+                f"{run.name} was trained with {name} {was}; its model is built by {now[name]}",
+                level="warning",
+            )
     dataset = Dataset(version, config.reading)
     reader = dataset.reader(split)
     folder = run.evaluation_dir(version.ref)

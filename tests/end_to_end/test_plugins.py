@@ -16,7 +16,7 @@ from shardmill.infra.dataset.catalog import Catalog
 from shardmill.infra.format.examples import parse_example
 from shardmill.infra.format.records import iter_records
 from tests.samples.images.photos import make_photos
-from tests.samples.plugins import environment, install_example, python
+from tests.samples.plugins import add_distribution, environment, install_example, python
 
 NAME = "shardmill-example"
 # Errors that suggest the plugin, or name what is wrong in its settings.
@@ -31,7 +31,16 @@ MISTAKES = [
     ("train d --set augment.mixxup=1", "did you mean 'augment.mixup'?"),
     ("train d --model tiny --framework torch --set model.weights=imagenet", "model.weights = 'imagenet'"),
     ("export d out --format id_lst", "did you mean 'id_list'?"),
+    ("export d out --format fails", "failing.py, line 5, failed: KeyError: 'late'"),
+    ("export d out --format fails", "it belongs to the format 'fails' of the distribution failing 0.1"),
 ]  # fmt: skip
+FAILING = """
+from shardmill.infra.dataset.exports.formats import Format
+class Fails(Format):
+    def write(self, plan, part, batches, files):
+        raise KeyError("late")
+FORMAT = Fails()
+"""
 TRY_MISTAKES = """
 import contextlib, io, json, shlex, sys
 from shardmill.flows import cli
@@ -63,6 +72,12 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the installed package, and a source that its kind reads."""
     folder = tmp_path_factory.mktemp("plugins")
     install_example(folder / "installed")
+    add_distribution(
+        folder / "installed",
+        "failing 0.1",
+        {"shardmill.exports": {"fails": "failing"}},
+        {"failing.py": FAILING},
+    )
     photos = make_photos(folder / "photos", {"cat": 24, "dog": 24})
     (folder / "source").mkdir()
     (folder / "source/read.me").write_text("no image")
@@ -137,7 +152,7 @@ def test_another_version_of_a_plugin_is_another_run(place: Path, prepared: dict[
         return python(IDENTITY, place / "datasets", targets=(place / "installed",)).splitlines()
 
     was = identities()
-    (about,) = (place / "installed").glob("*.dist-info/METADATA")
+    (about,) = (place / "installed").glob("shardmill_example*.dist-info/METADATA")
     text = about.read_text()
     about.write_text(text.replace("Version: 1.0\n", "Version: 1.1\n"))
     now = identities()

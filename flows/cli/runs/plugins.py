@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from importlib.metadata import entry_points
 from typing import Final
 
 from shardmill.beam_jobs.config import known_kinds
 from shardmill.flows.cli import options, output
 from shardmill.infra.dataset.exports import formats
 from shardmill.infra.errors import EnvironmentFault, ShardmillError
-from shardmill.infra.plugins import Plugin, Plugins
+from shardmill.infra.near_names import near_miss
+from shardmill.infra.plugins import Plugin, Plugins, provider_of
 from shardmill.training.augment import settings as augmentations
 from shardmill.training.models import names as models
 
@@ -41,7 +43,7 @@ def plugins(json_output: options.Json = False) -> None:
       shardmill plugins --json
     """
     with output.nothing_on_stdout():
-        rows = [_row(group, plugin) for group in GROUPS for plugin in group.installed()]
+        rows = [_row(group, plugin) for group in GROUPS for plugin in group.installed()] + _astray()
     if json_output:
         output.print_json({"plugins": [asdict(row) for row in rows]})
     elif not rows:
@@ -50,6 +52,18 @@ def plugins(json_output: options.Json = False) -> None:
         columns = ["group", "name", "distribution", "version", "state"]
         output.print_table("", columns, [[getattr(row, name) for name in columns] for row in rows])
         output.say(*(f"{row.group}: {row.name} is {row.state}: {row.reason}" for row in rows if row.reason))
+
+
+def _astray() -> list[_Row]:
+    """Return the entry points of groups that do not exist."""
+    known = [group.group for group in GROUPS]
+    astray = [name for name in entry_points().groups if name.startswith("shardmill.") and name not in known]
+    return [
+        _Row(name, point.name, *provider_of(point), point.value, "refused",
+             f"there is no group {name}; {near_miss(name, known)}")
+        for name in sorted(astray)
+        for point in entry_points(group=name)
+    ]  # fmt: skip
 
 
 def _row(group: Plugins, plugin: Plugin) -> _Row:

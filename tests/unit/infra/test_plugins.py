@@ -90,7 +90,8 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     for group, name, value, *_ in BROKEN:
         points.setdefault(f"shardmill.{group}", {})[name] = value
     add_distribution(folder / "broken", "broken-plugins 0.3", points, FILES)
-    add_distribution(folder / "broken", "second 2.0", {"shardmill.models": {"twice": "broken.values:build"}})
+    others = {group: {"twice": "broken.values:build"} for group in ("shardmill.models", "shardmill.model")}
+    add_distribution(folder / "broken", "second 2.0", others)
     about = tomllib.loads((PACKAGE / "pyproject.toml").read_text())["project"]
     add_distribution(folder / "example", f"{about['name']} {about['version']}", about["entry-points"])
     shown = python(LISTED_AND_ASKED, targets=(PACKAGE, folder / "example", folder / "broken"))
@@ -107,7 +108,10 @@ def test_the_example_is_ready(found: dict[str, Any]) -> None:
         ("shardmill.exports", "id_list"),
     ]
     assert {(row["distribution"], row["version"]) for row in ready} == {("shardmill-example", "1.0")}
-    assert len(found["listed"]) == len(ready) + len(BROKEN) + 1
+    assert len(found["listed"]) == len(ready) + len(BROKEN) + 2
+    *_, astray = found["listed"]
+    assert (astray["distribution"], astray["version"], astray["state"]) == ("second", "2.0", "refused")
+    assert astray["reason"] == "there is no group shardmill.model; did you mean 'shardmill.models'?"
 
 
 @pytest.mark.parametrize(("group", "name", "value", "state", "reason"), BROKEN)

@@ -59,7 +59,7 @@ def check_not_past(epoch: int, step: int, epochs: int) -> None:
 
 
 def why_not_continued(identity: Mapping[str, Any], runs: Path) -> str | None:
-    """Return the reason why a new run does not continue another one that differs only in its epochs.
+    """Return why a new run does not continue another one that differs only in its epochs, or in its plugins.
 
     Args:
         identity: the identity of the run that begins.
@@ -69,7 +69,8 @@ def why_not_continued(identity: Mapping[str, Any], runs: Path) -> str | None:
         A sentence that names the other run; None if there is no such run.
     """
     wanted, schedule = _without_epochs(identity), identity["config"]["optimizer"]["schedule"]
-    if not SCHEDULES[schedule].depends_on_length:
+    plugins, depends = wanted.pop("plugins"), SCHEDULES[schedule].depends_on_length
+    if not plugins and not depends:
         return None
     others = " or ".join(
         repr(name) for name, other in sorted(SCHEDULES.items()) if not other.depends_on_length
@@ -79,7 +80,12 @@ def why_not_continued(identity: Mapping[str, Any], runs: Path) -> str | None:
             found = read_identity(runs / name)
         except CorruptDataError:  # a damaged run does not hinder another one
             continue
-        if _without_epochs(found) == wanted:
+        other = _without_epochs(found)
+        then = other.pop("plugins")
+        if other == wanted and then != plugins:
+            was, now = (" and ".join(f"{name} {of}" for name, of in each.items()) for each in (then, plugins))
+            return f"this begins a new run: {name} was trained with {was}, and {now} is installed"
+        if other == wanted and depends:
             epochs = found["config"]["run"]["epochs"]
             return (
                 f"this begins a new run: {name} differs only in run.epochs ({epochs}), but with "
@@ -93,5 +99,5 @@ def _without_epochs(identity: Mapping[str, Any]) -> dict[str, Any]:
     """Return an identity, or the content of run.json, without the number of epochs."""
     config = dict(identity["config"])
     config["run"] = {name: value for name, value in config["run"].items() if name != "epochs"}
-    kept = {name: identity.get(name) for name in ("plan", "dataset", "plugins")}
-    return {**kept, "config": config}
+    kept = {name: identity.get(name) for name in ("plan", "dataset")}
+    return {**kept, "config": config, "plugins": identity.get("plugins", {})}

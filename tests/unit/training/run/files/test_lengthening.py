@@ -106,6 +106,16 @@ def test_a_longer_cosine_says_which_run_it_does_not_continue(version: DatasetVer
     assert why_not_continued(run_identity(other, version), tmp_path) is None
 
 
+def test_another_version_of_a_plugin_is_told(version: DatasetVersion, tmp_path: Path) -> None:
+    settings = config("optimizer.schedule=step", "optimizer.step_epochs=[3]")
+    one, two = ({**run_identity(settings, version), "plugins": {"mine": number}} for number in ("1.0", "2.0"))
+    (tmp_path / "first").mkdir()
+    (tmp_path / "first" / "run.json").write_bytes(run_record(one, settings, settled_by(settings)))
+    reason = why_not_continued(two, tmp_path)
+    assert reason == "this begins a new run: first was trained with mine 1.0, and mine 2.0 is installed"
+    assert why_not_continued(one, tmp_path) is None
+
+
 def test_the_warm_up_stays_that_of_the_length_with_which_a_run_began(
     version: DatasetVersion, tmp_path: Path
 ) -> None:
