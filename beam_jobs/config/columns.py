@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from shardmill.infra.settings import Renamed, Settings
+from shardmill.infra.settings import Renamed, Settings, WrongValue
 
 FeatureKind = Literal["auto", "int64", "float", "text", "bytes"]
 _FEATURE_NAME = "[A-Za-z][A-Za-z0-9_]*"
@@ -57,7 +57,7 @@ def feature_name(column: str) -> str:
 def _by_name(value: object) -> object:
     """Accept a list of columns, and names with their columns."""
     value = _one_is_a_list(value)
-    if isinstance(value, list | tuple):
+    if isinstance(value, list | tuple) and all(isinstance(name, str) for name in value):
         return {name: {} for name in value}
     if isinstance(value, dict):
         return {name: {"column": one} if isinstance(one, str) else one for name, one in value.items()}
@@ -71,14 +71,14 @@ def _with_own_names(features: dict[str, FeatureColumn]) -> dict[str, FeatureColu
 
     for name in features:
         if not re.fullmatch(_FEATURE_NAME, name):
-            raise ValueError(
-                f"{name!r} is no name of a feature: write letters, digits and _, as in "
-                f'features = {{ width_cm = "{name}" }}'
+            raise WrongValue(
+                f"{name!r} is no name of a feature",
+                f'write letters, digits and _, as in features = {{ width_cm = "{name}" }}',
             )
         if name in RESERVED_NAMES:
-            raise ValueError(
-                f"{name!r} is a name that every record or index has: give the feature another, as in "
-                f'features = {{ my_{name} = "{name}" }}'
+            raise WrongValue(
+                f"{name!r} is a name that every record or index has",
+                f'give the feature another, as in features = {{ my_{name} = "{name}" }}',
             )
     return features
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from shardmill.beam_jobs.config.columns import Names
-from shardmill.infra.settings import Settings, WholeText
+from shardmill.infra.settings import Settings, WholeText, WrongValue
 
 TableFormat = Literal["auto", "csv", "jsonl", "parquet"]
 
@@ -232,9 +232,13 @@ class BoxTableConfig(Settings):
     @model_validator(mode="after")
     def _columns_are_complete(self) -> Self:
         if len(self.box_columns) not in (1, 4):
-            raise ValueError("box_columns: name four columns, or one with lists")
+            raise WrongValue(
+                f"box_columns names {len(self.box_columns)} columns", "name four, or one with lists"
+            )
         if len(self.size_columns) not in (0, 2):
-            raise ValueError("size_columns: name two columns, height and width")
+            raise WrongValue(
+                f"size_columns names {len(self.size_columns)} columns", "name two, height and width"
+            )
         return self
 
 

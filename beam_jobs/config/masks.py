@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from shardmill.infra.format.known_features import MAX_CLASSES
-from shardmill.infra.settings import Settings, WholeText
+from shardmill.infra.settings import Settings, WholeText, WrongValue
 
 _COLOR = "^#[0-9a-fA-F]{6}$"
 # Where the classes leave it free, the value that most masks mark pixels of no class with.
@@ -63,7 +63,7 @@ class MasksConfig(Settings):
     @field_validator("classes", mode="before")
     @classmethod
     def _names_or_values(cls, value: object) -> object:
-        if isinstance(value, list | tuple):
+        if isinstance(value, list | tuple) and all(isinstance(name, str) for name in value):
             value = {name: number for number, name in enumerate(value)}
         if isinstance(value, dict):
             return {name: (one,) if isinstance(one, int | str) else one for name, one in value.items()}
@@ -87,16 +87,26 @@ class MasksConfig(Settings):
         stated = [value for group in self.classes.values() for value in group]
         ignored = list(self.ignore or ())
         if len(self.classes) > MAX_CLASSES:
-            raise ValueError(f"{len(self.classes):,} classes; masks have at most {MAX_CLASSES:,}")
+            raise WrongValue(
+                f"{len(self.classes):,} classes; masks have at most {MAX_CLASSES:,}",
+                "give several values one name, as in classes = { road = [7, 8] }",
+            )
         if not all(self.classes.values()):
-            raise ValueError("a class needs a value or a colour")
+            empty = next(name for name, values in self.classes.items() if not values)
+            raise WrongValue(
+                f"the class {empty!r} has no value and no colour", "give it one, as in classes = { road = 7 }"
+            )
         if len({isinstance(value, str) for value in stated + ignored}) > 1:
-            raise ValueError("classes and ignore are either all values or all colours")
+            raise WrongValue(
+                "classes and ignore have values and colours", "name all by values, or all by colours"
+            )
         lowered = [value.lower() if isinstance(value, str) else value for value in stated + ignored]
         if twice := sorted({str(value) for value in lowered if lowered.count(value) > 1}):
-            raise ValueError(f"{', '.join(twice)} stands for two things: name it once in classes or ignore")
+            raise WrongValue(f"{', '.join(twice)} stands for two things", "name it once in classes or ignore")
         if self.images == self.masks and self.image_suffix == self.mask_suffix:
-            raise ValueError("images and masks are the same files: they need other folders or suffixes")
+            raise WrongValue(
+                "images and masks are the same files", "give them folders or suffixes that differ"
+            )
         return self
 
     @property

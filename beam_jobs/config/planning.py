@@ -10,7 +10,7 @@ from pydantic import Field, field_validator, model_validator
 
 from shardmill.infra.dataset.drift.figures import DriftLimits
 from shardmill.infra.format.records import Container
-from shardmill.infra.settings import AlsoCalled, Settings
+from shardmill.infra.settings import AlsoCalled, Settings, WrongValue
 
 
 class SplitsConfig(Settings):
@@ -30,7 +30,10 @@ class SplitsConfig(Settings):
     def _sum_to_one(self) -> Self:
         total = self.train + self.validation + self.test
         if not math.isclose(total, 1.0, abs_tol=1e-9):
-            raise ValueError(f"the fractions sum to {total:g}, not to 1")
+            raise WrongValue(
+                f"the fractions sum to {total:g}, not to 1",
+                "give all three: --set splits.train=0.8 --set splits.validation=0.1 --set splits.test=0.1",
+            )
         return self
 
     def fractions(self) -> tuple[float, float, float]:
@@ -97,7 +100,7 @@ class GroupsConfig(Settings):
         except re.error as error:
             raise ValueError(f"not a regular expression: {error}") from error
         if not groups:
-            raise ValueError("has no parenthesis: put one around the part that names the group")
+            raise WrongValue("has no parenthesis", "put one around the part that names the group")
         return pattern
 
 

@@ -15,7 +15,7 @@ from shardmill.infra.errors import ShardmillError
 from shardmill.infra.format.known_features import METADATA_NAMES, MetadataName
 from shardmill.infra.html.page import differing_settings
 from shardmill.infra.preparation import Preparation
-from shardmill.infra.settings import STORED, AlsoCalled, Settings
+from shardmill.infra.settings import STORED, AlsoCalled, Settings, WrongValue
 
 _MIB = 1 << 20
 
@@ -115,9 +115,9 @@ class PrepareConfig(Settings):
     @model_validator(mode="after")
     def _filters_classes_of_one(self) -> Self:
         if self.filter.classes is not None and self.source.label_kind != "class":
-            raise ValueError(
-                f"filter.classes keeps the images of some classes, and labels = {self.source.label_kind!r}: "
-                "leave it out; source.columns.drop_labels leaves out the rows that have a label"
+            raise WrongValue(
+                f"filter.classes keeps the images of some classes, and labels = {self.source.label_kind!r}",
+                "leave it out; source.columns.drop_labels leaves out the rows that have a label",
             )
         return self
 

@@ -25,7 +25,7 @@ from shardmill.beam_jobs.config.kinds import (
 )
 from shardmill.beam_jobs.config.masks import MasksConfig
 from shardmill.infra.format.known_features import LabelKind
-from shardmill.infra.settings import AlsoCalled, Settings
+from shardmill.infra.settings import AlsoCalled, Settings, WrongValue
 
 Layout = Literal["auto", "classes", "splits"]
 _OF_OBJECTS = ("coco", "voc", "box_table")
@@ -175,30 +175,42 @@ class SourceConfig(Settings):
     def _labels_and_columns_agree(self) -> Self:
         kind, columns, of_files = self.label_kind, self.columns, self.kind in ("image_folder", *_OF_TABLES)
         if columns.target_columns and kind != "targets":
-            raise ValueError(f"labels = {kind!r} and target_columns: leave one of them out")
+            raise WrongValue(f"labels = {kind!r} and target_columns", "leave one of them out")
         if columns.names_several and kind != "multi":
-            raise ValueError(f"labels = {kind!r} and label_columns or label_separator: leave one of them out")
+            raise WrongValue(
+                f"labels = {kind!r} and label_columns or label_separator", "leave one of them out"
+            )
         if kind in ("targets", "mask", "none") and (columns.drop_labels or columns.merge_labels):
-            raise ValueError(f"labels = {kind!r} has no labels that drop_labels or merge_labels could name")
+            raise WrongValue(
+                f"labels = {kind!r} has no labels that drop_labels or merge_labels could name",
+                "leave these out",
+            )
         if kind == "targets" and of_files and not columns.target_columns:
-            raise ValueError(
-                "labels = 'targets' needs source.columns.target_columns: the columns with numbers"
+            raise WrongValue(
+                "labels = 'targets' needs source.columns.target_columns",
+                "name the columns with numbers there",
             )
         if kind == "multi" and self.kind == "image_folder":
-            raise ValueError("a folder gives an image one class: labels = 'multi' needs a table of labels")
+            raise WrongValue(
+                "a folder gives an image one class, and source.labels = 'multi', columns.label_columns or "
+                "columns.label_separator ask for several",
+                "name a table of labels: --set source.kind=table --set source.table.file=labels.csv",
+            )
         if columns.class_names or columns.classes_file:
             if kind != "class" and self.kind in _OF_TABLES:
-                raise ValueError(
-                    f"labels = {kind!r}, and class_names or classes_file name the one class of an image"
+                raise WrongValue(
+                    f"labels = {kind!r}, and class_names or classes_file name the one class of an image",
+                    "leave these out",
                 )
             if kind in ("targets", "none") and self.kind != "archive":
-                raise ValueError(
-                    f"labels = {kind!r} has no classes that class_names or classes_file could name"
+                raise WrongValue(
+                    f"labels = {kind!r} has no classes that class_names or classes_file could name",
+                    "leave these out",
                 )
         if kind != "class" and self.label_edits is not None:
-            raise ValueError(
-                f"labels = {kind!r}, and label_edits correct the one class of an image: leave them out, and "
-                "correct the source"
+            raise WrongValue(
+                f"labels = {kind!r}, and label_edits correct the one class of an image",
+                "leave them out, and correct the source",
             )
         return self
 
@@ -209,9 +221,14 @@ class SourceConfig(Settings):
         self._check_masks()
         kind, of_objects, taken = self.kind, self.kind in _OF_OBJECTS, settings_taken(self.kind)
         if kind in _OF_TABLES and not self.table.file:
-            raise ValueError(f"kind {kind} needs the path of the table: --set source.table.file=labels.csv")
+            raise WrongValue(
+                f"kind {kind} needs the path of the table", "give it: --set source.table.file=labels.csv"
+            )
         if kind == "box_table" and (self.table.file is not None or self.table.prefix):
-            raise ValueError("kind box_table has its tables in source.objects.annotations, not in table.file")
+            raise WrongValue(
+                "kind box_table has its tables in source.objects.annotations, not in table.file",
+                "leave table.file and table.prefix out",
+            )
         # Groups of other kinds, what this kind lacks, and the kind that has it.
         for group, lacks, other in (
             ("table", "reads no table", "table"),
@@ -222,25 +239,30 @@ class SourceConfig(Settings):
             ("objects", "has no objects", "coco, voc or box_table"),
         ):
             if group not in taken and getattr(self, group) != _MODELS[group]():
-                raise ValueError(f"kind {kind} {lacks}: say --set source.kind={other}")
+                given = next(iter(getattr(self, group).model_dump(exclude_defaults=True)))
+                raise WrongValue(
+                    f"kind {kind} {lacks} (source.{group}.{given})", f"say --set source.kind={other}"
+                )
         self._check_columns()
         if kind != "voc" and self.objects.image_sets is not None:
-            raise ValueError(
-                "source.objects.image_sets is for kind voc: give the annotation files a split each"
+            raise WrongValue(
+                "source.objects.image_sets is for kind voc", "give the annotation files a split each"
             )
         if of_objects and not self.objects.annotations:
             example = {"coco": "instances.json", "voc": "'Annotations/*.xml'"}.get(kind, "boxes.csv")
-            raise ValueError(
-                f"kind {kind} needs annotation files: --set source.objects.annotations={example}"
+            raise WrongValue(
+                f"kind {kind} needs annotation files",
+                f"name them: --set source.objects.annotations={example}",
             )
         if of_objects and self.label_kind != "multi":
-            raise ValueError(f"kind {kind} gives images several labels: leave source.labels out")
+            raise WrongValue(f"kind {kind} gives images several labels", "leave source.labels out")
         if kind == "masks" and self.label_kind != "mask":
-            raise ValueError("kind masks gives images a mask: leave source.labels out")
+            raise WrongValue("kind masks gives images a mask", "leave source.labels out")
         lists = any(part.image_list is not None for part in self.objects.annotations)
         if kind != "box_table" and (lists or self.objects.table != BoxTableConfig()):
-            raise ValueError(
-                "image_list and source.objects.table are for kind box_table: say --set source.kind=box_table"
+            raise WrongValue(
+                "image_list and source.objects.table are for kind box_table",
+                "say --set source.kind=box_table",
             )
         return self
 
@@ -249,32 +271,35 @@ class SourceConfig(Settings):
         columns, taken = self.columns, settings_taken(self.kind).get("columns")
         for name in columns.model_dump(exclude_defaults=True):
             if not taken:
-                raise ValueError(f"kind {self.kind} has no columns: say --set source.kind=table or parquet")
+                raise WrongValue(
+                    f"kind {self.kind} has no columns (source.columns.{name})",
+                    "say --set source.kind=table or parquet",
+                )
             if name not in taken:
                 remedy = "leave it out"
                 if name in ("label_columns", "label_separator", "target_columns"):
                     remedy = "name a column with all of them in columns.label, with labels = multi or targets"
-                raise ValueError(f"kind {self.kind} takes no columns.{name}: {remedy}")
+                raise WrongValue(f"kind {self.kind} takes no columns.{name}", remedy)
         further = columns.further.items()
         if self.kind == "tfds" and any(one != FeatureColumn(column=one.column) for _, one in further):
-            raise ValueError(
-                "kind tfds takes the types of its features from the metadata: leave dtype, separator and "
-                "length out of columns.features"
+            raise WrongValue(
+                "kind tfds takes the types of its features from the metadata",
+                "leave dtype, separator and length out of columns.features",
             )
         if self.kind != "box_table":
             return
         if "objects" in columns.further:
-            raise ValueError(
-                "features: 'objects' is the name of the boxes: give the feature another, as in "
-                'features = { my_objects = "objects" }'
+            raise WrongValue(
+                "features: 'objects' is the name of the boxes",
+                'give the feature another, as in features = { my_objects = "objects" }',
             )
         boxes = self.objects.table
         of_objects = {*boxes.box_columns, columns.label_column, boxes.crowd_column}
         for name, features in further:
             if (column := features.column or name) in of_objects:
-                raise ValueError(
-                    f"features: the column {column!r} tells of objects, which records have under objects/: "
-                    "name columns that tell of the image"
+                raise WrongValue(
+                    f"features: the column {column!r} tells of objects, which records have under objects/",
+                    "name columns that tell of the image",
                 )
 
     @property
@@ -285,23 +310,25 @@ class SourceConfig(Settings):
     def _check_masks(self) -> None:
         kind, column = self.label_kind, self.columns.mask
         if kind == "mask" and not (self.kind in ("masks", "archive") or column is not None):
-            raise ValueError(
-                "labels = 'mask' needs one of the kinds masks and archive, or the masks' column: "
-                "source.columns.mask (kinds table, urls and parquet)"
+            raise WrongValue(
+                f"labels = 'mask', and kind {self.kind} has no masks",
+                "say --set source.kind=masks or archive; or name the masks' column: source.columns.mask "
+                "(kinds table, urls and parquet)",
             )
         if kind == "mask" and self.kind == "archive" and self.columns.further:
-            raise ValueError("images in archives with masks have no further features: leave features out")
+            raise WrongValue("images in archives with masks have no further features", "leave features out")
         if kind == "mask" and not self.masks.classes:
-            raise ValueError(
-                "masks need the classes of their values, in source.masks.classes: a list of names for the "
-                "values 0, 1 and so on, or a table of names and values"
+            raise WrongValue(
+                "masks need the classes of their values",
+                "give source.masks.classes: a list of names for the values 0, 1 and so on, or a table of "
+                "names and values",
             )
         if self.masks.image_sets is not None and self.kind != "masks":
-            raise ValueError("source.masks.image_sets is for kind masks: leave it out")
+            raise WrongValue("source.masks.image_sets is for kind masks", "leave it out")
         if kind == "mask" and "mask" in self.columns.further:
-            raise ValueError("'mask' is the name of the masks: give the feature another")
+            raise WrongValue("'mask' is the name of the masks", "give the feature another")
         if kind != "mask" and (column is not None or self.masks != MasksConfig()):
-            raise ValueError(f"labels = {kind!r} has no masks: leave columns.mask and source.masks out")
+            raise WrongValue(f"labels = {kind!r} has no masks", "leave columns.mask and source.masks out")
 
     def without_effect(self) -> set[str]:
         """Return the names of groups that the kind does not use, and of newer settings that are unset."""

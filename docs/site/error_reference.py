@@ -21,9 +21,11 @@ from mkdocs.structure.files import File, Files
 ROOT = Path(__file__).parents[2]
 ERRORS = ROOT / "infra" / "errors.py"
 PACKAGES = ("shardmill", "flows", "beam_jobs", "training", "infra")
-# Other classes with a remedy -> the places of their message and remedy among their arguments.
-_OTHERS = {"Problem": (2, 3)}
-_PROBLEMS = "A problem that the platform shows and notifies of."
+# Other classes with a remedy -> the places of message and remedy among their arguments, and what they are.
+_OTHERS = {
+    "Problem": (2, 3, "A problem that the platform shows and notifies of."),
+    "WrongValue": (0, 1, "A value that a setting does not take; a `ConfigError` begins with the setting."),
+}
 _OF_THE_CASE = "The error names the remedy for its case."
 _SOMETHING = "…"
 _DEPTH = 4  # names and functions that are followed one after the other
@@ -156,7 +158,7 @@ def _kinds() -> dict[str, str]:
         status[node.name] = own[0].value if own else status[parent]
         first = (ast.get_docstring(node) or "").partition("\n")[0]
         found[node.name] = f"{first} Exit status {status[node.name]}."
-    return found | dict.fromkeys(_OTHERS, _PROBLEMS)
+    return found | {name: text for name, (_, _, text) in _OTHERS.items()}
 
 
 def _calls_of(path: Path, kinds: Mapping[str, str]) -> Iterator[Call]:
@@ -165,7 +167,7 @@ def _calls_of(path: Path, kinds: Mapping[str, str]) -> Iterator[Call]:
         kind = _called(node)
         if kind not in kinds:
             continue
-        at_text, at_remedy = _OTHERS.get(kind, (0, 1))
+        at_text, at_remedy, _ = _OTHERS.get(kind, (0, 1, ""))
         given = {word.arg: word.value for word in node.keywords}
         text = node.args[at_text] if len(node.args) > at_text else given.get("message", given.get("text"))
         remedy = node.args[at_remedy] if len(node.args) > at_remedy else given.get("remedy")

@@ -9,6 +9,7 @@ from shardmill.infra.settings.model import (
     Renamed,
     Settings,
     WholeText,
+    WrongValue,
     with_new_names,
 )
 
@@ -20,6 +21,7 @@ __all__ = [
     "Setting",
     "Settings",
     "WholeText",
+    "WrongValue",
     "load_settings",
     "near_settings",
     "nested",

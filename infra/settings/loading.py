@@ -19,10 +19,12 @@ from pydantic import BaseModel, ValidationError
 from shardmill.infra.errors import ConfigError
 from shardmill.infra.near_names import near_names
 from shardmill.infra.progress import is_heard, log
+from shardmill.infra.readable import shortened
 from shardmill.infra.settings.keys import Setting, is_known, near_settings, remedy_for, settings_of
-from shardmill.infra.settings.model import SECTIONS, Settings, new_path, with_new_names
+from shardmill.infra.settings.model import SECTIONS, Settings, WrongValue, new_path, with_new_names
 
 _SHOWN = 4
+_SHOWN_CHARACTERS = 200
 _NEAR_VALUE = 0.54  # likeness from which one of the known values is suggested
 _CLOSE = 0.1  # likeness of keys of two sections that are named together
 _TYPOGRAPHIC = re.compile(
@@ -267,31 +269,47 @@ def _describe(
     problem: Any, where: str, remedy: Callable[[str], str], settings: Mapping[str, Setting]
 ) -> ConfigError:
     """Return the error of one validation problem."""
-    key = ".".join(str(part) for part in problem["loc"]) or where
+    path, given = [str(part) for part in problem["loc"]], problem["input"]
+    key = ".".join(path)
+    setting = next(
+        (settings[one] for end in range(len(path), 0, -1) if (one := ".".join(path[:end])) in settings), None
+    )
     if problem["type"] == "extra_forbidden":
-        key = ".".join([key, *_first_keys(problem["input"])])
+        key = ".".join([key, *_first_keys(given)])
         return ConfigError(f"unknown key {key!r} in {where}", remedy(key))
-    message = str(problem["msg"]).removeprefix("Value error, ")
-    hint = None
-    if isinstance(problem["input"], Mapping) and key in settings and "table" not in settings[key].kind:
+    if isinstance(given, Mapping) and key in settings and "table" not in settings[key].kind:
         wanted = settings[key].kind.replace("`", "")
-        inner = ".".join([key, *_first_keys(problem["input"])])
+        inner = ".".join([key, *_first_keys(given)])
         return ConfigError(
             f"unknown key {inner!r} in {where}: {key} is no group", f"write {key}=VALUE: {wanted}"
         )
+    if problem["type"] == "model_type":
+        return ConfigError(f"{key} = {given!r}: {key} is a group of settings", _in_group(key, settings))
+    wrong = problem.get("ctx", {}).get("error")
+    message = (
+        wrong.message if isinstance(wrong, WrongValue) else str(problem["msg"]).removeprefix("Value error, ")
+    )
+    hint = wrong.remedy if isinstance(wrong, WrongValue) else _allowed(problem, key or where, setting)
+    if setting is not None:
+        shown = shortened(repr(given), _SHOWN_CHARACTERS)
+        return ConfigError(f"{key} = {shown}: {message[:1].lower()}{message[1:]}", hint)
+    # Of a group, or of all settings: the message names those that do not go together.
+    group = f"{key}." if key else ""
+    return ConfigError(message if message.startswith(group) else f"{key}: {message}", hint)
+
+
+def _allowed(problem: Any, key: str, setting: Setting | None) -> str:
+    """Say what a setting takes, or where to look up those of a group."""
+    if setting is None:
+        return f"see what they mean: shardmill settings {key.strip('[]')}"
     if problem["type"] == "literal_error":
         known = re.findall(r"'([^']*)'", problem["ctx"]["expected"])
         near = near_names(str(problem["input"]), known, least=_NEAR_VALUE)
-        hint = f"did you mean {near[0]!r}?" if near else None
-    elif problem["type"] == "model_type":
-        return ConfigError(
-            f"{key} = {problem['input']!r}: {key} is a group of settings", _in_group(key, settings)
-        )
-    elif problem["type"] != "value_error" and key in settings:
-        found = settings[key]
-        wanted = found.description if problem["type"] == "string_pattern_mismatch" else f"give {found.kind}"
-        hint = f"{wanted}; default: {found.default}".replace("`", "")
-    return ConfigError(f"{key} = {problem['input']!r}: {message[:1].lower()}{message[1:]}", hint)
+        if near:
+            return f"did you mean {near[0]!r}?"
+    is_told_in_words = problem["type"] in ("string_pattern_mismatch", "value_error")
+    wanted = setting.description if is_told_in_words else f"give {setting.kind}"
+    return f"{wanted}; default: {setting.default}".replace("`", "")
 
 
 def _in_group(key: str, settings: Mapping[str, Setting]) -> str:

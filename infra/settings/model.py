@@ -74,6 +74,20 @@ class Settings(BaseModel):
         }
 
 
+class WrongValue(ValueError):
+    """A value that a setting does not take, or values that do not go together.
+
+    Attributes:
+        message: the problem, with the key if it is not that of the validator.
+        remedy: what the user can do about it, or None.
+    """
+
+    def __init__(self, message: str, remedy: str | None) -> None:
+        super().__init__(f"{message}: {remedy}" if remedy else message)
+        self.message = message
+        self.remedy = remedy
+
+
 @dataclass(frozen=True, slots=True)
 class Renamed:
     """The present name of a setting that had another.

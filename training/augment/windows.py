@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from shardmill.infra.settings import WrongValue
 from shardmill.infra.splitmix import U64
 from shardmill.training.augment.kind import Sizes, Windows
 from shardmill.training.draws import uniform
@@ -120,6 +121,6 @@ def check_ranges(scale: tuple[float, float], ratio: tuple[float, float]) -> None
         ValueError: one of them is no range.
     """
     if not 0 < scale[0] <= scale[1] <= 1:
-        raise ValueError(f"scale {scale}: must be two numbers above 0 and at most 1, smaller first")
+        raise WrongValue(f"scale = {scale}", "give two numbers above 0 and at most 1, smaller first")
     if not 0 < ratio[0] <= ratio[1]:
-        raise ValueError(f"ratio {ratio}: must be two positive numbers, smaller first")
+        raise WrongValue(f"ratio = {ratio}", "give two positive numbers, smaller first")

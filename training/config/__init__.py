@@ -9,7 +9,7 @@ from typing import Self
 from pydantic import Field, model_validator
 
 from shardmill.infra.own_code import OwnCode, faults_of_own_code
-from shardmill.infra.settings import Settings, validate
+from shardmill.infra.settings import Settings, WrongValue, validate
 from shardmill.training.augment.settings import AugmentSettings
 from shardmill.training.config.data import Balance, DataSettings
 from shardmill.training.config.export import ExportSettings
@@ -69,19 +69,23 @@ class TrainConfig(Settings):
     @model_validator(mode="after")
     def _belong_together(self) -> Self:
         if self.model.warm_head_epochs >= self.run.epochs:
-            raise ValueError(
+            raise WrongValue(
                 f"model.warm_head_epochs = {self.model.warm_head_epochs} leaves none of run.epochs = "
-                f"{self.run.epochs} for the other layers; to train the classifier alone set model.freeze = "
-                "'backbone'"
+                f"{self.run.epochs} for the other layers",
+                "to train the classifier alone set model.freeze = 'backbone'",
             )
         pruning = self.optimizer.pruning
         if pruning.final_sparsity and (pruning.end_epochs or 0) > self.run.epochs:
             end = f"{pruning.end_epochs:g}"
-            raise ValueError(f"optimizer.pruning.end_epochs = {end} is beyond run.epochs = {self.run.epochs}")
+            raise WrongValue(
+                f"optimizer.pruning.end_epochs = {end} is beyond run.epochs = {self.run.epochs}",
+                "lower it, or train for more epochs",
+            )
         if self.ranks.launcher == "ray" and self.data.global_batch_size == "auto":
-            raise ValueError(
+            raise WrongValue(
                 "data.global_batch_size = 'auto' would be tried on this machine, not on those of the Ray "
-                "cluster: give a number"
+                "cluster",
+                "give a number",
             )
         check_framework(self)
         return self

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final, Literal, Self, TypedDict, get_args
 from pydantic import Field, field_validator, model_validator
 
 from shardmill.infra.errors import ConfigError
-from shardmill.infra.settings import AlsoCalled, Settings
+from shardmill.infra.settings import AlsoCalled, Settings, WrongValue
 from shardmill.training.models.spec import Fit
 
 Balance = Literal["natural", "uniform", "sqrt", "effective-number", "repeat-factor", "weights"]
@@ -158,23 +158,35 @@ class DataSettings(Settings):
     @model_validator(mode="after")
     def _belong_together(self) -> Self:
         if self.balance == "weights" and not self.balance_weights:
-            raise ValueError("balance 'weights' needs balance_weights, as in balance_weights = { cat = 3 }")
+            raise WrongValue(
+                "balance = 'weights' without balance_weights",
+                "give them, as in balance_weights = { cat = 3 }",
+            )
         if self.balance_weights and self.balance != "weights":
-            raise ValueError(f"balance_weights go with balance 'weights', not with {self.balance!r}")
+            raise WrongValue(
+                f"balance_weights go with balance 'weights', not with {self.balance!r}",
+                "set data.balance = 'weights', or leave balance_weights out",
+            )
         if (self.folds is None) != (self.left_out_fold is None):
-            raise ValueError("folds and left_out_fold go together, as in folds = 5, left_out_fold = 2")
+            raise WrongValue(
+                "folds and left_out_fold go together", "give both, as in folds = 5, left_out_fold = 2"
+            )
         if self.folds is not None and self.left_out_fold is not None:
             if self.left_out_fold > self.folds:
-                raise ValueError(f"left_out_fold = {self.left_out_fold} of {self.folds} folds")
+                raise WrongValue(
+                    f"left_out_fold = {self.left_out_fold} of {self.folds} folds",
+                    f"give a number from 1 to {self.folds}",
+                )
             if self.granularity == "block":
-                raise ValueError(
-                    "left_out_fold needs granularity 'record': a block has neighbouring records of all folds"
+                raise WrongValue(
+                    "left_out_fold with granularity = 'block': a block has neighbouring records of all folds",
+                    "set data.granularity = 'record'",
                 )
         if self.granularity == "block" and self.balance != "natural":
-            raise ValueError(
+            raise WrongValue(
                 "data.granularity=block reads every record exactly once, so it cannot be combined with "
-                f"data.balance={self.balance}: set data.granularity=record, or keep block and use "
-                "data.class_weights instead of data.balance"
+                f"data.balance={self.balance}",
+                "set data.granularity=record, or use data.class_weights instead of data.balance",
             )
         return self
 

@@ -9,7 +9,7 @@ from pydantic import Field, field_validator
 
 from shardmill.infra.errors import EnvironmentFault
 from shardmill.infra.extras import install
-from shardmill.infra.settings import Settings
+from shardmill.infra.settings import Settings, WrongValue
 
 ExportFormat = Literal["litert", "litert-int8", "onnx"]
 _FOR_ONNX: Final = {
@@ -57,5 +57,5 @@ class ExportSettings(Settings):
     @classmethod
     def _once(cls, formats: tuple[ExportFormat, ...]) -> tuple[ExportFormat, ...]:
         if len(set(formats)) < len(formats):
-            raise ValueError("names a format twice")
+            raise WrongValue("names a format twice", "name each once")
         return formats

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from shardmill.infra.settings import AlsoCalled, Settings
+from shardmill.infra.settings import AlsoCalled, Settings, WrongValue
 from shardmill.training.models import resolve_name
 from shardmill.training.models.names import find_torchvision, is_built_in
 
@@ -80,12 +80,12 @@ class ModelSettings(Settings):
     def _frozen_layers_have_weights(self) -> Self:
         # The module of another may load weights by itself.
         if self.freeze != "none" and self.weights is None and is_built_in(self.name):
-            raise ValueError(
-                f"freeze = {self.freeze!r} without weights would keep layers random: set model.weights too"
+            raise WrongValue(
+                f"freeze = {self.freeze!r} without weights would keep layers random", "set model.weights too"
             )
         if self.warm_head_epochs and self.weights is None and is_built_in(self.name):
-            raise ValueError(
-                "warm_head_epochs without weights would train on random features: set model.weights"
+            raise WrongValue(
+                "warm_head_epochs without weights would train on random features", "set model.weights too"
             )
         return self
 

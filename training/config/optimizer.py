@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from shardmill.infra.settings import AlsoCalled, Settings
+from shardmill.infra.settings import AlsoCalled, Settings, WrongValue
 from shardmill.training.config.optimizer_names import OPTIMIZERS, check_options, resolve_optimizer
 from shardmill.training.schedules import SCHEDULES
 
@@ -47,9 +47,15 @@ class PruningSettings(Settings):
     @model_validator(mode="after")
     def _has_an_end(self) -> Self:
         if self.final_sparsity and self.end_epochs is None:
-            raise ValueError("pruning needs end_epochs, the epochs after which final_sparsity is reached")
+            raise WrongValue(
+                f"final_sparsity = {self.final_sparsity:g} without end_epochs",
+                "set optimizer.pruning.end_epochs, the epochs after which it is reached",
+            )
         if self.end_epochs is not None and self.end_epochs <= self.begin_epochs:
-            raise ValueError(f"end_epochs = {self.end_epochs:g} must be above begin_epochs")
+            raise WrongValue(
+                f"end_epochs = {self.end_epochs:g} is not above begin_epochs = {self.begin_epochs:g}",
+                "raise the one or lower the other",
+            )
         return self
 
 
@@ -159,23 +165,31 @@ class OptimizerSettings(Settings):
     def _belong_together(self) -> Self:
         check_options(self.name, self.options)
         if self.name == "adam" and self.weight_decay:
-            raise ValueError(
-                f"adam has no weight decay, but weight_decay is {self.weight_decay:g}: "
-                "set optimizer.name = 'adamw', which is Adam with weight decay"
+            raise WrongValue(
+                f"adam has no weight decay, but weight_decay is {self.weight_decay:g}",
+                "set optimizer.name = 'adamw', which is Adam with weight decay",
             )
         if self.pruning.final_sparsity and self.ema_decay is not None:
-            raise ValueError(
-                "pruning and ema_decay exclude each other: averages of weights with other zeros have fewer"
+            raise WrongValue(
+                "pruning and ema_decay exclude each other, since averages of weights with other zeros have "
+                "fewer zeros",
+                "leave one of them out",
             )
         if (self.schedule == "step") != bool(self.step_epochs):
-            raise ValueError(
-                "schedule 'step' and step_epochs go together, as in schedule = 'step', step_epochs = [30, 60]"
+            raise WrongValue(
+                f"schedule = {self.schedule!r} and step_epochs = {self.step_epochs} do not go together",
+                "give both, as in schedule = 'step', step_epochs = [30, 60]; or leave step_epochs out",
             )
         if self.step_epochs != sorted({epoch for epoch in self.step_epochs if epoch > 0}):
-            raise ValueError(f"step_epochs {self.step_epochs}: must be positive and rising")
+            raise WrongValue(
+                f"step_epochs = {self.step_epochs} are not positive and rising", "order them, as in [30, 60]"
+            )
         if self.final_factor is not None and self.schedule not in _WITH_END:
             belongs = " and ".join(map(repr, _WITH_END))
-            raise ValueError(f"final_factor belongs to {belongs}, not to {self.schedule!r}")
+            raise WrongValue(
+                f"final_factor belongs to {belongs}, not to {self.schedule!r}",
+                "leave it out, or set optimizer.schedule to one of these",
+            )
         return self
 
     @property

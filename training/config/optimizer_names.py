@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from shardmill.infra.near_names import near_miss
+from shardmill.infra.settings import WrongValue
 
 # Options of every Keras optimizer that a setting of this project takes the place of.
 SETTINGS_INSTEAD: Final = {
@@ -96,7 +97,7 @@ def resolve_optimizer(name: str) -> str:
         return spelling
     if spelling in NOT_OFFERED:
         raise ValueError(f"this optimizer of Keras cannot be used here: {NOT_OFFERED[spelling]}")
-    raise ValueError(f"unknown optimizer; {near_miss(spelling, list(OPTIMIZERS))}")
+    raise WrongValue("unknown optimizer", near_miss(spelling, list(OPTIMIZERS)))
 
 
 def check_options(name: str, options: Iterable[str]) -> None:
@@ -108,6 +109,6 @@ def check_options(name: str, options: Iterable[str]) -> None:
     known = OPTIMIZERS[name].options
     for option in options:
         if option in SETTINGS_INSTEAD:
-            raise ValueError(f"{option!r} is no option here: set {SETTINGS_INSTEAD[option]}")
+            raise WrongValue(f"{option!r} is no option here", f"set {SETTINGS_INSTEAD[option]}")
         if option not in known:
-            raise ValueError(f"{name} has no option {option!r}; {near_miss(option, list(known))}")
+            raise WrongValue(f"{name} has no option {option!r}", near_miss(option, list(known)))

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from shardmill.infra.settings import Settings
+from shardmill.infra.settings import Settings, WrongValue
 from shardmill.training.ranks.devices import RankCount
 from shardmill.training.ranks.launchers import LauncherName
 from shardmill.training.ranks.launchers.settings import KubernetesSettings, RaySettings, SlurmSettings
@@ -90,9 +90,9 @@ class RankSettings(Settings):
     @model_validator(mode="after")
     def _known_number_of_ranks(self) -> RankSettings:
         if self.launcher != "local" and self.workers is None:
-            raise ValueError(
-                f"ranks.launcher = {self.launcher!r} needs ranks.workers, the number of ranks on all "
-                "machines: --workers 4, or a range such as 2..4"
+            raise WrongValue(
+                f"ranks.launcher = {self.launcher!r} needs ranks.workers, the number of ranks",
+                "give it, over all machines: --workers 4, or a range such as 2..4",
             )
         return self
 
@@ -102,8 +102,9 @@ class RankSettings(Settings):
             return self
         count = RankCount.parse(self.workers)
         if {count.least, count.most} != {len(self.shares)}:
-            raise ValueError(
+            raise WrongValue(
                 f"ranks.shares = {self.shares} has {len(self.shares)} shares for ranks.workers = "
-                f"{self.workers}: give one for each rank, or set it to auto"
+                f"{self.workers}",
+                "give one for each rank, or set it to auto",
             )
         return self

@@ -18,9 +18,10 @@ from pathlib import Path
 from typing import Final
 
 from shardmill.infra.errors import ConfigError
-from shardmill.infra.near_names import near_names
+from shardmill.infra.near_names import near_miss
 from shardmill.infra.own_code import OwnCode, is_own
 from shardmill.infra.plugins import Plugins
+from shardmill.infra.settings import WrongValue
 
 
 def _families(framework: str) -> dict[str, int]:
@@ -144,9 +145,8 @@ def resolve_name(name: str) -> str:
     if not is_built_in(name) and PLUGINS.find(name) is not None:
         return name
     known = [*known_models(), *PLUGINS.names()]
-    near = near_names(name, known)
-    hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(known)}"
-    raise ValueError(f"unknown model; {hint}; a model of your own is named as in my_models:build")
+    own = "a model of your own is named as in my_models:build"
+    raise WrongValue("unknown model", f"{near_miss(name, known)}; {own}")
 
 
 def own_model(name: str) -> OwnCode:

@@ -40,7 +40,10 @@ def test_a_new_kind_of_source_leaves_the_digests_of_other_kinds_as_they_were() -
         ({"image": {"channels": 4}}, "image.channels = 4"),
         ({"shards": {"container": "zip"}}, "shards.container = 'zip'"),
         ({"failure_budget": -1}, "failure_budget = -1"),
-        ({"source": {"kind": "table"}}, r"kind table needs the path of the table: --set source.table.file"),
+        (
+            {"source": {"kind": "table"}},
+            r"kind table needs the path of the table \(give it: --set source.table",
+        ),
         ({"source": {"table": {"file": "t.csv"}}}, "kind image_folder reads no table"),
         ({"source": {"table": {"delimiter": '"'}}}, "must be an ASCII character, and neither a quote"),
         ({"source": {"table": {"encoding": "utf-9"}}}, "no encoding that Python knows"),

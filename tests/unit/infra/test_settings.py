@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 from pydantic import Field
 
+from shardmill.beam_jobs.config import PrepareConfig
 from shardmill.infra.errors import ConfigError
-from shardmill.infra.settings import Settings, load_settings, nested, split_overrides
+from shardmill.infra.settings import Settings, load_settings, nested, settings_of, split_overrides
+from shardmill.training.config import TrainConfig
 
 
 class Image(Settings):
@@ -197,3 +199,76 @@ def test_dotted_names_become_nested_tables(given: dict[str, object], wanted: dic
 def test_settings_given_twice_or_without_a_name_are_refused(given: dict[str, object]) -> None:
     with pytest.raises(ConfigError, match=r"twice|is no name of a setting"):
         nested(given, Config)
+
+
+WRONG = ("no such value", -1e300, [[[]]])
+
+
+@pytest.mark.parametrize(("section", "model"), [("prepare", PrepareConfig), ("train", TrainConfig)])
+def test_a_wrong_value_of_any_setting_is_an_error_of_one_line_with_a_remedy(
+    section: str, model: type[Settings]
+) -> None:
+    refused = {}
+    for setting in settings_of(model):
+        for wrong in WRONG:
+            try:
+                load_settings(model, section=section, given=nested({setting.key: wrong}, model))
+            except ConfigError as error:
+                refused[setting, str(wrong)] = error
+    for (setting, wrong), error in refused.items():
+        case = (setting.key, wrong, error.message)
+        assert any(part in error.message for part in setting.key.split(".")[-2:]), case
+        assert error.remedy, case
+        assert len(error.message) < 400, case
+        assert "{'" not in error.message, case
+    assert len({setting for setting, _ in refused}) > 0.95 * len(list(settings_of(model)))
+
+
+@pytest.mark.parametrize(
+    ("section", "given", "message", "remedy"),
+    [
+        (
+            "train",
+            {"ranks.launcher": "slurm"},
+            "ranks.launcher = 'slurm' needs ranks.workers, the number of ranks",
+            "give it, over all machines: --workers 4, or a range such as 2..4",
+        ),
+        (
+            "train",
+            {"model.freeze": "backbone"},
+            "model: freeze = 'backbone' without weights would keep layers random",
+            "set model.weights too",
+        ),
+        (
+            "train",
+            {"run.framework": "jax"},
+            "run.framework = 'jax': input should be 'tensorflow' or 'torch'",
+            "give tensorflow or torch; default: tensorflow",
+        ),
+        (
+            "train",
+            {"optimizer.pruning.begin_epochs": 3, "optimizer.pruning.end_epochs": 2},
+            "optimizer.pruning: end_epochs = 2 is not above begin_epochs = 3",
+            "raise the one or lower the other",
+        ),
+        (
+            "prepare",
+            {"splits.train": 0.5},
+            "splits: the fractions sum to 0.7, not to 1",
+            "give all three: --set splits.train=0.8 --set splits.validation=0.1 --set splits.test=0.1",
+        ),
+        (
+            "prepare",
+            {"filter.classes": ["a"], "source.labels": "none"},
+            "filter.classes keeps the images of some classes, and labels = 'none'",
+            "leave it out; source.columns.drop_labels leaves out the rows that have a label",
+        ),
+    ],
+)
+def test_values_that_do_not_go_together_are_named_without_their_whole_group(
+    section: str, given: dict[str, object], message: str, remedy: str
+) -> None:
+    model: type[Settings] = {"prepare": PrepareConfig, "train": TrainConfig}[section]
+    with pytest.raises(ConfigError) as caught:
+        load_settings(model, section=section, given=nested(given, model))
+    assert (caught.value.message, caught.value.remedy) == (message, remedy)

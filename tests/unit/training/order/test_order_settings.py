@@ -93,7 +93,7 @@ def test_what_does_not_fit_the_dataset_is_refused(overrides: list[str], message:
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        (["data.balance=weights"], "needs balance_weights"),
+        (["data.balance=weights"], "without balance_weights"),
         (["data.balance_weights.cow=2"], "go with balance 'weights', not with 'natural'"),
         (["data.balance=weights", "data.balance_weights.cow=-1"], "greater than or equal to 0"),
         (["data.balance_beta=1"], "less than 1"),

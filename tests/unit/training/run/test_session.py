@@ -264,7 +264,7 @@ def test_a_run_learns_from_all_folds_but_one(version: DatasetVersion, tmp_path: 
     [
         ({"folds": 3}, "go together"),
         ({"folds": 3, "left_out_fold": 4}, "left_out_fold = 4 of 3 folds"),
-        ({"folds": 3, "left_out_fold": 1, "granularity": "block"}, "needs granularity 'record'"),
+        ({"folds": 3, "left_out_fold": 1, "granularity": "block"}, "set data.granularity = 'record'"),
     ],
 )
 def test_folds_that_cannot_be_left_out_are_refused(settings: dict[str, Any], message: str) -> None:

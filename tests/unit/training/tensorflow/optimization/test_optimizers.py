@@ -72,11 +72,11 @@ def test_every_optimizer_takes_steps(name: str) -> None:
     [
         (["optimizer.name=adamz"], "did you mean 'adam"),
         (["optimizer.name=ScheduleFreeAdamW"], "cannot be used here"),
-        (["optimizer.options={beta_3 = 0.9}"], "adamw has no option 'beta_3'; did you mean 'beta_"),
+        (["optimizer.options={beta_3 = 0.9}"], "adamw has no option 'beta_3' (did you mean 'beta_"),
         (["optimizer.options={global_clipnorm = 1}"], "set optimizer.clip_norm"),
         (["optimizer.name=adam", "optimizer.weight_decay=0.1"], "'adamw', which is Adam with weight decay"),
-        (["optimizer.schedule=step"], "step_epochs go together"),
-        (["optimizer.schedule=step", "optimizer.step_epochs=[3, 2]"], "must be positive and rising"),
+        (["optimizer.schedule=step"], "do not go together"),
+        (["optimizer.schedule=step", "optimizer.step_epochs=[3, 2]"], "not positive and rising"),
         (["optimizer.schedule=constant", "optimizer.final_factor=0.1"], "not to 'constant'"),
     ],
 )
