@@ -37,8 +37,8 @@ from dataclasses import asdict
 from importlib import metadata
 from pathlib import Path
 
-from tests.benchmarks.train.gpu_check.bundle import REPOSITORY, install, make
-from tests.benchmarks.train.gpu_check.rows import Row, markdown
+from tests.benchmarks.train.gpu_check.bundle import DATASET, REPOSITORY, install, make
+from tests.benchmarks.train.gpu_check.rows import INTO_DEVICE, LIMIT, Row, markdown
 
 # Part -> where its function is, and its share of the time.
 PARTS = {
@@ -75,6 +75,8 @@ def main() -> int:
         return 0
     if arguments.bundle is None:
         parser.error("give --bundle FOLDER, or --make FOLDER to make one")
+    if not (arguments.bundle / "datasets" / DATASET).is_dir():
+        parser.error(f"{arguments.bundle} has no dataset: make it with --make FOLDER")
     if arguments.part:
         _measure_part(arguments)
         return 0
@@ -147,6 +149,9 @@ class _Check:
 
     def _add(self, row: Row) -> None:
         """Print a row, and write the table so far."""
+        limits = [found for found in self._rows if found.what == LIMIT]
+        if limits and row.what.endswith(INTO_DEVICE):
+            row = row.compared(limits[0])
         self._rows.append(row)
         print(row, flush=True)
         if self._told.out is None:
@@ -161,7 +166,12 @@ class _Check:
         gpu = "CPU only"
         if self._told.device == "cuda":
             query = ["nvidia-smi", "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader"]
-            gpu = subprocess.run(query, capture_output=True, text=True, timeout=30, check=True).stdout.strip()
+            try:
+                gpu = subprocess.run(
+                    query, capture_output=True, text=True, timeout=30, check=True
+                ).stdout.strip()
+            except (OSError, subprocess.SubprocessError) as error:
+                gpu = f"no answer from nvidia-smi ({error})"
         present = {found.name.lower(): found.version for found in metadata.distributions()}
         versions = [f"{name} {present[name]}" for name in _SHOWN if name in present]
         used = len(os.sched_getaffinity(0))

@@ -55,7 +55,7 @@ class Told:
 
     def window(self, parts: int) -> float:
         """Return the seconds of a measurement that takes one of so many parts of the time."""
-        return self.seconds / parts if self.on_gpu else min(self.seconds / parts, 1.0)
+        return self.seconds / parts if self.on_gpu else min(self.seconds / parts, 0.5)
 
     def open(self) -> Dataset:
         """Open the dataset of the bundle."""
@@ -78,7 +78,7 @@ def measured(
     seconds: float,
     *,
     finish: Callable[[], None] = lambda: None,
-    warm: int = 3,
+    warm: int | None = None,
 ) -> Row:
     """Take batches for so many seconds.
 
@@ -88,9 +88,9 @@ def measured(
         use: does something with a batch, and returns the number of its images.
         seconds: time to measure.
         finish: waits for the device.
-        warm: batches that are taken before.
+        warm: batches that a training takes before. None: nothing is trained, so waiting is all there is.
     """
-    for _ in range(warm):
+    for _ in range(3 if warm is None else warm):
         use(next(batches))
     finish()
     cpu, begun = cpu_of_tree(os.getpid()), time.perf_counter()
@@ -106,7 +106,7 @@ def measured(
     return Row(
         what,
         images / elapsed,
-        wait_ms=waited / steps * 1e3,
+        wait_ms=None if warm is None else waited / steps * 1e3,
         cpu_micros=cpu / images * 1e6,
         host_bytes=memory_of_tree(os.getpid())["Pss:"],
     )

@@ -27,9 +27,14 @@ from tests.samples.training.torch_runs import consumed, weights
 
 _STEPS_BEFORE_KILL = 5
 _TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "--max-restarts", "1"]
-# Without this, torchrun keeps one store for all its restarts, and ranks may find addresses of dead ranks in
-# it (https://github.com/pytorch/pytorch/issues/135712).
-_OWN_STORES = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
+# A machine without network may not know its own name.
+_TORCHRUN += ["--local-addr", "127.0.0.1"]
+_ENVIRONMENT = {
+    "GLOO_SOCKET_IFNAME": "lo",
+    # Else torchrun keeps one store for all its restarts, and ranks may find addresses of dead ranks in it
+    # (https://github.com/pytorch/pytorch/issues/135712).
+    "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
+}
 
 
 def killed_and_resumed(told: Told) -> Iterator[Row]:
@@ -52,7 +57,7 @@ def _trained(told: Told, config: dict[str, Any]) -> Row:
         one, two = _place(Path(folder, "one"), told), _place(Path(folder, "two"), told)
         argv = command(two, f"{DATASET}@1", config)
         alone = OuterRanks(command(one, f"{DATASET}@1", config), [{}], one / "logs")
-        both = OuterRanks([sys.executable, *_TORCHRUN, *argv[1:]], [_OWN_STORES], two / "logs")
+        both = OuterRanks([sys.executable, *_TORCHRUN, *argv[1:]], [_ENVIRONMENT], two / "logs")
         with alone, both:
             both.wait_for_steps(two, _STEPS_BEFORE_KILL, seconds)
             trainers, killed = both.trainers(0), time.perf_counter()
@@ -69,8 +74,8 @@ def _trained(told: Told, config: dict[str, Any]) -> Row:
         ours, theirs = (torch.cat([part.float().flatten() for part in model.values()]) for model in models)
         difference = float((ours - theirs).norm() / theirs.norm())
     note = (
-        f"{', '.join(result['devices'])}; a rank killed at step {before} of {result['steps']}, the next "
-        f"{gap:.1f} s later; records as planned; weights {difference:.1g} of their norm off those of one rank"
+        f"{', '.join(result['devices'])}; a rank killed at step {before} of {result['steps']}, next step "
+        f"after {gap:.1f} s; records as planned; weights {difference:.1g} of their norm off those of one rank"
     )
     return Row("", gpu_bytes=max(result["device_peak_bytes"].values(), default=None), note=note)
 

@@ -20,18 +20,16 @@ from tests.benchmarks.train.gpu_check.measuring import (
     Told,
     measured,
 )
-from tests.benchmarks.train.gpu_check.rows import Row
-
-_LEVELS = 4.0  # grey levels that two decoders may differ by, mean of the pixels
+from tests.benchmarks.train.gpu_check.rows import INTO_DEVICE, LIMIT, Row
 
 
 def read(told: Told) -> Iterator[Row]:
     """Measure the decoder alone in a process a core, then numpy batches."""
     dataset, seconds = told.open(), told.window(5)
     ticks = decoded(stored(told), num_cpus())
-    limit = measured("decoder alone", ticks, lambda count: count, seconds)
+    limit = measured(LIMIT, ticks, lambda count: count, seconds)
     ticks.close()
-    yield replace(limit, wait_ms=None, note=f"{num_cpus()} processes")
+    yield replace(limit, note=f"{num_cpus()} processes")
     batches = dataset.batches("train", epochs=ENDLESS, **told.examples)
     row = measured("numpy batches", iter(batches), lambda batch: len(batch.images), seconds)
     yield row.compared(limit)
@@ -41,8 +39,7 @@ def torch_into_device(told: Told) -> Iterator[Row]:
     """Measure the PyTorch loader with every batch copied to the device, and the copy alone."""
     import torch
 
-    row = _torch(told, told.window(4))
-    yield row
+    yield _torch(told, told.window(4), f"PyTorch, {INTO_DEVICE}")
     size = (told.batch_size, IMAGE_SIZE, IMAGE_SIZE, 3)
     batch = torch.zeros(size, dtype=torch.uint8, pin_memory=told.on_gpu)
     copies = itertools.repeat(batch)
@@ -54,7 +51,7 @@ def torch_into_device(told: Told) -> Iterator[Row]:
     yield measured("copy alone, pinned", copies, use, told.window(12), finish=waits(told))
 
 
-def _torch(told: Told, seconds: float) -> Row:
+def _torch(told: Told, seconds: float, what: str) -> Row:
     import torch
 
     loader = told.loader()
@@ -64,27 +61,26 @@ def _torch(told: Told, seconds: float) -> Row:
         return len(images)
 
     batches = endless(loader, lambda batch: batch.images)
-    row = measured("PyTorch, into the device", batches, use, seconds, finish=waits(told))
+    row = measured(what, batches, use, seconds, finish=waits(told))
     loader.close()
     peak = torch.cuda.max_memory_allocated() if told.on_gpu else None
     return replace(row, gpu_bytes=peak, note=f"{loader.num_workers} workers")
 
 
 def jax_into_device(told: Told) -> Iterator[Row]:
-    """Measure JAX arrays on the device."""
+    """Measure ``Dataset.jax``, which copies to the device ahead of use."""
     import jax
 
     device = jax.local_devices()[0]
     if told.on_gpu and device.platform != "gpu":
         raise Skipped(f"JAX sees no GPU: {jax.devices()}")
 
-    def use(images: Any) -> int:
-        images.block_until_ready()
-        return len(images)
+    def use(batch: Any) -> int:
+        batch.images.block_until_ready()
+        return len(batch.images)
 
-    batches = told.open().batches("train", epochs=ENDLESS, **told.examples)
-    arrays = (jax.device_put(batch.images, device) for batch in batches)
-    row = measured("JAX, into the device", arrays, use, told.window(4))
+    batches = told.open().jax("train", epochs=ENDLESS, **told.examples)
+    row = measured(f"JAX, {INTO_DEVICE}", iter(batches), use, told.window(4))
     peak = (device.memory_stats() or {}).get("peak_bytes_in_use")
     yield replace(row, gpu_bytes=peak)
 
@@ -124,7 +120,7 @@ def decode_on_device(told: Told) -> Iterator[Row]:
     row = measured("the same, random window of 224", itertools.cycle(parts), cut, seconds, finish=finish)
     peak = torch.cuda.max_memory_allocated() if told.on_gpu else None
     yield replace(row, gpu_bytes=peak)
-    yield _torch(told, seconds).compared(row)
+    yield _torch(told, seconds, "ours with PyTorch").compared(row)
 
 
 def _difference(found: Any, files: Any) -> float:
@@ -135,10 +131,7 @@ def _difference(found: Any, files: Any) -> float:
         np.abs(image.permute(1, 2, 0).cpu().numpy().astype(int) - simplejpeg.decode_jpeg(file.numpy())).mean()
         for image, file in zip(found, files, strict=True)
     ]
-    mean = float(np.mean(levels))
-    if mean > _LEVELS:
-        raise SystemExit(f"the decoders differ by {mean:.1f} grey levels")
-    return mean
+    return float(np.mean(levels))
 
 
 def _windows(images: Any) -> Any:

@@ -11,6 +11,9 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+# The row that no reader can exceed, and the end of the names of the rows that are compared with it.
+LIMIT, INTO_DEVICE = "decoder alone", "into the device"
+
 
 @dataclass(frozen=True, slots=True)
 class Row:

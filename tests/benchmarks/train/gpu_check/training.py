@@ -59,7 +59,7 @@ def resnet(told: Told) -> Iterator[Row]:
 
 def compiled_resnet(told: Told) -> Iterator[Row]:
     """Train with ``torch.compile``."""
-    return _rows(told, Trainer(told, compiled=True), told.window(12))
+    return _rows(told, Trainer(told, compiled=True), told.window(16))
 
 
 def _rows(told: Told, trainer: Trainer, seconds: float) -> Iterator[Row]:

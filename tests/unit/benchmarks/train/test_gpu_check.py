@@ -80,20 +80,31 @@ def test_wheels_are_unpacked_beside_the_environment(tmp_path: Path) -> None:
     assert not (tmp_path / "site" / "numpy.py").exists()
 
 
-def test_reading_is_measured_beside_the_decoder(tmp_path: Path) -> None:
-    publish(tmp_path / "datasets", coloured({"train": {"a": 20, "b": 20}}, size=(64, 80)), name=DATASET)
-    argv = [sys.executable, "-m", "tests.benchmarks.train.gpu_check", "--bundle", str(tmp_path)]
-    argv += ["--device", "cpu", "--only", "read", "--minutes", "5", "--out", str(tmp_path / "out")]
-    done = subprocess.run(argv, cwd=REPOSITORY, capture_output=True, text=True, timeout=300, check=False)
+def check(bundle: Path, *more: str) -> subprocess.CompletedProcess[str]:
+    publish(bundle / "datasets", coloured({"train": {"a": 20, "b": 20}}, size=(64, 80)), name=DATASET)
+    argv = [sys.executable, "-m", "tests.benchmarks.train.gpu_check", "--bundle", str(bundle)]
+    argv += ["--device", "cpu", "--out", str(bundle / "out"), *more]
+    return subprocess.run(argv, cwd=REPOSITORY, capture_output=True, text=True, timeout=300, check=False)
+
+
+def test_reading_is_measured(tmp_path: Path) -> None:
+    done = check(tmp_path, "--only", "read,jax", "--minutes", "5")
     assert done.returncode == 0, done.stdout + done.stderr
     found = json.loads((tmp_path / "out" / "gpu-check.json").read_text())
     assert found["machine"].startswith("CPU only")
-    limit, batches = found["rows"]
+    limit, batches, arrays = found["rows"]
     assert limit["images_per_second"] > 0
-    assert batches["beside"] == limit["what"] == "decoder alone"
+    assert (arrays["what"], arrays["images_per_second"] > 0) == ("JAX, into the device", True)
+    assert arrays["beside"] == batches["beside"] == limit["what"] == "decoder alone"
     assert batches["ratio"] == pytest.approx(batches["images_per_second"] / limit["images_per_second"])
     machine, _, head, rule, *lines = (tmp_path / "out" / "gpu-check.md").read_text().splitlines()
-    assert (machine, len(lines)) == (found["machine"], 2)
+    assert (machine, len(lines)) == (found["machine"], 3)
     assert "images/s" in head
     assert set(rule) == set("|-")
     assert all(line in done.stdout for line in lines)
+
+
+def test_the_whole_ends_in_its_time(tmp_path: Path) -> None:
+    done = check(tmp_path, "--only", "read", "--minutes", "0.01")
+    assert done.returncode == 1
+    assert "FAILED" in done.stdout
