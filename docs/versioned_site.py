@@ -37,7 +37,7 @@ def publish(folder: Path, release: str = shardmill.__version__) -> Path:
     with tempfile.TemporaryDirectory(dir=folder, prefix=".building-") as place:
         made = Path(place, "site")
         build = ["build", "--strict", "--quiet", "--site-dir", str(made)]
-        environment = {**os.environ, "SITE_VERSIONS": "{provider: mike}", "NO_MKDOCS_2_WARNING": "1"}
+        environment = {**os.environ, "SITE_VERSIONS": "mike", "NO_MKDOCS_2_WARNING": "1"}
         subprocess.run([sys.executable, "-m", "mkdocs", *build], cwd=ROOT, env=environment, check=True)
         shutil.rmtree(folder / name, ignore_errors=True)
         made.rename(folder / name)

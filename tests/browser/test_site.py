@@ -56,14 +56,15 @@ def test_pages_load_nothing_from_elsewhere(site: Path) -> None:
 def test_the_interface_is_there_with_its_arguments(site: Path) -> None:
     page = (site / "python-api.html").read_text(encoding="utf-8")
     for name in (
-        "shardmill.training.dataset.Dataset.tf",
-        "shardmill.training.dataset.open_dataset",
+        "shardmill.Dataset.tf",
+        "shardmill.open_dataset",
+        "shardmill.show_batch",
         "shardmill.infra.errors",
     ):
         assert f'id="{name}"' in page or f"id={name}" in page
     assert "<!-- api:" not in page
     commands = (site / "commands.html").read_text(encoding="utf-8")
-    assert "shardmill prepare SOURCE [OPTIONS]" in commands
+    assert "shardmill prepare SOURCE --dataset NAME [OPTIONS]" in commands
 
 
 def test_the_pages_made_of_the_code_have_their_anchors(site: Path) -> None:
