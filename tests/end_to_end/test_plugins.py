@@ -87,14 +87,22 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def shardmill(place: Path, line: str) -> dict[str, Any]:
-    """The result of a command in the folder."""
+def metadata(place: Path) -> tuple[Path, str]:
+    """The file of the package that has its version, and what it says."""
+    (about,) = (place / "installed").glob("shardmill_example*.dist-info/METADATA")
+    return about, about.read_text()
+
+
+def shardmill(place: Path, line: str, told: list[str] | None = None) -> dict[str, Any]:
+    """The result of a command in the folder; ``told`` takes its standard error."""
     command = [sys.executable, "-m", "shardmill.flows.cli", *line.split(), "--json"]
     done = subprocess.run(
         command, cwd=place, env=environment(place / "installed"), capture_output=True, text=True,
         timeout=600, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-5000:]
+    if told is not None:
+        told.append(done.stderr)
     return dict(json.loads(done.stdout.splitlines()[-1]))
 
 
@@ -152,8 +160,7 @@ def test_another_version_of_a_plugin_is_another_run(place: Path, prepared: dict[
         return python(IDENTITY, place / "datasets", targets=(place / "installed",)).splitlines()
 
     was = identities()
-    (about,) = (place / "installed").glob("shardmill_example*.dist-info/METADATA")
-    text = about.read_text()
+    about, text = metadata(place)
     about.write_text(text.replace("Version: 1.0\n", "Version: 1.1\n"))
     now = identities()
     about.write_text(text)
@@ -178,7 +185,12 @@ def test_a_model_and_an_augmentation_train(place: Path, prepared: dict[str, Any]
     run = Path(trained["run_dir"] if "run_dir" in trained else place / "runs" / trained["run"])
     assert json.loads((run / "run.json").read_text())["plugins"] == {NAME: "1.0"}
     assert json.loads((run / "environment.json").read_text())["packages"][NAME] == "1.0"
-    shardmill(place, f"evaluate {run.name}")
+    about, text = metadata(place)
+    about.write_text(text.replace("Version: 1.0\n", "Version: 1.1\n"))
+    told: list[str] = []
+    shardmill(place, f"evaluate {run.name}", told)
+    about.write_text(text)
+    assert f"{run.name} was trained with {NAME} 1.0; its model is built by 1.1" in told[0]
 
 
 @pytest.mark.slow
