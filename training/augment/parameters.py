@@ -33,6 +33,11 @@ class AugmentParameters:
     windows: Windows
     images: tuple[tuple[ImageAugmentation[Any], Arrays], ...] = ()
 
+    def of_rows(self, part: slice) -> AugmentParameters:
+        """Return the parameters of the rows ``part`` of the batch."""
+        images = ((one, {name: drawn[part] for name, drawn in arrays.items()}) for one, arrays in self.images)
+        return AugmentParameters(self.windows[part], tuple(images))
+
 
 def draw_parameters(
     settings: AugmentSettings | None,

@@ -18,6 +18,7 @@ import numpy as np
 from shardmill.infra.errors import UsageError
 from shardmill.infra.format.examples import ImageRecord
 from shardmill.infra.strict_json import dump_json
+from shardmill.training.augment.parameters import AugmentParameters
 from shardmill.training.draws import Purpose, key_of
 from shardmill.training.order import StepPlan
 from shardmill.training.order.recent_values import RecentValues
@@ -42,6 +43,7 @@ class Places:
         self.batches, self.batched = batches, batched
         self._steps = batches.passes.upcoming
         self._plans = RecentValues(batches.plan, kept=_KEPT_STEPS)
+        self._drawn = RecentValues(self._draw, kept=_KEPT_STEPS)
         self.rows = self._rows_of(0)
         self._length = len(self._steps)
         if not batched:
@@ -53,8 +55,8 @@ class Places:
     def __len__(self) -> int:
         return self._length
 
-    def plan(self, number: SupportsIndex) -> StepPlan:
-        """Return the plan of the examples of a place.
+    def _found(self, number: SupportsIndex) -> tuple[int, slice]:
+        """Return the step of a place, and its rows among those of the rank.
 
         Raises:
             IndexError: there is no such place.
@@ -63,11 +65,31 @@ class Places:
         if not 0 <= place < self._length:
             raise IndexError(f"place {place} of {self._length}")
         if self.batched:
-            return self._plans(self._steps[place])
+            return self._steps[place], slice(None)
         last = len(self._steps) - 1
         step = min(place // self.rows, last) if self.rows else last
         row = place - step * self.rows
-        return self._plans(self._steps[step]).of_rows(slice(row, row + 1))
+        return self._steps[step], slice(row, row + 1)
+
+    def plan(self, number: SupportsIndex) -> StepPlan:
+        """Return the plan of the examples of a place.
+
+        Raises:
+            IndexError: there is no such place.
+        """
+        step, rows = self._found(number)
+        return self._plans(step).of_rows(rows)
+
+    def parameters(self, number: SupportsIndex) -> AugmentParameters:
+        """Return the parameters of the augmentation of the examples of a place.
+
+        Those of a step are drawn together, which takes as long as those of a few examples.
+        """
+        step, rows = self._found(number)
+        return self._drawn(step).of_rows(rows)
+
+    def _draw(self, step: int) -> AugmentParameters:
+        return self.batches.maker.parameters(self._plans(step))
 
     def __repr__(self) -> str:
         """Everything that decides what a number means: Grain compares it when it goes on from a state."""
@@ -121,9 +143,9 @@ class Examples(_Source):
             IndexError: there is no such place.
             CorruptDataError: a record is damaged; names the record and its shard.
         """
-        batch = self._places.batches.maker.make(self._plan(number))
-        whole = _element(batch)
-        if self._places.batched:
+        plan, places = self._plan(number), self._places
+        whole = _element(places.batches.maker.make(plan, places.parameters(number)))
+        if places.batched:
             return whole
         features = whole.pop("features")
         return {

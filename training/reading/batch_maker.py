@@ -76,15 +76,19 @@ class BatchMaker:
         self._pool: ThreadPoolExecutor | None = None
         self._lock = threading.Lock()
 
-    def make(self, plan: StepPlan) -> Batch:
+    def make(self, plan: StepPlan, parameters: AugmentParameters | None = None) -> Batch:
         """Make the batch of a step.
+
+        Args:
+            plan: the examples.
+            parameters: those of their augmentation; None: they are drawn.
 
         Raises:
             CorruptDataError: a record is damaged and may not be left out; names the record and its shard.
         """
         self.records.advance(plan.epoch, plan.step)
         rows = plan.ordinals.size
-        parameters = self.parameters(plan)
+        parameters = self.parameters(plan) if parameters is None else parameters
         sizes = self._sizes(parameters)
         height, width = sizes.max(axis=0, initial=0).tolist()
         images = self._buffers.take((rows, height, width, 3))
