@@ -47,7 +47,7 @@ def plugins(json_output: options.Json = False) -> None:
     if json_output:
         output.print_json({"plugins": [asdict(row) for row in rows]})
     elif not rows:
-        output.say(_NONE.format(", ".join(group.group for group in GROUPS)))
+        output.say(*_NONE.format(", ".join(group.group for group in GROUPS)).splitlines())
     else:
         columns = ["group", "name", "distribution", "version", "state"]
         output.print_table("", columns, [[getattr(row, name) for name in columns] for row in rows])

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from shardmill.flows import cli
 from tests.samples.plugins import PACKAGE, add_distribution, python
 
 FILES = {
@@ -132,3 +133,14 @@ def test_a_broken_one_is_named_with_its_reason(
     if kind == "ConfigError":
         assert "mend or uninstall broken-plugins" in message
     assert f"shardmill.{group}: {name} is {state}: " in found["table"]
+
+
+def test_without_any_it_is_said_how_one_is_written(capsys: pytest.CaptureFixture[str]) -> None:
+    cli.run(["plugins"])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("No plugins are installed.")
+    assert tomllib.loads("\n".join(lines[1:3])) == {
+        "project": {"entry-points": {"shardmill.models": {"my_model": "my_package.my_model"}}}
+    }
+    cli.run(["plugins", "--json"])
+    assert json.loads(capsys.readouterr().out) == {"plugins": []}
