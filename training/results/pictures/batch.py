@@ -110,6 +110,7 @@ class BatchPictures:
     def __repr__(self) -> str:
         return f"<{self.title}, as pictures>"
 
+    @checked
     def save(self, path: str | Path) -> Path:
         """Write the pictures to a file whose suffix is .html, .png, .jpg, .jpeg or .webp; return its path.
 
