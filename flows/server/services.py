@@ -41,6 +41,7 @@ _PROBE_SECONDS = 10.0
 _BEATS_SECONDS = 60.0
 _FLOW_RUN_GRACE_SECONDS = 20.0
 _LOG_BYTES = 20 << 20
+_LEAST_BYTES = 1 << 20  # free on a disk that is not full
 
 
 def server_settings(ui_url: str) -> dict[str, str]:
@@ -142,11 +143,14 @@ class Service:
     def check(self, what: str) -> None:
         """Raise EnvironmentFault, with the end of the log, when the service has ended on its own."""
         status = self.process.poll()
-        if status is not None:
-            raise EnvironmentFault(
-                f"{what} ended with status {status}; it last said:\n{self.last_lines()}",
-                f"see {self.log_path}",
-            )
+        if status is None:
+            return
+        folder = self.log_path.parent
+        if shutil.disk_usage(folder).free < _LEAST_BYTES:
+            raise EnvironmentFault(f"{what} ended; the disk of {folder} is full", "make space there")
+        raise EnvironmentFault(
+            f"{what} ended with status {status}; it last said:\n{self.last_lines()}", f"see {self.log_path}"
+        )
 
     def last_lines(self) -> str:
         """Return the last lines of the log."""

@@ -49,7 +49,7 @@ model.name = "small_cnn"
 data = { image_size = 48, global_batch_size = 64, balance = "uniform" }
 augment = { horizontal_flip = false, scale = [0.7, 1.0], ratio = [0.85, 1.18] }
 optimizer = { learning_rate = 0.002 }
-run = { epochs = 10, fresh = true, deterministic = true }
+run = { epochs = 10, deterministic = true }
 """
 
 OWN_CONFIG = """\
@@ -62,7 +62,7 @@ image.size = 160
 [train]
 model.name = "small_cnn"
 data = { image_size = 128, global_batch_size = 64, balance = "uniform" }
-run = { epochs = 5, fresh = true }
+run = { epochs = 5 }
 """
 
 # What the demo makes in its folder, beside a file of settings. The first is there from its beginning.
@@ -113,6 +113,8 @@ def demo(source: Source = None, out: Out = "demo", json_output: options.Json = F
     times.print(console)
     accuracy = outcome.accuracy("test")
     console.print(f"[bold green]Done in {times.seconds:.0f} s.[/]  Test accuracy {accuracy:.1%}.")
+    if trained["unchanged"]:
+        console.print(f"Nothing had changed since the last time. To see all of it again, remove {out}.")
     if json_output:
         output.print_json({"train": trained, "seconds": times.to_json()})
     if source is None:
@@ -174,8 +176,9 @@ def _writing_to(out: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
+        file = "" if error.filename is None else f": {error.filename}"
         raise EnvironmentFault(
-            f"--out {out}: {error.filename or out} cannot be written: {error.strerror}",
+            f"--out {out}{file} cannot be written: {error.strerror}",
             "make space or give rights there, or name another folder: --out FOLDER",
         ) from error
 

@@ -52,9 +52,11 @@ class TimeLine:
         self.parts.append(self._now)
 
     def begin(self, name: str, at: float | None = None) -> None:
-        """End the part of now, and begin another one."""
+        """End the part of now, and begin another one; one of the same name goes on."""
         at = time.time() if at is None else at
         self.end(at)
+        if name == self._now.name:
+            return
         self._now = Part(name, at, at)
         self.parts.append(self._now)
 
@@ -78,13 +80,12 @@ class TimeLine:
         kind, at = event["event"], float(event["time"])
         if kind == "job":
             self._job = str(event["job"])
-            if self._now.name != BETWEEN_JOBS:  # it is tried again
-                self.begin(BETWEEN_JOBS, at)
+            self.begin(BETWEEN_JOBS, at)  # unless it is tried again, this is so already
             self._now.name = f"{self._job}: start"
         elif kind == "stage":
             words = _STAGES.get(str(event["stage"]).partition(" ")[0])
             name = f"{self._job}: {words}"
-            if words and name != self._now.name:
+            if words:
                 self.begin(name, at)
         elif kind == "result":
             self.begin(BETWEEN_JOBS, at)

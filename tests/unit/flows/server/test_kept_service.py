@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -95,6 +97,13 @@ def test_it_is_given_up_after_three_short_lives(kept: Kept) -> None:
     assert kept.starts == 3
     with pytest.raises(EnvironmentFault, match="the fake ended with status 7; it last said:\nwhy it ended"):
         kept.keep(5)
+
+
+def test_a_service_that_ended_on_a_full_disk_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ended = Ended(tmp_path / "log")
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=4096))
+    with pytest.raises(EnvironmentFault, match=f"the fake ended; the disk of {tmp_path} is full"):
+        ended.check("the fake")
 
 
 def test_long_lives_are_not_counted(kept: Kept) -> None:

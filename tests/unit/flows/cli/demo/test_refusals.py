@@ -49,6 +49,6 @@ def test_an_output_with_other_files(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize("out", ["note.txt", "note.txt/demo", "/proc/demo"])
 def test_an_output_that_cannot_be_written(out: str, capsys: pytest.CaptureFixture[str]) -> None:
     error, remedy = refusal(capsys, 4, "--out", out)
-    assert error.startswith(f"--out {out}: ")
-    assert "cannot be written" in error
+    assert error.startswith(f"--out {out}: {out}")
+    assert " cannot be written: " in error
     assert remedy.endswith("--out FOLDER")
