@@ -8,11 +8,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.samples.sources.image_folders import write_image_folder
+from tests.samples.waiting import eventually
 
-FAULTS = ("ends early", "no content", "not of a known image format", "same image under two labels")
+FAULTS = ("ends early", "no content", "of no known image format", "same image under two labels")
 QUICK = """\
 [prepare]
 failure_budget = 0.2
@@ -22,11 +24,15 @@ run = { epochs = 1 }
 """
 
 
+DEMO = (sys.executable, "-P", "-m", "shardmill.flows.cli", "demo")
+ENV = {**os.environ, "COLUMNS": "120"}
+
+
 def demo(folder: Path, *options: str, timeout: float) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-P", "-m", "shardmill.flows.cli", "demo", *options],
+        [*DEMO, *options],
         cwd=folder,
-        env={**os.environ, "COLUMNS": "120"},
+        env=ENV,
         capture_output=True,
         text=True,
         timeout=timeout,
@@ -67,12 +73,22 @@ def test_the_demo_of_ones_own_folder_ends_well(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_demo_of_digits_ends_well(tmp_path: Path) -> None:
-    account = account_of(demo(tmp_path, timeout=600))
+def test_the_demo_of_digits_ends_well_although_its_server_dies(tmp_path: Path) -> None:
+    with (tmp_path / "err").open("w") as err, (tmp_path / "out").open("w") as out:
+        process = subprocess.Popen([*DEMO], cwd=tmp_path, env=ENV, stdout=out, stderr=err)
+    with process:
+        assert eventually(lambda: "epoch 1: " in (tmp_path / "err").read_text(), seconds=300)
+        (server,) = [one for one in psutil.Process(process.pid).children() if "server" in one.cmdline()]
+        server.kill()
+        status = process.wait(timeout=300)
+    said, account = (tmp_path / "err").read_text(), (tmp_path / "out").read_text()
+    assert status == 0, said
+    assert "starting it again" in said
+    assert "the history" not in said, "it is complete"
     assert "1,213 inputs = 1,200 records + 7 duplicates + 2 filtered + 4 quarantined" in account
     assert "the failure budget of this run allows 1.00%" in account
-    for said in (*FAULTS, "1/1_025.jpg and 7/1_025.jpg", "shardmill up"):
-        assert said in account
+    for told in (*FAULTS, "1/1_025.jpg and 7/1_025.jpg", "shardmill up"):
+        assert told in account
     for part in ("start Prefect", "prepare: write the shards", "train: learn", "train: write the report"):
         assert re.search(rf"{part} +[\d.]+ +[\d.]+", account), part
     accuracy = re.search(r"Test accuracy ([\d.]+)%", account)
