@@ -36,6 +36,7 @@ from shardmill.infra.codecs.geometry import resize_short_side, short_side_size
 from shardmill.infra.codecs.jpeg import turbojpeg
 from shardmill.infra.codecs.jpeg.decode import decode_jpeg
 from shardmill.infra.codecs.pillow.decode import decode_with_pillow, heif_build
+from shardmill.infra.extras import install
 from shardmill.infra.preparation import Encoding
 
 __all__ = [
@@ -115,15 +116,14 @@ def decode(
     found, wanted = check_format(data), Wanted(channels, max_pixels, background, allow_truncated)
     if found == "jpeg":
         return decode_jpeg(data, wanted)
-    if found == "tiff":
-        from shardmill.infra.codecs.tiff.decode import decode_tiff
-
-        return decode_tiff(data, wanted)
-    if found == "jpeg2000":
+    if found not in ("tiff", "jpeg2000"):
+        return decode_with_pillow(data, found, wanted)
+    try:
         from shardmill.infra.codecs.jpeg2000 import decode_jpeg2000
-
-        return decode_jpeg2000(data, wanted)
-    return decode_with_pillow(data, found, wanted)
+        from shardmill.infra.codecs.tiff.decode import decode_tiff
+    except ModuleNotFoundError as error:
+        raise ImageRejected("unsupported", f"a {found} image; to read these, {install('prepare')}") from error
+    return (decode_tiff if found == "tiff" else decode_jpeg2000)(data, wanted)
 
 
 def check_storable(height: int, width: int, encoding: Encoding, max_pixels: int) -> None:

@@ -54,7 +54,7 @@ COMMANDS: dict[str, list[tuple[str, str | None]]] = {
     "export": [("set out", None), ("set more --format array_record", "array_record")],
     "gc": [("set", None)],
     "label-errors": [("set", "tensorflow")],
-    "locate": [("set --id 0123456789abcdef", None)],
+    "locate": [("set --record 0123456789abcdef", None)],
     "model aliases": [("", None)],
     "model promote": [("run", None)],
     "model rollback": [("set", None)],
@@ -72,7 +72,7 @@ COMMANDS: dict[str, list[tuple[str, str | None]]] = {
     "predict": [("run photos", "tensorflow")],
     "prepare": [("photos --dataset d", "prepare"), ("photos --dataset d --dry-run", "prepare")],
     "profile": [("set", "tensorflow")],
-    "purge": [("set --all", None)],
+    "purge": [("set --source none.jpg", None)],
     "report": [("set", None)],
     "rm": [("set@1", None)],
     "rollback": [("set@1", None)],
@@ -208,6 +208,22 @@ def test_another_python_or_torch_is_named_where_tensorflow_has_no_wheels(base: P
     )
     last = ran(base, "-c", script).stderr.strip().splitlines()[-1]
     assert "use 3.11 to 3.13, or PyTorch: pip install 'shardmill[torch]'" in last
+
+
+def test_the_base_refuses_images_that_an_extra_reads(base: Path) -> None:
+    script = (
+        "import io, shardmill\n"
+        "from PIL import Image\n"
+        "from shardmill.infra.codecs import ImageRejected, decode\n"
+        "file = io.BytesIO()\n"
+        "Image.new('RGB', (8, 8)).save(file, 'TIFF')\n"
+        "try:\n"
+        "    decode(file.getvalue())\n"
+        "except ImageRejected as error:\n"
+        "    print(error)\n"
+    )
+    done = ran(base, "-c", script)
+    assert "a tiff image; to read these, pip install 'shardmill[prepare]'" in done.stdout, done.stderr
 
 
 def test_the_base_reads_batches(base: Path) -> None:

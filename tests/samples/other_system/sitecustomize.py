@@ -19,20 +19,22 @@ for name in _OF_LINUX:
 del time.CLOCK_BOOTTIME
 
 
-def _refuse(path, frame):
+def _refuse(path, depth):
     place = os.fsdecode(path) if isinstance(path, str | bytes | os.PathLike) else ""
-    if place.startswith(_HIDDEN) and not frame.f_globals.get("__name__", "").startswith("psutil"):
-        raise FileNotFoundError(2, os.strerror(2), place)
+    if place.startswith(_HIDDEN):
+        caller = sys._getframe(depth).f_globals.get("__name__", "")
+        if not caller.startswith("psutil"):
+            raise FileNotFoundError(2, os.strerror(2), place)
 
 
 def _watch(event, arguments):
     if event in ("open", "os.listdir", "os.scandir"):
-        _refuse(arguments[0], sys._getframe(1))
+        _refuse(arguments[0], 2)
 
 
 def _hiding(function):
     def called(path, *arguments, **named):
-        _refuse(path, sys._getframe(1))
+        _refuse(path, 2)
         return function(path, *arguments, **named)
 
     return called
