@@ -232,10 +232,14 @@ def test_the_base_reads_batches(base: Path) -> None:
         "dataset = shardmill.open_dataset('set')\n"
         "batches = dataset.batches('test', batch_size=3)\n"
         "print(json.dumps([label for _, labels in batches for label in labels.tolist()]))\n"
+        "shown = shardmill.show_batch(next(iter(batches)), dataset)\n"
+        "print(json.dumps([part._repr_html_().count('data:image') for part in (shown, dataset)]))\n"
     )
     done = ran(base, "-c", script)
     assert done.returncode == 0, done.stderr
-    assert sorted(json.loads(done.stdout)) == [0, 0, 1, 1]
+    labels, pictures = map(json.loads, done.stdout.splitlines())
+    assert sorted(labels) == [0, 0, 1, 1]
+    assert pictures == [3, 12]
 
 
 @pytest.mark.slow

@@ -22,7 +22,7 @@ _NAMES = {
     "images": ("images", "image"),
     "labels": ("labels", "label"),
     "weights": ("weights", "weight"),
-    "sizes": ("sizes", "image_size"),
+    "sizes": ("sizes", "size", "image_size"),
 }
 _CHANNELS = (1, 3)
 _OUTSIDE = 0.1  # share of the range by which values may lie outside of it: resizing overshoots a little
@@ -119,7 +119,9 @@ def _of_dict(batch: Mapping[str, Any]) -> Parts:
         found[part] = batch[there[0]] if there else None
     if isinstance(found["labels"], Mapping):
         found["objects"] = found.pop("labels")
-    return Parts(beside=batch, **found)
+    features = batch.get("features")
+    beside = {**batch, **features} if isinstance(features, Mapping) else batch
+    return Parts(beside=beside, **found)
 
 
 def _is_images(value: Any) -> bool:
@@ -255,8 +257,12 @@ def images_of(parts: Parts, count: int) -> list[Array]:
     taken = parts.images[:count]
     is_torch = any(hasattr(one, "detach") for one in (taken, *taken[:1]))
     images = [array_of(image, "images") for image in taken]
-    if any(not image.size for image in images):
-        raise UsageError(f"images of the shape {[*images[0].shape]} have no pixels", "give larger ones")
+    for image in images:
+        if image.ndim != 3 or not image.size:
+            raise UsageError(
+                f"an image of the shape {[*image.shape]} has no pixels, or not three axes",
+                "give a batch of images: [b, H, W, C] or [b, C, H, W]",
+            )
     if images and _are_channels_first(images, is_torch):
         images = [image.transpose(1, 2, 0) for image in images]
     if parts.sizes is not None:
