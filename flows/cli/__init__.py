@@ -48,7 +48,6 @@ _APP = typer.Typer(
 
     Examples:
       shardmill run photos --dataset photos
-      shardmill prepare photos --dataset photos --dry-run
       shardmill train photos@1 --epochs 20
       shardmill up --detach
     """,
