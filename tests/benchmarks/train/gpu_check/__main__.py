@@ -88,6 +88,7 @@ def main() -> int:
 
 def _measure_part(arguments: argparse.Namespace) -> None:
     """Measure one part in this process, and print its rows."""
+    from shardmill.infra.processes.process import exit_at_once
     from tests.benchmarks.train.gpu_check.measuring import Skipped, Told
 
     name, seconds = arguments.part
@@ -98,6 +99,7 @@ def _measure_part(arguments: argparse.Namespace) -> None:
             print(row.to_line(), flush=True)
     except Skipped as why:
         print(Row(name, note=f"SKIPPED: {why}").to_line(), flush=True)
+    exit_at_once(0)  # libraries that hang at their end have nothing to add
 
 
 class _Check:

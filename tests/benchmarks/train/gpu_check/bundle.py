@@ -41,6 +41,8 @@ def make(bundle: Path, photographs: Path | None, num_images: int) -> None:
     from tests.benchmarks.inputs.photo_folders import make_photographs
     from tests.benchmarks.inputs.stored_photographs import prepare
 
+    if bundle.is_dir() and any(bundle.iterdir()):
+        raise SystemExit(f"{bundle} is not empty: name another folder, or empty it")
     with tempfile.TemporaryDirectory() as scratch:
         source = make_photographs(Path(scratch) / "source", num_images, photographs)
         prepare(source, bundle / "datasets", "none")
@@ -75,7 +77,7 @@ def missing_packages() -> dict[str, str]:
     needed = list(project["dependencies"])
     while needed:
         requirement = Requirement(needed.pop())
-        name = requirement.name.lower().replace("_", "-")
+        name = _plain(requirement.name)
         applies = requirement.marker is None or requirement.marker.evaluate(
             {"python_version": PYTHON, "python_full_version": f"{PYTHON}.0", "extra": ""}
         )
@@ -86,23 +88,31 @@ def missing_packages() -> dict[str, str]:
 
 
 def install(bundle: Path, site: Path) -> list[str]:
-    """Unpack those wheels into a folder whose packages this Python lacks. The environment stays as it is.
+    """Unpack into a folder the wheels that this Python lacks or has older. Its environment stays as it is.
 
     Args:
         bundle: the bundle.
-        site: the folder, to be put on the import path.
+        site: the folder, to be put first on the import path.
 
     Returns:
         The names of the packages.
     """
-    here = {found.name.lower().replace("_", "-") for found in metadata.distributions()}
-    wheels = {
-        path.name.partition("-")[0].lower().replace("_", "-"): path
-        for path in sorted((bundle / "wheels").glob("*.whl"))
-    }
-    lacking = {name: path for name, path in wheels.items() if name not in here}
+    here = {_plain(found.name): found.version for found in metadata.distributions()}
+    lacking = {}
+    for path in sorted((bundle / "wheels").glob("*.whl")):
+        name, version, *_ = path.name.split("-")
+        if _numbers(here.get(_plain(name), "0")) < _numbers(version):
+            lacking[_plain(name)] = str(path)
     if lacking:
         pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps"]
-        pip += ["--disable-pip-version-check", "--target", str(site), *map(str, lacking.values())]
+        pip += ["--disable-pip-version-check", "--target", str(site), *lacking.values()]
         subprocess.run(pip, check=True, timeout=_INSTALL_SECONDS)
     return sorted(lacking)
+
+
+def _plain(name: str) -> str:
+    return name.lower().replace("_", "-")
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(part) for part in version.split(".") if part.isdecimal()]

@@ -68,14 +68,14 @@ def test_wheels_are_what_the_machine_lacks() -> None:
 
 def test_wheels_are_unpacked_beside_the_environment(tmp_path: Path) -> None:
     (tmp_path / "wheels").mkdir()
-    for name in ("never_heard_of", "numpy"):
-        with zipfile.ZipFile(tmp_path / "wheels" / f"{name}-1.0-py3-none-any.whl", "w") as wheel:
-            about = f"{name}-1.0.dist-info"
+    for name, version in (("never_heard_of", "1.0"), ("numpy", "1.0"), ("psutil", "7000.10")):
+        with zipfile.ZipFile(tmp_path / "wheels" / f"{name}-{version}-py3-none-any.whl", "w") as wheel:
+            about = f"{name}-{version}.dist-info"
             wheel.writestr(f"{name}.py", "")
-            wheel.writestr(f"{about}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+            wheel.writestr(f"{about}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
             wheel.writestr(f"{about}/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
             wheel.writestr(f"{about}/RECORD", "")
-    assert install(tmp_path, tmp_path / "site") == ["never-heard-of"]
+    assert install(tmp_path, tmp_path / "site") == ["never-heard-of", "psutil"]
     assert (tmp_path / "site" / "never_heard_of.py").exists()
     assert not (tmp_path / "site" / "numpy.py").exists()
 
