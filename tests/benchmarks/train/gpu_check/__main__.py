@@ -50,7 +50,7 @@ PARTS = {
     "compiled": ("training.compiled_resnet", 0.2),
     "ranks": ("ranks.killed_and_resumed", 0.2),
 }
-_RESERVE = 0.98  # the rest is for the start and the end
+_RESERVE = 0.02  # of the time, to end parts and print
 _SHOWN = ("torch", "torchvision", "jax", "numpy", "opencv-python-headless", "pyarrow", "simplejpeg")
 
 
@@ -139,12 +139,11 @@ class _Check:
         if self._told.device == "cpu":
             # Threads of OpenMP that wait for each other on busy cores cost many times the work.
             env |= {"CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu", "OMP_NUM_THREADS": "1"}
-        whole = sum(PARTS[name][1] for name in self._names)
-        for name in self._names:
-            share = PARTS[name][1] / (whole if self._told.only else 1.0)
-            seconds = min(
-                share * _RESERVE * self._told.minutes * 60, max(self._end - time.monotonic() - 2, 0)
-            )
+        for number, name in enumerate(self._names):
+            # What a part leaves of its time is for those after it.
+            share = PARTS[name][1] / sum(PARTS[other][1] for other in self._names[number:])
+            left = self._end - time.monotonic() - _RESERVE * self._told.minutes * 60
+            seconds = share * max(left, 0)
             argv = [sys.executable, "-m", __package__, "--bundle", str(self._told.bundle.absolute())]
             argv += ["--device", self._told.device, "--part", name, str(seconds)]
             yield from run_part(name, argv, REPOSITORY, seconds, env)
