@@ -106,7 +106,7 @@ class DatasetVersion:
         Raises:
             NotFoundError: there is no such column.
         """
-        from shardmill.infra.dataset.views.scan import scanner
+        from shardmill.infra.dataset.views.view import scanner
 
         return scanner(self, index_schema(self), columns)
 
