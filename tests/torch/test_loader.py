@@ -18,10 +18,12 @@ from torch.utils.data import DataLoader
 from shardmill import Dataset, open_dataset
 from shardmill.infra.errors import ChildDied, ConfigError, CorruptDataError, NotFoundError, UsageError
 from shardmill.training.config import AugmentSettings
-from shardmill.training.order import TrainingOrder
+from shardmill.training.order import StepPlan, TrainingOrder
+from shardmill.training.reading import Batch
 from shardmill.training.reading.batch_maker import BatchMaker
 from shardmill.training.torch.data import RankOrder, StepBatches, TorchBatch, TorchLoader, options
 from tests.samples.datasets.published import coloured, publish
+from tests.samples.waiting import eventually
 
 SIZE = 24
 GLOBAL_BATCH = 10
@@ -83,6 +85,22 @@ def test_batches_are_those_of_the_order(dataset: Dataset, num_workers: int, pers
         assert batch.ordinals.tolist() == want.ordinals.tolist()
         assert batch.positions.tolist() == want.positions.tolist()
         assert batch.sizes.tolist() == [[SIZE, SIZE]] * GLOBAL_BATCH
+
+
+def test_threads_make_the_next_batches_while_one_is_used(
+    dataset: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: set[int] = set()
+    make = BatchMaker.make
+
+    def noted(maker: BatchMaker, plan: StepPlan) -> Batch:
+        made.add(plan.step)
+        return make(maker, plan)
+
+    monkeypatch.setattr(BatchMaker, "make", noted)
+    batches = iter(loader_of(dataset, num_epochs=1))
+    assert next(batches).step == 0
+    assert eventually(lambda: made == {0, 1, 2})
 
 
 @pytest.mark.parametrize("shares", [None, (3, 1, 1)])

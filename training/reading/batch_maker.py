@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar, Unpack
@@ -235,6 +235,22 @@ def _finish(tasks: list[Future[list[int]]]) -> list[int]:
         raise
 
 
+def made_ahead(steps: Iterable[int], make: Callable[[int], T]) -> Iterator[T]:
+    """Yield what ``make`` returns for each step. It is called in threads, two steps ahead of use."""
+    with ThreadPoolExecutor(2, "shardmill-ahead") as ahead:
+        made: deque[Future[T]] = deque()
+        try:
+            for step in steps:
+                made.append(ahead.submit(make, step))
+                if len(made) > _AHEAD:
+                    yield made.popleft().result()
+            while made:
+                yield made.popleft().result()
+        finally:
+            for batch in made:
+                batch.cancel()
+
+
 @dataclass(frozen=True, slots=True)
 class NumpyBatches:
     """Batches of one split. Each iteration is the next pass; its length is that of the pass to come.
@@ -281,18 +297,7 @@ class NumpyBatches:
         """Return what a function makes of the batches of the next pass, in the threads that made them."""
         steps = self.passes.begin()
         self.maker.records.prefetch(self.order, steps.start, steps.stop)
-        with ThreadPoolExecutor(2, "shardmill-ahead") as ahead:
-            made: deque[Future[T]] = deque()
-            try:
-                for run_step in steps:
-                    made.append(ahead.submit(lambda step: function(self._make(step)), run_step))
-                    if len(made) > _AHEAD:
-                        yield made.popleft().result()
-                while made:
-                    yield made.popleft().result()
-            finally:
-                for batch in made:
-                    batch.cancel()
+        yield from made_ahead(steps, lambda step: function(self._make(step)))
 
     def _make(self, run_step: int) -> Batch:
         made = self.maker.make(self.plan(run_step))

@@ -14,7 +14,7 @@ from torch.utils.data import Dataset, IterableDataset, Sampler, get_worker_info
 from shardmill.infra.arguments import at_least, checked
 from shardmill.infra.errors import UsageError
 from shardmill.training.order import StepPlan
-from shardmill.training.reading.batch_maker import BatchMaker
+from shardmill.training.reading.batch_maker import BatchMaker, made_ahead
 from shardmill.training.reading.decode import Pixels
 from shardmill.training.reading.example_spec import BatchOptions, ExampleSpec
 from shardmill.training.reading.records.annotations import FOLLOWING
@@ -33,7 +33,7 @@ class StepBatches(IterableDataset):  # type: ignore[misc]
     """The batches of the steps ``start`` to ``stop`` of the run, for ``DataLoader(..., batch_size=None)``.
 
     The elements are whole batches. With any number of workers they come in the order of the steps, because a
-    ``DataLoader`` takes from its workers in turn.
+    ``DataLoader`` takes from its workers in turn. Without workers threads make them two steps ahead of use.
     """
 
     def __init__(self, maker: BatchMaker, order: RankOrder, start: int = 0, stop: int | None = None) -> None:
@@ -63,8 +63,11 @@ class StepBatches(IterableDataset):  # type: ignore[misc]
         begin = self.start + first
         maker.records.prefetch(self.order.order, begin, _ENDLESS if self.stop is None else self.stop)
         steps = itertools.count(begin, stride) if self.stop is None else range(begin, self.stop, stride)
-        for run_step in steps:
-            yield to_torch(maker.make(self.order.plan(run_step)))
+
+        def made(run_step: int) -> TorchBatch:
+            return to_torch(maker.make(self.order.plan(run_step)))
+
+        yield from made_ahead(steps, made) if worker is None else map(made, steps)
 
 
 class Place(NamedTuple):

@@ -25,7 +25,7 @@ class LoaderOptions(TypedDict, total=False):
         epoch: the epoch of every iteration (default: the next one each time).
         first_epoch: the epoch of the first iteration (default 0).
         num_epochs: the number of epochs, after which iterations are empty (default: no end).
-        num_workers: processes that prepare batches; 0: this process prepares them; "auto" (the default) is
+        num_workers: processes that prepare batches; 0: threads of this process; "auto" (the default) is
             ``auto_workers()``.
         prefetch_factor: batches that each worker prepares ahead (default 2).
         pin_memory: put batches into page-locked memory, from which a GPU copies faster (default: no);
