@@ -13,12 +13,20 @@ from shardmill.training.config import AugmentSettings
 from tests.benchmarks.read.peers.reading import BATCH, RATIO, SCALE, SIZE, endless, main
 
 
-def batches(work: Path, out: Path) -> Iterator[Any]:
+def _batches(work: Path, **loading: Any) -> Iterator[Any]:
     dataset = open_dataset("photographs-none", work / "datasets")
     augment = AugmentSettings(scale=SCALE, ratio=RATIO)
-    loader = dataset.torch("train", batch_size=BATCH, image_size=SIZE, augment=augment)
+    loader = dataset.torch("train", batch_size=BATCH, image_size=SIZE, augment=augment, **loading)
     return endless(loader, lambda batch: (batch.images.permute(0, 2, 3, 1), batch.labels))
 
 
+def workers(work: Path, out: Path) -> Iterator[Any]:
+    return _batches(work)
+
+
+def threads(work: Path, out: Path) -> Iterator[Any]:
+    return _batches(work, num_workers=0)
+
+
 if __name__ == "__main__":
-    main({"torch": batches})
+    main({"workers": workers, "threads": threads})
