@@ -37,7 +37,7 @@ from shardmill.training.tasks.annotated import with_boxes
 _SHOWN = 12
 _SIDE, _COLUMNS = 168, 6  # pixels of a picture, pictures a row
 _HTML_SIDE, _PNG_SIDE = 112, 84  # pixels of a picture in a notebook, which shall be small
-_EDGE, _WHITE = (0, 0, 0), (255, 255, 255)
+_WHITE, _BLACK = (255, 255, 255), (0, 0, 0)
 _NAMES = 3  # classes or numbers named below a picture
 _PAGE = ".html"
 _COLORS = 64  # of a PNG in a notebook
@@ -219,9 +219,9 @@ class _Labels:
             )
         boxes, numbers = self._parts.boxes(row)
         colors = class_colors(max(numbers.tolist(), default=0) + 1).tolist()
-        scaled = with_boxes(scaled, boxes.tolist(), _EDGE, 3)
+        scaled = with_boxes(scaled, boxes.tolist(), _WHITE, 3)
         for box, number in zip(boxes.tolist(), numbers.tolist(), strict=True):
-            scaled = with_boxes(scaled, [box], colors[number] if number >= 0 else _WHITE)
+            scaled = with_boxes(scaled, [box], colors[number] if number >= 0 else _BLACK)
         return scaled
 
     def _cropped(self, row: int) -> Array:
