@@ -130,14 +130,14 @@ class Placing:
             _check_divides(_first_axes(self.sharding, _OTHERS), (rows,))
         else:
             _check_divides(self.sharding, (rows, *spec.image_shape))
-        if spec.last_batch == "partial":
-            try:
-                _first_axes(self.sharding, _OTHERS).shard_shape((1,))
-            except ValueError:
-                raise UsageError(
-                    "last_batch = 'partial': a smaller batch cannot be divided among devices",
-                    "give 'pad', whose padding has weight 0, or 'drop'",
-                ) from None
+        in_parts = self.rows is not None or _first_axes(self.sharding, _OTHERS).shard_shape((rows,)) != (
+            rows,
+        )
+        if spec.last_batch == "partial" and in_parts:
+            raise UsageError(
+                "last_batch = 'partial': a smaller batch cannot be divided among devices",
+                "give 'pad', whose padding has weight 0, or 'drop'",
+            )
 
     def __call__(self, batch: Batch) -> JaxBatch:
         """Copy the arrays of a batch to the devices."""

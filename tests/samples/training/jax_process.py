@@ -46,11 +46,14 @@ def main(asked: dict[str, Any]) -> None:
             found.append([batch.step, images.index[0].start, digests, np.asarray(labels.data).tolist()])
 
     refused = []
-    dealt = devices.reshape(count, 2).T.ravel()
-    for sharding, wrong in [
-        (divided(dealt, PartitionSpec("rows")), {}),
-        *((by_rows, one) for one in asked["wrong"]),
-    ]:
+    dealt = divided(devices.reshape(count, 2).T.ravel(), PartitionSpec("rows"))
+    copies = divided(devices, PartitionSpec())
+    asked_wrongly = [
+        (dealt, {}),
+        (copies, {"last_batch": "partial"}),
+        *((by_rows, each) for each in asked["wrong"]),
+    ]
+    for sharding, wrong in asked_wrongly:
         try:
             dataset.jax("train", sharding=sharding, **(options | wrong))
         except UsageError as error:
@@ -58,7 +61,7 @@ def main(asked: dict[str, Any]) -> None:
 
     pairs = devices.reshape(count, 2)
     for sharding in (
-        divided(devices, PartitionSpec()),
+        copies,
         divided(pairs, PartitionSpec("rows", "height")),
         divided(
             pairs.T, PartitionSpec("rows", "height")
