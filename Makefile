@@ -11,9 +11,11 @@ BIN := $(VENV)/bin
 PY := $(BIN)/python
 PYTEST := $(PY) -m pytest
 # How many processes run tests: more than cores, because many tests wait for processes of their own.
-TEST_PROCESSES ?= $(shell echo $$(( $$(nproc) + 3 )))
+TEST_PROCESSES ?= $(shell echo $$(( $$(nproc) + 2 )))
 # The tests in several processes; tests/conftest.py says which begin, and which stay together in one process.
 PYTEST_SPREAD := $(PYTEST) -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder
+# The tests of a running platform: Prefect's server, a worker, the pages in a browser.
+PLATFORM := tests/prefect_server tests/browser
 OUT ?= demo
 SOURCE ?=
 # A folder of photographs for the benchmarks; without one, they are made up.
@@ -86,8 +88,12 @@ demo: $(VENV)/.stamp ## Prepare and train on a small folder of images; SOURCE=fo
 # -- checks ----------------------------------------------------------------------------------------------
 
 .PHONY: test
-test: lint ## Every check: format, lint, types, floors, tests (but for the slow ones)
-	$(PYTEST_SPREAD) -m "not slow" --durations=20 --durations-min=5
+test: lint ## Format, lint, types, floors, and the tests that are neither slow nor of test-platform
+	$(PYTEST_SPREAD) -m "not slow" $(PLATFORM:%=--ignore=%) --durations=20 --durations-min=5
+
+.PHONY: test-platform
+test-platform: $(VENV)/.stamp ## Prefect's server with a worker, deployments and schedules, and the pages in a browser
+	$(PYTEST_SPREAD) -m "not slow" $(PLATFORM) --durations=20 --durations-min=5
 
 .PHONY: test-failed
 test-failed: $(VENV)/.stamp ## Run the tests again that failed last time, one after the other
@@ -106,7 +112,7 @@ format: $(VENV)/.stamp ## Put the code in the house's format
 	$(BIN)/ruff check --fix .
 
 .PHONY: coverage
-coverage: $(VENV)/.stamp ## The tests of `make test` again, measured: prints the lines of the packages that no test runs
+coverage: $(VENV)/.stamp ## The tests of `make test` and test-platform again, measured: prints the lines of the packages that no test runs
 	$(PYTEST_SPREAD) -m "not slow" --cov --cov-report=term:skip-covered
 
 .PHONY: test-faults
