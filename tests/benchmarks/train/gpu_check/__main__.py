@@ -23,10 +23,12 @@ pixels, mirrored, decoded by ``--cpus`` cores; the decoder alone has as many.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
 import json
 import os
 import platform
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -36,6 +38,8 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from importlib import metadata
 from pathlib import Path
+
+import psutil
 
 from tests.benchmarks.train.gpu_check.bundle import DATASET, REPOSITORY, install, make
 from tests.benchmarks.train.gpu_check.rows import INTO_DEVICE, LIMIT, Row, markdown
@@ -111,6 +115,7 @@ class _Check:
         self._end = time.monotonic() + arguments.minutes * 60
         self._rows: list[Row] = []
         self._machine = ""
+        self._folder: str | None = None
 
     def run(self) -> int:
         """Measure, and return the exit status: 1 if a part failed."""
@@ -120,22 +125,26 @@ class _Check:
         watchdog.start()
         allowed = sorted(os.sched_getaffinity(0))
         os.sched_setaffinity(0, allowed[: self._told.cpus])
-        with tempfile.TemporaryDirectory() as site:
-            installed = install(self._told.bundle, Path(site))
-            sys.path.insert(0, site)
+        with tempfile.TemporaryDirectory() as folder:
+            self._folder = folder
+            site, scratch = Path(folder, "site"), Path(folder, "scratch")
+            scratch.mkdir()
+            installed = install(self._told.bundle, site)
+            sys.path.insert(0, str(site))
             self._machine = self._described(len(allowed), installed)
             print(self._machine, flush=True)
-            for row in self._measured(site):
+            for row in self._measured(site, scratch):
                 self._add(row)
         print(f"\n{markdown(self._rows)}")
         watchdog.cancel()
         return int(any(row.note.startswith("FAILED") for row in self._rows))
 
-    def _measured(self, site: str) -> Iterator[Row]:
+    def _measured(self, site: Path, scratch: Path) -> Iterator[Row]:
         from tests.benchmarks.train.gpu_check.running import run_part
 
-        env = {**os.environ, "PYTHONPATH": os.pathsep.join((site, str(REPOSITORY)))}
-        env |= {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+        env = {**os.environ, "PYTHONPATH": os.pathsep.join((str(site), str(REPOSITORY)))}
+        # What a part leaves in its temporary folder is removed with it.
+        env |= {"TMPDIR": str(scratch), "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
         if self._told.device == "cpu":
             # Threads of OpenMP that wait for each other on busy cores cost many times the work.
             env |= {"CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu", "OMP_NUM_THREADS": "1"}
@@ -182,8 +191,15 @@ class _Check:
         )
 
     def _give_up(self) -> None:
-        print(f"\n{markdown(self._rows)}\nFAILED: out of time", flush=True)
-        os._exit(1)
+        try:
+            print(f"\n{markdown(self._rows)}\nFAILED: out of time", flush=True)
+            for child in psutil.Process().children(recursive=True):
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    child.kill()
+            if self._folder is not None:
+                shutil.rmtree(self._folder, ignore_errors=True)
+        finally:
+            os._exit(1)
 
 
 if __name__ == "__main__":
