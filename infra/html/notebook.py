@@ -15,8 +15,8 @@ from shardmill.infra.html.page import visible
 
 _SPLIT_COLOURS = {"train": "#1f8a70", "validation": "#c98a10", "test": "#d4617a"}
 _SOFT = "opacity:.75"
-_NUMBER = "text-align:right;padding:2px 12px 2px 0"
-_TEXT = "text-align:left;padding:2px 12px 2px 0"
+_NUMBER = "text-align:right;padding:2px 12px 2px 0;white-space:nowrap"
+_TEXT = "text-align:left;padding:2px 12px 2px 0;overflow-wrap:break-word"
 _BAR_PIXELS = 120
 
 

@@ -23,10 +23,10 @@ def cells(path: Path) -> list[dict[str, Any]]:
 
 
 def shown(cell: dict[str, Any]) -> str:
-    """What a cell shows, as text or HTML, without pictures, dates and shares."""
+    """What a cell shows, as text, without pictures, dates and shares."""
     data = [output.get("data", {"text/plain": output.get("text", "")}) for output in cell["outputs"]]
     text = "".join("".join(one.get("text/html", one.get("text/plain", ""))) for one in data)
-    return re.sub(r"base64,[^\"]+|\d{4}-\d\d-\d\d|[\d.]+%", "", text)
+    return re.sub(r"<[^>]*>|\d{4}-\d\d-\d\d|[\d.]+%", " ", text)
 
 
 def test_the_stored_outputs_are_small_and_speak_of_no_machine() -> None:
