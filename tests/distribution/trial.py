@@ -130,15 +130,7 @@ class Trial:
         shutil.copytree(ROOT / "tests", place / "tests", ignore=shutil.ignore_patterns("__pycache__"))
         shutil.copy2(ROOT / "pyproject.toml", place)
         started = time.monotonic()
-        options = (
-            "-q",
-            "-m",
-            "not slow",
-            "-p",
-            "no:cacheprovider",
-            "-p",
-            "tests.distribution.without_extras",
-        )
+        options = ("-q", "-m", "not slow", "-p", "no:cacheprovider")
         said = self._run("-m", "pytest", *options, *READER_TESTS, cwd=place)
         return Row(self.version, f"reader's tests: {said.splitlines()[-1]}", None, time.monotonic() - started)
 
@@ -149,6 +141,7 @@ class Trial:
     def _checked(self, *command: str | Path, cwd: Path | None = None) -> str:
         hidden = ("PYTHON", "VIRTUAL_ENV", "PREFECT", "SHARDMILL")
         env = {name: value for name, value in os.environ.items() if not name.startswith(hidden)}
+        env["PYTEST_ADDOPTS"] = "-p tests.distribution.without_extras"  # also of the tests that run tests
         env |= {f"{name}_HOME": f"{self.folder}/{name.lower()}" for name in ("SHARDMILL", "PREFECT")}
         done = subprocess.run(
             command, cwd=cwd or self.folder / "work", env=env, capture_output=True, text=True, timeout=1800,

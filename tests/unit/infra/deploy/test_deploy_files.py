@@ -38,8 +38,11 @@ def _dependencies() -> set[str]:
     """The packages that the project and its extra ``all`` list."""
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
-    (parts,) = (re.findall(r"\[(.*)\]", line) for line in extras["all"])
-    lines = [*project["dependencies"], *(line for extra in parts[0].split(",") for line in extras[extra])]
+    parts = [part for line in extras["all"] for part in re.findall(r"\[(.*)\]", line)]
+    lines = [
+        *project["dependencies"],
+        *(line for part in parts for extra in part.split(",") for line in extras[extra]),
+    ]
     return {re.split(r"[<>=\[]", line)[0] for line in lines}
 
 
