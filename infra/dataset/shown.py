@@ -19,7 +19,7 @@ from shardmill.infra.readable import counted, first_of, readable_bytes, readable
 from shardmill.infra.storage.range_reader import RangeReader
 
 _PICTURES, _SIDE = 12, 96  # pictures, and the side of each (pixels)
-_SHARDS = 4  # indexes that are read to find them
+_SHARDS, _ROWS = 4, 4096  # indexes that are read to find them, and rows of each that are looked at
 _CLASSES = 12  # rows of the table
 _NAMES = 3  # classes named below a picture
 
@@ -51,11 +51,11 @@ def _said(error: Exception) -> str:
 
 
 def _counts(version: DatasetVersion) -> Markup:
-    splits = [split for split in version.manifest.splits if version.num_examples(split)]
-    totals = {split: version.num_examples(split) for split in splits}
+    of_split = {split: version.num_examples(split) for split in version.manifest.splits}
+    totals = {split: number for split, number in of_split.items() if number}
     if not totals:
         return paragraph("no records")
-    counts = {split: version.count_classes(split) for split in splits}
+    counts = {split: version.count_classes(split) for split in totals}
     of_class = {name: sum(of.get(name, 0) for of in counts.values()) for name in version.manifest.classes}
     names = sorted(of_class, key=lambda name: (-of_class[name], name))
     table = count_table(counts, names[:_CLASSES], totals)
@@ -97,12 +97,11 @@ def _first_shards(version: DatasetVersion) -> list[Shard]:
 def _a_few_of_each(rows: Any) -> Iterator[Mapping[str, Any]]:
     """Yield the first rows of each class."""
     seen: dict[Any, int] = {}
-    for batch in rows.to_batches(max_chunksize=256):
-        for row in batch.to_pylist():
-            label = _class_of(row)
-            seen[label] = seen.get(label, 0) + 1
-            if seen[label] <= _PICTURES:
-                yield row
+    for row in rows.slice(0, _ROWS).to_pylist():
+        label = _class_of(row)
+        seen[label] = seen.get(label, 0) + 1
+        if seen[label] <= _PICTURES:
+            yield row
 
 
 def _class_of(row: Mapping[str, Any]) -> int:
