@@ -17,7 +17,7 @@ from shardmill.infra.errors import EnvironmentFault
 from shardmill.infra.processes.ports import free_port
 
 _WATCH_SECONDS = 1.0
-_SEND_SECONDS = 5.0
+_END_SECONDS = 5.0
 
 
 @contextlib.contextmanager
@@ -53,12 +53,13 @@ class PrefectServer:
             output.note,
         )
         self._first = self._server.launch()
+        self._keeping = threading.Thread(target=self._keep, name="keep-server", daemon=True)
         self._is_closed = threading.Event()
 
     def wait_until_healthy(self) -> None:
         """Wait until it answers, and keep it running from then on."""
         self._first.wait_until_healthy()
-        threading.Thread(target=self._keep, name="keep-server", daemon=True).start()
+        self._keeping.start()
 
     def _keep(self) -> None:
         try:
@@ -79,6 +80,8 @@ class PrefectServer:
             from prefect.logging.handlers import APILogHandler
 
             APILogHandler().flush()
-            EventsWorker.drain_all(timeout=_SEND_SECONDS)
+            EventsWorker.drain_all(timeout=_END_SECONDS)
         self._is_closed.set()
+        if self._keeping.is_alive():
+            self._keeping.join(_END_SECONDS)
         self._server.stop()
