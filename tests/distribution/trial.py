@@ -24,7 +24,7 @@ READER_TESTS = (
     "tests/unit/training/test_reader_alone.py",
     "--ignore=tests/unit/training/reading/test_every_reader.py",  # needs JAX, Grain and TensorFlow
 )
-TESTERS = ("hypothesis", "pytest", "pytest-timeout")
+TESTERS = ("flask", "flask-cors", "hypothesis", "moto[s3]", "pytest", "pytest-timeout")
 FIRST_BATCH = """\
 import shardmill
 images, labels = next(iter(shardmill.open_dataset("sample").batches("train", batch_size=32, image_size=224)))

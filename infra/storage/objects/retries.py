@@ -212,7 +212,7 @@ class ObjectReader(io.RawIOBase):
 
     def close(self) -> None:
         """Close the object."""
-        if not self.closed:
+        if not self.closed and hasattr(self, "_stream"):  # Python closes it too where opening it failed
             self._stream.close()
         super().close()
 

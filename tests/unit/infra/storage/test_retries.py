@@ -10,7 +10,7 @@ import pytest
 
 from shardmill.infra.errors import NotFoundError, StorageError
 from shardmill.infra.storage.filesystem import Storage
-from shardmill.infra.storage.objects.retries import is_retryable
+from shardmill.infra.storage.objects.retries import ObjectReader, is_retryable
 from shardmill.infra.storage.range_reader import RangeReader
 from tests.samples.stores.faulty_proxy import FaultyProxy, faulty_proxy
 from tests.samples.stores.object_store import KEY, SECRET, ObjectStore
@@ -137,3 +137,8 @@ def test_a_block_that_fails_writes_no_object(store: ObjectStore, proxy: FaultyPr
     with pytest.raises(ZeroDivisionError):
         write_and_fail()
     assert store.all_keys("failed") == []
+
+
+def test_a_reader_that_could_not_be_opened_closes_in_silence() -> None:
+    """Python closes the object whose ``__init__`` failed, and prints an error of that since 3.13."""
+    ObjectReader.__new__(ObjectReader).close()
