@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
@@ -16,8 +17,9 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
-from tests.distribution.building import build, build_wheels, make_plain
+from tests.distribution.building import Refused, build, build_wheels, make_plain
 from tests.distribution.pythons import VERSIONS, find_pythons
+from tests.distribution.release import check_release
 from tests.samples.installations import PROJECT
 from tests.samples.repositories_of_users import ABOUT, FOLDERS, ROOT, copy_checkout
 
@@ -138,3 +140,26 @@ def test_every_package_of_an_extra_has_an_exact_version() -> None:
             requirement = Requirement(line)
             if requirement.name != PROJECT["name"]:
                 assert pinned[canonicalize_name(requirement.name)] in requirement.specifier, line
+
+
+RELEASED = "# Changelog\n\n## Unreleased\n\n"
+DATED = f"## {PROJECT['version']} (2026-01-02)\n\n- It reads.\n"
+
+
+@pytest.mark.parametrize(
+    ("changelog", "remedy"),
+    [
+        (f"{RELEASED}- It writes.\n\n{DATED}", "move the entries of 'Unreleased'"),
+        (f"{RELEASED}## 0.0.9 (2026-01-02)\n", f"should be '{PROJECT['version']} ("),
+        (f"# Changelog\n\n{DATED}", "first heading"),
+        (f"{RELEASED}{DATED}", "commit or remove these changes first"),
+    ],
+)
+def test_a_release_is_refused_until_it_is_described_and_committed(
+    changelog: str, remedy: str, tmp_path: Path
+) -> None:
+    subprocess.run(["git", "init", "--quiet", tmp_path], check=True)
+    (tmp_path / "CHANGELOG.md").write_text(changelog)
+    shutil.copy2(ROOT / "CITATION.cff", tmp_path)
+    with pytest.raises(Refused, match=re.escape(remedy)):
+        check_release(tmp_path)
