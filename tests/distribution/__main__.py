@@ -30,7 +30,7 @@ def main() -> int:
     parser.add_argument("--demo", type=int, default=1, help="how many of them run the demo, newest first")
     parser.add_argument("--release", action="store_true", help="first check that the checkout is a release")
     arguments = parser.parse_args()
-    console = Console(highlight=False)
+    console = Console(highlight=False, markup=False)
     try:
         if arguments.release:
             check_release()
@@ -71,7 +71,7 @@ def _tried(archives: list[Path], versions: Sequence[str], num_demos: int, consol
         for version, python in found.items():
             trial = Trial(version, python, Path(folder, version), datasets)
             for row in trial.rows(archives, with_demo=version in demos):
-                console.print("[dim]" + "  ".join(row.cells), soft_wrap=True)
+                console.print("  ".join(row.cells), style="dim", soft_wrap=True)
                 yield row
     for version in versions:
         if version not in found:
