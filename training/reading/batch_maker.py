@@ -209,11 +209,11 @@ class BatchMaker:
         self._start()
 
     def close(self) -> None:
-        """End the threads."""
+        """End the threads, once the batches that they have begun are made."""
         with self._lock:
-            if self._pool is not None:
-                self._pool.shutdown(cancel_futures=True)
-                self._pool = None
+            pool, self._pool = self._pool, None
+        if pool is not None:
+            pool.shutdown()
 
 
 def _without_padding(out: Pixels, window: Window) -> Pixels:

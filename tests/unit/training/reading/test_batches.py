@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -13,9 +14,10 @@ from shardmill import Dataset, open_dataset
 from shardmill.infra.errors import CorruptDataError, UsageError
 from shardmill.training.config import AugmentSettings
 from shardmill.training.config.data import DataSettings
-from shardmill.training.order import TrainingOrder
+from shardmill.training.order import Passes, TrainingOrder
 from shardmill.training.reading import Batch, BatchMaker, RecordReader
 from shardmill.training.reading.batch import BufferPool
+from shardmill.training.reading.batch_maker import NumpyBatches
 from shardmill.training.reading.example_spec import ExampleSpec
 from shardmill.training.reading.records.split_records import EncodedImage
 from tests.samples.datasets.published import coloured, publish
@@ -53,6 +55,23 @@ def test_threads_slices_and_pickles_change_nothing(dataset: Dataset) -> None:
         parts = [alone.make(plan.of_rank(rank, 3)) for rank in range(3)]
         assert np.array_equal(np.concatenate([part.images for part in parts]), whole.images)
     maker.close()
+
+
+def test_a_maker_ends_while_batches_are_made_ahead(dataset: Dataset) -> None:
+    reader = dataset.reader("train")
+
+    def read_and_close() -> None:
+        for _ in range(20):
+            maker = BatchMaker(reader, image_size=224, threads=2)
+            batches = iter(NumpyBatches(maker, order_of(reader), Passes(range(1000))))
+            next(batches)
+            maker.close()
+            batches.close()  # type: ignore[attr-defined]  # a generator
+
+    reading = threading.Thread(target=read_and_close, daemon=True)
+    reading.start()
+    reading.join(timeout=60)
+    assert not reading.is_alive()
 
 
 def test_an_image_that_is_none_is_named(dataset: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
