@@ -226,6 +226,8 @@ def test_code_for_an_earlier_release_is_told_the_new_name(
 ) -> None:
     root = Path(__file__).parents[3]  # has a folder training, as no installed Shardmill has
     monkeypatch.setattr(sys, "path", [place for place in sys.path if Path(place).resolve() != root])
+    for name in [name for name in sys.modules if name.partition(".")[0] == "training"]:
+        monkeypatch.delitem(sys.modules, name)  # code that another test ran from the root imported it
     written(folder, mine_o=f"from training.models import ModelSpec\n{BUILD}")
     with pytest.raises(ConfigError, match="No module named 'training'") as caught:
         own_code("mine_o:build").load()

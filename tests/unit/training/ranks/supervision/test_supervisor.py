@@ -286,8 +286,9 @@ def test_ranks_that_cannot_be_started_while_the_run_stops_do_not_hide_the_stop(t
 
 def test_a_rank_that_fails_while_it_stops_is_told_but_not_started_again(tmp_path: Path) -> None:
     signal_once((tmp_path / "step").exists)
+    each = [deed("fault", rank=rank, step="stop") for rank in (0, 1)]  # the later one loses the other instead
     with logged() as lines, pytest.raises(Preempted):
-        Supervisor(plan(tmp_path, deed("fault", rank=0, step="stop"))).run()
+        Supervisor(plan(tmp_path, *each)).run()
     assert [line for line in lines if "the disk is full" in line and "while the run stopped" in line]
     assert len(list(tmp_path.glob("attempt-*-0"))) == 1
 
