@@ -13,7 +13,7 @@ PYTEST := $(PY) -m pytest
 # How many processes run tests: more than cores, because many tests wait for processes of their own.
 TEST_PROCESSES ?= $(shell echo $$(( $$(nproc) + 2 )))
 # The tests in several processes; tests/conftest.py says which begin, and which stay together in one process.
-PYTEST_SPREAD := $(PYTEST) -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder
+PYTEST_SPREAD = $(PYTEST) -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder
 # The tests of a running platform: Prefect's server, a worker, the pages in a browser.
 PLATFORM := tests/prefect_server tests/browser
 OUT ?= demo
@@ -92,6 +92,8 @@ test: lint ## Format, lint, types, floors, and the tests that are neither slow n
 	$(PYTEST_SPREAD) -m "not slow" $(PLATFORM:%=--ignore=%) --durations=20 --durations-min=5
 
 .PHONY: test-platform
+# Each of these processes starts a whole platform.
+test-platform: TEST_PROCESSES := $(shell echo $$(( $$(nproc) + 1 )))
 test-platform: $(VENV)/.stamp ## Prefect's server with a worker, deployments and schedules, and the pages in a browser
 	$(PYTEST_SPREAD) -m "not slow" $(PLATFORM) --durations=20 --durations-min=5
 
