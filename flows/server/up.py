@@ -118,7 +118,7 @@ class Platform:
             **(services.password_settings(options.auth) if options.auth else {}),
             **({DATABASE_SETTING: options.database} if options.database else {}),
         }
-        self._board_port = free_port()
+        self._board_port = free_port(other_than=(options.port, options.page_port))
         self._server = KeptService(
             services.SERVER, self._start_server, say, need=lambda: check_database(options.database)
         )

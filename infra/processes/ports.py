@@ -7,6 +7,7 @@ import http.client
 import ipaddress
 import socket
 import urllib.request
+from collections.abc import Collection
 from urllib.parse import urlsplit
 
 from shardmill.infra.errors import EnvironmentFault
@@ -15,8 +16,12 @@ _ATTEMPTS = 50
 _ALL_ADDRESSES = ""
 
 
-def free_port(*hosts: str) -> int:
+def free_port(*hosts: str, other_than: Collection[int] = ()) -> int:
     """Return a port that is free now on each of some addresses of this machine; by default on all addresses.
+
+    Args:
+        hosts: the addresses.
+        other_than: ports that are meant for something that does not listen yet.
 
     Raises:
         EnvironmentFault: none was found, or an address is not one of this machine.
@@ -32,8 +37,21 @@ def free_port(*hosts: str) -> int:
                     port = listener.getsockname()[1]
             except OSError:
                 continue
-            return port
+            if port not in other_than:
+                return port
     raise EnvironmentFault(f"no port is free on all of {', '.join(hosts)}", "name one with the port options")
+
+
+def free_ports(count: int) -> list[int]:
+    """Return ports that are free now on all addresses, none of them twice.
+
+    Raises:
+        EnvironmentFault: they were not found.
+    """
+    ports: list[int] = []
+    while len(ports) < count:
+        ports.append(free_port(other_than=ports))
+    return ports
 
 
 def is_loopback(host: str) -> bool:

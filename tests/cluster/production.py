@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from shardmill.flows.flow_runs import api_requests
-from shardmill.infra.processes.ports import free_port
+from shardmill.infra.processes.ports import free_ports
 from tests.prefect_server.postgresql import PostgreSql, running_postgresql
 from tests.prefect_server.redis_server import RedisServer, running_redis
 from tests.prefect_server.server import RunningServer, run_command, user_environment
@@ -100,7 +100,7 @@ def production(folder: Path) -> Iterator[Production]:
     with contextlib.ExitStack() as stack:
         postgresql = stack.enter_context(running_postgresql())
         redis = stack.enter_context(running_redis(folder / "redis"))
-        ports = [free_port() for _ in range(2)]
+        ports = free_ports(2)
         balanced = stack.enter_context(balancing(ports))
         url = f"http://127.0.0.1:{balanced}"
         env = user_environment(folder / "home") | {

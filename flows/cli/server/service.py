@@ -104,15 +104,13 @@ def up(
     from shardmill.flows.server import up
 
     server_port = port or free_port()
-    chosen_port = page_port or (server_port + 1 if port and page_port is None else 0)
-    while not chosen_port or (chosen_port == server_port and not page_port):
-        chosen_port = free_port()  # which may be the one that was free for the server
+    after_server = server_port + 1 if port else 0
     chosen = up.UpOptions(
         host,
         server_port,
         root_or_default(root),
         runs_or_default(runs),
-        chosen_port,
+        (after_server if page_port is None else page_port) or free_port(other_than=(server_port,)),
         auth or None,
         not no_tensorboard,
         database or None,

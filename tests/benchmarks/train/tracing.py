@@ -23,7 +23,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from shardmill.infra.processes.ports import free_port
+from shardmill.infra.processes.ports import free_ports
 from shardmill.infra.settings import load_settings
 from shardmill.training.config import TrainConfig
 from shardmill.training.ranks.cluster import Cluster, cluster_from_environment
@@ -55,7 +55,7 @@ def case_seconds(devices: str, num_ranks: int, synchronized: str) -> float:
     """Measure a case in processes of its own; the CPU seconds of the first."""
     argv = [sys.executable, "-m", "tests.benchmarks.train.tracing", *sys.argv[1:]]
     argv += ["--case", devices, synchronized]
-    addresses = tuple(f"localhost:{free_port()}" for _ in range(num_ranks))
+    addresses = tuple(f"localhost:{port}" for port in free_ports(num_ranks))
     started = []
     for rank in range(num_ranks):
         environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "-1"}

@@ -23,7 +23,7 @@ import pytest
 
 from shardmill.infra.dataset.catalog import Catalog
 from shardmill.infra.dataset.verify import verify
-from shardmill.infra.processes.ports import free_port
+from shardmill.infra.processes.ports import free_port, free_ports
 from tests.faults.hostile.deeds import WIDTH, height_of
 from tests.samples.images.photos import jpeg, make_photos, png, write
 from tests.samples.preparing.command import prepare_command
@@ -98,7 +98,7 @@ def running_service(folder: Path, path: str = "") -> Iterator[Service]:
         folder: of their logs.
         path: more folders for PYTHONPATH of the workers.
     """
-    job_port, pool_port = free_port(), free_port()
+    job_port, pool_port = free_ports(2)
     runners = "apache_beam.runners"
     server = running(
         f"{runners}.portability.local_job_service_main",

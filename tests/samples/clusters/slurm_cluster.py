@@ -22,7 +22,7 @@ from pathlib import Path
 
 import psutil
 
-from shardmill.infra.processes.ports import free_port
+from shardmill.infra.processes.ports import free_ports
 from tests.samples.waiting import eventually
 
 NODES = ("127.0.0.1", "127.0.0.2")
@@ -93,7 +93,7 @@ class SlurmCluster:
             user=getpass.getuser(),
             folder=folder,
             nodes=NODES,
-            ports=[free_port() for _ in range(3)],
+            ports=free_ports(3),
         )
         (folder / "slurm.conf").write_text(text)
         munge = [f"--{name}={folder}/munge.{name[:-5]}" for name in ("pid-file", "log-file", "seed-file")]

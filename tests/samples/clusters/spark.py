@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from shardmill.infra.processes.ports import free_port
+from shardmill.infra.processes.ports import free_ports
 from tests.samples.waiting import eventually
 
 JARS = Path(os.environ.get("SHARDMILL_SPARK_JARS", "~/.cache/shardmill/spark")).expanduser()
@@ -26,7 +26,7 @@ _OPENED = (
 @contextmanager
 def running_job_server(folder: Path) -> Iterator[str]:
     """Start the job server, and give the block its address."""
-    ports = [free_port() for _ in range(3)]
+    ports = free_ports(3)
     names = ("--job-port", "--artifact-port", "--expansion-port")
     command = ["java", "-Xmx768m", *(f"--add-opens=java.base/{name}=ALL-UNNAMED" for name in _OPENED)]
     command += ["-cp", f"{JARS}/*", "org.apache.beam.runners.spark.SparkJobServerDriver"]

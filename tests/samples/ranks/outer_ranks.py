@@ -15,14 +15,14 @@ from typing import Any, Self
 
 import psutil
 
-from shardmill.infra.processes.ports import free_port
+from shardmill.infra.processes.ports import free_port, free_ports
 from shardmill.training.ranks.cluster import Cluster
 from shardmill.training.results.run_files.curve import read_curve
 
 
 def tf_config(hosts: Sequence[str] = ("localhost", "localhost")) -> list[dict[str, str]]:
     """``TF_CONFIG`` of each rank, with ports that are free now."""
-    addresses = tuple(f"{host}:{free_port()}" for host in hosts)
+    addresses = tuple(f"{host}:{port}" for host, port in zip(hosts, free_ports(len(hosts)), strict=True))
     return [{"TF_CONFIG": Cluster(addresses, rank).to_tf_config()} for rank in range(len(hosts))]
 
 

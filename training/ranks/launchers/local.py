@@ -13,7 +13,7 @@ from typing_extensions import override
 
 from shardmill.infra import progress as events
 from shardmill.infra.errors import ConfigError, EnvironmentFault
-from shardmill.infra.processes.ports import free_port
+from shardmill.infra.processes.ports import free_ports
 from shardmill.infra.readable import counted
 from shardmill.training.ranks.cluster import Cluster
 from shardmill.training.ranks.devices import DeviceRequest, RankCount, Slot, visible_gpus
@@ -113,7 +113,7 @@ class LocalHosts(RankHosts):
 
     @override
     def start(self, plan: RankPlan, slots: Sequence[Slot], scratch: Path) -> Iterator[RankProcess]:
-        addresses = tuple(f"localhost:{free_port()}" for _ in slots)
+        addresses = tuple(f"localhost:{port}" for port in free_ports(len(slots)))
         for rank, slot in enumerate(slots):
             variables = {
                 **slot.environment(len(slots)),
