@@ -304,8 +304,7 @@ class Dataset:
         """
         with told_as_arguments():
             asked = self._asked(split, options)
-            own_shares = None if shares is None else tuple(shares)
-            return self._batches(asked, (rank, num_ranks, own_shares), step, epochs, threads)
+            return self._batches(asked, (rank, num_ranks, _fixed(shares)), step, epochs, threads)
 
     def jax(
         self,
@@ -346,9 +345,8 @@ class Dataset:
         wing = load("jax", "batches")
         with told_as_arguments():
             asked = self._asked(split, options, evaluation_last_batch="pad")
-            own_shares = None if shares is None else tuple(shares)
             _, order, spec = asked
-            placing = wing.Placing.of(sharding, order, spec, (rank, num_ranks, own_shares))
+            placing = wing.Placing.of(sharding, order, spec, (rank, num_ranks, _fixed(shares)))
             made: JaxBatches = wing.JaxBatches(
                 self._batches(asked, placing.ranks, step, epochs, threads), placing
             )
@@ -389,8 +387,7 @@ class Dataset:
         """
         wing = load("grain", "sources")
         with told_as_arguments():
-            own_shares = None if shares is None else tuple(shares)
-            ranks = rank, num_ranks, own_shares
+            ranks = rank, num_ranks, _fixed(shares)
             # Grain has threads and processes of its own.
             batches = self._batches(self._asked(split, options), ranks, step, epochs, threads=1)
             made: GrainSplit = wing.open_split(batches, batched=batched)
@@ -432,8 +429,7 @@ class Dataset:
         with told_as_arguments():
             examples, loading = load("torch", "data.options").divided(options)
             records, order, spec = self._asked(split, examples, evaluation_last_batch="pad")
-            own_shares = None if shares is None else tuple(shares)
-            own = load("torch", "data.ranks").rank_order(order, rank, num_ranks, own_shares)
+            own = load("torch", "data.ranks").rank_order(order, rank, num_ranks, _fixed(shares))
             if preload is False:
                 records = open_for_order(records, order, spec, memory=self._memory).records
             loader: TorchLoader = opening.open_loader(records, own, spec, loading, preload=preload)
@@ -479,3 +475,7 @@ class Dataset:
         if spec.image_size is None:
             table = records.table
             check_whole_images(table.height, table.width, rows, self.reading.ram_budget_bytes)
+
+
+def _fixed(shares: Sequence[int] | None) -> tuple[int, ...] | None:
+    return None if shares is None else tuple(shares)

@@ -53,6 +53,7 @@ class Augmentation(ABC, Generic[F]):
         turn: augmentations of a stage are applied, and their fields listed, in rising order of this number.
         streams: the random streams that it draws from, under the key of an example (of its stage). A plugin
             has keys of its own, and need not name them.
+        objects_follow: whether boxes and masks can follow what it does to an image.
         settings: the values of its fields.
         plugin: the name of the plugin that it is; empty: it comes with Shardmill.
     """
@@ -60,6 +61,7 @@ class Augmentation(ABC, Generic[F]):
     Fields: ClassVar[type[Settings]]
     turn: ClassVar[int]
     streams: ClassVar[range]
+    objects_follow: ClassVar[bool] = False
     plugin: str = ""
 
     def __init__(self, settings: F) -> None:
@@ -89,6 +91,8 @@ class Augmentation(ABC, Generic[F]):
 
 class WindowAugmentation(Augmentation[F]):
     """Chooses the window of each stored image that is decoded. The first one that is on counts."""
+
+    objects_follow: ClassVar[bool] = True
 
     @abstractmethod
     def windows(self, heights: Sizes, widths: Sizes, keys: U64) -> Windows:

@@ -83,11 +83,11 @@ class AugmentSettings(*(kind.Fields for kind in reversed(kinds())), Settings):  
             ConfigError: one of whole batches is on, or another that they cannot follow.
         """
         made = self._made()
-        follow = [one for one in made if getattr(one, "objects_follow", isinstance(one, WindowAugmentation))]
-        if found := [one.name for one in made if one.is_on and one not in follow]:
+        if found := [one.name for one in made if one.is_on and not one.objects_follow]:
+            follow = ", ".join(one.name for one in made if one.objects_follow)
             raise ConfigError(
                 f"{_listed(found)} would move or mix images without their boxes and masks",
-                f"turn it off; boxes and masks follow {', '.join(one.name for one in follow)}",
+                f"turn it off; boxes and masks follow {follow}",
             )
 
     def without_batched(self) -> AugmentSettings:

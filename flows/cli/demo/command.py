@@ -25,7 +25,7 @@ from shardmill.flows.cli.demo.time_line import BETWEEN_JOBS, Part, TimeLine
 from shardmill.flows.flow_runs.jobs import checked_source, job_request, prepare_settings, train_settings
 from shardmill.infra.dataset.catalog import Catalog
 from shardmill.infra.errors import EnvironmentFault, ShardmillError, UsageError
-from shardmill.infra.extras import install
+from shardmill.infra.extras import lacking
 from shardmill.infra.processes.process import REPORT_DEFECT
 from shardmill.infra.progress import subscribe
 
@@ -125,7 +125,7 @@ def _check_installed() -> None:
     """Raise EnvironmentFault if a part of the package that the demo shows is not installed."""
     missing = [library for library in _LIBRARIES if find_spec(library) is None]
     if missing:
-        raise EnvironmentFault(f"the demo needs {missing[0]}, which is not installed", install("all"))
+        raise lacking("the demo", missing[0], "all")
 
 
 def _check_accuracy(accuracy: float, config: Path) -> None:

@@ -84,9 +84,8 @@ class TimeLine:
             self._now.name = f"{self._job}: start"
         elif kind == "stage":
             words = _STAGES.get(str(event["stage"]).partition(" ")[0])
-            name = f"{self._job}: {words}"
             if words:
-                self.begin(name, at)
+                self.begin(f"{self._job}: {words}", at)
         elif kind == "result":
             self.begin(BETWEEN_JOBS, at)
 
