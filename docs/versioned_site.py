@@ -27,7 +27,7 @@ _REDIRECT = """\
 
 
 def publish(folder: Path, release: str = shardmill.__version__) -> Path:
-    """Build the site, and return its folder. What is in ``folder`` stays as it was until the site is built.
+    """Build the site, then replace this release's folder in ``folder`` with it; return that folder.
 
     Raises:
         CalledProcessError: a page has an error or a warning.

@@ -21,7 +21,7 @@ from mkdocs.structure.files import File, Files
 ROOT = Path(__file__).parents[2]
 ERRORS = ROOT / "infra" / "errors.py"
 PACKAGES = ("shardmill", "flows", "beam_jobs", "training", "infra")
-# Other classes with a remedy -> the places of message and remedy among their arguments, and what they are.
+# Other classes with a remedy -> the positions of message and remedy among their arguments; a description.
 _OTHERS = {
     "Problem": (2, 3, "A problem that the platform shows and notifies of."),
     "WrongValue": (0, 1, "A value that a setting does not take; a `ConfigError` begins with the setting."),

@@ -36,7 +36,7 @@ class Figure:
 
 
 def block(title: str, facts: Sequence[str], parts: Iterable[Markup]) -> str:
-    """Return a heading, a line of facts and what is below them as one element."""
+    """Return one HTML element: a heading, a line of facts, and below them the given parts."""
     heading = Markup('<b style="font-size:115%">{}</b>').format(visible(title))
     if facts:
         line = Markup('<br><span style="{}">{}</span>')

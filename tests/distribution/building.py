@@ -20,7 +20,7 @@ from tests.samples.repositories_of_users import ROOT, copy_checkout
 
 
 class Refused(Exception):
-    """What is built is not fit for a release; says why."""
+    """The archives are not fit for a release; the message says why."""
 
 
 def build_twice(out: Path) -> list[Path]:

@@ -109,7 +109,7 @@ class Trial:
         return seconds
 
     def _megabytes(self) -> float:
-        """What is installed, without pip (MB of 1,000,000 bytes)."""
+        """The size of all installed files except those of pip (MB of 1,000,000 bytes)."""
         (site,) = self.folder.glob("venv/lib/python*/site-packages")
         files = [path for path in site.rglob("*") if path.is_file()]
         kept = [path for path in files if not re.match(r"pip\b", path.relative_to(site).parts[0])]
@@ -135,7 +135,7 @@ class Trial:
         return Row(self.version, f"reader's tests: {said.splitlines()[-1]}", None, time.monotonic() - started)
 
     def _run(self, *arguments: str | Path, cwd: Path | None = None) -> str:
-        """Run the environment's Python to its end; return what it printed."""
+        """Run a command with the environment's Python, and return its output."""
         return self._checked(self.folder / "venv" / "bin" / "python", *arguments, cwd=cwd)
 
     def _checked(self, *command: str | Path, cwd: Path | None = None) -> str:

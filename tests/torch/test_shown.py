@@ -1,4 +1,4 @@
-"""A batch of tensors of PyTorch is shown as that of numpy."""
+"""``show_batch`` makes the same pictures of PyTorch tensors as of the equal numpy arrays."""
 
 from __future__ import annotations
 

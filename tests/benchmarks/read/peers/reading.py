@@ -60,7 +60,7 @@ def main(ways: dict[str, Batches], prepare: Prepare | None = None) -> None:
 
 
 def measure(make: Callable[[], Iterator[Any]], images: int, warm: float, seconds: float) -> None:
-    """Iterate, and say how fast. What is yielded is (images, labels), or a number of images."""
+    """Iterate over what ``make`` returns, pairs (images, labels) or numbers of images, and print the rate."""
     started = time.perf_counter()
     batches = make()
     first = next(batches)

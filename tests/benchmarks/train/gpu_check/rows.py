@@ -17,7 +17,7 @@ LIMIT, INTO_DEVICE = "decoder alone", "into the device"
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One measurement. None stands for what was not measured.
+    """One measurement. A value that was not measured is None.
 
     Attributes:
         what: what was measured.

@@ -140,5 +140,5 @@ def test_a_block_that_fails_writes_no_object(store: ObjectStore, proxy: FaultyPr
 
 
 def test_a_reader_that_could_not_be_opened_closes_in_silence() -> None:
-    """Python closes the object whose ``__init__`` failed, and prints an error of that since 3.13."""
+    """If ``__init__`` fails, Python still closes the object; since 3.13 it prints an error of closing."""
     ObjectReader.__new__(ObjectReader).close()
