@@ -83,8 +83,9 @@ def evaluate_run(run: RunFolder, root: str | Path, split: str, ref: str | None =
     version = catalog.open_view(run.dataset if ref is None else ref)
     trained_on = _trained_on(run, catalog, version)
     _check_classes(run, trained_on, version)
-    # Nothing is augmented here, so a plugin that augmented need not be there.
+    # Nothing is trained here: what augmented, and callbacks, need not be there.
     settings = {name: table for name, table in run.config().items() if name != "augment"}
+    settings["run"] = {name: value for name, value in settings["run"].items() if name != "callbacks"}
     config = validate(TrainConfig, settings, where=f"the settings of {run.name}")
     now = versions_of(own_code(config))
     for name, was in run.identity.get("plugins", {}).items():

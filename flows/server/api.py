@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 from shardmill.flows import home
 from shardmill.flows.flow_runs import api_requests
 from shardmill.flows.home import LOOPBACK
-from shardmill.flows.server.running_up import running_up
+from shardmill.flows.server.running_up import running_up, up_process
 from shardmill.infra.errors import GO_ON, ConfigError, EnvironmentFault, UsageError
 
 
@@ -70,6 +70,7 @@ def _check_admission(host: str, auth: str | None) -> None:
 
 
 _PATIENCE_SECONDS = 6.0
+_NEEDED_PATIENCE_SECONDS = 45.0
 _POLL_SECONDS = 0.1
 
 
@@ -125,6 +126,30 @@ def standing_api(patience_seconds: float = _PATIENCE_SECONDS) -> Api | None:
     if up is not None and _answers_within(up.api_url, patience_seconds):
         return Api(up.api_url, up.ui_url, up.auth)
     return None
+
+
+def need_api(purpose: str) -> None:
+    """Check that a command that cannot do without a Prefect server has one.
+
+    A server of a running `shardmill up` gets more time to answer than where a command can go on without it.
+
+    Args:
+        purpose: What the server would do, as "that could keep a schedule".
+
+    Raises:
+        ConfigError: ``PREFECT_API_URL`` is not an address.
+        EnvironmentFault: There is no server, it does not answer, or it asks for another password.
+    """
+    if standing_api(_NEEDED_PATIENCE_SECONDS) is not None:
+        return
+    process_id = up_process()
+    if process_id is None:
+        raise EnvironmentFault(f"there is no Prefect server {purpose}", "start one: shardmill up --detach")
+    raise EnvironmentFault(
+        f"the Prefect server of shardmill up (process {process_id}) has not answered within "
+        f"{_NEEDED_PATIENCE_SECONDS:g} seconds",
+        "run the command again; if it still does not answer: shardmill down; shardmill up --detach",
+    )
 
 
 def _answers_within(url: str, seconds: float) -> bool:

@@ -31,10 +31,11 @@ NAME = "chain"
 SIZES = {"image_size": 32, "global_batch_size": 16}
 PIPELINE = {
     "dataset": NAME,
-    "train_config": {"data": SIZES, "run": {"epochs": 30, "callbacks": ["looks:Waits"]}},
+    "train_config": {"data": SIZES, "run": {"epochs": 30}},
     "promote": True,
     "promotion": {"minimum_examples": 1},
 }
+WATCHED = {"train_config": {"data": SIZES, "run": {"epochs": 30, "callbacks": ["looks:Waits"]}}}
 EPOCHS_A_LOOK = 10
 # Lets a training, however quick the machine, go on only to the epoch of the file: what was shown was seen.
 WAITS = """\
@@ -44,7 +45,7 @@ import keras
 
 class Waits(keras.callbacks.Callback):
     def on_epoch_end(self, epoch, logs=None):
-        end = time.monotonic() + 120
+        end = time.monotonic() + 10
         while epoch + 1 > int(Path({file!r}).read_text() or 0) and time.monotonic() < end:
             time.sleep(0.2)
 """
@@ -144,8 +145,15 @@ def run_the_chain(server: RunningServer, folder: Path) -> Chain:
     may_end.write_text(str(EPOCHS_A_LOOK))
     (folder / "code").mkdir()
     (folder / "code" / "looks.py").write_text(WAITS.format(file=str(may_end)))
-    parameters: dict[str, Any] = {**PIPELINE, "source": str(source), "code": str(folder / "code")}
-    waiting = _message(server, "pipeline/pipeline", **parameters, train_when={"new_records": 8})
+    waiting = _message(
+        server, "pipeline/pipeline", **PIPELINE, source=str(source), train_when={"new_records": 8}
+    )
+    parameters: dict[str, Any] = {
+        **PIPELINE,
+        **WATCHED,
+        "source": str(source),
+        "code": str(folder / "code"),
+    }
     versions = Catalog(server.root).versions(NAME)
     with contextlib.ExitStack() as ends:
         page = None

@@ -12,7 +12,7 @@ from shardmill.flows.flow_runs.api_requests import prefect_client
 from shardmill.flows.server import services
 from shardmill.flows.server.alarm import destinations
 from shardmill.flows.server.alarm.destinations import Destination, Message, NotSent, check_url, kind_of, send
-from shardmill.flows.server.api import prefect_api, standing_api
+from shardmill.flows.server.api import need_api, prefect_api
 from shardmill.infra.errors import EnvironmentFault, NotFoundError, UsageError
 
 Url = Annotated[
@@ -65,11 +65,7 @@ def notify(
     destinations.check_occasions(on or ())
     if url is not None:
         check_url(url)
-    if standing_api() is None:
-        raise EnvironmentFault(
-            "there is no Prefect server whose runs somebody could be told of",
-            "start one: shardmill up --detach",
-        )
+    need_api("whose runs somebody could be told of")
     with prefect_api(), prefect_client() as client:
         if remove is not None:
             destinations.remove_destination(client, remove)

@@ -18,9 +18,11 @@ from shardmill.flows.cli.server.schedule_rows import (
 )
 from shardmill.flows.server import automations as rules
 from shardmill.flows.server import schedules
-from shardmill.flows.server.api import prefect_api, standing_api
-from shardmill.infra.errors import EnvironmentFault, NotFoundError
+from shardmill.flows.server.api import need_api, prefect_api
+from shardmill.infra.errors import NotFoundError
 from shardmill.infra.storage.locations import public_location
+
+_PURPOSE = "that could keep a schedule"
 
 Name = Annotated[
     str, typer.Option("--name", metavar="NAME", help="Tells the schedules of one dataset apart, e.g. nightly")
@@ -135,7 +137,7 @@ def add(
         overrides=overrides or [],
     )
     wish.check()
-    _need_server()
+    need_api(_PURPOSE)
 
     made = _set(wish)
     if json_output:
@@ -159,7 +161,7 @@ def list_(json_output: options.Json = False) -> None:
       shardmill schedule list
       shardmill schedule list --json
     """
-    _need_server()
+    need_api(_PURPOSE)
     with prefect_api():
         found, training = schedules.all_schedules(), rules.training_rules()
     if json_output:
@@ -195,15 +197,8 @@ def remove(dataset: options.Dataset, name: Only = None, json_output: options.Jso
     _change("Removed", dataset, name, json_output)
 
 
-def _need_server() -> None:
-    if standing_api() is None:
-        raise EnvironmentFault(
-            "there is no Prefect server that could keep a schedule", "start one: shardmill up --detach"
-        )
-
-
 def _change(done: str, dataset: str, name: str | None, json_output: bool) -> None:
-    _need_server()
+    need_api(_PURPOSE)
     with prefect_api():
         if done == "Removed":
             number = schedules.remove_schedules(dataset, name)

@@ -106,6 +106,18 @@ def test_a_slow_server_of_a_running_up_is_found(monkeypatch: pytest.MonkeyPatch)
     assert found.url == url
 
 
+def test_a_command_waits_longer_for_a_server_that_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PREFECT_API_URL", raising=False)
+    with pytest.raises(EnvironmentFault, match="no Prefect server that could serve") as raised:
+        api.need_api("that could serve")
+    assert raised.value.remedy == "start one: shardmill up --detach"
+    with up_lock(process_id=os.getpid()), answering(b"true", after_seconds=6.5) as url:
+        port = urlsplit(url).port
+        assert port is not None
+        write_running_up(RunningUp(os.getpid(), "127.0.0.1", port, "/d", "/r"))
+        api.need_api("that could serve")
+
+
 def test_the_page_of_a_run_is_on_the_interface() -> None:
     assert api.Api("http://h/api", "http://h").run_page("7") == "http://h/runs/flow-run/7"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from shardmill.training.config import TrainConfig
 from shardmill.training.evaluate import evaluate_run
 from shardmill.training.predict import predict
 from shardmill.training.results.predictions.comparison import compare
-from shardmill.training.results.run_files.run_folder import open_run
+from shardmill.training.results.run_files.run_folder import RunFolder, open_run
 from shardmill.training.run.files.summary import summary
 from shardmill.training.train import train_dataset
 from tests.samples.datasets.published import coloured, patterned, publish, publish_patterned
@@ -124,8 +125,17 @@ def test_numbers_are_learned_and_predicted(numbers: dict[str, Any], root: Path, 
     brightness, redness = found["red"]
     assert redness > brightness + 0.2
     assert found["bright"][0] > found["red"][0] > found["dark"][0]
-    again = evaluate_run(opened, root, "test")["metrics"]
+    again = evaluate_run(_with_lost_callbacks(opened.path, tmp_path), root, "test")["metrics"]
     assert again["r2"] == pytest.approx(figures["r2"], rel=1e-5)
+
+
+def _with_lost_callbacks(run: Path, folder: Path) -> RunFolder:
+    """A copy of a run that names callbacks of a module that is not there any more."""
+    copy = shutil.copytree(run, folder / "runs" / run.name)
+    identity = json.loads((copy / "run.json").read_text())
+    identity["config"]["run"]["callbacks"] = ["no_longer_there:make"]
+    (copy / "run.json").write_text(json.dumps(identity))
+    return open_run(copy, folder)
 
 
 def test_the_page_shows_what_the_task_has(several: dict[str, Any], numbers: dict[str, Any]) -> None:
