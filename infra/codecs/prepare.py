@@ -16,7 +16,7 @@ import cv2
 import numpy as np
 
 from shardmill.infra.codecs import ImageRejected, Pixels, SourceFacts, check_storable, decode, encode
-from shardmill.infra.codecs.color import conversion_to_srgb
+from shardmill.infra.codecs.color.icc import conversion_to_srgb
 from shardmill.infra.codecs.geometry import Geometry, geometry, resize
 from shardmill.infra.codecs.jpeg.decode import is_readable_in_training
 from shardmill.infra.codecs.jpeg.header import JpegHeader, check_header, read_header

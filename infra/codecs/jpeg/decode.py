@@ -14,7 +14,7 @@ import numpy as np
 import simplejpeg
 from PIL import Image
 
-from shardmill.infra.codecs.color import conversion_to_srgb
+from shardmill.infra.codecs.color.icc import conversion_to_srgb
 from shardmill.infra.codecs.formats import (
     DecodedImage,
     ImageRejected,

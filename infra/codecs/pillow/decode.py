@@ -21,7 +21,7 @@ from typing import Any, cast
 
 from PIL import AvifImagePlugin, Image, ImageFile, UnidentifiedImageError
 
-from shardmill.infra.codecs.color import ColorCodes, codes_in_boxes
+from shardmill.infra.codecs.color.icc import ColorCodes, codes_in_boxes
 from shardmill.infra.codecs.formats import (
     DecodedImage,
     ImageRejected,

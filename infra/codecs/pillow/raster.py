@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from shardmill.infra.codecs.color import conversion_to_srgb, lab_to_srgb
+from shardmill.infra.codecs.color.icc import conversion_to_srgb, lab_to_srgb
 from shardmill.infra.codecs.formats import Color, ImageRejected, Pixels
 from shardmill.infra.codecs.structure.png_chunks import PngFile
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from isal.isal_zlib import crc32  # at ten times the speed of zlib's
 
-from shardmill.infra.codecs.color import MAX_ICC_BYTES, ColorCodes, codes_in_chunk
+from shardmill.infra.codecs.color.icc import MAX_ICC_BYTES, ColorCodes, codes_in_chunk
 from shardmill.infra.codecs.formats import ImageRejected
 from shardmill.infra.codecs.structure.exif import orientation_in
 

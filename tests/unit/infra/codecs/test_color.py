@@ -14,7 +14,7 @@ from PIL import Image, ImageCms
 
 from shardmill.infra import codecs
 from shardmill.infra.codecs import ImageRejected, Pixels
-from shardmill.infra.codecs.color import conversion_to_srgb
+from shardmill.infra.codecs.color.icc import conversion_to_srgb
 from tests.samples.images.forms import gradient, grey_profile, png_chunk, rgb_profile, saved
 
 SRGB = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from shardmill.infra.codecs import decode
-from shardmill.infra.codecs.color import ColorCodes, codes_in_boxes
+from shardmill.infra.codecs.color.icc import ColorCodes, codes_in_boxes
 from shardmill.infra.codecs.formats import ImageRejected
 
 COLOUR = (200, 30, 40)

@@ -16,7 +16,7 @@ import tensorflow as tf
 from shardmill.training.tensorflow.export.graph.orientation import Bytes
 
 RGB, GREY, CMYK = b"RGB ", b"GRAY", b"CMYK"
-_SAME_LEVELS = 2  # as in shardmill.infra.codecs.color
+_SAME_LEVELS = 2  # as in shardmill.infra.codecs.color.icc
 _MOST_TAGS = 200
 _PRIMARIES, _CURVES = (b"rXYZ", b"gXYZ", b"bXYZ"), (b"rTRC", b"gTRC", b"bTRC")
 _LUTS = (b"A2B0", b"A2B1")  # tables that win over the primaries

@@ -1,0 +1,1 @@
+"""Convert the colours of image files to sRGB."""
