@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import Field
 
@@ -13,6 +13,10 @@ from shardmill.infra.settings import AlsoCalled, Settings, WholeText
 Resize = Literal["short", "long", "pad", "crop", "none"]
 Resample = Literal["area", "lanczos"]
 Encoding = Literal["jpeg", "webp", "png", "raw"]
+StoredEncoding = Literal["jpeg", "webp", "png", "raw", "array"]
+SampleType = Literal["uint8", "uint16", "float32"]
+
+ARRAY: Final = "array"  # the encoding of images that no image format holds: shardmill.infra.codecs.arrays
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +35,30 @@ class Sizing:
     height: int
     width: int
     upscale: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SampleKind:
+    """The samples of stored images. All images of a dataset have the same.
+
+    Attributes:
+        dtype: "uint8", "uint16" or "float32".
+        channels: samples of a pixel.
+    """
+
+    dtype: SampleType
+    channels: int
+
+    @property
+    def is_common(self) -> bool:
+        """Whether every image format holds them: 8 bits of grey or RGB."""
+        return self.dtype == "uint8" and self.channels in (1, 3)
+
+    def stored_as(self, encoding: Encoding) -> StoredEncoding:
+        """Return the encoding of such images, which is the one that the settings name if they are common."""
+        if self.is_common:
+            return encoding
+        return "png" if self.dtype == "uint16" and self.channels in (1, 3) else ARRAY
 
 
 class Preparation(Settings):

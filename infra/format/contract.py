@@ -32,6 +32,7 @@ from shardmill.infra.format.known_features import (
     target_names,
 )
 from shardmill.infra.format.records import Container
+from shardmill.infra.preparation import SampleKind, SampleType, StoredEncoding
 from shardmill.infra.settings import Settings
 from shardmill.infra.storage.locations import public_values
 
@@ -276,7 +277,8 @@ class Leaks(Stored):
 
 # Keys that a manifest has only where they say something.
 _UNUSED: Final[dict[str, Any]] = {
-    "extra_features": [], "label_kind": "class", "mask": None, "label_edits": None,
+    "extra_features": [], "label_kind": "class", "mask": None, "label_edits": None, "dtype": None,
+    "channels": None,
 }  # fmt: skip
 
 
@@ -298,7 +300,9 @@ class Manifest(Stored):
     classes: list[str]
     container: Container
     container_reason: str = ""
-    image_encoding: Literal["jpeg", "webp", "png", "raw"] = "jpeg"
+    image_encoding: StoredEncoding = "jpeg"
+    dtype: SampleType | None = Field(default=None, description="of the samples; null for common images")
+    channels: int | None = Field(default=None, ge=1, description="of every image; null for common images")
     restores: int | None = Field(default=None, description="the version that a rollback brought back")
     config: dict[str, Any]
     codecs: dict[str, str]
@@ -342,6 +346,24 @@ class Manifest(Stored):
                 f"the inputs account for {self.accounting.num_records}"
             )
         return self
+
+    @model_validator(mode="after")
+    def _names_uncommon_samples(self) -> Self:
+        kind = SampleKind(self.dtype or "uint8", self.channels or 3)
+        if (self.dtype is None) != (self.channels is None) or (self.dtype is not None and kind.is_common):
+            raise ValueError(
+                "dtype and channels are given exactly for images other than uint8 of 1 or 3 channels"
+            )
+        if self.dtype is not None and kind.stored_as("jpeg") != self.image_encoding:
+            raise ValueError(f"{self.dtype} of {self.channels} channels stored as {self.image_encoding!r}")
+        return self
+
+    @property
+    def samples(self) -> SampleKind:
+        """The dtype and the number of channels of every image."""
+        if self.dtype is not None and self.channels is not None:
+            return SampleKind(self.dtype, self.channels)
+        return SampleKind("uint8", self.config.get("image", {}).get("channels", 3))
 
     @property
     def empty_splits(self) -> list[str]:

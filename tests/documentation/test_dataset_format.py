@@ -9,10 +9,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from pydantic import BaseModel
 
+from shardmill.infra.codecs.arrays import encode_array
 from shardmill.infra.format import contract
 from tests.documentation.blocks import ROOT
 from tests.samples.images.masks import config as masked
@@ -115,6 +117,17 @@ def test_every_key_of_a_manifest_is_on_the_page(model: type[BaseModel]) -> None:
 def test_every_column_is_on_the_page(schema: str) -> None:
     columns: pa.Schema = getattr(contract, schema)
     assert [name for name in columns.names if f"`{name}`" not in PAGE] == []
+
+
+def test_the_code_of_the_page_reads_arrays() -> None:
+    (code,) = re.findall(r"```python\n(.*?def read_array.*?)```", PAGE, re.DOTALL)
+    names: dict[str, Any] = {}
+    exec(code, names)
+    numbers = np.random.default_rng(0).integers(0, 256, (7, 5, 6, 4), np.uint8)
+    for dtype in ("uint8", "uint16", "float32"):
+        pixels = np.ascontiguousarray(numbers[..., : np.dtype(dtype).itemsize]).view(dtype)[..., 0]
+        read = names["read_array"](encode_array(pixels), 7, 5, 6, dtype)
+        assert (read.dtype, read.shape, read.tobytes()) == (dtype, (7, 5, 6), pixels.tobytes())
 
 
 def test_the_page_names_the_format_version() -> None:

@@ -1,0 +1,114 @@
+"""Stored images of other kinds than 8 bits of grey or RGB: PNG of 16 bits, and arrays. Both are lossless.
+
+uint16 of one or three channels becomes a PNG, which every image library reads. Everything else becomes an
+**array**: one Zstandard frame (RFC 8878) of all samples, little-endian, arranged as follows.
+
+1. The samples lie in planes: [C, H, W]. The bytes of a float32 are taken as an unsigned integer.
+2. Each sample is replaced by its difference to the sample on its left in the row, modulo 2^bits. The first
+   one of a row stays.
+3. Bytes of equal rank lie together, the lowest first: uint8 [bytes of a sample, C, H, W].
+
+Chosen by measurement, on five-channel 12-bit pictures with noise, smooth ones of 16 bits, reflectances and
+smooth fields of float32, and RGB with a fourth channel: size to plain bytes 0.63, 0.67, 0.63, 0.68, 0.52 at
+some 450 MB/s, read at some 1,000. Deflate at level 6 saves up to 3 % more on four of them and writes 30 MB/s;
+its fast compiled form writes other bytes on other processors. Without the steps Zstandard reaches 0.80, 0.97,
+0.63, 0.88, 0.68.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, cast
+
+import cv2
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from shardmill.infra.errors import CorruptDataError
+from shardmill.infra.preparation import ARRAY
+
+Samples = npt.NDArray[Any]
+
+_ZSTD_LEVEL = 3
+_PNG_LEVEL = 4
+_UNSIGNED: Final[dict[int, np.dtype[Any]]] = {1: np.dtype("<u1"), 2: np.dtype("<u2"), 4: np.dtype("<u4")}
+
+
+def encode_array(pixels: Samples) -> bytes:
+    """Store samples as an array. The same samples give the same bytes.
+
+    Args:
+        pixels: uint8, uint16 or float32 [H, W, C].
+    """
+    numbers = _UNSIGNED[pixels.dtype.itemsize]
+    planes = np.array(np.moveaxis(pixels, 2, 0), pixels.dtype.newbyteorder("<"), order="C").view(numbers)
+    planes[:, :, 1:] -= planes[:, :, :-1].copy()
+    by_rank = np.moveaxis(planes.view(np.uint8).reshape(*planes.shape, numbers.itemsize), 3, 0)
+    codec = pa.Codec("zstd", compression_level=_ZSTD_LEVEL)
+    return cast(bytes, codec.compress(np.ascontiguousarray(by_rank), asbytes=True))
+
+
+def decode_array(image: bytes | memoryview, shape: tuple[int, int, int], dtype: str) -> Samples:
+    """Read an array.
+
+    Args:
+        image: the stored image.
+        shape: its height, width and channels, of which the record tells.
+        dtype: uint8, uint16 or float32, of which the manifest tells.
+
+    Returns:
+        [H, W, C] of ``dtype``.
+
+    Raises:
+        CorruptDataError: it is damaged, or of another shape or dtype.
+    """
+    height, width, channels = shape
+    numbers = _UNSIGNED[np.dtype(dtype).itemsize]
+    num_bytes = height * width * channels * numbers.itemsize
+    try:
+        plain = pa.Codec("zstd").decompress(image, num_bytes)
+    except (OSError, ValueError) as error:
+        raise CorruptDataError(f"the image is no array of {dtype} {list(shape)}: {error}") from error
+    by_rank = np.frombuffer(plain, np.uint8).reshape(numbers.itemsize, channels, height, width)
+    planes: Samples = np.ascontiguousarray(np.moveaxis(by_rank, 0, 3)).view(numbers)[..., 0]
+    np.cumsum(planes, axis=2, dtype=numbers, out=planes)
+    return np.ascontiguousarray(np.moveaxis(planes, 0, 2)).view(np.dtype(dtype))
+
+
+def encode_samples(pixels: Samples, encoding: str) -> bytes:
+    """Store an image of 16 bits as "png", or any as an "array".
+
+    Args:
+        pixels: uint16 [H, W, 1 or 3] for "png", or uint8, uint16 or float32 [H, W, C].
+        encoding: ``SampleKind.stored_as``.
+    """
+    if encoding == ARRAY:
+        return encode_array(pixels)
+    ordered = cv2.cvtColor(pixels, cv2.COLOR_RGB2BGR) if pixels.shape[2] == 3 else pixels
+    _, stored = cv2.imencode(".png", ordered, (cv2.IMWRITE_PNG_COMPRESSION, _PNG_LEVEL))
+    return stored.tobytes()
+
+
+def decode_samples(
+    image: bytes | memoryview, encoding: str, shape: tuple[int, int, int], dtype: str
+) -> Samples:
+    """Read what ``encode_samples`` stored.
+
+    Args:
+        image: the stored image.
+        encoding: the manifest's ``image_encoding``, "array" or "png".
+        shape: its height, width and channels.
+        dtype: uint8, uint16 or float32.
+
+    Returns:
+        [H, W, C] of ``dtype``.
+
+    Raises:
+        CorruptDataError: it is damaged, or of another shape or dtype.
+    """
+    if encoding == ARRAY:
+        return decode_array(image, shape, dtype)
+    pixels = cv2.imdecode(np.frombuffer(image, np.uint8), cv2.IMREAD_UNCHANGED)
+    if pixels is None or pixels.dtype != dtype or pixels.size != np.prod(shape):
+        raise CorruptDataError(f"the image is no PNG of {dtype} {list(shape)}")
+    return cast(Samples, cv2.cvtColor(pixels, cv2.COLOR_BGR2RGB) if shape[2] == 3 else pixels.reshape(shape))
