@@ -52,7 +52,7 @@ _OPAQUE = 255
 
 
 @dataclass(frozen=True, slots=True)
-class _Read:
+class TiffSamples:
     """The samples of a picture as stored in the file.
 
     Attributes:
@@ -66,14 +66,21 @@ class _Read:
     salvaged: bool = False
 
     @property
+    def colors(self) -> int:
+        """The number of samples that are the colour."""
+        return COLORS[self.page.kind.photometric].channels
+
+    @property
     def alpha_at(self) -> int | None:
-        color = COLORS[self.page.kind.photometric].channels
+        """The number of the sample that is the opacity, or None."""
+        color = self.colors
         for number, meaning in enumerate(self.page.kind.extra[: self.page.kind.samples - color]):
             if meaning in (ASSOCIATED, UNASSOCIATED):
                 return color + number
         return None
 
     def facts(self, icc_profile: str | None = None, had_alpha: bool = False) -> SourceFacts:
+        """Return the facts about the file."""
         kind, page = self.page.kind, self.page
         bits, name = kind.bits[0], COLORS[kind.photometric].name
         if self.alpha_at is not None:
@@ -144,18 +151,27 @@ def _numbers(samples: Samples) -> npt.NDArray[Any]:
     return samples if samples.dtype == np.uint8 else samples.astype(np.uint16)
 
 
-def _read(data: bytes, max_pixels: int, allow_truncated: bool = False) -> _Read:
+def _read(data: bytes, max_pixels: int, allow_truncated: bool = False) -> TiffSamples:
     page = read_page(data, max_pixels)
     check_kind(page.kind)
+    return read_strips(data, page, max_pixels, allow_truncated)
+
+
+def read_strips(data: bytes, page: Page, max_pixels: int, allow_truncated: bool) -> TiffSamples:
+    """Decode the samples of a page, of what there is of them if a part may be missing.
+
+    Raises:
+        ImageRejected: "truncated" or "corrupt".
+    """
     try:
-        return _Read(page, decode_strips(data, page, max_pixels, salvage=False))
+        return TiffSamples(page, decode_strips(data, page, max_pixels, salvage=False))
     except ImageRejected as rejected:
         if not allow_truncated or rejected.reason != "truncated":
             raise
-    return _Read(page, decode_strips(data, page, max_pixels, salvage=True), salvaged=True)
+    return TiffSamples(page, decode_strips(data, page, max_pixels, salvage=True), salvaged=True)
 
 
-def _picture(read: _Read) -> tuple[Image.Image, Image.Image | None]:
+def _picture(read: TiffSamples) -> tuple[Image.Image, Image.Image | None]:
     """Return the colours (mode "L", "RGB", "CMYK" or "LAB") and the opacity ("L", or None)."""
     page, kind = read.page, read.page.kind
     channels = COLORS[kind.photometric].channels
@@ -169,7 +185,7 @@ def _picture(read: _Read) -> tuple[Image.Image, Image.Image | None]:
     elif kind.photometric == CIE_LAB:
         color = read.samples
     else:
-        color = _shades(read.samples[:, :, :channels], _black_and_white(read.samples[:, :, :channels], page))
+        color = _shades(read.samples[:, :, :channels], black_and_white(read.samples[:, :, :channels], page))
         color = 255 - color if kind.photometric == WHITE_IS_ZERO else color
     size = (page.width, page.height)
     mode = {1: "L", 4: "CMYK"}.get(color.shape[2], "LAB" if kind.photometric == CIE_LAB else "RGB")
@@ -183,8 +199,12 @@ def _picture(read: _Read) -> tuple[Image.Image, Image.Image | None]:
     return image, opacity
 
 
-def _black_and_white(samples: Samples, page: Page) -> tuple[float, float]:
-    """Return the samples that are black and white, or the other way round where white is zero."""
+def black_and_white(samples: Samples, page: Page) -> tuple[float, float]:
+    """Return the samples that are black and white, or the other way round where white is zero.
+
+    Raises:
+        ImageRejected: the file does not say ("unsupported").
+    """
     kind = page.kind
     (bits,) = kind.bits
     if (kind.sample_format == UINT and bits <= 16) or bits == 8:

@@ -177,6 +177,37 @@ def check_kind(kind: Kind) -> None:
         )
 
 
+# Bits of samples that are stored as they are in the file, by their format.
+_SAMPLE_BITS = {UINT: (1, 2, 4, 8, 10, 12, 14, 16, 32), INT: (8, 16, 32), FLOAT: (16, 32, 64)}
+
+
+def is_shades(kind: Kind) -> bool:
+    """Tell whether samples are shades of grey, of red, green and blue, or of further channels."""
+    compression = COMPRESSIONS.get(kind.compression)
+    of_8_bits = compression is not None and (compression.bits or compression.lossy)
+    return kind.photometric in (WHITE_IS_ZERO, BLACK_IS_ZERO, RGB) and not of_8_bits
+
+
+def check_samples(kind: Kind) -> None:
+    """Refuse shades that were not compared as samples of any depth and number.
+
+    Raises:
+        ImageRejected: "unsupported", with the combination.
+    """
+    compression = COMPRESSIONS.get(kind.compression)
+    is_read = (
+        compression is not None
+        and len(kind.bits) == 1
+        and kind.bits[0] in _SAMPLE_BITS.get(kind.sample_format, ())
+        and kind.samples >= COLORS[kind.photometric].channels
+        and (kind.photometric != WHITE_IS_ZERO or kind.sample_format == UINT)
+        and all(meaning in (UNSPECIFIED, ASSOCIATED, UNASSOCIATED) for meaning in kind.extra)
+        and _fits_predictor(kind, compression)
+    )
+    if not is_read:
+        raise ImageRejected("unsupported", f"a kind of TIFF whose samples are not read: {kind}")
+
+
 def camera_raw(why: str) -> ImageRejected:
     """Return the rejection of a camera's raw file."""
     return ImageRejected(
@@ -201,15 +232,18 @@ def _is_read(kind: Kind) -> bool:
         and more <= compression.most_more
         and (compression.in_planes or not kind.in_planes or kind.samples == 1)
     )
-    fits_predictor = kind.predictor == 1 or (
-        kind.predictor in compression.predictors
-        and bits in _PREDICTED_BITS[kind.predictor].get(kind.sample_format, ())
-    )
     fits_sampling = kind.photometric != YCBCR or (
         kind.subsampling in (_JPEG_SUBSAMPLINGS if compression.lossy else SUBSAMPLINGS)
         and (kind.predictor, kind.in_planes) == (1, False)
     )
-    return fits_compression and fits_predictor and fits_sampling
+    return fits_compression and _fits_predictor(kind, compression) and fits_sampling
+
+
+def _fits_predictor(kind: Kind, compression: _Compression) -> bool:
+    return kind.predictor == 1 or (
+        kind.predictor in compression.predictors
+        and kind.bits[0] in _PREDICTED_BITS[kind.predictor].get(kind.sample_format, ())
+    )
 
 
 def _name(names: type, number: int) -> str:
