@@ -136,8 +136,10 @@ test-cluster: $(VENV)/.stamp ## Prepare and train across real clusters and serve
 .PHONY: test-native
 test-native: $(VENV)/.stamp ## The C code beside its references, under the address and undefined-behaviour sanitizers (needs gcc)
 	@folder="$$(mktemp -d)"; trap 'rm -rf "$$folder"' EXIT; \
-	gcc -shared -fPIC -g -O1 -ffp-contract=off -Wall -Wextra -Werror -fsanitize=address,undefined -fno-sanitize-recover=all \
-	  -o "$$folder/_area.so" infra/native/area.c; \
+	for name in area bilinear; do \
+	  gcc -shared -fPIC -g -O1 -ffp-contract=off -Wall -Wextra -Werror -fsanitize=address,undefined -fno-sanitize-recover=all \
+	    -o "$$folder/_$$name.so" "infra/native/$$name.c" || exit 1; \
+	done; \
 	SHARDMILL_NATIVE="$$folder" LD_PRELOAD="$$(gcc -print-file-name=libasan.so)" ASAN_OPTIONS=detect_leaks=0 \
 	  $(PYTEST) tests/unit/infra/native --capture=sys --hypothesis-seed=0
 

@@ -1,4 +1,4 @@
-"""The compiled part of the package and the tags of its wheel; everything else stands in pyproject.toml."""
+"""The compiled parts of the package and the tags of its wheel; everything else stands in pyproject.toml."""
 
 from __future__ import annotations
 
@@ -9,14 +9,17 @@ from setuptools import Extension, setup
 from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_ext import build_ext
 
-# Optional: without a C compiler OpenCV gives the same bytes, more slowly (infra/native/area.py).
+# Optional: without a C compiler OpenCV gives the same bytes, more slowly (infra/native).
 # No debug information: it holds the folder of the build, and two builds would differ.
-AREA = Extension(
-    "shardmill.infra.native._area",
-    ["shardmill/infra/native/area.c"],
-    extra_compile_args=["-O3", "-ffp-contract=off", "-g0"],
-    optional=True,
-)
+COMPILED = [
+    Extension(
+        f"shardmill.infra.native._{name}",
+        [f"shardmill/infra/native/{name}.c"],
+        extra_compile_args=["-O3", "-ffp-contract=off", "-g0"],
+        optional=True,
+    )
+    for name in ("area", "bilinear")
+]
 
 
 class Library(build_ext):
@@ -45,4 +48,4 @@ class Wheel(bdist_wheel):
 
 # As when it runs: "none" does without compiled code.
 is_wanted = os.environ.get("SHARDMILL_NATIVE") != "none"
-setup(ext_modules=[AREA] if is_wanted else [], cmdclass={"build_ext": Library, "bdist_wheel": Wheel})
+setup(ext_modules=COMPILED if is_wanted else [], cmdclass={"build_ext": Library, "bdist_wheel": Wheel})

@@ -11,5 +11,5 @@ whole pipelines it gained 3 % of CPU time (median of five comparisons).
 The C code is built when the project is installed, if there is a C compiler (``pyproject.toml``). ``make
 test-native`` builds it once more with the address and undefined-behaviour sanitizers and compares it with its
 references on random input. The environment variable ``SHARDMILL_NATIVE`` chooses another build
-(``shardmill.infra.native.area``).
+(``shardmill.infra.native.library``).
 """

@@ -72,7 +72,7 @@ def test_each_wheel_has_every_file_under_the_import_name_and_nothing_else(archiv
     for path in archives[1:]:
         wheel = of_wheel(path)
         ours = {name for name in wheel if ".dist-info/" not in name}
-        compiled = ours & {"shardmill/infra/native/_area.so"}
+        compiled = ours & {f"shardmill/infra/native/_{name}.so" for name in ("area", "bilinear")}
         assert {name: wheel[name] for name in ours - compiled} == of_the_checkout()
         tag = "any" if not compiled else sysconfig.get_platform().replace("-", "_").replace(".", "_")
         assert path.name == f"shardmill-{PROJECT['version']}-py3-none-{tag}.whl"

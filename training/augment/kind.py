@@ -118,6 +118,10 @@ class ImageAugmentation(Augmentation[F]):
     def apply(self, image: npt.NDArray[np.uint8], drawn: Arrays, row: int) -> None:
         """Change an image, uint8 [S, S, 3], in place, with the parameters of row ``row`` of the batch."""
 
+    def mirrors(self, drawn: Arrays, row: int) -> bool:
+        """Tell whether it mirrors row ``row`` from left to right and does nothing else, as resizing can."""
+        return False
+
     def apply_in_graph(self, image: Any, drawn: dict[str, Any]) -> Any:
         """Return an image of TensorFlow, uint8 [S, S, 3], changed with the parameters of its row."""
         raise NotImplementedError(type(self).__name__)

@@ -186,13 +186,14 @@ class BatchMaker:
         size, window, out = self.spec.image_size, tuple(parameters.windows[row].tolist()), images[row]
         if size is None:
             out = _without_padding(out, window)
+        mirrored = parameters.mirrors(row)
         try:
-            decode_window(stored.image, self.records.image_encoding, stored.shape, window, out)
+            decode_window(stored.image, self.records.image_encoding, stored.shape, window, out, mirrored)
             if masks is not None and (form := self.records.table.mask) is not None:
                 fill_mask(stored, parameters, row, size, form.ignore, masks[row])
         except CorruptDataError as error:
             raise self.records.split.named(ordinal, error) from error
-        augment_image(images[row], parameters, row)
+        augment_image(images[row], parameters, row, mirrored)
 
     def _threads(self) -> ThreadPoolExecutor:
         with self._lock:

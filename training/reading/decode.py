@@ -20,6 +20,7 @@ from shardmill.infra.codecs import decode as decode_any
 from shardmill.infra.codecs.jpeg.segments import first_rows
 from shardmill.infra.errors import ConfigError, CorruptDataError
 from shardmill.infra.native.area import area_average
+from shardmill.infra.native.bilinear import resize_bilinear
 
 # ITU-R BT.601 in the fixed point of Pillow: shares of red, green and blue in 2^16. float32 computes the sums
 # exactly, since all of them are whole and below 2^24.
@@ -56,7 +57,12 @@ LEFT_TO_AVERAGE = 2
 
 
 def decode_window(
-    image: bytes | memoryview, encoding: str, shape: tuple[int, int, int], window: Window, out: Pixels
+    image: bytes | memoryview,
+    encoding: str,
+    shape: tuple[int, int, int],
+    window: Window,
+    out: Pixels,
+    mirrored: bool = False,
 ) -> None:
     """Decode a window of a stored image and resize it into ``out``.
 
@@ -66,12 +72,13 @@ def decode_window(
         shape: height, width and channels of the stored image (pixels).
         window: y, x, height, width (pixels).
         out: uint8 [S, S, 3], written; grey in three equal channels.
+        mirrored: mirror it from left to right.
 
     Raises:
         CorruptDataError: the image cannot be decoded, or is not of ``shape``.
         ConfigError: ``encoding`` is not known.
     """
-    resize_into(cut_window(image, encoding, shape, window, out.shape[0]), out)
+    resize_into(cut_window(image, encoding, shape, window, out.shape[0]), out, mirrored)
 
 
 def cut_window(
@@ -96,21 +103,24 @@ def cut_window(
     return pixels[top : top + height, left : left + width]
 
 
-def resize_into(pixels: Pixels, out: Pixels) -> None:
+def resize_into(pixels: Pixels, out: Pixels, mirrored: bool = False) -> None:
     """Resize without visible aliasing: average the sides that shrink, interpolate those that grow.
 
     Args:
         pixels: uint8 [h, w, 3].
         out: uint8 [S, T, 3], written.
+        mirrored: mirror it from left to right.
     """
     height, width = pixels.shape[:2]
     rows, columns = out.shape[:2]
     if height > rows * INTERPOLATED_UP_TO or width > columns * INTERPOLATED_UP_TO:
         pixels = area_average(pixels, (min(height, rows), min(width, columns)))
-    if pixels.shape == out.shape:
-        out[...] = pixels
+    if pixels.shape != out.shape:
+        resize_bilinear(pixels, out, mirrored)
+    elif mirrored:
+        cv2.flip(pixels, 1, dst=out)
     else:
-        cv2.resize(pixels, (columns, rows), dst=out, interpolation=cv2.INTER_LINEAR)
+        out[...] = pixels
 
 
 def _fraction(window: Window, size: int) -> int:

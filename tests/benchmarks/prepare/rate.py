@@ -36,7 +36,7 @@ from shardmill.infra.codecs import WHITE, ImageRejected
 from shardmill.infra.codecs.geometry import geometry
 from shardmill.infra.codecs.jpeg.planes import fit
 from shardmill.infra.codecs.jpeg.turbojpeg import decode_planes, encode_planes, library, read_planar_header
-from shardmill.infra.native.area import FOLDER_VARIABLE
+from shardmill.infra.native.library import FOLDER_VARIABLE
 from shardmill.infra.preparation import Sizing
 from tests.benchmarks.measuring.process_tree import RARELY_SECONDS, run_measured
 from tests.samples.images.photos import jpeg, write

@@ -170,8 +170,9 @@ def turbo_limit(dataset: Dataset) -> Way:
 
     def decode(number: int, thread: int) -> None:
         image, shape = images[number]
-        decode_window(image, records.image_encoding, shape, cut[number], outs[thread])
-        augment_image(outs[thread], draws, number)
+        mirrored = draws.mirrors(number)
+        decode_window(image, records.image_encoding, shape, cut[number], outs[thread], mirrored)
+        augment_image(outs[thread], draws, number, mirrored)
 
     return lambda seconds: on_threads(decode, len(images), seconds)
 
@@ -201,7 +202,7 @@ def locked_microseconds(dataset: Dataset) -> float:
         calls.append((shard_reader, "unpack_record"))  # inflates, and checks for a few microseconds
     best = float("inf")
     with contextlib.ExitStack() as patches:
-        for owner, name in (*calls, (decode, "area_average")):
+        for owner, name in (*calls, (decode, "area_average"), (decode, "resize_bilinear")):
             patches.enter_context(mock.patch.object(owner, name, timed(getattr(owner, name))))
         for step in range(8 * order.steps_per_epoch):
             unlocked, begun = 0.0, time.thread_time()

@@ -58,6 +58,10 @@ class Flips(ImageAugmentation[_Fields]):
         if axes is not None:
             cv2.flip(image, axes, dst=image)
 
+    def mirrors(self, drawn: Arrays, row: int) -> bool:
+        """Tell whether an image is mirrored from left to right only."""
+        return bool(drawn["left_right"][row]) and not drawn["top_bottom"][row]
+
     def apply_in_graph(self, image: Any, drawn: dict[str, Any]) -> Any:
         """Return the mirrored image, uint8 [S, S, 3]."""
         for axis, name in enumerate(("top_bottom", "left_right")):

@@ -21,7 +21,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shardmill.infra.native.area import FOLDER_VARIABLE, Pixels, area_average, is_compiled
+from shardmill.infra.native.area import Pixels, area_average, is_compiled
+from shardmill.infra.native.library import FOLDER_VARIABLE
 
 needs_compiler = pytest.mark.skipif(not is_compiled(), reason="installed without a C compiler")
 

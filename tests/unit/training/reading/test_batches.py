@@ -12,12 +12,14 @@ import pytest
 
 from shardmill import Dataset, open_dataset
 from shardmill.infra.errors import CorruptDataError, UsageError
+from shardmill.training.augment.parameters import augment_image
 from shardmill.training.config import AugmentSettings
 from shardmill.training.config.data import DataSettings
 from shardmill.training.order import Passes, TrainingOrder
 from shardmill.training.reading import Batch, BatchMaker, RecordReader
 from shardmill.training.reading.batch import BufferPool
 from shardmill.training.reading.batch_maker import NumpyBatches
+from shardmill.training.reading.decode import decode_window
 from shardmill.training.reading.example_spec import ExampleSpec
 from shardmill.training.reading.records.split_records import EncodedImage
 from tests.samples.datasets.published import coloured, publish
@@ -55,6 +57,24 @@ def test_threads_slices_and_pickles_change_nothing(dataset: Dataset) -> None:
         parts = [alone.make(plan.of_rank(rank, 3)) for rank in range(3)]
         assert np.array_equal(np.concatenate([part.images for part in parts]), whole.images)
     maker.close()
+
+
+@pytest.mark.parametrize("size", [24, 60])
+def test_images_mirrored_while_they_are_resized_are_those_mirrored_after_it(
+    dataset: Dataset, size: int
+) -> None:
+    reader, whole = dataset.reader("train"), size == 60
+    settings = AugmentSettings(vertical_flip=True, random_resized_crop=not whole)
+    maker = BatchMaker(reader, image_size=size, augment=settings, threads=1)
+    plan = order_of(reader).step(0, 0)
+    draws = maker.parameters(plan)
+    stored = reader.read_images(plan.ordinals)
+    wanted = np.empty((len(stored), size, size, 3), np.uint8)
+    for row, (image, window) in enumerate(zip(stored, draws.windows.tolist(), strict=True)):
+        decode_window(image.image, "jpeg", image.shape, tuple(window), wanted[row])
+        augment_image(wanted[row], draws, row)
+    assert np.array_equal(maker.make(plan).images, wanted)
+    assert 0 < sum(draws.mirrors(row) for row in range(len(stored))) < len(stored)
 
 
 def test_a_maker_ends_while_batches_are_made_ahead(dataset: Dataset) -> None:

@@ -1,0 +1,43 @@
+"""Load the compiled code that belongs to a binding."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.machinery
+import os
+from pathlib import Path
+
+from shardmill.infra.errors import ConfigError
+
+# Folder of the compiled code in place of the installed one; "none" does without compiled code.
+FOLDER_VARIABLE = "SHARDMILL_NATIVE"
+
+
+def load_library(name: str) -> ctypes.CDLL | None:
+    """Load a library of compiled code.
+
+    Args:
+        name: name of its file, without the suffix.
+
+    Returns:
+        None if there is none for this machine, or if the environment says to do without.
+
+    Raises:
+        ConfigError: the folder that the environment names does not hold this library.
+    """
+    chosen = os.environ.get(FOLDER_VARIABLE, "")
+    if chosen == "none":
+        return None
+    folder = Path(chosen) if chosen else Path(__file__).parent
+    for suffix in importlib.machinery.EXTENSION_SUFFIXES:
+        path = folder / f"{name}{suffix}"
+        if path.exists():
+            try:
+                return ctypes.CDLL(str(path))
+            except OSError as error:
+                if chosen:
+                    raise ConfigError(f"cannot load {path}: {error}", f"unset {FOLDER_VARIABLE}") from error
+                return None  # built for another machine
+    if chosen:
+        raise ConfigError(f"{FOLDER_VARIABLE}: there is no {name} in {folder}", f"unset {FOLDER_VARIABLE}")
+    return None
