@@ -29,6 +29,7 @@ from shardmill.beam_jobs.encode.masks import MaskConverter, StoredMask
 from shardmill.beam_jobs.execution.pool.limits import MemoryRanOut, is_out_of_memory
 from shardmill.beam_jobs.execution.pool.notes import being_processed, counting_files
 from shardmill.beam_jobs.execution.pool.sandbox import try_alone
+from shardmill.beam_jobs.execution.pool.shares import memory_for
 from shardmill.beam_jobs.execution.task import Limits, Task
 from shardmill.beam_jobs.execution.verdicts import (
     NO_VERDICTS,
@@ -42,6 +43,7 @@ from shardmill.beam_jobs.schemas import DECODE, FILTER, READ, FileRef, Status, f
 from shardmill.beam_jobs.sources.files.walking import SourceFault
 from shardmill.beam_jobs.sources.kind_modules import Reader
 from shardmill.infra.codecs import ImageRejected
+from shardmill.infra.codecs.memory import decoding_bytes
 from shardmill.infra.codecs.metadata import NOTHING, Metadata
 from shardmill.infra.codecs.prepare import LIBRARY_FAULTS, StoredImage, prepare_image
 from shardmill.infra.errors import UnusableInput
@@ -100,7 +102,8 @@ class EncodeBlocks(Task):
         if source.content in known_verdicts(self._spool, limits):
             return True  # a copy of the file was found guilty already
         decode = partial(_decode, source=replace(source, image=b""), config=self._config)
-        reason, seen = try_alone(decode, source.image, self.limits)
+        with memory_for(_needed_bytes(source, self._config)):
+            reason, seen = try_alone(decode, source.image, self.limits)
         if reason is None:
             return False
         verdict = Verdict(source.content.hex(), reason, limits.image_seconds, limits.image_memory_bytes)
@@ -112,6 +115,12 @@ class EncodeBlocks(Task):
 def _decode(image: bytes, source: SourceBytes, config: PrepareConfig) -> None:
     """Convert an image and its mask, as a call in the sandbox does."""
     _convert(replace(source, image=image), config, _masks_of(config))
+
+
+def _needed_bytes(source: SourceBytes, config: PrepareConfig) -> int:
+    """Return how much memory the conversion of an image, and then of its mask, takes at most (bytes)."""
+    largest = config.image.max_pixels
+    return max(decoding_bytes(data, largest) for data in (source.image, source.mask) if data is not None)
 
 
 def _masks_of(config: PrepareConfig) -> MaskConverter | None:
@@ -152,7 +161,7 @@ def encode_block(
                 stage = DECODE
                 if (verdict := verdicts.get(found.content)) is not None:
                     raise ImageRejected(verdict.reason, verdict.message)
-                with _noted(file):
+                with memory_for(_needed_bytes(found, config)), _noted(file):
                     image, mask = _convert(found, config, masks)
             except (ImageFiltered, SourceFault, ImageRejected, *LIBRARY_FAULTS) as fault:
                 facts.add_lost(found, *_lost(fault, stage))

@@ -3,6 +3,7 @@
     supervision.py  the pool: a thread for each process gives it items, watches it, and replaces it
     notes.py        which file a process is processing and how many are done, readable when it is dead
     limits.py       limits of time and memory: set from inside, watched from outside
+    shares.py       one budget of memory for the large images of all processes of a machine
     sandbox.py      a disposable process for one call on one file's bytes
     starting.py     processes: forked from a server that has loaded the libraries; they do the items
     fork_server.py  imported by that server only

@@ -23,6 +23,7 @@ from typing import Any
 
 from shardmill.beam_jobs.execution.pool.limits import MemoryRanOut
 from shardmill.beam_jobs.execution.pool.notes import open_own_note
+from shardmill.beam_jobs.execution.pool.shares import MemoryBudget, open_budget
 from shardmill.beam_jobs.execution.task import CarriedFault, Task, carry_faults
 from shardmill.beam_jobs.schemas import FileRef
 from shardmill.infra.errors import EnvironmentFault
@@ -118,10 +119,11 @@ class Answer:
     out_of_memory: FileRef | None = None
 
 
-def serve(connection: Connection, task: Task, note_path: Path) -> None:
+def serve(connection: Connection, task: Task, note_path: Path, budget: MemoryBudget) -> None:
     """Do the items that arrive, and answer each, until the connection closes."""
     detach_process()
     note = open_own_note(note_path)
+    open_budget(budget)
     is_open = False
     while True:
         try:

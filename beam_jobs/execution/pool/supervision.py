@@ -12,6 +12,7 @@ from pathlib import Path
 
 from shardmill.beam_jobs.execution.pool.limits import Watch
 from shardmill.beam_jobs.execution.pool.notes import Note
+from shardmill.beam_jobs.execution.pool.shares import MemoryBudget, open_budget
 from shardmill.beam_jobs.execution.pool.starting import Answer, ForkedProcess, pipe, serve
 from shardmill.beam_jobs.execution.task import Limits, Task
 from shardmill.beam_jobs.schemas import FileRef
@@ -69,13 +70,16 @@ class Pool:
     Args:
         task: it is opened in each process.
         processes: how many items are processed at a time.
+        budget: memory of the images that they decode; None: that of the machine.
     """
 
-    def __init__(self, task: Task, processes: int) -> None:
+    def __init__(self, task: Task, processes: int, budget: MemoryBudget | None = None) -> None:
+        budget = budget or MemoryBudget.of_machine()
+        open_budget(budget)  # for files that are tried alone
         self._items: queue.SimpleQueue[tuple[int, Future[float]] | None] = queue.SimpleQueue()
         self._folder = tempfile.TemporaryDirectory(prefix="shardmill-pool-")
         self.task_name = task.name
-        self.lanes = [_Lane(task, Path(self._folder.name, str(lane))) for lane in range(processes)]
+        self.lanes = [_Lane(task, Path(self._folder.name, str(lane)), budget) for lane in range(processes)]
         self._threads = [
             threading.Thread(target=lane.run, args=(self._items,), name="pool", daemon=True)
             for lane in self.lanes
@@ -108,9 +112,10 @@ class Pool:
 class _Lane:
     """One process at a time, with the items that it does."""
 
-    def __init__(self, task: Task, note_path: Path) -> None:
+    def __init__(self, task: Task, note_path: Path, budget: MemoryBudget) -> None:
         self._task = task
         self._note_path = note_path
+        self._budget = budget
         self.note = Note.create(note_path)
         self._process: _PoolProcess | None = None
         self._closing = threading.Event()
@@ -163,7 +168,7 @@ class _Lane:
         """
         if self._process is None:
             self.note.end()  # left by a process that died
-            self._process = _PoolProcess(self._task, self.note, self._note_path)
+            self._process = _PoolProcess(self._task, self.note, self._note_path, self._budget)
         return self._process.do(item, patience, self._closing)
 
     def _find_culprit(self, file: FileRef, failure: _Failure) -> bool:
@@ -186,11 +191,11 @@ class _Lane:
 class _PoolProcess:
     """A process of the pool, as its lane sees it."""
 
-    def __init__(self, task: Task, note: Note, note_path: Path) -> None:
+    def __init__(self, task: Task, note: Note, note_path: Path, budget: MemoryBudget) -> None:
         self._limits = task.limits
         self._note = note
         self._connection, theirs = pipe()
-        self._process = ForkedProcess(serve, (theirs, task, note_path), f"pool {task.name}")
+        self._process = ForkedProcess(serve, (theirs, task, note_path, budget), f"pool {task.name}")
         theirs.close()
 
     def do(self, item: int, patience: int, closing: threading.Event) -> Answer | _Failure:

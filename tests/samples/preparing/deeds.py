@@ -16,6 +16,7 @@ from typing import ClassVar
 from shardmill.beam_jobs.config import RunnerConfig
 from shardmill.beam_jobs.execution.pool.limits import OWN_BYTES, MemoryRanOut
 from shardmill.beam_jobs.execution.pool.notes import being_processed, counting_files
+from shardmill.beam_jobs.execution.pool.shares import memory_for
 from shardmill.beam_jobs.execution.runners import run_task
 from shardmill.beam_jobs.execution.task import Limits, Task
 from shardmill.beam_jobs.schemas import FileRef
@@ -40,6 +41,16 @@ def _defect() -> None:
     raise KeyError("no such key")
 
 
+def _die_with_memory() -> None:
+    with memory_for(1 << 60):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _take_memory() -> None:
+    with memory_for(1 << 60):
+        time.sleep(0.05)
+
+
 def _count() -> None:
     list(counting_files([FileRef(f"{number}.jpg", 1, 2) for number in range(3)]))
     time.sleep(600)
@@ -52,6 +63,8 @@ DEEDS: Mapping[str, Callable[[], object]] = {
     "leave": lambda: os._exit(0),
     "hang": lambda: ctypes.PyDLL(None).sleep(10**6),  # in C, holding the interpreter's lock
     "grow": _grow,
+    "die_with_memory": _die_with_memory,
+    "take_memory": _take_memory,
     "count": _count,  # three files, and then no more
     "sleep": lambda: time.sleep(600),
     "fail": _fail,

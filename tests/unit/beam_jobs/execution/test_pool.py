@@ -15,6 +15,7 @@ import psutil
 import pytest
 
 from shardmill.beam_jobs.execution.pool import Pool, files_in_progress
+from shardmill.beam_jobs.execution.pool.shares import MemoryBudget
 from shardmill.beam_jobs.execution.pool.supervision import MAX_FAILURES, ItemFailed
 from shardmill.beam_jobs.execution.task import recover_fault
 from shardmill.infra.errors import ChildDied, EnvironmentFault, StorageError
@@ -24,9 +25,11 @@ from tests.samples.preparing.deeds import Deeds, done, processes
 START_SECONDS = 180.0
 
 
-def outcomes(task: Deeds, numbers: int, num_processes: int = 2) -> list[BaseException | float]:
+def outcomes(
+    task: Deeds, numbers: int, num_processes: int = 2, budget: MemoryBudget | None = None
+) -> list[BaseException | float]:
     """The outcome of each number: its error, or the processor time that it took."""
-    pool = Pool(task, num_processes)
+    pool = Pool(task, num_processes, budget)
     try:
         submitted = [pool.submit(number) for number in range(numbers)]
         return [future.exception(timeout=120) or future.result() for future in submitted]
@@ -59,6 +62,14 @@ def test_a_file_that_ends_its_process_costs_that_file(deed: str, tmp_path: Path)
     assert done(tmp_path) == list(range(8)), "each number once, also those of the other process"
     assert [path.name for path in tmp_path.glob("verdict-*")] == ["verdict-3.jpg"]
     assert gone(processes(tmp_path))
+
+
+def test_processes_that_die_with_all_memory_leave_it_to_the_others(tmp_path: Path) -> None:
+    deeds = dict.fromkeys(range(9), "take_memory") | dict.fromkeys((0, 4), "die_with_memory")
+    found = outcomes(Deeds(tmp_path, deeds), 9, 3, MemoryBudget(tmp_path / "budget", 4))
+    assert all(isinstance(one, float) for one in found), found
+    assert done(tmp_path) == list(range(9))
+    assert {path.name for path in tmp_path.glob("verdict-*")} == {"verdict-0.jpg", "verdict-4.jpg"}
 
 
 def test_two_hostile_files_at_a_time(tmp_path: Path) -> None:
