@@ -53,6 +53,7 @@ EMPTY_ARCHIVE: Final = _filtered("empty_archive", "The archive has no file in it
 SIDECAR: Final = _filtered("sidecar", "It describes the image of the same name")
 REPLACED_MEMBER: Final = _filtered("replaced_member", "A later member of the archive has the same name")
 REPEATED_ROW: Final = _filtered("repeated_row", "The row of the table says the same as an earlier row")
+_filtered("no_picture", "A DICOM object without a picture, such as a report or an index")
 OPTED_OUT: Final = _filtered(
     "opted_out",
     "A header of the server reserves the image (source.urls.opt_out)",

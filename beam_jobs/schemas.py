@@ -124,6 +124,7 @@ FACTS_SCHEMA = pa.schema(
         ("reason", pa.string()),  # null if the image is stored
         ("message", pa.string()),  # null if the image is stored
         ("offset_bytes", pa.int64()),  # of the stored image in its block or shard; null if none is stored
+        ("group", pa.string()),  # key that the file itself gives; null if it gives none
         *IMAGE_COLUMNS,  # null if none is stored, and of STORED_BEFORE until reuse fills them in
     ]
 )

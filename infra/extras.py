@@ -10,6 +10,7 @@ import importlib.util
 import sys
 import traceback
 from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
 from typing import Final
 
 from shardmill.infra.errors import EnvironmentFault
@@ -26,6 +27,7 @@ LIBRARIES: Final = {
     "s3": ("boto3",),
     "array_record": ("array_record",),
     "heif": ("pi_heif",),
+    "dicom": ("pydicom",),
     "mlflow": ("mlflow",),
     "nvml": ("pynvml",),
     "onnx": ("tf2onnx", "onnxruntime", "onnxscript"),
@@ -48,6 +50,14 @@ def install(extra: str) -> str:
     if extra == "tensorflow" and sys.version_info >= (3, 14):
         return f"TensorFlow has no wheels for this Python: use 3.11 to 3.13, or PyTorch: {install('torch')}"
     return f"pip install 'shardmill[{extra}]'"
+
+
+def version_of(distribution: str) -> str | None:
+    """Return the version of an installed distribution; None: it is not installed."""
+    try:
+        return version(distribution)
+    except PackageNotFoundError:
+        return None
 
 
 def lacking(user: str, library: str, extra: str) -> EnvironmentFault:

@@ -15,6 +15,7 @@ Resample = Literal["area", "lanczos"]
 Encoding = Literal["jpeg", "webp", "png", "raw"]
 StoredEncoding = Literal["jpeg", "webp", "png", "raw", "array"]
 SampleType = Literal["uint8", "uint16", "float32"]
+Window = Literal["file", "full"] | tuple[float, float]  # or its centre and width
 
 ARRAY: Final = "array"  # the encoding of images that no image format holds: shardmill.infra.codecs.arrays
 
@@ -105,6 +106,13 @@ class Preparation(Settings):
     )
     max_pixels: Annotated[int, Field(ge=1, le=1 << 32)] = Field(
         178_956_970, description="Most pixels of a source image; images with more are quarantined undecoded"
+    )
+    window: Window = Field(
+        "file",
+        description=(
+            "Values of DICOM that become black and white: file: of its own window, else of all its bits; "
+            "full: of all its bits; or [centre, width]"
+        ),
     )
     allow_truncated: bool = Field(
         False, description="Keep images that end early, flagged as salvaged, instead of quarantining them"

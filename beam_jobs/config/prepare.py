@@ -85,7 +85,8 @@ class FilterConfig(Settings):
     )
 
 
-# Later rules are left out of digests at their defaults, so that they stay those of earlier releases.
+# Later ones are left out of digests at their defaults, so that these stay those of earlier releases.
+_LATER_OF_IMAGES = ("metadata", "window")
 _FIRST_FILTERS = {"min_width", "min_height", "max_aspect", "classes", "ignore"}
 
 
@@ -142,8 +143,10 @@ class PrepareConfig(Settings):
     def effective(self) -> dict[str, Any]:
         """Return ``in_use`` in the form of earlier releases, which digests are made from."""
         settings = self.in_use() | {"source": self.source.effective()}
-        if not self.image.metadata:  # newer than the digests of earlier releases
-            del settings["image"]["metadata"]
+        defaults = ImageConfig().model_dump(mode="json")
+        for name in _LATER_OF_IMAGES:
+            if settings["image"][name] == defaults[name]:
+                del settings["image"][name]
         if self.groups.embeddings.file is None:
             del settings["groups"]["embeddings"]
         rules, defaults = settings["filter"].items(), type(self.filter)().model_dump(mode="json")

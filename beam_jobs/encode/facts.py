@@ -149,6 +149,7 @@ class FactsOfBlock:
         self._thumbnails += image.thumbnails
         values = _described(source, image)
         row: list[object] = [source.sha256, Status.STORED, None, None, None, self._offset_bytes]
+        row.append(image.source.group)
         row += [values[name] for name in IMAGE_NAMES]
         for name in self._image.metadata:
             value = getattr(image.metadata, name)

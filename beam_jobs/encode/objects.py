@@ -238,17 +238,22 @@ def complete_listing(listing: pa.Table, facts: pa.Table, config: PrepareConfig) 
 
 
 def move_to_listing(listing: pa.Table, facts: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """Move the columns of features from the facts of files to the listing.
+    """Move the columns of features from the facts of files to the listing, and groups where it has none.
 
     Args:
         listing: LISTING_SCHEMA and columns of features.
         facts: PLACED_FACTS_SCHEMA and columns of features, of the files that are read, in the same order.
     """
     features = features_of(facts)
-    if not features:
+    has_groups = facts["group"].null_count < facts.num_rows
+    if not features and not has_groups:
         return listing, facts
     is_read = listing["status"].to_numpy() == Status.TO_READ
     places = pa.array(np.cumsum(is_read) - 1, mask=~is_read)
+    if has_groups:
+        field = listing.schema.field("group")
+        groups = pc.coalesce(listing["group"], facts["group"].take(places).cast(field.type))
+        listing = with_column(listing, field, groups)
     for feature in features:
         column = facts[PREFIX + feature.name].take(places)
         listing = listing.append_column(feature.arrow_field(PREFIX), column)

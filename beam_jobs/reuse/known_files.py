@@ -34,6 +34,7 @@ from shardmill.beam_jobs.tables import release_memory
 from shardmill.beam_jobs.tables.columns import code_texts, find_ids, mask_of, one_chunk, places_in, take_rows
 from shardmill.beam_jobs.tables.features import PREFIX, feature_columns, features_of, with_features
 from shardmill.beam_jobs.tables.ids import contents_of, digest_bytes, hex_bytes, record_ids
+from shardmill.infra.codecs.formats import GROUP_OF_FILE
 from shardmill.infra.errors import CorruptDataError
 from shardmill.infra.format.contract import FILTERED, QUARANTINED
 from shardmill.infra.format.features import Feature
@@ -140,7 +141,8 @@ def _same_files(
 
 def _lost_for_good(rows: pa.Table, retried: Collection[str]) -> npt.NDArray[np.bool_]:
     """Return the files that filters or decoders left out for a reason that still holds: bool [rows]."""
-    filtered = pc.and_(pc.equal(rows["outcome"], FILTERED), pc.equal(rows["stage"], FILTER))
+    by_content = pc.is_in(rows["stage"], pa.array([FILTER, DECODE]))
+    filtered = pc.and_(pc.equal(rows["outcome"], FILTERED), by_content)
     rejected = pc.and_(pc.equal(rows["outcome"], QUARANTINED), pc.equal(rows["stage"], DECODE))
     stands = pc.invert(pc.is_in(rows["reason"], pa.array(list(retried), pa.string())))
     return mask_of(pc.and_(pc.or_(filtered, rejected), stands))
@@ -249,7 +251,9 @@ def _image_columns(records: pa.Table, features: Sequence[Feature]) -> dict[str, 
         features: those that facts have.
     """
     names = ("shard", "offset_bytes", *IMAGE_NAMES, *feature_columns(features))
-    return {name: records[name] for name in names}
+    told = pc.starts_with(records["group"], GROUP_OF_FILE)  # other groups are the listing's own
+    groups = pc.if_else(pc.fill_null(told, False), records["group"], pa.scalar(None, pa.string()))
+    return {name: records[name] for name in names} | {"group": groups}
 
 
 def merge_facts(known: npt.NDArray[np.bool_], of_known: pa.Table, of_others: pa.Table) -> pa.Table:

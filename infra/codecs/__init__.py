@@ -10,8 +10,9 @@ imagecodecs and tifffile are loaded for the first image that needs them: readers
 
 from __future__ import annotations
 
+import importlib
 import io
-from typing import cast
+from typing import Any, cast
 
 import cv2
 import numpy as np
@@ -20,6 +21,7 @@ import simplejpeg
 from PIL import Image, features
 
 from shardmill.infra.codecs.formats import (
+    FORMATS,
     MAX_PIXELS,
     WHITE,
     Color,
@@ -35,9 +37,9 @@ from shardmill.infra.codecs.formats import (
 from shardmill.infra.codecs.geometry import resize_short_side, short_side_size
 from shardmill.infra.codecs.jpeg import turbojpeg
 from shardmill.infra.codecs.jpeg.decode import decode_jpeg
-from shardmill.infra.codecs.pillow.decode import decode_with_pillow, heif_build
-from shardmill.infra.extras import install
-from shardmill.infra.preparation import Encoding
+from shardmill.infra.codecs.pillow.decode import decode_with_pillow
+from shardmill.infra.extras import extra_for, install, version_of
+from shardmill.infra.preparation import Encoding, Window
 
 __all__ = [
     "MAX_JPEG_SIDE",
@@ -71,6 +73,14 @@ _WEBP_METHOD = 4
 _ENCODER_OF = {"png": "zlib", "webp": "webp"}
 
 
+# Format -> the module with its decoder, and the extra that brings what it needs.
+_DECODERS_OF_EXTRAS = {
+    "tiff": ("tiff.decode", "prepare"),
+    "jpeg2000": ("jpeg2000", "prepare"),
+    "dicom": ("dicom.decode", "dicom"),
+}
+
+
 def codec_builds(encoding: Encoding) -> dict[str, str]:
     """Return the version of each library that shapes stored images, by its name. Part of every digest.
 
@@ -91,8 +101,10 @@ def codec_builds(encoding: Encoding) -> dict[str, str]:
         "tifffile": tifffile.__version__,
         "imagecodecs": imagecodecs.__version__,
         "littlecms": features.version("littlecms2") or "absent",
-        "heif": heif_build(),
+        "heif": version_of("pi-heif") or "absent",
     }
+    if (pydicom := version_of("pydicom")) is not None:  # named only where it is: it came with a later release
+        builds["pydicom"] = pydicom
     if library := _ENCODER_OF.get(encoding):
         builds[library] = features.version(library) or "absent"
     return builds
@@ -105,6 +117,7 @@ def decode(
     max_pixels: int = MAX_PIXELS,
     background: Color = WHITE,
     allow_truncated: bool = False,
+    window: Window = "file",
 ) -> DecodedImage:
     """Decode an image of any known format: upright, in sRGB, opaque, as grey or RGB.
 
@@ -113,17 +126,19 @@ def decode(
     Raises:
         ImageRejected: the file is not a whole image, or of a kind that is not read.
     """
-    found, wanted = check_format(data), Wanted(channels, max_pixels, background, allow_truncated)
+    found, wanted = check_format(data), Wanted(channels, max_pixels, background, allow_truncated, window)
     if found == "jpeg":
         return decode_jpeg(data, wanted)
-    if found not in ("tiff", "jpeg2000"):
+    if found not in _DECODERS_OF_EXTRAS:
         return decode_with_pillow(data, found, wanted)
+    module, extra = _DECODERS_OF_EXTRAS[found]
     try:
-        from shardmill.infra.codecs.jpeg2000 import decode_jpeg2000
-        from shardmill.infra.codecs.tiff.decode import decode_tiff
+        loaded: Any = importlib.import_module(f"{__name__}.{module}")
     except ModuleNotFoundError as error:
-        raise ImageRejected("unsupported", f"a {found} image; to read these, {install('prepare')}") from error
-    return (decode_tiff if found == "tiff" else decode_jpeg2000)(data, wanted)
+        extra = extra_for(error.name or "", (extra,)) or extra
+        words = f"a {FORMATS[found]} image; to read these, {install(extra)}, and prepare again"
+        raise ImageRejected("unsupported", words) from error
+    return cast(DecodedImage, getattr(loaded, f"decode_{found}")(data, wanted))
 
 
 def check_storable(height: int, width: int, encoding: Encoding, max_pixels: int) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shardmill.infra.errors import UnusableInput
+from shardmill.infra.preparation import Window
 
 Sample = TypeVar("Sample", bound=np.generic)
 
@@ -29,6 +30,7 @@ FORMATS = {
     "jpeg2000": "JPEG 2000",
     "avif": "AVIF",
     "heif": "HEIF",
+    "dicom": "DICOM",
 }
 
 _SIGNATURES: tuple[tuple[bytes, str], ...] = (
@@ -44,6 +46,8 @@ _SIGNATURES: tuple[tuple[bytes, str], ...] = (
     (b"\x00\x00\x00\x0cjP  \r\n\x87\n", "jpeg2000"),
     (b"\xff\x4f\xff\x51", "jpeg2000"),
 )
+_DICOM_MARK_AT = 128
+GROUP_OF_FILE = "series:"  # keys of groups that files give begin with this
 _AVIF_BRANDS = frozenset({b"avif", b"avis"})
 _HEIF_BRANDS = frozenset(
     {b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"hevm", b"hevs", b"mif1", b"msf1"}
@@ -92,12 +96,14 @@ class Wanted:
         max_pixels: refuse larger images by their header, before anything is decoded.
         background: colour behind transparent pixels.
         allow_truncated: decode what there is of a file that ends early, and flag it as salvaged.
+        window: which values of DICOM become black and white.
     """
 
     channels: int
     max_pixels: int
     background: Color
     allow_truncated: bool
+    window: Window = "file"
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +119,7 @@ class SourceFacts:
         icc_profile: description of the profile that was converted to sRGB, or None.
         had_alpha: transparent pixels were composited on the background.
         salvaged: the file ends early; missing pixels are grey or black.
+        group: key of the images that belong together, such as a series of DICOM; None if it tells none.
     """
 
     format: str
@@ -123,6 +130,7 @@ class SourceFacts:
     icc_profile: str | None = None
     had_alpha: bool = False
     salvaged: bool = False
+    group: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +148,10 @@ class DecodedImage:
 
 def sniff(data: bytes) -> str | None:
     """Return the format of a file by its signature, or None if the format is not read."""
+    if (
+        data[_DICOM_MARK_AT : _DICOM_MARK_AT + 4] == b"DICM"
+    ):  # any bytes may stand before it, also another signature
+        return "dicom"
     for signature, name in _SIGNATURES:
         if data.startswith(signature):
             return name

@@ -210,6 +210,7 @@ def _through_pixels(data: bytes, how: Preparation, check_size: CheckSize) -> Sto
         max_pixels=how.max_pixels,
         background=how.color_behind,
         allow_truncated=how.allow_truncated,
+        window=how.window,
     )
     height, width = decoded.pixels.shape[:2]
     to = _geometry(height, width, how, check_size)

@@ -32,9 +32,11 @@ from shardmill.beam_jobs.sources.files.folder import SourceFolder
 from shardmill.beam_jobs.sources.files.walking import FoundFile, IgnorePatterns
 from shardmill.beam_jobs.sources.listing import Listing, rows_of_files
 from shardmill.beam_jobs.sources.recognition.glance import Glance, Recognised
+from shardmill.infra.codecs.formats import sniff
 from shardmill.infra.errors import NotFoundError
 
 _CHUNK_ROWS = 2048  # files that are Python values at a time
+_BARE_LOOKED_INTO, _HEAD_BYTES = 4, 132  # files without an ending, and their first bytes
 
 
 def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
@@ -68,8 +70,14 @@ def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
 
 
 def recognise(glance: Glance, settings: SourceConfig) -> Recognised | None:
-    """Recognise folders that hold images."""
-    folders = sorted({uri.partition("/")[0] for uri in glance.images if "/" in uri})
+    """Recognise folders that hold images; those of DICOM often have no ending."""
+    bare = (
+        uri for uri in glance.files if "." not in uri.rpartition("/")[2] or uri.rpartition(".")[2].isdigit()
+    )
+    images = glance.images or [
+        uri for uri in islice(bare, _BARE_LOOKED_INTO) if sniff(glance.head(uri, _HEAD_BYTES))
+    ]
+    folders = sorted({uri.partition("/")[0] for uri in images if "/" in uri})
     if not folders:
         return None
     return Recognised(f"images lie in its folders {quoted(folders)}")

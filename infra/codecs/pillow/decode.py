@@ -16,7 +16,6 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any, cast
 
 from PIL import AvifImagePlugin, Image, ImageFile, UnidentifiedImageError
@@ -103,14 +102,6 @@ class _Silence:
 
 # Pillow warns of odd metadata. Whether an image can be used is decided by its pixels.
 no_warnings = _Silence()
-
-
-def heif_build() -> str:
-    """Return the version of the binding and its libheif, or "absent"."""
-    try:
-        return version("pi-heif")
-    except PackageNotFoundError:
-        return "absent"
 
 
 _COLORS = {

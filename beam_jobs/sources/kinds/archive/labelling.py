@@ -48,7 +48,7 @@ _REMEDY = (
 _SIDECAR_ENDINGS = frozenset({*LABEL_SIDECARS, "txt"})
 _IMAGE_ENDINGS = frozenset({
     "jpg", "jpeg", "jpe", "jfif", "png", "webp", "gif", "bmp", "tif", "tiff", "avif", "heic", "heif",
-    "ppm", "pgm", "pbm", "jp2",
+    "ppm", "pgm", "pbm", "jp2", "dcm", "dicom",
 })  # fmt: skip
 
 
