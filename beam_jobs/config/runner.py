@@ -97,7 +97,7 @@ class RunnerConfig(Settings):
         ),
     )
     block_images: Annotated[int, Field(ge=4, le=65_536)] = Field(
-        128, description="Mean number of images in a block, the unit of work and of resuming"
+        128, description="Images in a block at most; blocks are the units of work and of resuming"
     )
 
 

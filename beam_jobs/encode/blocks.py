@@ -1,8 +1,9 @@
 """Blocks: neighbouring files that are encoded together, and their files in the spool.
 
-*Cutting.* The files, in the order of their URIs, are cut by the hash of each URI
-(shardmill.beam_jobs.tables.ids), so an interrupted job finds its finished blocks again after files were
-added or removed. The mean length is about ``block_images``.
+*Cutting.* The files, in the order of their URIs, are cut by their sizes. A block has at most ``block_images``
+files, and blocks get shorter towards the end, so that all processes end at about the same time. Blocks that
+an earlier run finished stay as that run cut them, and only the files between them are cut anew. So a run may
+be continued by any number of processes, and after files were added or removed.
 
 *Storing.* A block's digest names two files in the spool::
 
@@ -17,7 +18,8 @@ and of those that must not come back. Every worker reads them.
 from __future__ import annotations
 
 import mmap
-from collections.abc import Iterable
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,7 +31,7 @@ from shardmill.beam_jobs.execution.verdicts import NO_VERDICTS, Verdicts, holds_
 from shardmill.beam_jobs.reasons import PASSING_REASONS
 from shardmill.beam_jobs.schemas import FACTS_SCHEMA, PLACED_FACTS_SCHEMA, Status, reference_schema
 from shardmill.beam_jobs.tables.features import PREFIX, features_of, with_features
-from shardmill.beam_jobs.tables.ids import contents_of, part_lengths
+from shardmill.beam_jobs.tables.ids import contents_of
 from shardmill.infra.digests import digest_of
 from shardmill.infra.errors import CorruptDataError, NotFoundError
 from shardmill.infra.format.known_features import MASK_BYTES
@@ -58,19 +60,71 @@ def facts_file(digest: str) -> str:
     return f"{BLOCKS_FOLDER}/{digest}.arrow"
 
 
-def cut_blocks(references: pa.Table, mean: int) -> list[Block]:
+# A photograph takes a time that does not depend on its size, and as long again for so many bytes.
+_BYTES_OF_A_FILE = 24 << 10
+# A block is this part of what each process still has to do, but at least that part of all that it has to do,
+# and at least as long as so many files take on average: a block costs about as much as a small photograph.
+_NEXT_PART, _LEAST_PART, _LEAST_FILES = 1 / 2, 1 / 20, 4
+
+
+def cut_blocks(
+    references: pa.Table, most: int, processes: int = 0, finished: Sequence[Block] = ()
+) -> list[Block]:
     """Cut files into blocks.
 
     Args:
         references: REFERENCE_SCHEMA, sorted by URI.
-        mean: mean number of files a block.
+        most: largest number of files of a block.
+        processes: how many blocks are encoded at a time; 0 if that is not known: then all blocks are long.
+        finished: blocks that stay as they are, in order (``find_finished``).
     """
     references = references.combine_chunks()
-    blocks, start = [], 0
-    for length in part_lengths(references["uri"], mean):
-        blocks.append(Block(block_digest(references.slice(start, length)), start, length))
-        start += length
+    costs = references["size_bytes"].to_numpy().astype(np.float64) + _BYTES_OF_A_FILE
+    until = np.concatenate([[0.0], np.cumsum(costs)])
+    edges = [0, *(edge for block in finished for edge in (block.start, block.start + block.length))]
+    gaps = list(zip(edges[::2], [*edges[1::2], references.num_rows], strict=True))
+    left = whole = sum(until[stop] - until[start] for start, stop in gaps)
+    least = _LEAST_FILES * whole / max(1, sum(stop - start for start, stop in gaps))
+    blocks: list[Block] = []
+    for (start, stop), behind in zip(gaps, [*((block,) for block in finished), ()], strict=True):
+        while start < stop:
+            length = min(most, stop - start)
+            if processes:
+                share = max(_NEXT_PART * left / processes, _LEAST_PART * whole / processes, least)
+                fitting = int(np.searchsorted(until, until[start] + share, "right")) - 1 - start
+                length = min(length, max(1, fitting))
+            blocks.append(Block(block_digest(references.slice(start, length)), start, length))
+            left -= until[start + length] - until[start]
+            start += length
+        blocks += behind
     return blocks
+
+
+def find_finished(spool: Storage, references: pa.Table) -> list[Block]:
+    """Find the finished blocks whose files are still the same, and none between them: in order.
+
+    Args:
+        spool: as an earlier run left it, with its own references.
+        references: REFERENCE_SCHEMA, sorted by URI, of this run.
+    """
+    finished, found = finished_blocks(spool), list[Block]()
+    if not finished:
+        return found
+    uris, stop = references["uri"], 0
+    try:
+        with spool.open_input(REFERENCES_FILE) as stream, pa.ipc.open_file(stream) as reader:
+            if reader.schema.names != reference_schema(references).names:
+                return found
+            for batch in map(reader.get_batch, range(reader.num_record_batches)):
+                if (digest := block_digest(batch)) not in finished:
+                    continue
+                start = bisect_left(uris, batch["uri"][0].as_py(), stop, key=lambda uri: uri.as_py())
+                if block_digest(references.slice(start, batch.num_rows)) == digest:
+                    stop = start + batch.num_rows
+                    found.append(Block(digest, start, batch.num_rows))
+    except (NotFoundError, pa.ArrowException):
+        return []  # its spool was half removed
+    return found
 
 
 def block_digest(references: pa.Table | pa.RecordBatch) -> str:

@@ -14,6 +14,7 @@ from shardmill.beam_jobs.encode.block_task import EncodeBlocks
 from shardmill.beam_jobs.encode.blocks import (
     Block,
     cut_blocks,
+    find_finished,
     finished_blocks,
     place_facts,
     read_facts,
@@ -23,7 +24,7 @@ from shardmill.beam_jobs.encode.blocks import (
 from shardmill.beam_jobs.encode.facts import facts_schema
 from shardmill.beam_jobs.execution.pool import files_in_progress
 from shardmill.beam_jobs.execution.progress import report_progress
-from shardmill.beam_jobs.execution.runners import run_task
+from shardmill.beam_jobs.execution.runners import num_at_a_time, run_task
 from shardmill.beam_jobs.execution.verdicts import known_verdicts
 from shardmill.beam_jobs.sources.kind_modules import Reader
 from shardmill.beam_jobs.tables.columns import share_empty_texts
@@ -103,9 +104,11 @@ def encode_files(references: pa.Table, source: Reader, spool: Storage, config: P
         spool: receives the blocks.
         config: how images are stored, and the runner.
     """
-    blocks = cut_blocks(references, config.runner.block_images)
+    runner = config.runner
+    finished = find_finished(spool, references)
+    blocks = cut_blocks(references, runner.block_images, num_at_a_time(runner), finished)
     write_references(spool, references, blocks)
-    done = reuse_blocks(spool, blocks, known_verdicts(spool, config.runner))
+    done = reuse_blocks(spool, blocks, known_verdicts(spool, runner))
     reused = [number for number, block in enumerate(blocks) if block.digest in done]
     todo = [number for number, block in enumerate(blocks) if block.digest not in done]
     if reused:
@@ -121,7 +124,7 @@ def encode_files(references: pa.Table, source: Reader, spool: Storage, config: P
     cpu_seconds = 0.0
     with report_progress("encode", references.num_rows, count_done):
         if todo:
-            cpu_seconds = run_task(EncodeBlocks(source, spool, config), todo, config.runner)
+            cpu_seconds = run_task(EncodeBlocks(source, spool, config), todo, runner)
     return EncodedFiles(blocks, reused, cpu_seconds, facts_schema(config))
 
 

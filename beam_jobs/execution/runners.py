@@ -64,6 +64,13 @@ def num_processes(runner: RunnerConfig) -> int:
     return runner.processes or (num_cpus() if runner.name in (EMBEDDED, PRISM) else 1)
 
 
+def num_at_a_time(runner: RunnerConfig) -> int:
+    """Return how many items of a task are done at a time; 0 if only the cluster knows."""
+    if runner.name in (EMBEDDED, PRISM):
+        return num_processes(runner)
+    return runner.flink.parallelism * num_processes(runner) if runner.name == FLINK else 0
+
+
 def check_runner(runner: RunnerConfig, places: Collection[str] = ()) -> None:
     """Check that we run on this runner and that it has the options it needs.
 

@@ -164,7 +164,7 @@ class RunningChild:
         """Wait for the end for so long at most, and tell whether it came."""
         if wait_for_end(self._process, within_seconds):
             return True
-        self._memory.sample()
+        self._memory.look()
         return False
 
     def wait(self, cancel: threading.Event | None = None) -> ChildResult:

@@ -8,6 +8,7 @@ import select
 import signal
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,10 +16,14 @@ import psutil
 
 # Not every kernel has it (CONFIG_PROC_CHILDREN).
 _KNOWS_CHILDREN = Path("/proc/thread-self/children")
+_KNOWS_STATM = Path("/proc/self/statm").exists()
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+_PROC_BYTES = 1 << 12  # the kernel gives a page at a time
 _GROWTH = 50  # a fiftieth more memory is worth a closer look
 _SAMPLES = 5  # so often it is worth one in any case
 
-SAMPLE_SECONDS = 0.2  # between two looks at a running process
+SAMPLE_SECONDS = 0.2  # between two looks at a running process, at least
+_BUSY_SHARE = 100  # looking takes at most one part in so many of a processor
 
 GRACE_SECONDS = 10.0  # for a polite end: a checkpoint is written, a lock let go
 
@@ -88,10 +93,18 @@ class MemorySampler:
         self._pid = pid
         self._divided_at = 0
         self._taken = 0
+        self._due = 0.0
         self.peak_bytes = 0
 
-    def sample(self) -> int:
-        """The tree's resident memory now (bytes), all of each process; 0 if it is gone."""
+    def look(self) -> None:
+        """Sample, unless the last time was so costly that it is too early; call it every SAMPLE_SECONDS."""
+        if time.monotonic() >= self._due:
+            began = time.thread_time()
+            self.sample()
+            self._due = time.monotonic() + _BUSY_SHARE * (time.thread_time() - began)
+
+    def sample(self) -> None:
+        """Sample the memory of the tree now."""
         pids = _pids_of_tree(self._pid)
         resident = sum(map(resident_bytes, pids))
         # The system takes milliseconds to divide shared memory: asked only if resident memory has grown, and
@@ -100,7 +113,6 @@ class MemorySampler:
         if resident > self._divided_at + self._divided_at // _GROWTH or self._taken % _SAMPLES == 0:
             self._divided_at = max(self._divided_at, resident)
             self.peak_bytes = max(self.peak_bytes, sum(map(_proportional_bytes, pids)))
-        return resident
 
 
 @contextlib.contextmanager
@@ -109,11 +121,11 @@ def sampled_memory() -> Iterator[MemorySampler]:
     memory = MemorySampler(os.getpid())
     ended = threading.Event()
 
-    def sample() -> None:
+    def watch() -> None:
         while not ended.wait(SAMPLE_SECONDS):
-            memory.sample()
+            memory.look()
 
-    thread = threading.Thread(target=sample, name="memory", daemon=True)
+    thread = threading.Thread(target=watch, name="memory", daemon=True)
     thread.start()
     try:
         yield memory
@@ -127,11 +139,10 @@ def _pids_of_tree(pid: int) -> list[int]:
     """A process and its descendants, without a search through all processes of the system where it can be."""
     found, at = [pid], 0
     while at < len(found):
-        threads = Path(f"/proc/{found[at]}/task")
         try:
-            with os.scandir(threads) as entries:
-                for thread in entries:
-                    found += map(int, Path(thread.path, "children").read_text().split())
+            with os.scandir(f"/proc/{found[at]}/task") as threads:
+                for thread in threads:
+                    found += map(int, _read_proc(f"{thread.path}/children").split())
         except (FileNotFoundError, ProcessLookupError):
             if not _KNOWS_CHILDREN.exists():
                 return [pid, *(process.pid for process in descendants(pid))]
@@ -142,6 +153,11 @@ def _pids_of_tree(pid: int) -> list[int]:
 def resident_bytes(pid: int) -> int:
     """Return the resident memory of a process (bytes); 0 if it is gone."""
     try:
+        return int(_read_proc(f"/proc/{pid}/statm").split()[1]) * _PAGE_BYTES
+    except OSError:
+        if _KNOWS_STATM:
+            return 0
+    try:
         return int(psutil.Process(pid).memory_info().rss)
     except psutil.Error:
         return 0
@@ -149,10 +165,25 @@ def resident_bytes(pid: int) -> int:
 
 def _proportional_bytes(pid: int) -> int:
     try:
-        rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
+        rollup = _read_proc(f"/proc/{pid}/smaps_rollup")
     except OSError:
         return resident_bytes(pid)
-    return next((int(line.split()[1]) << 10 for line in rollup.splitlines() if line.startswith("Pss:")), 0)
+    return next((int(line.split()[1]) << 10 for line in rollup.splitlines() if line.startswith(b"Pss:")), 0)
+
+
+def _read_proc(path: str) -> bytes:
+    """Read a file of the kernel's, without the time that a stream takes.
+
+    Raises:
+        OSError: it is not there, or must not be read.
+    """
+    descriptor, parts = os.open(path, os.O_RDONLY), list[bytes]()
+    try:
+        while part := os.read(descriptor, _PROC_BYTES):
+            parts.append(part)
+    finally:
+        os.close(descriptor)
+    return b"".join(parts)
 
 
 _CGROUP = Path("/sys/fs/cgroup")

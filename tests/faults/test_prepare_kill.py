@@ -67,9 +67,9 @@ class Undisturbed:
     manifest: dict[str, Any]
 
 
-def start(source: Path, root: Path) -> subprocess.Popen[str]:
+def start(source: Path, root: Path, *more: str) -> subprocess.Popen[str]:
     argv = prepare_command(source, root, "--json")
-    settings = [word for setting in SETTINGS for word in ("--set", setting)]
+    settings = [word for setting in (*SETTINGS, *more) for word in ("--set", setting)]
     return subprocess.Popen([*argv, *settings], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
@@ -183,7 +183,8 @@ def moments(undisturbed: Undisturbed, seed: int) -> Iterator[Moment]:
 
 def test_killed_while_encoding(undisturbed: Undisturbed, tmp_path: Path) -> None:
     root = tmp_path / "root"
-    assert kill_at(Moment("blocks", undisturbed.num_blocks // 2), start(undisturbed.source, root), root)
+    process = start(undisturbed.source, root, "runner.processes=5")  # and continued by two
+    assert kill_at(Moment("blocks", undisturbed.num_blocks // 2), process, root)
     assert not (root / "d/manifests").exists(), "nothing is visible before it is whole"
     outcome = check_resumed(undisturbed, root)
     assert outcome["reused"]["blocks"] >= undisturbed.num_blocks // 2

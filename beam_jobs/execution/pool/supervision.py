@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import queue
+import sys
 import tempfile
 import threading
 from concurrent.futures import Future
 from dataclasses import dataclass
+from itertools import count
 from multiprocessing.connection import wait
 from pathlib import Path
 
@@ -64,8 +66,12 @@ def files_in_progress(task_name: str) -> dict[int, int]:
     return dict(found for pool in pools for lane in pool.lanes if (found := lane.note.files_done()))
 
 
+# Number of an item, a number that no other entry has, and its future; None: there are no more items.
+_Entry = tuple[int, int, Future[float] | None]
+
+
 class Pool:
-    """Processes that do the items of one task.
+    """Processes that do the items of one task, of those that wait the lowest number first.
 
     Args:
         task: it is opened in each process.
@@ -76,7 +82,8 @@ class Pool:
     def __init__(self, task: Task, processes: int, budget: MemoryBudget | None = None) -> None:
         budget = budget or MemoryBudget.of_machine()
         open_budget(budget)  # for files that are tried alone
-        self._items: queue.SimpleQueue[tuple[int, Future[float]] | None] = queue.SimpleQueue()
+        self._items: queue.PriorityQueue[_Entry] = queue.PriorityQueue()
+        self._entries = count()
         self._folder = tempfile.TemporaryDirectory(prefix="shardmill-pool-")
         self.task_name = task.name
         self.lanes = [_Lane(task, Path(self._folder.name, str(lane)), budget) for lane in range(processes)]
@@ -94,7 +101,7 @@ class Pool:
         The future raises ItemFailed, or a ShardmillError of the pool itself.
         """
         future: Future[float] = Future()
-        self._items.put((item, future))
+        self._items.put((item, next(self._entries), future))
         return future
 
     def close(self) -> None:
@@ -103,7 +110,7 @@ class Pool:
         for lane in self.lanes:
             lane.close()
         for _ in self._threads:
-            self._items.put(None)
+            self._items.put((sys.maxsize, next(self._entries), None))
         for thread in self._threads:
             thread.join()
         self._folder.cleanup()
@@ -120,10 +127,12 @@ class _Lane:
         self._process: _PoolProcess | None = None
         self._closing = threading.Event()
 
-    def run(self, items: queue.SimpleQueue[tuple[int, Future[float]] | None]) -> None:
-        """Do items until there is None; runs on a thread of its own."""
-        while (entry := items.get()) is not None:
-            item, future = entry
+    def run(self, items: queue.PriorityQueue[_Entry]) -> None:
+        """Do items until there are no more; runs on a thread of its own."""
+        while True:
+            item, _, future = items.get()
+            if future is None:
+                break
             if self._closing.is_set() or not future.set_running_or_notify_cancel():
                 future.cancel()
                 continue

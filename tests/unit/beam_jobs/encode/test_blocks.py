@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import heapq
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -11,8 +13,10 @@ from hypothesis import strategies as st
 
 from shardmill.beam_jobs.encode.blocks import (
     Block,
+    block_digest,
     cut_blocks,
     facts_file,
+    find_finished,
     finished_blocks,
     read_facts,
     write_facts,
@@ -29,13 +33,69 @@ def references(uris: list[str], size: int = 1) -> pa.Table:
 
 
 @settings(max_examples=40)
-@given(st.sets(st.integers(0, 10**6), min_size=400, max_size=900), st.integers(0, 10**6), st.integers(4, 24))
-def test_an_added_file_changes_few_blocks(numbers: set[int], extra: int, mean: int) -> None:
-    before = cut_blocks(references([f"a/{number:07d}" for number in sorted(numbers - {extra})]), mean)
-    after = cut_blocks(references([f"a/{number:07d}" for number in sorted(numbers | {extra})]), mean)
-    changed = {block.digest for block in after} - {block.digest for block in before}
-    # The cuts meet again where both may cut; that takes less than two blocks in the mean, now and then more.
-    assert 1 <= len(changed) <= 12
+@given(
+    sizes=st.lists(st.integers(0, 10**6), max_size=600),
+    most=st.integers(1, 24),
+    before=st.integers(0, 9),
+    now=st.integers(0, 9),
+    data=st.data(),
+)
+def test_blocks_hold_each_file_once_and_keep_what_is_finished(
+    sizes: list[int], most: int, before: int, now: int, data: st.DataObject
+) -> None:
+    table = references([f"a/{number:07d}" for number in range(len(sizes))])
+    table = table.set_column(1, "size_bytes", pa.array(sizes, pa.int64()))
+    blocks = cut_blocks(table, most, before)
+    finished = [block for block in blocks if data.draw(st.booleans())]
+    again = cut_blocks(table, data.draw(st.integers(1, 24)), now, finished)
+    assert set(finished) <= set(again)
+    assert all(1 <= block.length <= most for block in blocks)
+    for cut in (blocks, again):
+        ends = [0, *(block.start + block.length for block in cut)]
+        assert [block.start for block in cut] == ends[:-1]
+        assert ends[-1] == len(sizes)
+
+
+def test_processes_end_at_about_the_same_time() -> None:
+    """Whichever process is free takes the next block."""
+    sizes = np.random.default_rng(0).lognormal(10.2, 0.5, 30_000).astype(np.int64)
+    table = references([f"a/{number:07d}" for number in range(len(sizes))])
+    table = table.set_column(1, "size_bytes", pa.array(sizes))
+    costs = (0.6 + sizes / 40_960) * np.random.default_rng(1).lognormal(0, 0.3, len(sizes))
+    busy = [0.0] * 64
+    blocks = cut_blocks(table, 128, len(busy))
+    for block in blocks:
+        heapq.heapreplace(busy, busy[0] + costs[block.start : block.start + block.length].sum())
+    assert sum(busy) / (len(busy) * max(busy)) > 0.93
+    assert len(blocks) < 500
+
+
+@pytest.mark.parametrize("processes", [2, 5])
+def test_finished_blocks_are_found_again(processes: int, tmp_path: Path) -> None:
+    spool, uris = Storage.at(tmp_path), [f"a/{number:05d}" for number in range(200)]
+    first = references(uris)
+    assert find_finished(spool, first) == []
+    blocks = cut_blocks(first, 16, 2)
+    write_references(spool, first, blocks)
+    for block in (blocks[1], blocks[2], blocks[-1]):
+        write_facts(spool, block.digest, FACTS_SCHEMA.empty_table())
+    within = uris[blocks[2].start + 1]
+    changed = references(sorted({*uris, "a/00000b", f"{within}b"} - {uris[blocks[3].start]}))
+    found = find_finished(spool, changed)
+    assert [block.digest for block in found] == [blocks[1].digest, blocks[-1].digest]
+    for block in found:
+        assert block_digest(changed.slice(block.start, block.length)) == block.digest
+    # A run that is killed again leaves these, too.
+    write_references(spool, changed, cut_blocks(changed, 16, processes, found))
+    assert find_finished(spool, changed) == found
+
+
+def test_references_of_a_spool_that_was_half_removed_find_nothing(tmp_path: Path) -> None:
+    table = references(["a/1", "a/2"])
+    write_facts(Storage.at(tmp_path), cut_blocks(table, 8)[0].digest, FACTS_SCHEMA.empty_table())
+    assert find_finished(Storage.at(tmp_path), table) == []
+    (tmp_path / "references.arrow").write_bytes(b"ARROW1")
+    assert find_finished(Storage.at(tmp_path), table) == []
 
 
 def test_the_digest_sees_what_is_known_of_a_file() -> None:

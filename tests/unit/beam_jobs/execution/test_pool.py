@@ -55,6 +55,20 @@ def test_every_number_is_done_once_by_processes_of_the_pool(tmp_path: Path) -> N
     assert gone(processes(tmp_path))
 
 
+def test_the_lowest_number_that_waits_is_done_first(tmp_path: Path) -> None:
+    pool = Pool(Deeds(tmp_path, {9: "hang"}, seconds=0.5), 1)
+    try:
+        submitted = [pool.submit(9)]
+        wait_until(submitted[0].running)
+        submitted += [pool.submit(number) for number in (4, 1, 7, 0)]
+        for future in submitted:
+            future.result(timeout=120)
+    finally:
+        pool.close()
+    when = sorted((path.name.split("-") for path in tmp_path.glob("done-*")), key=lambda name: int(name[3]))
+    assert [int(number) for _, number, *_ in when] == [9, 0, 1, 4, 7]
+
+
 @pytest.mark.parametrize("deed", ["abort", "kill", "exit", "leave", "hang", "grow", "run_short"])
 def test_a_file_that_ends_its_process_costs_that_file(deed: str, tmp_path: Path) -> None:
     found = outcomes(Deeds(tmp_path, {3: deed}, seconds=0.5), 8)

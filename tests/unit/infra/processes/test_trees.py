@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -51,3 +52,22 @@ def test_what_a_forked_process_writes_to_is_counted_from_then_on() -> None:
             sampler.sample()
         assert sampler.peak_bytes > 128 * _MIB
         process.stdin.write("go on\n")
+
+
+class _Costly(MemorySampler):
+    """A sampler whose samples take 2 ms of a processor."""
+
+    taken = 0
+
+    def sample(self) -> None:
+        self.taken += 1
+        until = time.thread_time() + 0.002
+        while time.thread_time() < until:
+            pass
+
+
+def test_looking_takes_at_most_a_hundredth_of_a_processor() -> None:
+    sampler, began = _Costly(0), time.monotonic()
+    while time.monotonic() < began + 0.5:
+        sampler.look()
+    assert 1 <= sampler.taken <= 1 + (time.monotonic() - began) / 0.2
