@@ -73,6 +73,8 @@ _STRANGERS: tuple[tuple[bytes, str], ...] = (
     (b"mmor", "a camera raw file (ORF)"),
     (b"iiu\x00", "a camera raw file (RW2)"),
     (b"fujifilmccd-raw", "a camera raw file (RAF)"),
+    (b"\x08\x00\x05\x00", "DICOM without its preamble of 128 bytes"),
+    (b"\x00\x08\x00\x05", "DICOM without its preamble of 128 bytes"),
     (b"version https://git-lfs", "a pointer of Git LFS; the image itself was not fetched"),
 )
 
@@ -180,7 +182,7 @@ def check_format(data: bytes) -> str:
         return found
     if not data:
         raise ImageRejected("empty", "the file is empty (0 bytes)")
-    known = ", ".join(FORMATS.values())
+    known = ", ".join(name for found, name in FORMATS.items() if found != "dicom")  # messages stay the same
     begin = data[:64].lstrip().lower()
     stranger = next((words for signature, words in _STRANGERS if begin.startswith(signature)), None)
     if data[4:8] == b"ftyp":

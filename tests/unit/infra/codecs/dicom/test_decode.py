@@ -180,6 +180,7 @@ REFUSED = {
     "a slope of 0": (dicom(RAMP, BitsStored=12, RescaleSlope="0"), "corrupt", "slope is 0"),
     "no size": (dicom(RAMP, Rows=None), "corrupt", "Rows"),
     "a short file": (real("MR_truncated.dcm").read_bytes(), "truncated", "ends early"),
+    "no preamble": (real("ExplVR_LitEndNoMeta.dcm").read_bytes(), "unknown_format", "without its preamble"),
     "a report": (real("test-SR.dcm").read_bytes(), "no_picture", "Comprehensive SR Storage"),
 }  # fmt: skip
 
