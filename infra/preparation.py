@@ -107,6 +107,13 @@ class Preparation(Settings):
     max_pixels: Annotated[int, Field(ge=1, le=1 << 32)] = Field(
         178_956_970, description="Most pixels of a source image; images with more are quarantined undecoded"
     )
+    pages: Literal["first", "images"] = Field(
+        "first",
+        description=(
+            "first: the first page of a TIFF, and no DICOM of several frames; images: each page or frame is "
+            "an image"
+        ),
+    )
     window: Window = Field(
         "file",
         description=(

@@ -25,6 +25,7 @@ from shardmill.beam_jobs.sources.kind_modules import (
     own_kind,
 )
 from shardmill.beam_jobs.sources.listing import Listing, check_listing, group_by_pattern
+from shardmill.beam_jobs.sources.pages import PageReader, with_pages
 from shardmill.beam_jobs.tables.features import PREFIX, features_of
 from shardmill.infra.errors import ConfigError
 from shardmill.infra.format.known_features import LABELS, TARGETS, WORDS
@@ -72,6 +73,8 @@ def list_inputs(source: SourceFolder, config: PrepareConfig, place: Workplace | 
     named = files_of_settings(source, config)
     config = _ignoring(named, config)
     listing = _without_young(check_listing(_listed(source, config, place), config), config)
+    if config.image.pages == "images":
+        listing = with_pages(listing, source)
     _check_labels(listing, config)
     listing = _with_label_edits(listing, source, config)
     _check_any_label(listing.table, source, config)
@@ -245,7 +248,7 @@ def open_reader(source: SourceFolder, config: PrepareConfig, scratch: Storage | 
     """
     open_kind = getattr(kind_module(config), "open_reader", None)
     if open_kind is None:
-        return source
+        return PageReader(source) if config.image.pages == "images" else source
     kind = config.source.kind
     with faults_of(kind):
         reader = cast(Callable[[SourceFolder, PrepareConfig, Storage | None], Reader], open_kind)(

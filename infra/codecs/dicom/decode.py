@@ -94,7 +94,7 @@ def decode_dicom(data: bytes, wanted: Wanted) -> DecodedImage:
     except (ImageRejected, MemoryError):
         raise
     except Exception as error:  # pydicom raises anything on hostile bytes; the error becomes a row
-        raise _rejected(error) from error
+        raise rejected(error) from error
     flat = composited(
         Image.fromarray(color), None, profile if isinstance(profile, bytes) else None, wanted.background
     )
@@ -110,7 +110,8 @@ def _group(series: object) -> str | None:
     return f"{GROUP_OF_FILE}{hashlib.sha256(str(series).encode()).hexdigest()[:16]}" if series else None
 
 
-def _rejected(error: Exception) -> ImageRejected:
+def rejected(error: Exception) -> ImageRejected:
+    """Return the rejection that an error of pydicom stands for."""
     words = str(error) or type(error).__name__
     if isinstance(error, EOFError) or "less than expected" in words or "truncated" in words.lower():
         return ImageRejected("truncated", "the DICOM file ends early")
@@ -131,18 +132,21 @@ def _read(data: bytes, max_pixels: int) -> _Frame:
         raise ImageRejected("unsupported", f"a DICOM file of the photometric interpretation {color}")
     frames = int(file.get("NumberOfFrames") or 1)
     if frames != 1:
-        raise ImageRejected("unsupported", f"a DICOM file of {frames} frames; save each in a file of its own")
+        raise ImageRejected(
+            "unsupported", f"a DICOM file of {frames} frames; to make each an image, --set image.pages=images"
+        )
     bits = int(file.BitsStored) if "PixelData" in held else 0
-    return _Frame(file, tuple(_groups_of_frame(file, 0)), stored_values(file, 0), color, bits)
+    return _Frame(file, tuple(groups_of_frame(file, 0).values()), stored_values(file, 0), color, bits)
 
 
-def _groups_of_frame(file: Any, frame: int) -> list[Any]:
-    """Return the data elements on values and windows in the functional groups of a frame (PS3.3 C.7.6.16)."""
-    parts: list[Any] = []
+def groups_of_frame(file: Any, number: int) -> dict[str, Any]:
+    """Return the functional groups of a frame that tell values and windows, by name (PS3.3 C.7.6.16)."""
+    parts: dict[str, Any] = {}
     of_frames = file.get("PerFrameFunctionalGroupsSequence") or ()
-    for groups in (*of_frames[frame : frame + 1], *(file.get("SharedFunctionalGroupsSequence") or ())):
+    for groups in (*of_frames[number : number + 1], *(file.get("SharedFunctionalGroupsSequence") or ())):
         for name in ("PixelValueTransformationSequence", "FrameVOILUTSequence"):
-            parts += groups.get(name) or ()
+            if groups.get(name):
+                parts.setdefault(name, groups[name][0])
     return parts
 
 

@@ -1,0 +1,146 @@
+"""Pages as images: each page of a TIFF, and each frame of a DICOM file, is an input (``image.pages``).
+
+``scan.tif#page=0000002`` is the third page. The pages of a file stay in one split, unless the source gives
+groups or the file a series.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from shardmill.beam_jobs.reasons import ROW_FILE
+from shardmill.beam_jobs.schemas import MEMBER_COLUMNS, FileRef, Status, has_masks
+from shardmill.beam_jobs.sources.files.folder import SourceFolder
+from shardmill.beam_jobs.sources.files.walking import SourceFault
+from shardmill.beam_jobs.sources.listing import Listing
+from shardmill.beam_jobs.sources.rows.listing import row_of
+from shardmill.infra.codecs.formats import ImageRejected
+from shardmill.infra.codecs.pages import count_pages, page_of
+from shardmill.infra.errors import ConfigError
+
+_UNIT = "page"
+
+
+def with_pages(listing: Listing, folder: SourceFolder) -> Listing:
+    """Return a listing with a row for each page of the files that have several.
+
+    Args:
+        listing: of plain files.
+        folder: the source. The beginning of each file is read.
+
+    Raises:
+        ConfigError: the images are members of containers, or have masks or objects.
+    """
+    table = listing.table
+    if MEMBER_COLUMNS[0].name in table.schema.names or has_masks(table):
+        raise ConfigError(
+            "image.pages = 'images' is for images that are files of their own, without masks",
+            "leave it out; or unpack the files into folders, or name them in a table",
+        )
+    table, found = _counted(table, folder)
+    counts = np.array([count for _, count in found], np.int64)
+    several = counts > 1
+    if not several.any():
+        return replace(listing, table=table)
+    uris = table["uri"].to_pylist()
+    of_row = np.repeat(np.arange(table.num_rows), np.where(several, counts, 0))
+    numbers = np.concatenate([np.arange(count) for count in counts[several]])
+    pages = table.take(pa.array(of_row))
+    containers = pages["uri"].to_pylist()
+    # A file of DICOM tells its series when it is read.
+    groups = [None if found[row][0] == "dicom" else uris[row] for row in of_row.tolist()]
+    pages = _with(
+        pages,
+        uri=pa.array([f"{uri}#{_UNIT}={number:07}" for uri, number in zip(containers, numbers, strict=True)]),
+        group=pc.coalesce(pages["group"], pa.array(groups, pa.string())),
+        size_bytes=pa.array(np.zeros(len(numbers), np.int64)),
+    )
+    pages = _placed(pages, containers, numbers)
+    messages = [f"its {count:,} pages are images" if count > 1 else None for count in counts.tolist()]
+    files = _with(
+        table,
+        status=pa.array(np.where(several, Status.FILTERED, table["status"].to_numpy())),
+        reason=pc.if_else(pa.array(several), ROW_FILE, table["reason"]),
+        message=pc.if_else(pa.array(several), pa.array(messages, pa.string()), table["message"]),
+    )
+    files = _placed(files, [None] * table.num_rows, None)
+    return replace(listing, table=pa.concat_tables([files, pages]).sort_by("uri"))
+
+
+def _counted(table: pa.Table, folder: SourceFolder) -> tuple[pa.Table, list[tuple[str | None, int]]]:
+    """Return the table without damaged files, and the format and the number of pages of each file."""
+    columns = {name: table[name].to_pylist() for name in ("uri", "status", "reason", "message")}
+    found: list[tuple[str | None, int]] = []
+    for at, (uri, status) in enumerate(zip(columns["uri"], columns["status"], strict=True)):
+        found.append((None, 1))
+        if status != Status.TO_READ:
+            continue
+        try:
+            with folder.open_container(uri) as file:
+                found[-1] = count_pages(file, file)
+        except (SourceFault, ModuleNotFoundError):
+            continue  # reading the file tells it
+        except ImageRejected as rejected:
+            columns["status"][at] = Status.QUARANTINED
+            columns["reason"][at], columns["message"][at] = rejected.reason, rejected.message
+    return _with(table, **{name: pa.array(columns[name]) for name in ("status", "reason", "message")}), found
+
+
+def _with(table: pa.Table, **columns: Any) -> pa.Table:
+    for name, column in columns.items():
+        at = table.schema.get_field_index(name)
+        table = table.set_column(at, table.schema.field(at), column.cast(table.schema.field(at).type))
+    return table
+
+
+def _placed(table: pa.Table, containers: list[str | None], positions: Any) -> pa.Table:
+    count = table.num_rows
+    found = (pa.array(containers, pa.string()), pa.nulls(count) if positions is None else pa.array(positions))
+    for field, column in zip(MEMBER_COLUMNS, found, strict=True):
+        table = table.append_column(field, column.cast(field.type))
+    return table
+
+
+class PageReader:
+    """Reads pages, each as a file of its own, and files without several pages. The last file stays in memory.
+
+    Args:
+        folder: the source.
+    """
+
+    def __init__(self, folder: SourceFolder) -> None:
+        self._folder = folder
+        self._last: tuple[str, int] | None = None
+        self._data = b""
+
+    def __reduce__(self) -> tuple[type[PageReader], tuple[SourceFolder]]:
+        return PageReader, (self._folder,)
+
+    def read(self, file: FileRef) -> bytes:
+        """Read a page, if its file has not changed since it was listed.
+
+        Raises:
+            SourceFault: it is gone, changed, unreadable or too large. StorageError: this machine is at fault.
+        """
+        container, position = file.container, file.position
+        if container is None or position is None:
+            row = row_of(file.uri)
+            if row is None or row[1] != _UNIT:
+                return self._folder.read(file)
+            container, _, position = row
+        if self._last != (container, file.mtime_ns):
+            with self._folder.open_container(container) as opened:
+                self._folder.check_length(opened.size_bytes)
+                if file.mtime_ns:
+                    opened.check_unchanged(file.mtime_ns)
+                self._data = opened.read_at(opened.size_bytes, 0)
+            self._last = container, file.mtime_ns
+        try:
+            return page_of(self._data, position)
+        except ImageRejected as rejected:
+            raise SourceFault(rejected.reason, rejected.message) from rejected

@@ -1,0 +1,57 @@
+"""The pages of a TIFF and the frames of a DICOM file, each as a file of its own."""
+
+from __future__ import annotations
+
+import io
+from typing import Protocol
+
+from shardmill.infra.codecs.formats import ImageRejected, sniff
+from shardmill.infra.codecs.pages.tiff_pages import HEAD_BYTES, picture_pages, tiff_page
+from shardmill.infra.extras import install
+
+
+class File(Protocol):
+    """An open file, or one in memory."""
+
+    def read_at(self, length: int, offset: int) -> bytes:
+        """Return ``length`` bytes from ``offset``; fewer only if the file ends."""
+
+
+def count_pages(file: io.RawIOBase, ranges: File) -> tuple[str | None, int]:
+    """Return the format of a file and its number of pages or frames; 1 for other formats than TIFF and DICOM.
+
+    Args:
+        file: open at its beginning.
+        ranges: the same file.
+
+    Raises:
+        ImageRejected: its directories are damaged, or its library is not installed.
+    """
+    found = sniff(ranges.read_at(HEAD_BYTES, 0))
+    if found == "tiff":
+        return found, len(picture_pages(ranges.read_at)) or 1
+    if found != "dicom":
+        return found, 1
+    from shardmill.infra.codecs.pages.dicom_frames import count_frames
+
+    return found, count_frames(file)
+
+
+def page_of(data: bytes, number: int) -> bytes:
+    """Return a page of a TIFF or a frame of a DICOM file as a file of its own; the same bytes in each run.
+
+    Args:
+        data: the file.
+        number: from 0; among the pages of a TIFF that are neither thumbnails nor masks.
+
+    Raises:
+        ImageRejected: the file is damaged, or has no such page.
+    """
+    try:
+        if sniff(data) == "tiff":
+            return tiff_page(data, number)
+        from shardmill.infra.codecs.pages.dicom_frames import dicom_frame
+
+        return dicom_frame(data, number)
+    except ModuleNotFoundError as error:
+        raise ImageRejected("unsupported", f"a DICOM image; to read these, {install('dicom')}") from error
