@@ -15,6 +15,7 @@ from shardmill.infra.codecs.jpeg import segments
 from shardmill.infra.codecs.structure import exif, png_chunks, texts, webp_chunks, xmp
 from shardmill.infra.codecs.structure.boxes import c2pa_store, declared_source_types, exif_and_xmp, is_store
 from shardmill.infra.codecs.structure.exif import NO_TAGS, read_exif
+from shardmill.infra.codecs.structure.geotiff import crs_in, transform_in
 from shardmill.infra.codecs.structure.texts import clean, iptc_in, iso_time, read_iptc
 from shardmill.infra.codecs.structure.xmp import Properties, read_xmp
 
@@ -40,6 +41,8 @@ class Metadata:
         rights: copyright notice.
         attribution: credit line.
         creator: who made it; several names are joined by "; ".
+        geo_transform: the six numbers that place the pixels of a GeoTIFF, joined by spaces.
+        geo_crs: its coordinate reference system, such as "EPSG:32633".
     """
 
     captured_at: str | None = None
@@ -52,6 +55,8 @@ class Metadata:
     rights: str | None = None
     attribution: str | None = None
     creator: str | None = None
+    geo_transform: str | None = None
+    geo_crs: str | None = None
 
     @property
     def is_ai_made(self) -> bool:
@@ -72,6 +77,8 @@ def read_metadata(data: bytes) -> Metadata:
     packet: Properties = read_xmp(blocks.xmp) if blocks.xmp else {}
     datasets = read_iptc(blocks.iptc) if blocks.iptc else {}
     declared = declared_source_types(blocks.c2pa) if blocks.c2pa else []
+    of_tiff, order = blocks.exif is data, "<" if data[:2] == b"II" else ">"
+    placed = transform_in(tags.values, order) if of_tiff else None
 
     def first(*names: str) -> str | None:
         return next((found for name in names if (found := clean(packet.get(name, "")))), None)
@@ -89,6 +96,8 @@ def read_metadata(data: bytes) -> Metadata:
         rights=first(xmp.RIGHTS) or tags.text(exif.COPYRIGHT) or datasets.get(texts.IPTC_COPYRIGHT),
         attribution=first(xmp.CREDIT, xmp.CC_ATTRIBUTION) or datasets.get(texts.IPTC_CREDIT),
         creator=first(xmp.CREATOR) or tags.text(exif.ARTIST) or datasets.get(texts.IPTC_BY_LINE),
+        geo_transform=" ".join(map(repr, placed)) if placed else None,
+        geo_crs=crs_in(tags.values, order) if of_tiff else None,
     )
 
 

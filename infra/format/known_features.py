@@ -51,6 +51,9 @@ licence               text   address or terms of the licence
 rights                text   copyright notice
 attribution           text   credit line
 creator               text   who made it
+geo_transform         text   six numbers, joined by spaces, that place the pixels of a GeoTIFF as the file has
+                             them: x and y of a corner, and steps (shardmill.infra.codecs.structure.geotiff)
+geo_crs               text   its coordinate reference system, such as EPSG:32633
 ====================  =====  ============================================================================
 
 A record lacks the features that its file does not tell.
@@ -192,7 +195,7 @@ def mask_format(num_classes: int) -> MaskFormat:
 
 MetadataName = Literal[
     "captured_at", "camera_make", "camera_model", "gps_present", "c2pa_present", "digital_source_type",
-    "licence", "rights", "attribution", "creator",
+    "licence", "rights", "attribution", "creator", "geo_transform", "geo_crs",
 ]  # fmt: skip
 METADATA_NAMES: Final[tuple[MetadataName, ...]] = get_args(MetadataName)
 _ARE_TRUTHS = ("gps_present", "c2pa_present")

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Self
 
+from shardmill.infra.codecs.structure import geotiff
 from shardmill.infra.codecs.structure.texts import clean, iso_time
 
 _ORIENTATION = 0x0112
@@ -92,7 +93,7 @@ XMP, IPTC, C2PA = 700, 33_723, 0xCD41  # tags of TIFF files only
 _EXIF_DIRECTORY, _GPS_DIRECTORY = 0x8769, 0x8825
 _TAKEN_AT, _OFFSET_OF_TAKEN = 0x9003, 0x9011
 _LATITUDE, _LONGITUDE = 0x0002, 0x0004
-_TOP = frozenset({MAKE, MODEL, ARTIST, COPYRIGHT, XMP, IPTC, C2PA, _EXIF_DIRECTORY, _GPS_DIRECTORY})
+_TOP = geotiff.TAGS | {MAKE, MODEL, ARTIST, COPYRIGHT, XMP, IPTC, C2PA, _EXIF_DIRECTORY, _GPS_DIRECTORY}
 
 _MAX_ENTRIES = 1_000
 _MAX_VALUE_BYTES = 1 << 26
