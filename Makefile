@@ -160,10 +160,11 @@ test-torch: $(VENV)/.stamp .venv-torch/.stamp ## PyTorch: data sets and training
 	touch $@
 
 .PHONY: bench
-bench: $(VENV)/.stamp ## Every table without peers: rates against the codec's limit, memory, again, planning
+bench: $(VENV)/.stamp ## Every table without peers: rates against the codec's limit, memory, the parent, again, planning
 	$(PY) -m tests.benchmarks.prepare.rate $(PHOTOS)
 	$(PY) -m tests.benchmarks.read.rate
 	$(PY) -m tests.benchmarks.prepare.memory
+	$(PY) -m tests.benchmarks.prepare.parent
 	$(PY) -m tests.benchmarks.prepare.again
 	$(PY) -m tests.benchmarks.scale.plan
 

@@ -64,7 +64,8 @@ def facts_file(digest: str) -> str:
 _BYTES_OF_A_FILE = 24 << 10
 # A block is this part of what each process still has to do, but at least that part of all that it has to do,
 # and at least as long as so many files take on average: a block costs about as much as a small photograph.
-_NEXT_PART, _LEAST_PART, _LEAST_FILES = 1 / 2, 1 / 20, 4
+_NEXT_PART, _LEAST_PART = 1 / 2, 1 / 20
+LEAST_FILES = 4
 
 
 def cut_blocks(
@@ -84,7 +85,7 @@ def cut_blocks(
     edges = [0, *(edge for block in finished for edge in (block.start, block.start + block.length))]
     gaps = list(zip(edges[::2], [*edges[1::2], references.num_rows], strict=True))
     left = whole = sum(until[stop] - until[start] for start, stop in gaps)
-    least = _LEAST_FILES * whole / max(1, sum(stop - start for start, stop in gaps))
+    least = LEAST_FILES * whole / max(1, sum(stop - start for start, stop in gaps))
     blocks: list[Block] = []
     for (start, stop), behind in zip(gaps, [*((block,) for block in finished), ()], strict=True):
         while start < stop:

@@ -12,6 +12,7 @@ import pyarrow as pa
 from shardmill.beam_jobs.config import PrepareConfig
 from shardmill.beam_jobs.encode.block_task import EncodeBlocks
 from shardmill.beam_jobs.encode.blocks import (
+    LEAST_FILES,
     Block,
     cut_blocks,
     find_finished,
@@ -24,7 +25,7 @@ from shardmill.beam_jobs.encode.blocks import (
 from shardmill.beam_jobs.encode.facts import facts_schema
 from shardmill.beam_jobs.execution.pool import files_in_progress
 from shardmill.beam_jobs.execution.progress import report_progress
-from shardmill.beam_jobs.execution.runners import num_at_a_time, run_task
+from shardmill.beam_jobs.execution.runners import num_at_a_time, run_task, start_processes
 from shardmill.beam_jobs.execution.verdicts import known_verdicts
 from shardmill.beam_jobs.sources.kind_modules import Reader
 from shardmill.beam_jobs.tables.columns import share_empty_texts
@@ -105,6 +106,7 @@ def encode_files(references: pa.Table, source: Reader, spool: Storage, config: P
         config: how images are stored, and the runner.
     """
     runner = config.runner
+    start_processes(runner, references.num_rows // LEAST_FILES)
     finished = find_finished(spool, references)
     blocks = cut_blocks(references, runner.block_images, num_at_a_time(runner), finished)
     write_references(spool, references, blocks)

@@ -24,7 +24,7 @@ from shardmill.beam_jobs.execution.dataflow import (
 )
 from shardmill.beam_jobs.execution.flink import FlinkCluster, check_flink, flink_options, only_job
 from shardmill.beam_jobs.execution.job_server import cancel, check_prism, job_server_faults, running_prism
-from shardmill.beam_jobs.execution.pool.starting import start_server
+from shardmill.beam_jobs.execution.pool.starting import end_ahead, start_ahead, start_server
 from shardmill.beam_jobs.execution.task import Task, job_name, recover_fault, work_name
 from shardmill.infra.errors import Cancelled, ConfigError, EnvironmentFault
 from shardmill.infra.near_names import near_miss
@@ -135,6 +135,12 @@ def load_beam(runner: RunnerConfig) -> None:
     _on_own_thread(lambda: import_module("shardmill.beam_jobs.execution.pipeline"))
 
 
+def start_processes(runner: RunnerConfig, items: int) -> None:
+    """Start the processes that ``run_task`` will need for so many items, while this process goes on."""
+    if runner.name == EMBEDDED:
+        start_ahead(min(num_processes(runner), items))
+
+
 def run_task(task: Task, items: Sequence[int], runner: RunnerConfig) -> float:
     """Run the pipeline that does the given items of a task, to its end.
 
@@ -167,6 +173,8 @@ def run_task(task: Task, items: Sequence[int], runner: RunnerConfig) -> float:
             if runner.name != EMBEDDED and started:
                 cancel(started[0])
             raise
+        finally:
+            end_ahead()
         if result.state != PipelineState.DONE:
             raise EnvironmentFault(f"the pipeline ended as {result.state}", "see the logs of the job server")
         return 0.0 if runner.name == DATAFLOW else _cpu_seconds(result)

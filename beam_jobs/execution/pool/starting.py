@@ -2,18 +2,21 @@
 
 A process forked from the server starts in milliseconds, shares the memory of the libraries, and inherits
 no threads of this one. It dies with the server, and the server with this process. A process of the pool
-does one item after the other until the pool closes the connection (``serve``).
+does one item after the other until the pool closes the connection (``serve``). The server starts one process
+at a time, so those of a pool are started ahead, while this process still finds out what they will do.
 """
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
 import signal
 import time
 import traceback
+from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from multiprocessing import forkserver
 from multiprocessing.connection import Connection
@@ -119,9 +122,13 @@ class Answer:
     out_of_memory: FileRef | None = None
 
 
-def serve(connection: Connection, task: Task, note_path: Path, budget: MemoryBudget) -> None:
-    """Do the items that arrive, and answer each, until the connection closes."""
+def _serve(connection: Connection) -> None:
+    """Receive a task, do the items that arrive, and answer each, until the connection closes."""
     detach_process()
+    try:
+        task, note_path, budget = connection.recv()
+    except EOFError:
+        return
     note = open_own_note(note_path)
     open_budget(budget)
     is_open = False
@@ -146,6 +153,57 @@ def serve(connection: Connection, task: Task, note_path: Path, budget: MemoryBud
         except Exception:  # noqa: BLE001  (a defect: it is raised where the pool is)
             error = traceback.format_exc()
         connection.send(Answer(time.process_time() - started, error, out_of_memory))
+
+
+_Serving = tuple[ForkedProcess, Connection]
+
+# Processes that wait for a task, or will. One thread orders them, as each order waits for the server.
+_ahead: deque[Future[_Serving]] = deque()
+_orders = ThreadPoolExecutor(1, "start-ahead")
+
+
+def start_ahead(processes: int) -> None:
+    """Start so many processes for the next pools, while this process goes on."""
+    _ahead.extend(_orders.submit(_start_serving) for _ in range(processes - len(_ahead)))
+
+
+def end_ahead() -> None:
+    """End the processes that were started ahead, and that no pool has taken."""
+    while _ahead:
+        order = _ahead.popleft()
+        with contextlib.suppress(EnvironmentFault):
+            if not order.cancel():
+                process, connection = order.result()
+                connection.close()
+                process.end()
+
+
+def serve(task: Task, note_path: Path, budget: MemoryBudget) -> _Serving:
+    """Return a process that does the items of a task, and the connection that takes them.
+
+    Raises:
+        EnvironmentFault: it cannot be started.
+    """
+    work = (task, note_path, budget)
+    with contextlib.suppress(IndexError):
+        while True:
+            process, connection = _ahead.popleft().result()
+            with contextlib.suppress(OSError):
+                connection.send(work)
+                return process, connection
+            connection.close()
+            process.end()  # it died while it waited
+    process, connection = _start_serving()
+    with contextlib.suppress(OSError):  # that it died at once shows at its first item
+        connection.send(work)
+    return process, connection
+
+
+def _start_serving() -> _Serving:
+    ours, theirs = pipe()
+    process = ForkedProcess(_serve, (theirs,), "pool")
+    theirs.close()
+    return process, ours
 
 
 def detach_process() -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from shardmill.beam_jobs.execution.pool.limits import Watch
 from shardmill.beam_jobs.execution.pool.notes import Note
 from shardmill.beam_jobs.execution.pool.shares import MemoryBudget, open_budget
-from shardmill.beam_jobs.execution.pool.starting import Answer, ForkedProcess, pipe, serve
+from shardmill.beam_jobs.execution.pool.starting import Answer, serve
 from shardmill.beam_jobs.execution.task import Limits, Task
 from shardmill.beam_jobs.schemas import FileRef
 from shardmill.infra.errors import ChildDied, EnvironmentFault
@@ -203,9 +203,7 @@ class _PoolProcess:
     def __init__(self, task: Task, note: Note, note_path: Path, budget: MemoryBudget) -> None:
         self._limits = task.limits
         self._note = note
-        self._connection, theirs = pipe()
-        self._process = ForkedProcess(serve, (theirs, task, note_path, budget), f"pool {task.name}")
-        theirs.close()
+        self._process, self._connection = serve(task, note_path, budget)
 
     def do(self, item: int, patience: int, closing: threading.Event) -> Answer | _Failure:
         """Have it do an item, and end it if it takes too much or ``closing`` is set."""

@@ -16,9 +16,11 @@ import pytest
 
 from shardmill.beam_jobs.execution.pool import Pool, files_in_progress
 from shardmill.beam_jobs.execution.pool.shares import MemoryBudget
+from shardmill.beam_jobs.execution.pool.starting import end_ahead, start_ahead
 from shardmill.beam_jobs.execution.pool.supervision import MAX_FAILURES, ItemFailed
 from shardmill.beam_jobs.execution.task import recover_fault
 from shardmill.infra.errors import ChildDied, EnvironmentFault, StorageError
+from shardmill.infra.processes.trees import lives
 from shardmill.infra.progress import subscribe
 from tests.samples.preparing.deeds import Deeds, done, processes
 
@@ -53,6 +55,26 @@ def test_every_number_is_done_once_by_processes_of_the_pool(tmp_path: Path) -> N
     assert done(tmp_path) == list(range(40))
     assert 1 <= len(processes(tmp_path)) <= 3
     assert gone(processes(tmp_path))
+
+
+def test_processes_that_were_started_ahead_are_used_and_leave_none_behind(tmp_path: Path) -> None:
+    start_ahead(4)
+    wait_until(lambda: len(forked()) == 4)
+    ahead = forked()
+    psutil.Process(min(ahead)).kill()
+    assert all(isinstance(one, float) for one in outcomes(Deeds(tmp_path), 40, 3))
+    assert done(tmp_path) == list(range(40))
+    assert processes(tmp_path) <= ahead - {min(ahead)}
+    end_ahead()
+    wait_until(lambda: gone(ahead))
+
+
+def forked() -> set[int]:
+    """The processes that run below the fork server of this process."""
+    below = [
+        child.children() for child in psutil.Process().children() if "forkserver" in str(child.cmdline())
+    ]
+    return {process.pid for children in below for process in children if lives(process)}
 
 
 def test_the_lowest_number_that_waits_is_done_first(tmp_path: Path) -> None:
