@@ -226,17 +226,21 @@ class _Job:
         previous = self.reusable(newest, digests, damaged)
         with self.timed("encode"):
             known, encoded = self.encode(previous, spool)
+        kept = previous if previous is not None and previous.reuse.contents else None
+        before = (kept.version.manifest.samples, int(known.mask.sum())) if kept else None
+        samples = encoded.samples(spool, self.config.image, before)
         with self.timed("plan"):
             stage("plan")
             plan, saved = self.plan(known, encoded, digests, previous, spool)
             del known
             counts = self.account(plan, spool)
-            choice = choose_container(self.config, plan, spool, encoded.digests, previous)
+            choice = choose_container(self.config, plan, spool, encoded.digests, previous, samples.channels)
             copying = self.copying(plan, digests, spool, choice, encoded, previous)
             layout = self.lay_out(plan, copying, previous)
             if isinstance(plan, Plan):
                 plan = plan.without_records()  # most facts of each image are no longer needed
-            outline = store_plan(plan, self.dataset, copying.plan_digest, choice, counts, previous)
+            digest = copying.plan_digest
+            outline = store_plan(plan, self.dataset, digest, choice, samples, counts, previous)
             del plan, previous  # from here on memory is for the shards
         with self.timed("assemble"):
             assembled = self.assemble(layout, copying, outline)
@@ -364,7 +368,8 @@ class _Job:
 
     def assemble(self, layout: Layout, copying: Copying, outline: Outline) -> AssembledShards:
         """Write the planned shards."""
-        assembled = assemble_shards(layout, copying, outline.choice.container, self.config)
+        container, channels = outline.choice.container, outline.samples.channels
+        assembled = assemble_shards(layout, copying, container, channels, self.config.runner)
         self.times.add_cpu_seconds("assemble", assembled.cpu_seconds)
         return assembled
 

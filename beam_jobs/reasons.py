@@ -128,6 +128,14 @@ NO_IMAGE: Final = _quarantined(
     "Fill it in or remove the row; for many look at source.columns.image",
 )
 
+# Found by decoding to other samples than 8 bits of grey or RGB.
+CHANNELS: Final = _quarantined(
+    "channels", "It has other channels than image.channels", "Set image.channels to its number, or to keep"
+)
+NOT_FINITE: Final = _quarantined(
+    "not_finite", "Samples are NaN, or infinite in float32", "Replace them in the file"
+)
+
 # Found by reading.
 VANISHED: Final = _quarantined(
     "vanished", "The file was listed, but gone when it was read", "Run again when nothing changes the source"

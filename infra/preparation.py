@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from shardmill.infra.settings import AlsoCalled, Settings, WholeText
+from shardmill.infra.settings import AlsoCalled, Settings, WholeText, WrongValue
 
 Resize = Literal["short", "long", "pad", "crop", "none"]
 Resample = Literal["area", "lanczos"]
@@ -17,6 +17,10 @@ StoredEncoding = Literal["jpeg", "webp", "png", "raw", "array"]
 SampleType = Literal["uint8", "uint16", "float32"]
 Window = Literal["file", "full"] | tuple[float, float]  # or its centre and width
 
+Depth = Literal[8, 16, "float32", "keep"]
+
+MAX_CHANNELS: Final = 512
+MAYBE_FLOAT: Final = ("float32", "keep")  # depths
 ARRAY: Final = "array"  # the encoding of images that no image format holds: shardmill.infra.codecs.arrays
 
 
@@ -55,6 +59,29 @@ class SampleKind:
         """Whether every image format holds them: 8 bits of grey or RGB."""
         return self.dtype == "uint8" and self.channels in (1, 3)
 
+    @property
+    def decoded(self) -> SampleKind:
+        """The samples of whole images that are decoded: common ones become RGB."""
+        return SampleKind("uint8", 3) if self.is_common else self
+
+    @property
+    def white(self) -> int | None:
+        """The largest value; None: float32, which has no range."""
+        return None if self.dtype == "float32" else (1 << 8 * self.sample_bytes) - 1
+
+    @property
+    def sample_bytes(self) -> int:
+        """The size of a sample (bytes)."""
+        return {"uint8": 1, "uint16": 2, "float32": 4}[self.dtype]
+
+    @property
+    def pixel_bytes(self) -> int:
+        """The size of a pixel (bytes)."""
+        return self.sample_bytes * self.channels
+
+    def __str__(self) -> str:
+        return f"{self.dtype} with {self.channels} channel" + "s" * (self.channels != 1)
+
     def stored_as(self, encoding: Encoding) -> StoredEncoding:
         """Return the encoding of such images, which is the one that the settings name if they are common."""
         if self.is_common:
@@ -86,7 +113,11 @@ class Preparation(Settings):
         "area", description="area: averaging, the fastest; lanczos: sharper. Neither aliases"
     )
     encoding: Annotated[Encoding, AlsoCalled("format", "image_format")] = Field(
-        "jpeg", description="Stored form; raw: uint8 [height, width, channels]"
+        "jpeg",
+        description=(
+            "Stored form of 8 bits in grey or RGB, raw: uint8 [height, width, channels]; 16 bits are png, "
+            "all else arrays"
+        ),
     )
     quality: Annotated[int, Field(ge=1, le=100), AlsoCalled("jpeg_quality", "compression")] = Field(
         90, description="Quality of stored JPEG and WebP"
@@ -98,9 +129,17 @@ class Preparation(Settings):
             "orientation, colours and channels"
         ),
     )
-    channels: Annotated[Literal[1, 3], AlsoCalled("grayscale", "greyscale", "gray", "color_mode")] = Field(
-        3, description="1 stores grey images, 3 RGB"
+    depth: Annotated[Depth, AlsoCalled("bit_depth", "dtype", "bits")] = Field(
+        8,
+        description=(
+            "8 or 16: uint8 or uint16 from black to white; float32: the numbers of the file; keep: the type "
+            "and numbers of the files, uint8, uint16 or float32"
+        ),
     )
+    channels: Annotated[
+        Annotated[int, Field(ge=1, le=MAX_CHANNELS)] | Literal["keep"],
+        AlsoCalled("grayscale", "greyscale", "gray", "color_mode"),
+    ] = Field(3, description="1 stores grey images, 3 RGB; other numbers and keep: as many as files have")
     background: Annotated[str, Field(pattern="^#[0-9a-fA-F]{6}$"), WholeText()] = Field(
         "#ffffff", description="Colour behind transparent pixels and around padded images: #rrggbb"
     )
@@ -125,6 +164,17 @@ class Preparation(Settings):
         False, description="Keep images that end early, flagged as salvaged, instead of quarantining them"
     )
 
+    @model_validator(mode="after")
+    def _encodes_its_samples(self) -> Self:
+        kind = self.samples
+        if kind is not None and not kind.is_common and (self.passthrough or self.encoding in ("webp", "raw")):
+            setting = "passthrough" if self.passthrough else f"encoding = {self.encoding!r}"
+            raise WrongValue(
+                f"image.{setting} is for 8 bits in grey or RGB, and images are {kind}",
+                "leave it out; they are stored without loss",
+            )
+        return self
+
     @classmethod
     def of(cls, settings: Mapping[str, Any]) -> Self:
         """Return the preparation among the settings of a dataset's images; missing ones have the default.
@@ -133,6 +183,19 @@ class Preparation(Settings):
             settings: ``image`` of the configuration in a manifest.
         """
         return cls.model_validate({name: settings[name] for name in cls.model_fields if name in settings})
+
+    @property
+    def samples(self) -> SampleKind | None:
+        """The samples of stored images; None if those of the files decide."""
+        if self.depth == "keep" or self.channels == "keep":
+            return None
+        dtype: dict[int | str, SampleType] = {8: "uint8", 16: "uint16", "float32": "float32"}
+        return SampleKind(dtype[self.depth], self.channels)
+
+    @property
+    def may_be_float(self) -> bool:
+        """Whether stored images may be float32."""
+        return self.depth in MAYBE_FLOAT
 
     @property
     def sizing(self) -> Sizing:

@@ -47,7 +47,7 @@ class ShardsToWrite:
         shards: shards of the plan; a shard's number is its place here.
         block_digests: digest of each block, by its number.
         classes: names, by label.
-        channels: channels (1 or 3) of the stored images.
+        channels: channels of the stored images.
         container: container ("gzip" or "none") of the shards.
         previous_shards: shards that records are copied from.
     """

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from shardmill.beam_jobs.assemble.copying import ShardsToCopyFrom, ShardsToWrite, image_and_mask
 from shardmill.beam_jobs.assemble.shard_task import AssembleShards, finished_shards, reuse_shards, write_plan
-from shardmill.beam_jobs.config import PrepareConfig
+from shardmill.beam_jobs.config import PrepareConfig, RunnerConfig
 from shardmill.beam_jobs.encode.blocks import spool_file
 from shardmill.beam_jobs.execution.progress import report_progress
 from shardmill.beam_jobs.execution.runners import run_task
@@ -59,6 +59,7 @@ def choose_container(
     spool: Storage,
     block_digests: Sequence[str],
     previous: PreviousVersion | None = None,
+    channels: int = 3,
 ) -> ContainerChoice:
     """Choose the container of a plan's shards: as configured, as in the previous version, or by a sample.
 
@@ -68,6 +69,7 @@ def choose_container(
         spool: holds the images of its records.
         block_digests: digest of each block, by its number.
         previous: the version whose container is kept while its stored images are.
+        channels: of the stored images.
     """
     if config.shards.container != "auto":
         return ContainerChoice(config.shards.container, "as configured")
@@ -77,7 +79,7 @@ def choose_container(
     sample = plan.planned.sample(SAMPLE_RECORDS, config.seed)
     with closing(RangeReader(spool)) as images:
         examples = [
-            _example(row, plan, config.image.channels, spool_file(block_digests[row["block"]]), images)
+            _example(row, plan, channels, spool_file(block_digests[row["block"]]), images)
             for row in sample.to_pylist()
         ]
     return decide(examples)
@@ -179,9 +181,18 @@ def assemble_shards(
     layout: Layout,
     copying: Copying,
     container: Container,
-    config: PrepareConfig,
+    channels: int,
+    runner: RunnerConfig,
 ) -> AssembledShards:
-    """Write the planned shards that are not finished."""
+    """Write the planned shards that are not finished.
+
+    Args:
+        layout: the shards.
+        copying: where records are copied from and to.
+        container: of the shards.
+        channels: of the stored images.
+        runner: settings of the Beam job.
+    """
     previous_shards = ShardsToCopyFrom()
     if copying.previous is not None:
         manifest = copying.previous.manifest
@@ -193,7 +204,7 @@ def assemble_shards(
         layout.shards,
         copying.block_digests,
         layout.classes,
-        config.image.channels,
+        channels,
         container,
         previous_shards,
     )
@@ -208,7 +219,7 @@ def assemble_shards(
     cpu_seconds = 0.0
     with report_progress("assemble", sum(shard.length for shard in layout.shards), count_done):
         if todo:
-            cpu_seconds = run_task(AssembleShards(job), todo, config.runner)
+            cpu_seconds = run_task(AssembleShards(job), todo, runner)
     shards = [shard for _, shard in sorted(finished_shards(job).items())]
     return AssembledShards(shards, len(reused), cpu_seconds)
 

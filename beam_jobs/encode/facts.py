@@ -7,7 +7,9 @@ columns of the facts until the version is planned, then columns of the listing, 
 from __future__ import annotations
 
 import hashlib
+import json
 import re
+from collections import Counter
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -27,7 +29,9 @@ from shardmill.infra.codecs.metadata import NOTHING, Metadata, read_metadata
 from shardmill.infra.codecs.prepare import StoredImage
 from shardmill.infra.format.features import Feature
 from shardmill.infra.format.known_features import METADATA_FEATURES, READ_MASK_FEATURES
+from shardmill.infra.preparation import SampleKind
 from shardmill.infra.readable import shortened
+from shardmill.infra.strict_json import dump_json
 
 
 def features_found(config: PrepareConfig) -> list[Feature]:
@@ -93,6 +97,24 @@ class SourceBytes:
         return content_of(self.sha256, self.mask_sha256)
 
 
+_SAMPLES_KEY = b"shardmill.samples"
+
+
+def _noted(samples: Counter[SampleKind | None]) -> dict[bytes, bytes]:
+    """Return the metadata that hold the number of stored images with each kind of samples."""
+    rows = [[kind and kind.dtype, kind and kind.channels, count] for kind, count in samples.items()]
+    return {_SAMPLES_KEY: dump_json(rows).encode()}
+
+
+def noted_samples(schema: pa.Schema) -> Counter[SampleKind | None]:
+    """Return what ``FactsOfBlock.table`` noted: kind of samples -> number of stored images.
+
+    None stands for those of images that the previous version stores.
+    """
+    rows = json.loads((schema.metadata or {}).get(_SAMPLES_KEY, b"[]"))
+    return Counter({SampleKind(dtype, channels) if dtype else None: count for dtype, channels, count in rows})
+
+
 def _described(source: SourceBytes, image: StoredImage) -> dict[str, object]:
     """Return the value of each of IMAGE_COLUMNS but perceptual hash and look, which a block has at once."""
     found, (mean, deviation) = image.source, image.statistics
@@ -131,6 +153,7 @@ class FactsOfBlock:
         self._thumbnails: list[Pixels] = []  # whole images, and some of them without their borders
         self._shown: list[tuple[int, int]] = []  # row and number of thumbnails of each image
         self._offset_bytes = 0
+        self._samples: Counter[SampleKind | None] = Counter()  # None: of images stored before
 
     def add_lost(
         self, source: SourceBytes | None, status: Status, stage: str, reason: str, message: str
@@ -141,10 +164,12 @@ class FactsOfBlock:
 
     def add_stored_before(self, source: SourceBytes) -> None:
         """Add a file whose stored image and facts are in the previous version."""
+        self._samples[None] += 1
         self._add((source.sha256, Status.STORED_BEFORE), self._of_mask(source, None))
 
     def add_stored(self, source: SourceBytes, image: StoredImage, mask: StoredMask | None) -> None:
         """Add a file whose image, and mask if it has one, are next in the block."""
+        self._samples[image.samples] += 1
         self._shown.append((len(self._rows), len(image.thumbnails)))
         self._thumbnails += image.thumbnails
         values = _described(source, image)
@@ -170,11 +195,15 @@ class FactsOfBlock:
         return (*known, None if sha256 is None else sha256.hex())
 
     def table(self) -> pa.Table:
-        """Return all rows: FACTS_SCHEMA and columns of features."""
+        """Return all rows: FACTS_SCHEMA and columns of features.
+
+        Where the files decide about the samples of stored images, the schema's metadata count them.
+        """
         columns = list(zip(*self._rows, strict=True))
         columns[_HASH_COLUMN], columns[_LOOK_COLUMN] = self._measured()
         arrays = [pa.array(column, field.type) for column, field in zip(columns, self._schema, strict=True)]
-        return pa.Table.from_arrays(arrays, schema=self._schema)
+        table = pa.Table.from_arrays(arrays, schema=self._schema)
+        return table if self._image.samples else table.replace_schema_metadata(_noted(self._samples))
 
     def _measured(self) -> tuple[tuple[int | None, ...], tuple[bytes | None, ...]]:
         """Return hash and look of each row; None for a row without image or with one that has none."""

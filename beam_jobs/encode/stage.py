@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -9,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from shardmill.beam_jobs.config import PrepareConfig
+from shardmill.beam_jobs.config import ImageConfig, PrepareConfig
 from shardmill.beam_jobs.encode.block_task import EncodeBlocks
 from shardmill.beam_jobs.encode.blocks import (
     LEAST_FILES,
@@ -22,15 +23,18 @@ from shardmill.beam_jobs.encode.blocks import (
     reuse_blocks,
     write_references,
 )
-from shardmill.beam_jobs.encode.facts import facts_schema
+from shardmill.beam_jobs.encode.facts import facts_schema, noted_samples
 from shardmill.beam_jobs.execution.pool import files_in_progress
 from shardmill.beam_jobs.execution.progress import report_progress
 from shardmill.beam_jobs.execution.runners import num_at_a_time, run_task, start_processes
 from shardmill.beam_jobs.execution.verdicts import known_verdicts
 from shardmill.beam_jobs.sources.kind_modules import Reader
 from shardmill.beam_jobs.tables.columns import share_empty_texts
+from shardmill.infra.errors import DataError
 from shardmill.infra.native.area import is_compiled
+from shardmill.infra.preparation import SampleKind
 from shardmill.infra.progress import log
+from shardmill.infra.readable import counted
 from shardmill.infra.storage.filesystem import Storage
 
 _BLOCKS_AT_A_TIME = 64  # whose tables are joined to one
@@ -73,6 +77,32 @@ class EncodedFiles:
         )
         return int(np.count_nonzero(~is_stored_before) - in_reused)
 
+    def samples(
+        self, spool: Storage, image: ImageConfig, before: tuple[SampleKind, int] | None
+    ) -> SampleKind:
+        """Return the samples that all stored images of the version have.
+
+        Args:
+            spool: holds the blocks.
+            image: settings, which say it, or leave it to the files.
+            before: samples of the previous version, and the number of files known to be in it; None: there is
+                no such version, or nothing of it is used.
+
+        Raises:
+            DataError: the settings leave it to the files, and these differ.
+        """
+        if image.samples is not None:
+            return image.samples
+        found: Counter[SampleKind | None] = Counter({None: before[1] if before else 0})
+        for block in self.blocks:
+            found += noted_samples(read_facts(spool, block).schema)
+        if before is not None:
+            found[before[0]] += found[None]
+        kinds = {kind: count for kind, count in found.items() if kind and count}
+        if len(kinds) > 1:
+            raise _differing(kinds, image)
+        return next(iter(kinds), before[0] if before else SampleKind("uint8", 3))
+
     def facts(self, spool: Storage) -> pa.Table:
         """Read the facts of all files, with the block of each: PLACED_FACTS_SCHEMA and features."""
         lengths = [block.length for block in self.blocks]
@@ -82,6 +112,24 @@ class EncodedFiles:
             blocks = self.blocks[start : start + _BLOCKS_AT_A_TIME]
             parts.append(pa.concat_tables([read_facts(spool, block) for block in blocks]).combine_chunks())
         return place_facts(_in_one_chunk(parts, self.schema), numbers)
+
+
+def _differing(kinds: Mapping[SampleKind, int], image: ImageConfig) -> DataError:
+    """Return the error of images of several kinds of samples, the most frequent first."""
+    said = [
+        f"{counted(kinds[kind], 'image')} of {kind}" for kind in sorted(kinds, key=lambda kind: -kinds[kind])
+    ]
+    remedies = []
+    if len({kind.dtype for kind in kinds}) > 1:
+        remedies.append(
+            "image.depth to 8 or 16 (from black to white) or to float32 (the numbers of the files)"
+        )
+    if len({kind.channels for kind in kinds}) > 1:
+        remedies.append("image.channels to 1 (grey) or 3 (RGB), which quarantines images of other channels")
+    return DataError(
+        f"the images of a dataset have one type and number of channels, and these are {', '.join(said)}",
+        f"set {' and '.join(remedies)}; or leave files out by filter.ignore",
+    )
 
 
 def _in_one_chunk(parts: list[pa.Table], schema: pa.Schema) -> pa.Table:

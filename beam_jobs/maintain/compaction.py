@@ -124,7 +124,9 @@ def _compacted(catalog: Catalog, before: DatasetVersion, run: str) -> DatasetVer
     layout = lay_out(assembly, copying, previous, shards_of_plan(catalog, before.name, digest))
     del assembly, previous
     try:
-        shards = assemble_shards(layout, copying, manifest.container, config).shards
+        shards = assemble_shards(
+            layout, copying, manifest.container, manifest.samples.channels, config.runner
+        ).shards
     except CorruptDataError as error:
         raise CorruptDataError(error.message, _HEAL) from error
     check_shards(shards, manifest.accounting)

@@ -47,6 +47,7 @@ from shardmill.infra.format.contract import (
 )
 from shardmill.infra.format.layout import croissant_file, data_dir, inputs_file
 from shardmill.infra.format.records import unpack_record
+from shardmill.infra.preparation import MAYBE_FLOAT
 from shardmill.infra.progress import progress, stage
 from shardmill.infra.storage.filesystem import Storage
 from shardmill.infra.storage.range_reader import RangeReader
@@ -270,7 +271,10 @@ class _Rewriter:
         if not tables:
             return {}
         return split_statistics(
-            pa.concat_tables(tables).combine_chunks(), np.arange(len(splits)), np.array(splits, np.int8)
+            pa.concat_tables(tables).combine_chunks(),
+            np.arange(len(splits)),
+            np.array(splits, np.int8),
+            manifest.config.get("image", {}).get("depth") in MAYBE_FLOAT,
         )
 
 

@@ -27,31 +27,35 @@ Spread = tuple[float, float, float]  # least, median, largest
 
 # Finer than the precision of float32, coarser than changes from the order of a sum.
 DECIMALS = 4
+_DIGITS = 7  # of float32, whose values may all be small
 
 IMAGES_AT_A_TIME = 1 << 14
 
 
-def split_statistics(facts: pa.Table, rows: Rows | Int64, splits: Codes) -> dict[str, SplitStatistics]:
+def split_statistics(
+    facts: pa.Table, rows: Rows | Int64, splits: Codes, of_float: bool = False
+) -> dict[str, SplitStatistics]:
     """Return split -> figures of its images, for the splits that have any.
 
     Args:
         facts: IMAGE_COLUMNS.
         rows: int32 or int64 [N], row of each record in the facts.
         splits: int8 [N], index into SPLITS of each record.
+        of_float: the samples may be float32.
     """
     found = {}
     for code, split in enumerate(SPLITS):
         members = rows[splits == code]
         if len(members):
-            found[split] = _of_one_split(facts, members)
+            found[split] = _of_one_split(facts, members, of_float)
     return found
 
 
-def _of_one_split(facts: pa.Table, rows: Rows | Int64) -> SplitStatistics:
+def _of_one_split(facts: pa.Table, rows: Rows | Int64, of_float: bool) -> SplitStatistics:
     height = facts["height"].take(pa.array(rows)).to_numpy()
     width = facts["width"].take(pa.array(rows)).to_numpy()
     return _figures(
-        _pixels(facts, rows, height.astype(np.int64) * width),
+        _pixels(facts, rows, height.astype(np.int64) * width, of_float),
         _spread(height),
         _spread(width),
         _spread(width / height),
@@ -96,22 +100,28 @@ class Moments:
         self.squares = self.squares + other.squares + apart**2 * (self.num_pixels / total * other.num_pixels)
         self.num_pixels = total
 
-    def statistics(self) -> ChannelStatistics:
+    def statistics(self, of_float: bool) -> ChannelStatistics:
         """Return mean and standard deviation, rounded."""
+        std = np.sqrt(self.squares / self.num_pixels)
         return ChannelStatistics(
             num_pixels=self.num_pixels,
-            mean=[round(value, DECIMALS) for value in self.mean.tolist()],
-            std=[round(value, DECIMALS) for value in np.sqrt(self.squares / self.num_pixels).tolist()],
+            mean=[_rounded(value, of_float) for value in self.mean.tolist()],
+            std=[_rounded(value, of_float) for value in std.tolist()],
         )
 
 
-def _pixels(facts: pa.Table, rows: Rows | Int64, pixels: Int64) -> ChannelStatistics | None:
+def _rounded(value: float, of_float: bool) -> float:
+    return float(f"{value:.{_DIGITS}g}") if of_float else round(value, DECIMALS)
+
+
+def _pixels(facts: pa.Table, rows: Rows | Int64, pixels: Int64, of_float: bool) -> ChannelStatistics | None:
     """Return mean and standard deviation over all pixels of some images, from the values of each image.
 
     Args:
         facts: IMAGE_COLUMNS.
         rows: int32 [M], the images.
         pixels: int64 [M], number of pixels of each image.
+        of_float: the samples may be float32.
 
     Returns:
         None if the figures of an image are not known, or if images differ in their number of channels.
@@ -128,7 +138,7 @@ def _pixels(facts: pa.Table, rows: Rows | Int64, pixels: Int64) -> ChannelStatis
             found.join(moments)
     if found is None:
         return None
-    return found.statistics()
+    return found.statistics(of_float)
 
 
 def _moments_of(facts: pa.Table, rows: Rows | Int64, pixels: Int64) -> Moments | None:
@@ -153,11 +163,12 @@ def _channels(column: pa.ChunkedArray, rows: Rows | Int64) -> Float64 | None:
     return np.asarray(lists.flatten().to_numpy(zero_copy_only=False), np.float64).reshape(-1, lengths[0])
 
 
-def statistics_of(figures: Iterable[pa.Table]) -> dict[str, SplitStatistics]:
+def statistics_of(figures: Iterable[pa.Table], of_float: bool = False) -> dict[str, SplitStatistics]:
     """Return split -> figures of its images, as ``split_statistics`` (shardmill.beam_jobs.plan) does.
 
     Args:
         figures: height, width, stored_bytes, pixel_mean, pixel_std and split of the records, in order.
+        of_float: the samples may be float32.
     """
     found: dict[int, _SplitFigures] = {}
     for table in figures:
@@ -165,7 +176,7 @@ def statistics_of(figures: Iterable[pa.Table]) -> dict[str, SplitStatistics]:
         for code in np.unique(splits).tolist():
             members = table.take(pa.array(np.flatnonzero(splits == code)))
             found.setdefault(code, _SplitFigures()).add(members)
-    return {SPLITS[code]: found[code].finish() for code in sorted(found)}
+    return {SPLITS[code]: found[code].finish(of_float) for code in sorted(found)}
 
 
 class _SplitFigures:
@@ -189,11 +200,11 @@ class _SplitFigures:
             waiting = waiting.slice(IMAGES_AT_A_TIME)
         self._waiting = waiting.combine_chunks()
 
-    def finish(self) -> SplitStatistics:
+    def finish(self, of_float: bool) -> SplitStatistics:
         """Return the figures of all images."""
         if self._waiting is not None and self._waiting.num_rows:
             self._join(self._waiting)
-        pixels = self._moments.statistics() if self._known and self._moments else None
+        pixels = self._moments.statistics(of_float) if self._known and self._moments else None
         names = ("height", "width", "aspect", "stored_bytes")
         return _figures(pixels, *(_spread_of_counted(self._values[name]) for name in names))
 

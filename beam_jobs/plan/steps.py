@@ -193,7 +193,7 @@ def plan_version(
             label_conflicts=find_label_conflicts(known.files, known.labels, known.found),
             cross_split_duplicates=input_rows.num_crossing,
             leaks=leaks,
-            statistics=split_statistics(known.facts, places, splits),
+            statistics=split_statistics(known.facts, places, splits, config.image.may_be_float),
             features=features_of(known.listing),
             label_kind=known.kind,
         ),

@@ -277,7 +277,8 @@ class _Planning:
                 cross_split_duplicates=crossing,
                 leaks=leaks,
                 statistics=statistics_of(
-                    self.tables.read(FIGURES, number) for number in range(self.tables.ranges)
+                    (self.tables.read(FIGURES, number) for number in range(self.tables.ranges)),
+                    self.config.image.may_be_float,
                 ),
                 features=features,
                 label_kind=self.kind,

@@ -18,6 +18,7 @@ from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.digests import sha256_hex
 from shardmill.infra.format.contract import Shard, TableFile
 from shardmill.infra.format.layout import data_dir, inputs_file
+from shardmill.infra.preparation import SampleKind
 from shardmill.infra.storage.filesystem import Storage
 
 NEAR_DUPLICATES_FILE = "near_duplicates.parquet"
@@ -30,6 +31,7 @@ class Outline:
     Attributes:
         digest: digest of the plan; names the version's folder.
         choice: the container of the shards, and why.
+        samples: of all stored images.
         inherited: shards of the previous version that stay as they are.
         counts: number of inputs by outcome.
         inputs: the parts that hold the rows of all inputs.
@@ -39,6 +41,7 @@ class Outline:
 
     digest: str
     choice: ContainerChoice
+    samples: SampleKind
     inherited: list[Shard]
     counts: Counts
     inputs: list[TableFile]
@@ -51,6 +54,7 @@ def store_plan(
     dataset: Storage,
     digest: str,
     choice: ContainerChoice,
+    samples: SampleKind,
     counts: Counts,
     previous: PreviousVersion | None,
 ) -> Outline:
@@ -61,6 +65,7 @@ def store_plan(
         dataset: the dataset's folder.
         digest: of the plan. The spool names it already, so that the files of a killed run are found.
         choice: the container.
+        samples: of all stored images.
         counts: number of inputs by outcome.
         previous: the version that was planned on top of; equal parts of its inputs are inherited.
     """
@@ -68,6 +73,7 @@ def store_plan(
     return Outline(
         digest=digest,
         choice=choice,
+        samples=samples,
         inherited=inherited_shards(previous, plan),
         counts=counts,
         inputs=write_inputs(dataset, folder, plan.input_rows, previous.version if previous else None),

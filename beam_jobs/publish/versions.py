@@ -75,7 +75,7 @@ def publish(
         DriftExceeded: it differs more than the settings allow.
         PublishConflict: another writer took the number after the previous version's.
     """
-    summary = outline.summary
+    summary, samples = outline.summary, outline.samples
     manifest = Manifest(
         dataset=request.dataset,
         version=(previous.version if previous else catalog.last_removed(request.dataset)) + 1,
@@ -88,7 +88,9 @@ def publish(
         classes=summary.classes,
         container=outline.choice.container,
         container_reason=outline.choice.reason,
-        image_encoding=request.config.image.encoding,
+        image_encoding=samples.stored_as(request.config.image.encoding),
+        dtype=None if samples.is_common else samples.dtype,
+        channels=None if samples.is_common else samples.channels,
         config=request.config.model_dump(mode="json", exclude={"signing_key"}),
         codecs=digests.builds,
         shards=shards,
@@ -105,7 +107,7 @@ def publish(
         label_kind=summary.label_kind,
         mask=mask_format(len(summary.classes)) if summary.label_kind == "mask" else None,
         format_version=format_version_of(summary.label_kind),
-        features=described_features(summary.label_kind),
+        features=described_features(summary.label_kind, samples.channels),
         extra_features=summary.features,
     )
     storage = catalog.dataset_storage(request.dataset)

@@ -39,7 +39,7 @@ from shardmill.infra.codecs.jpeg import turbojpeg
 from shardmill.infra.codecs.jpeg.decode import decode_jpeg
 from shardmill.infra.codecs.pillow.decode import decode_with_pillow
 from shardmill.infra.extras import extra_for, install, version_of
-from shardmill.infra.preparation import Encoding, Window
+from shardmill.infra.preparation import Encoding, StoredEncoding, Window
 
 __all__ = [
     "MAX_JPEG_SIDE",
@@ -141,7 +141,7 @@ def decode(
     return cast(DecodedImage, getattr(loaded, f"decode_{found}")(data, wanted))
 
 
-def check_storable(height: int, width: int, encoding: Encoding, max_pixels: int) -> None:
+def check_storable(height: int, width: int, encoding: StoredEncoding, max_pixels: int) -> None:
     """Refuse a size that cannot be stored, before memory is taken for it.
 
     Args:

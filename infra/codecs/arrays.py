@@ -25,13 +25,19 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from shardmill.infra.errors import CorruptDataError
-from shardmill.infra.preparation import ARRAY
+from shardmill.infra.preparation import ARRAY, SampleKind, SampleType
 
 Samples = npt.NDArray[Any]
 
 _ZSTD_LEVEL = 3
 _PNG_LEVEL = 4
+_ENDS = (0.5, 99.5)  # percentiles that are shown black and white
 _UNSIGNED: Final[dict[int, np.dtype[Any]]] = {1: np.dtype("<u1"), 2: np.dtype("<u2"), 4: np.dtype("<u4")}
+
+
+def kind_of(pixels: Samples) -> SampleKind:
+    """Return the kind of uint8, uint16 or float32 [H, W, C]."""
+    return SampleKind(cast(SampleType, pixels.dtype.name), pixels.shape[2])
 
 
 def encode_array(pixels: Samples) -> bytes:
@@ -112,3 +118,48 @@ def decode_samples(
     if pixels is None or pixels.dtype != dtype or pixels.size != np.prod(shape):
         raise CorruptDataError(f"the image is no PNG of {dtype} {list(shape)}")
     return cast(Samples, cv2.cvtColor(pixels, cv2.COLOR_BGR2RGB) if shape[2] == 3 else pixels.reshape(shape))
+
+
+def for_people(samples: Samples) -> npt.NDArray[np.uint8]:
+    """Return an image as a picture of 8 bits: uint8 [H, W, 1 or 3].
+
+    Grey stays grey, two channels become red and green, of more the first three are shown. uint8 keeps its
+    values. Others are stretched from their darkest to their brightest half percent: those of three channels
+    together, else each channel by itself. What is not finite is black.
+
+    Args:
+        samples: uint8, uint16 or float32 [H, W, C].
+    """
+    shown = samples[:, :, :3]
+    if shown.dtype != np.uint8:
+        together = samples.shape[2] == 3
+        planes = [shown] if together else [shown[:, :, one] for one in range(shown.shape[2])]
+        stretched = [_stretched(plane) for plane in planes]
+        shown = stretched[0] if together else np.stack(stretched, axis=2)
+    if shown.shape[2] == 2:
+        shown = np.concatenate([shown, np.zeros_like(shown[:, :, :1])], axis=2)
+    return np.ascontiguousarray(shown)
+
+
+def _stretched(plane: Samples) -> npt.NDArray[np.uint8]:
+    finite = np.isfinite(plane)
+    if not finite.any():
+        return np.zeros(plane.shape, np.uint8)
+    values = np.where(finite, plane, 0).astype(np.float64)
+    low, high = np.percentile(values[finite], _ENDS)
+    shares = np.clip((values - low) / (high - low), 0, 1) if high > low else (values > 0).astype(np.float64)
+    return np.where(finite, np.rint(shares * 255), 0).astype(np.uint8)
+
+
+def in_grey(samples: Samples) -> npt.NDArray[np.uint8]:
+    """Return all channels of an image as one picture, by which copies are recognised: uint8 [H, W].
+
+    It is the mean of the channels, as ``for_people`` shows each of them.
+
+    Args:
+        samples: uint8, uint16 or float32 [H, W, C].
+    """
+    shown = samples
+    if samples.dtype != np.uint8:
+        shown = np.stack([_stretched(samples[:, :, channel]) for channel in range(samples.shape[2])], axis=2)
+    return np.asarray(np.rint(shown.mean(axis=2)), np.uint8)

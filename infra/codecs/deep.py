@@ -32,14 +32,15 @@ from shardmill.infra.codecs.formats import (
     check_format,
     check_pixels,
 )
+from shardmill.infra.codecs.jpeg.header import read_header
 from shardmill.infra.codecs.structure.boxes import bounded_boxes, heif_parts
 from shardmill.infra.codecs.structure.png_chunks import PngFile, can_hold_all_rows, is_undamaged, read_png
 from shardmill.infra.codecs.tiff.decode import TiffSamples, black_and_white, read_strips
-from shardmill.infra.codecs.tiff.kinds import ASSOCIATED, INT, WHITE_IS_ZERO, check_samples, is_shades
+from shardmill.infra.codecs.tiff.kinds import ASSOCIATED, INT, UINT, WHITE_IS_ZERO, check_samples, is_shades
 from shardmill.infra.codecs.tiff.page import read_page
+from shardmill.infra.preparation import Depth
 
 Values = npt.NDArray[Any]
-Depth = Literal[8, 16, "float32", "keep"]
 
 _LUMA = np.array([0.299, 0.587, 0.114])  # ITU-R BT.601
 _BYTES_A_PIXEL = 3  # of memory for the samples, for each pixel that max_pixels allows
@@ -106,12 +107,45 @@ def decode_deep(data: bytes, wanted: DeepWanted) -> DeepImage:
         ImageRejected: the file is damaged or too large, is of a kind that is not read ("unsupported"), has
             other channels than are wanted ("channels"), or numbers that are not finite ("not_finite").
     """
-    found = _READERS.get(check_format(data), _read_common)(data, wanted)
+    reader = _READERS.get(check_format(data))
+    found = reader(data, wanted) if reader else _read_common(data, wanted)
     found = _in_channels(found, wanted)
     return DeepImage(_in_depth(found, wanted.depth), found.source)
 
 
-def _read_common(data: bytes, wanted: DeepWanted) -> FileSamples:
+def common_channels(data: bytes, wanted: DeepWanted) -> int | None:
+    """Return 1 or 3 if the image that is wanted has 8 bits in grey or RGB, where the file decides; else None.
+
+    Then ``codecs.decode`` makes it, which converts colours to sRGB.
+
+    Raises:
+        ImageRejected: the file is damaged, or has more than 8 bits that are wanted and cannot be read.
+    """
+    if wanted.depth not in (8, "keep") or wanted.channels not in (1, 3, "keep"):
+        return None
+    bits, channels = _described(data, wanted)
+    channels = channels if wanted.channels == "keep" else wanted.channels
+    return channels if channels in (1, 3) and (bits == 8 or wanted.depth == 8) else None
+
+
+def _described(data: bytes, wanted: DeepWanted) -> tuple[int, int]:
+    """Return 8, or more or others, and the channels of a file, by its header where that tells."""
+    found = check_format(data)
+    if found == "png":
+        png = read_png(data)
+        return png.bit_depth if png.bit_depth > 8 else 8, png.channels
+    if found == "tiff":
+        kind = read_page(data, wanted.max_pixels).kind
+        if is_shades(kind):
+            of_8_bits = kind.sample_format == UINT and max(kind.bits) <= 8
+            return 8 if of_8_bits else max(9, *kind.bits), kind.samples
+    if found == "jpeg":
+        header = read_header(data)
+        return 8, 1 if header.color_space == "grey" else 3
+    return 8, _read_common(data, wanted, check_bits=wanted.depth != 8).colors
+
+
+def _read_common(data: bytes, wanted: DeepWanted, *, check_bits: bool = True) -> FileSamples:
     """Read a file of 8 bits of grey or RGB, with its opacity laid on the background."""
     decoded = decode(
         data,
@@ -120,7 +154,8 @@ def _read_common(data: bytes, wanted: DeepWanted) -> FileSamples:
         allow_truncated=wanted.allow_truncated,
     )
     source = decoded.source
-    _check_bits(_bits_in_boxes(data) if source.format in ("avif", "heif") else 8, source)
+    if check_bits:
+        _check_bits(_bits_in_boxes(data) if source.format in ("avif", "heif") else 8, source)
     grey = source.color.startswith("grey") and not (source.icc_profile or source.had_alpha)
     pixels = decoded.pixels[:, :, :1] if grey else decoded.pixels
     return FileSamples(pixels, source, pixels.shape[2], (0.0, 255.0))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Self, cast
+from typing import Any, Self, cast
 
 import cv2
 import numpy as np
@@ -21,6 +21,8 @@ from shardmill.infra.codecs.formats import Pixels
 from shardmill.infra.native.area import area_average
 from shardmill.infra.preparation import Resample, Sizing
 
+Samples = npt.NDArray[Any]
+Float32 = npt.NDArray[np.float32]
 Boxes = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -126,6 +128,41 @@ def resize(image: Pixels, size: tuple[int, int], resample: Resample = "area") ->
         return image
     scaled = _area(image, size) if resample == "area" else _lanczos(image, size)
     return scaled.reshape(*size, *image.shape[2:])
+
+
+def resize_samples(image: Samples, size: tuple[int, int], resample: Resample = "area") -> Samples:
+    """Scale an image of any depth and number of channels, channel by channel, in floating point.
+
+    Args:
+        image: uint8, uint16 or float32 [H, W, C].
+        size: new height and width (pixels).
+        resample: as for ``resize``.
+
+    Returns:
+        [h, w, C] of the same type. Whole numbers are rounded, and do not leave their range.
+    """
+    if image.shape[:2] == size:
+        return image
+    scaled = np.empty((*size, image.shape[2]), image.dtype)
+    for channel in range(image.shape[2]):
+        plane = np.ascontiguousarray(image[:, :, channel], np.float32)
+        made = _area_of_floats(plane, size) if resample == "area" else _lanczos_of_floats(plane, size)
+        if image.dtype != np.float32:
+            made = np.clip(np.rint(made), 0, np.iinfo(image.dtype).max)
+        scaled[:, :, channel] = made
+    return scaled
+
+
+def _area_of_floats(plane: Float32, size: tuple[int, int]) -> Float32:
+    shrunk = min(size[0], plane.shape[0]), min(size[1], plane.shape[1])
+    for wanted, how in ((shrunk, cv2.INTER_AREA), (size, cv2.INTER_LINEAR)):
+        if plane.shape != wanted:
+            plane = cast(Float32, cv2.resize(plane, wanted[::-1], interpolation=how).reshape(wanted))
+    return plane
+
+
+def _lanczos_of_floats(plane: Float32, size: tuple[int, int]) -> Float32:
+    return np.asarray(Image.fromarray(plane).resize(size[::-1], Image.Resampling.LANCZOS))
 
 
 def _area(image: Pixels, size: tuple[int, int]) -> Pixels:

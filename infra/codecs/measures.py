@@ -33,7 +33,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shardmill.infra.codecs.formats import Pixels
-from shardmill.infra.codecs.geometry import resize
+from shardmill.infra.codecs.geometry import Samples, resize
 from shardmill.infra.codecs.jpeg.turbojpeg import Planes
 
 Float64 = npt.NDArray[np.float64]
@@ -48,6 +48,12 @@ def pixel_statistics(pixels: Pixels) -> Statistics:
     """Return mean and standard deviation of each channel of pixels, uint8 [H, W, C]."""
     mean, deviation = cv2.meanStdDev(pixels)
     return tuple(mean[:, 0].tolist()), tuple(deviation[:, 0].tolist())
+
+
+def sample_statistics(pixels: Samples) -> Statistics:
+    """Return mean and standard deviation of each channel, uint8, uint16 or float32 [H, W, C], in float64."""
+    planes = [pixels[:, :, channel].astype(np.float64) for channel in range(pixels.shape[2])]
+    return tuple(float(plane.mean()) for plane in planes), tuple(float(plane.std()) for plane in planes)
 
 
 def plane_statistics(planes: Planes, halved: Pixels) -> Statistics:

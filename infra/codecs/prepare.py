@@ -1,23 +1,25 @@
 """Prepare one image: from the bytes of its file to the stored form, by pure functions over bytes.
 
-There are two ways. A JPEG that becomes a JPEG goes through its planes of luma and chroma if they give an
-exact result (``shardmill.infra.codecs.jpeg.planes``). Every other image goes through pixels: it is decoded
-upright and in sRGB, cut, scaled and encoded. The planes refuse every JPEG that has a fault, so that the way
-through pixels finds and reports it.
+There are three ways. A JPEG that becomes a JPEG goes through its planes of luma and chroma if they give an
+exact result (``shardmill.infra.codecs.jpeg.planes``). Images that are to have more than 8 bits, or other
+channels than grey or RGB, go through their samples (``shardmill.infra.codecs.deep``). Every other image goes
+through pixels: it is decoded upright and in sRGB, cut, scaled and encoded. The planes refuse every JPEG that
+has a fault, so that the way through pixels finds and reports it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import cv2
 import numpy as np
 
 from shardmill.infra.codecs import ImageRejected, Pixels, SourceFacts, check_storable, decode, encode
+from shardmill.infra.codecs.arrays import encode_samples, in_grey, kind_of
 from shardmill.infra.codecs.color.icc import conversion_to_srgb
-from shardmill.infra.codecs.geometry import Geometry, geometry, resize
+from shardmill.infra.codecs.geometry import Geometry, Samples, geometry, resize, resize_samples
 from shardmill.infra.codecs.jpeg.decode import is_readable_in_training
 from shardmill.infra.codecs.jpeg.header import JpegHeader, check_header, read_header
 from shardmill.infra.codecs.jpeg.planes import cuts_exactly, fit, turn_upright, turns_exactly
@@ -27,32 +29,43 @@ from shardmill.infra.codecs.measures import (
     halve,
     pixel_statistics,
     plane_statistics,
+    sample_statistics,
     thumbnail,
     without_border,
 )
 from shardmill.infra.codecs.metadata import NOTHING, Metadata, without_metadata
-from shardmill.infra.preparation import Preparation, Resample
+from shardmill.infra.preparation import Preparation, Resample, SampleKind, StoredEncoding
+
+if TYPE_CHECKING:
+    from shardmill.infra.codecs.deep import DeepWanted
 
 
-def fit_pixels(pixels: Pixels, to: Geometry, resample: Resample, background: tuple[int, int, int]) -> Pixels:
+def fit_pixels(
+    pixels: Samples, to: Geometry, resample: Resample, background: tuple[int, int, int]
+) -> Samples:
     """Cut and scale a picture, and lay it on its canvas.
 
     Args:
-        pixels: uint8 [H, W, 1 or 3], upright.
+        pixels: uint8, uint16 or float32 [H, W, C], upright.
         to: window, scale and place on the canvas.
         resample: the filter.
-        background: red, green and blue of the canvas around the picture.
+        background: red, green and blue of the canvas around the picture, in 8 bits. It is 0 around float32
+            and around other numbers of channels than 1 and 3, where colours mean nothing.
 
     Returns:
-        uint8 [h, w, C].
+        [h, w, C] of the same type.
     """
     top, left, height, width = to.window
-    scaled = resize(pixels[top : top + height, left : left + width], to.scaled, resample)
+    part, channels = pixels[top : top + height, left : left + width], pixels.shape[2]
+    common = kind_of(pixels).is_common
+    scaled = (resize if common else resize_samples)(part, to.scaled, resample)
     if to.canvas == to.scaled:
         return scaled
-    colour = np.array([[background]], np.uint8)
-    whole = np.empty((*to.canvas, pixels.shape[2]), np.uint8)
-    whole[:] = colour if pixels.shape[2] == 3 else luma(colour)[:, :, np.newaxis]
+    whole = np.zeros((*to.canvas, channels), pixels.dtype)
+    if channels in (1, 3) and pixels.dtype != np.float32:
+        colour = np.array([[background]], np.uint8)
+        colour = colour if channels == 3 else luma(colour)[:, :, np.newaxis]
+        whole[:] = colour.astype(pixels.dtype) * (np.iinfo(pixels.dtype).max // 255)
     top, left = to.offset
     whole[top : top + to.scaled[0], left : left + to.scaled[1]] = scaled
     return whole
@@ -82,6 +95,7 @@ class StoredImage:
         geometry: the steps from the upright source to the stored image.
         stored_from: "planes", "pixels" or "source".
         source: facts about the source file.
+        samples: of the stored image.
         statistics: mean and standard deviation of each stored channel, before encoding.
         thumbnails: thumbnail of the whole upright image, and one of what is inside its border if it has one
             (shardmill.infra.codecs.measures).
@@ -93,6 +107,7 @@ class StoredImage:
     geometry: Geometry
     stored_from: str
     source: SourceFacts
+    samples: SampleKind
     statistics: Statistics
     thumbnails: tuple[Pixels, ...]
     metadata: Metadata = NOTHING
@@ -118,15 +133,53 @@ def prepare_image(data: bytes, how: Preparation, check_size: CheckSize = _any_si
     Raises:
         ImageRejected: the bytes are not a complete image. Libraries may also raise LIBRARY_FAULTS.
     """
-    return _through_planes(data, how, check_size) or _through_pixels(data, how, check_size)
+    kind = how.samples
+    if kind is None or not kind.is_common:
+        from shardmill.infra.codecs.deep import DeepWanted, common_channels  # readers do without tifffile
+
+        wanted = DeepWanted(
+            how.depth, how.channels, how.max_pixels, how.color_behind, allow_truncated=how.allow_truncated
+        )
+        channels = common_channels(data, wanted)
+        if channels is None:
+            return _through_samples(data, how, wanted, check_size)
+        kind = SampleKind("uint8", channels)
+    return _through_planes(data, how, kind, check_size) or _through_pixels(data, how, kind, check_size)
 
 
-def _geometry(height: int, width: int, how: Preparation, check_size: CheckSize) -> Geometry:
+def _geometry(
+    height: int, width: int, how: Preparation, check_size: CheckSize, encoding: StoredEncoding
+) -> Geometry:
     """Return the geometry of an upright image, after checking its size and the limits of the encoding."""
     check_size(height, width)
     found = geometry(height, width, how.sizing)
-    check_storable(*found.canvas, how.encoding, how.max_pixels)
+    check_storable(*found.canvas, encoding, how.max_pixels)
     return found
+
+
+def _through_samples(data: bytes, how: Preparation, wanted: DeepWanted, check_size: CheckSize) -> StoredImage:
+    """Convert an image of more than 8 bits, or of other channels than grey or RGB.
+
+    Raises:
+        ImageRejected: the bytes are not a complete image, or one of other samples than are wanted.
+    """
+    from shardmill.infra.codecs.deep import decode_deep
+
+    decoded = decode_deep(data, wanted)
+    height, width = decoded.pixels.shape[:2]
+    kind = kind_of(decoded.pixels)
+    to = _geometry(height, width, how, check_size, kind.stored_as(how.encoding))
+    pixels = fit_pixels(decoded.pixels, to, how.resample, how.color_behind)
+    return StoredImage(
+        image=encode_samples(pixels, kind.stored_as(how.encoding)),
+        upright=(height, width),
+        geometry=to,
+        stored_from="pixels",
+        source=decoded.source,
+        samples=kind,
+        statistics=sample_statistics(pixels),
+        thumbnails=_thumbnails(in_grey(pixels if to.keeps_all_of(height, width) else decoded.pixels)),
+    )
 
 
 def _planar_header(data: bytes, how: Preparation) -> JpegHeader | None:
@@ -146,7 +199,9 @@ def _planar_header(data: bytes, how: Preparation) -> JpegHeader | None:
     return header
 
 
-def _through_planes(data: bytes, how: Preparation, check_size: CheckSize) -> StoredImage | None:
+def _through_planes(
+    data: bytes, how: Preparation, kind: SampleKind, check_size: CheckSize
+) -> StoredImage | None:
     """Convert a JPEG without making pixels; None if the result would not be exact or the JPEG has a fault."""
     header = _planar_header(data, how)
     planar = read_planar_header(data) if header else None
@@ -156,14 +211,14 @@ def _through_planes(data: bytes, how: Preparation, check_size: CheckSize) -> Sto
     if stored is None or not turns_exactly(stored, header.orientation):
         return None
     planes = turn_upright(stored, header.orientation)
-    to = _geometry(planes.y.shape[0], planes.y.shape[1], how, check_size)
+    to = _geometry(planes.y.shape[0], planes.y.shape[1], how, check_size, how.encoding)
     if not cuts_exactly(planes, to.window):
         return None
-    small = fit(planes, to, how.channels, how.color_behind)
+    small = fit(planes, to, kind.channels, how.color_behind)
     source = SourceFacts("jpeg", header.source_color, header.height, header.width, header.orientation)
     encoded = None
     if source.orientation == 1:
-        encoded = _unchanged_source(data, how, source)
+        encoded = _unchanged_source(data, how, kind, source)
     halved = halve(small.y)
     return StoredImage(
         image=encoded or encode_planes(small, how.quality),
@@ -171,6 +226,7 @@ def _through_planes(data: bytes, how: Preparation, check_size: CheckSize) -> Sto
         geometry=to,
         stored_from="source" if encoded else "planes",
         source=source,
+        samples=kind,
         statistics=plane_statistics(small, halved),
         thumbnails=_thumbnails(small.y, halved)
         if to.keeps_all_of(*planes.y.shape)
@@ -178,18 +234,19 @@ def _through_planes(data: bytes, how: Preparation, check_size: CheckSize) -> Sto
     )
 
 
-def _unchanged_source(data: bytes, how: Preparation, source: SourceFacts) -> bytes | None:
+def _unchanged_source(data: bytes, how: Preparation, kind: SampleKind, source: SourceFacts) -> bytes | None:
     """Copy an upright source without its metadata if it already has the stored size and format.
 
     Args:
         data: the source.
         how: None is returned unless it asks for unchanged copies (``passthrough``).
+        kind: of the stored image.
         source: its facts; the colours need no conversion to sRGB.
     """
     size = source.height, source.width
     to = geometry(*size, how.sizing)
     same_size = to.keeps_all_of(*size) and to.canvas == size
-    colors = ("grey",) if how.channels == 1 else ("RGB", "YCbCr")
+    colors = ("grey",) if kind.channels == 1 else ("RGB", "YCbCr")
     # A colour with further words is deeper than 8 bits or lossless, except for the subsampling of YCbCr.
     name, _, more = source.color.partition(" ")
     same_form = source.format == how.encoding and name in colors and (not more or name == "YCbCr")
@@ -198,7 +255,7 @@ def _unchanged_source(data: bytes, how: Preparation, source: SourceFacts) -> byt
     return without_metadata(data, source.format)
 
 
-def _through_pixels(data: bytes, how: Preparation, check_size: CheckSize) -> StoredImage:
+def _through_pixels(data: bytes, how: Preparation, kind: SampleKind, check_size: CheckSize) -> StoredImage:
     """Decode an image to pixels and convert these.
 
     Raises:
@@ -206,19 +263,19 @@ def _through_pixels(data: bytes, how: Preparation, check_size: CheckSize) -> Sto
     """
     decoded = decode(
         data,
-        how.channels,
+        kind.channels,
         max_pixels=how.max_pixels,
         background=how.color_behind,
         allow_truncated=how.allow_truncated,
         window=how.window,
     )
     height, width = decoded.pixels.shape[:2]
-    to = _geometry(height, width, how, check_size)
+    to = _geometry(height, width, how, check_size, how.encoding)
     pixels = fit_pixels(decoded.pixels, to, how.resample, how.color_behind)
     encoded = None
     source = decoded.source
     if source.orientation == 1 and not (source.icc_profile or source.had_alpha or source.salvaged):
-        encoded = _unchanged_source(data, how, source)
+        encoded = _unchanged_source(data, how, kind, source)
         if encoded and source.format == "jpeg" and not is_readable_in_training(encoded):
             encoded = None
     return StoredImage(
@@ -227,6 +284,7 @@ def _through_pixels(data: bytes, how: Preparation, check_size: CheckSize) -> Sto
         geometry=to,
         stored_from="source" if encoded else "pixels",
         source=source,
+        samples=kind,
         statistics=pixel_statistics(pixels),
         thumbnails=_thumbnails(luma(pixels if to.keeps_all_of(height, width) else decoded.pixels)),
     )

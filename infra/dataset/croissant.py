@@ -284,8 +284,10 @@ def _data_type(kind: pa.DataType) -> str:
 def _examples(manifest: Manifest) -> dict[str, Any]:
     fields = [_feature(name, about) for name, about in manifest.features.items()]
     fields += [_further(feature) for feature in manifest.extra_features]
+    samples = "" if manifest.samples.is_common else f", {manifest.samples}"
     about = (
-        f"The tf.train.Example of each image in the shards; the image is encoded as {manifest.image_encoding}"
+        "The tf.train.Example of each image in the shards; the image is encoded as "
+        f"{manifest.image_encoding}{samples}"
     )
     return _record_set("examples", about, fields)
 

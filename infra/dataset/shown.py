@@ -27,10 +27,11 @@ _NAMES = 3  # classes named below a picture
 def version_html(version: DatasetVersion) -> str:
     """Return a version as HTML. What cannot be read is said in words: this never raises."""
     manifest, shards = version.manifest, version.manifest.shards
+    samples = manifest.samples
     has_boxes = any(feature.name == BOXES for feature in manifest.extra_features)
     facts = [
         "objects in images" if has_boxes else WORDS[manifest.label_kind],
-        f"images as {manifest.image_encoding}",
+        f"images as {manifest.image_encoding}" + ("" if samples.is_common else f", {samples}"),
     ]
     if version.view is None:
         size = readable_bytes(sum(shard.num_bytes for shard in shards))

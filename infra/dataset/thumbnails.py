@@ -9,6 +9,7 @@ import numpy as np
 from markupsafe import Markup
 
 from shardmill.infra.codecs import Pixels, decode, encode_jpeg, resize_short_side
+from shardmill.infra.codecs.arrays import decode_samples, for_people
 from shardmill.infra.codecs.jpeg.decode import decode_jpeg_small
 from shardmill.infra.codecs.masks import decode_stored_mask, lay_over
 from shardmill.infra.errors import CorruptDataError
@@ -33,7 +34,7 @@ def read_small(
     """
     stored = reader.read(shard, offset_bytes, length_bytes)
     record = parse_example(unpack_record(stored, manifest.container))
-    pixels = resize_short_side(_pixels(record, manifest.image_encoding), SHORT_SIDE)
+    pixels = resize_short_side(_pixels(record, manifest), SHORT_SIDE)
     if record.mask is not None and manifest.mask is not None:
         pixels = lay_over(pixels, decode_stored_mask(record.mask), len(manifest.classes))
     top, left = (max(0, side - LONG_SIDE) // 2 for side in pixels.shape[:2])
@@ -45,8 +46,12 @@ def picture_uri(pixels: Pixels) -> Markup:
     return data_uri(encode_jpeg(pixels, _QUALITY))
 
 
-def _pixels(record: ImageRecord, encoding: str) -> Pixels:
+def _pixels(record: ImageRecord, manifest: Manifest) -> Pixels:
     """Decode a stored image: uint8 [H, W, 1 or 3], at least as large as a thumbnail."""
+    encoding, samples = manifest.image_encoding, manifest.samples
+    if not samples.is_common:
+        shape = record.height, record.width, samples.channels
+        return for_people(decode_samples(record.image, encoding, shape, samples.dtype))
     if encoding == "jpeg":
         return decode_jpeg_small(record.image, SHORT_SIDE)
     if encoding != "raw":

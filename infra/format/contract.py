@@ -71,7 +71,7 @@ _Columns = dict[str, tuple[pa.DataType, str]]  # name -> type and meaning; docs/
 _PLACE = "where the record lies: the gzip member, or the framed record in container `none`"
 _SOURCE_IMAGE = "of the source image (pixels)"
 _STORED_IMAGE = "of the stored image (pixels)"
-_OF_CHANNELS = "of each channel of the stored image, 0 to 255, as it was before it was encoded"
+_OF_CHANNELS = "of each channel of the stored image, in units of its samples, as it was before it was encoded"
 _LOOK = (
     "coarse structure of the picture, by which [near-duplicates](honest-splits.md#groups) are found: 14×14 "
     "values of int8, rows of vertical frequencies of its cosine transform, ±4·√ of each coefficient in grey "
@@ -86,7 +86,7 @@ _IMAGE: Final[_Columns] = {
     "width": (pa.int32(), _STORED_IMAGE),
     "stored_from": (
         pa.string(),
-        "`planes`: a JPEG scaled in YCbCr; `pixels`: by way of RGB or grey; `source`: the source's picture",
+        "`planes`: a JPEG scaled in YCbCr; `pixels`: by way of samples; `source`: the source's picture",
     ),
     "source_format": (pa.string(), "of the source image: `jpeg` and so on"),
     "source_color": (pa.string(), "`YCbCr 4:2:0`, `RGB`, `grey 16-bit`, `CMYK`, `palette` and others"),
@@ -238,7 +238,7 @@ class LabelConflict(Stored):
 
 
 class ChannelStatistics(Stored):
-    """Pixel statistics (0 to 255) of a split's stored images, one value for each channel, over all pixels."""
+    """Mean and deviation of the samples of a split's stored images, one value a channel, over all pixels."""
 
     num_pixels: int
     mean: list[float]
@@ -363,7 +363,11 @@ class Manifest(Stored):
         """The dtype and the number of channels of every image."""
         if self.dtype is not None and self.channels is not None:
             return SampleKind(self.dtype, self.channels)
-        return SampleKind("uint8", self.config.get("image", {}).get("channels", 3))
+        channels = self.config.get("image", {}).get("channels", 3)
+        if channels == "keep":
+            measured = [len(split.pixels.mean) for split in self.statistics.values() if split.pixels]
+            channels = measured[0] if measured else 3
+        return SampleKind("uint8", channels)
 
     @property
     def empty_splits(self) -> list[str]:
@@ -411,11 +415,19 @@ def format_version_of(kind: LabelKind) -> Literal[2, 3]:
     return FORMAT_VERSION if kind == "class" else FORMAT_VERSION_WITHOUT_CLASS
 
 
-def described_features(kind: LabelKind) -> dict[str, str]:
-    """Return what the manifest says of the features that every record has: name -> type and meaning."""
+def described_features(kind: LabelKind, channels: int = 3) -> dict[str, str]:
+    """Return what the manifest says of the features that every record has: name -> type and meaning.
+
+    Args:
+        kind: of the labels.
+        channels: of the images.
+    """
+    found = dict(FEATURES)
+    if channels not in (1, 3):
+        found["channels"] = "int64: samples of a pixel"
     if kind == "class":
-        return dict(FEATURES)
-    found = {name: text for name, text in FEATURES.items() if name not in ("label", "label_name")}
+        return found
+    found = {name: text for name, text in found.items() if name not in ("label", "label_name")}
     return found | {MASK: MASK_MEANING} if kind == "mask" else found
 
 

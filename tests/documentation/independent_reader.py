@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 _CRC_TABLE = []
@@ -158,12 +159,19 @@ def check_record(manifest: dict[str, Any], row: dict[str, Any], example: dict[st
     else:
         assert row["label"] == -1
     assert (example["height"], example["width"]) == ([row["height"]], [row["width"]])
-    assert example["channels"][0] in (1, 3)
+    channels, dtype = example["channels"][0], manifest.get("dtype", "uint8")
+    assert channels == manifest.get("channels", channels if channels in (1, 3) else None)
     assert len(example["image"][0]) == row["stored_bytes"]
+    size = row["height"] * row["width"] * channels
     if manifest["image_encoding"] == "raw":
-        assert len(example["image"][0]) == row["height"] * row["width"] * example["channels"][0]
+        assert len(example["image"][0]) == size
+    elif manifest["image_encoding"] == "array":
+        num_bytes = size * {"uint8": 1, "uint16": 2, "float32": 4}[dtype]
+        assert len(pa.Codec("zstd").decompress(example["image"][0], num_bytes)) == num_bytes
     else:
         assert example["image"][0].startswith(ENCODED_AS[manifest["image_encoding"]])
+        if manifest["image_encoding"] == "png":
+            assert example["image"][0][24] == {"uint8": 8, "uint16": 16}[dtype]
     if "mask/encoded" in required:
         check_mask(manifest, row, example["mask/encoded"][0])
     further = manifest.get("extra_features", [])

@@ -177,10 +177,10 @@ class ModelInput(Settings):
         except LIBRARY_FAULTS as error:
             raise ImageRejected(_CORRUPT, f"{type(error).__name__}: {error}") from error
         how = self.preparation
-        shape = stored.height, stored.width, how.channels
+        shape = stored.height, stored.width, stored.samples.channels
         window = self.window(stored.height, stored.width)
         pixels = np.empty((self.image_size, self.image_size, 3), np.uint8)
-        decode_window(stored.image, how.encoding, shape, window, pixels)
+        decode_window(stored.image, stored.samples.stored_as(how.encoding), shape, window, pixels)
         view = View(stored.upright, stored.geometry, window, self.image_size)
         return Seen(luma(pixels) if self.image_channels == 1 else pixels, view)
 

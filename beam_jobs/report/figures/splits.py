@@ -9,28 +9,49 @@ from pathlib import PurePosixPath
 
 from shardmill.infra.format.contract import ChannelStatistics, Manifest, Shard, SplitStatistics
 from shardmill.infra.html.page import pixels, ratio
+from shardmill.infra.preparation import SampleKind
 from shardmill.infra.readable import readable_bytes
 
-_CHANNELS = {1: ("grey",), 3: ("red", "green", "blue")}
+_MOST_CHANNELS = 32  # that are shown
+_CHANNELS: dict[int, Sequence[str]] = {1: ("grey",), 3: ("red", "green", "blue")}
 
 
 @dataclass(frozen=True, slots=True)
 class Channel:
-    """Mean and standard deviation of a channel (0 to 255), drawn as a band around the mean."""
+    """Mean and standard deviation of a channel, drawn as a band around the mean.
+
+    Attributes:
+        name: "red", "channel 4" and so on.
+        mean: in units of the samples.
+        std: in the same units.
+        low, high: the ends of the drawing.
+    """
 
     name: str
     mean: float
     std: float
+    low: float = 0
+    high: float = 255
+
+    @property
+    def colour(self) -> str:
+        """Class of the style."""
+        return "grey" if self.name.startswith("channel") else self.name
+
+    @property
+    def centre(self) -> float:
+        """Place of the mean: 0 to 1."""
+        return (self.mean - self.low) / (self.high - self.low)
 
     @property
     def start(self) -> float:
-        """Left edge of the band."""
-        return max(0.0, self.mean - self.std)
+        """Left edge of the band: 0 to 1."""
+        return max(0.0, self.centre - self.std / (self.high - self.low))
 
     @property
     def width(self) -> float:
-        """Width of the band."""
-        return min(255.0, self.mean + self.std) - self.start
+        """Width of the band: 0 to 1."""
+        return min(1.0, self.centre + self.std / (self.high - self.low)) - self.start
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,22 +60,25 @@ class SplitFigures:
 
     Attributes:
         channels: mean and deviation of each channel.
-        colour: mean colour as ``#rrggbb``.
+        unit: the range of the samples, in words.
+        colour: mean colour as ``#rrggbb``; "" if channels are no colours.
         ranges: rows of (name, least, median, largest).
     """
 
     channels: tuple[Channel, ...]
+    unit: str
     colour: str
     ranges: tuple[tuple[str, str, str, str], ...]
 
 
 def split_figures(manifest: Manifest) -> dict[str, SplitFigures]:
     """Return split -> figures, without the splits that have none."""
-    found = {split: _figures(statistics) for split, statistics in manifest.statistics.items()}
+    samples = manifest.samples
+    found = {split: _figures(statistics, samples) for split, statistics in manifest.statistics.items()}
     return {split: figures for split, figures in found.items() if figures.channels or figures.ranges}
 
 
-def _figures(statistics: SplitStatistics) -> SplitFigures:
+def _figures(statistics: SplitStatistics, samples: SampleKind) -> SplitFigures:
     described = (
         ("height", statistics.height, pixels),
         ("width", statistics.width, pixels),
@@ -62,17 +86,30 @@ def _figures(statistics: SplitStatistics) -> SplitFigures:
         ("bytes", statistics.stored_bytes, readable_bytes),
     )
     ranges = tuple((name, *map(say, values)) for name, values, say in described if values is not None)
-    channels = _channels(statistics.pixels)
-    mean = [channel.mean for channel in channels] * (3 if len(channels) == 1 else 1)
-    colour = "#" + "".join(f"{min(255, max(0, round(value))):02x}" for value in mean)
-    return SplitFigures(channels, colour, ranges)  # type: ignore[arg-type]
+    channels = _channels(statistics.pixels, samples)
+    colour = ""
+    if len(channels) in _CHANNELS and samples.white is not None:
+        shades = [255 * channel.centre for channel in channels] * (3 if len(channels) == 1 else 1)
+        colour = "#" + "".join(f"{min(255, max(0, round(shade))):02x}" for shade in shades)
+    unit = "" if samples.white is None else f", 0 to {samples.white:,}"
+    return SplitFigures(channels, unit, colour, ranges)  # type: ignore[arg-type]
 
 
-def _channels(measured: ChannelStatistics | None) -> tuple[Channel, ...]:
-    if measured is None or len(measured.mean) not in _CHANNELS:
+def _channels(measured: ChannelStatistics | None, samples: SampleKind) -> tuple[Channel, ...]:
+    if measured is None or not measured.mean:
         return ()
-    names = _CHANNELS[len(measured.mean)]
-    return tuple(map(Channel, names, measured.mean, measured.std))
+    numbered = [f"channel {number}" for number in range(1, _MOST_CHANNELS + 1)]
+    names = _CHANNELS.get(len(measured.mean), numbered)
+    low, high = 0.0, float(samples.white or 0)
+    if samples.white is None:
+        ends = [
+            sign * 2 * std + mean
+            for mean, std in zip(measured.mean, measured.std, strict=True)
+            for sign in (-1, 1)
+        ]
+        low, high = min(ends), max(max(ends), min(ends) + 1e-30)
+    parts = zip(names, measured.mean, measured.std, strict=False)
+    return tuple(Channel(name, mean, std, low, high) for name, mean, std in parts)
 
 
 SHARD_BARS_SHOWN = 240

@@ -71,6 +71,12 @@ class PngFile:
     picture: bytes
 
     @property
+    def channels(self) -> int:
+        """Channels of the colours, and one for opacity if the file has any."""
+        clear = any(name == b"tRNS" for name, _, _ in chunks(self.picture))
+        return {_PALETTE: 3}.get(self.color_type, _SAMPLES.get(self.color_type, 1)) + clear
+
+    @property
     def source_color(self) -> str:
         """Colour as records state it: "RGB", "grey 16-bit", "palette", ..."""
         name = _COLORS.get(self.color_type, "other")

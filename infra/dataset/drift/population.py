@@ -62,7 +62,7 @@ class Population:
             manifest: manifest of the version, for the names of its labels.
         """
         self.num_records += rows.num_rows
-        for name, bins in binned(rows).items():
+        for name, bins in binned(rows, manifest.samples).items():
             self._count(name, bins, TRAITS[name].scale.num_bins)
         if TARGETS in rows.schema.names:
             self._count_targets(rows[TARGETS], manifest.label_names)

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from shardmill.infra.dataset.drift.figures import Group
 from shardmill.infra.html.page import pixels, ratio
+from shardmill.infra.preparation import SampleKind
 from shardmill.infra.readable import readable_bytes
 
 Floats = npt.NDArray[np.float64]
@@ -147,6 +148,7 @@ TRAITS: Final[Mapping[str, Trait]] = {
         _level,
     ),
 }
+_OF_SAMPLES: Final = {"pixel_mean", "pixel_std"}
 INDEX_COLUMNS: Final = tuple(sorted({name for trait in TRAITS.values() for name in trait.columns}))
 
 
@@ -155,13 +157,19 @@ def target_trait(name: str) -> Trait:
     return Trait(f"target {name}", "classes", (), _column(name), Logarithmic(), _number)
 
 
-def binned(rows: pa.Table) -> dict[str, Ints]:
+def binned(rows: pa.Table, samples: SampleKind) -> dict[str, Ints]:
     """Return the bins of the properties of records: int64 [M] each, of those where the property is known.
 
     Args:
         rows: rows of an index; properties whose columns it lacks are left out.
+        samples: of the images. Shades of 16 bits are counted as those of 8; other samples have no colours.
     """
     columns = {name: _array(rows[name]) for name in INDEX_COLUMNS if name in rows.schema.names}
+    for name in _OF_SAMPLES & columns.keys():
+        if samples.channels not in (1, 3) or samples.white is None:
+            del columns[name]
+        else:
+            columns[name] /= samples.white / 255
     return {
         name: bins_of(trait, columns)
         for name, trait in TRAITS.items()

@@ -93,6 +93,7 @@ def export(
 
 
 def _exported(form: Format, plan: Plan, destination: str | Path, on_progress: OnProgress | None) -> Exported:
+    _check_samples(plan)
     form.check(plan)
     target = Target(destination)
     linked = form.links(plan, target.destination)
@@ -110,6 +111,21 @@ def _exported(form: Format, plan: Plan, destination: str | Path, on_progress: On
         target.discard()
         raise
     return Exported(str(destination), summary, linked)
+
+
+def _check_samples(plan: Plan) -> None:
+    """Refuse images that no other reader of the formats was compared on.
+
+    Raises:
+        UsageError: images have other samples than 8 bits of grey or RGB.
+    """
+    samples, ref = plan.version.manifest.samples, plan.version.ref
+    if not samples.is_common:
+        raise UsageError(
+            f"the images of {ref} are {samples}, and exports hold 8 bits of grey or RGB",
+            f"read {ref} with shardmill.open_dataset, or prepare the source with image.depth = 8 and "
+            "image.channels = 1 or 3",
+        )
 
 
 class _Work:

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import tifffile
-from PIL import Image
+from PIL import Image, ImageCms
 
 from shardmill.infra.codecs import ImageRejected, decode
 from shardmill.infra.codecs.deep import DeepWanted, decode_deep
@@ -41,6 +41,7 @@ from tests.samples.images.tiffs import Layout, dtype_of, tiff
 Samples = npt.NDArray[Any]
 KEEP = DeepWanted("keep", "keep", 1 << 24, (255, 255, 255))
 HEIGHT, WIDTH = 7, 19
+SRGB = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
 LAYOUTS = [
     Layout(rows, columns, big_endian, big_tiff)
     for (rows, columns), big_endian, big_tiff in itertools.product(
@@ -320,7 +321,7 @@ def test_orientation_turns_samples() -> None:
 
 def test_a_profile_of_other_colours_is_refused_by_its_name() -> None:
     pixels = numbers("uint16", 3)
-    of_srgb = written(pixels, photometric="rgb", iccprofile=rgb_profile())
+    of_srgb = written(pixels, photometric="rgb", iccprofile=SRGB)
     assert np.array_equal(deep(of_srgb, 16), pixels)
     with pytest.raises(ImageRejected, match="profile 'swapped primaries'"):
         deep(written(pixels, photometric="rgb", iccprofile=rgb_profile(swapped=True)), 16)
