@@ -22,6 +22,7 @@ Depth = Literal[8, 16, "float32", "keep"]
 MAX_CHANNELS: Final = 512
 MAYBE_FLOAT: Final = ("float32", "keep")  # depths
 ARRAY: Final = "array"  # the encoding of images that no image format holds: shardmill.infra.codecs.arrays
+Hdr = Literal["tone-map", "quarantine"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +143,10 @@ class Preparation(Settings):
     ] = Field(3, description="1 stores grey images, 3 RGB; other numbers and keep: as many as files have")
     background: Annotated[str, Field(pattern="^#[0-9a-fA-F]{6}$"), WholeText()] = Field(
         "#ffffff", description="Colour behind transparent pixels and around padded images: #rrggbb"
+    )
+    hdr: Hdr = Field(
+        "tone-map",
+        description="HDR images (PQ, HLG): tone-map: bring them to sRGB; quarantine: refuse them",
     )
     max_pixels: Annotated[int, Field(ge=1, le=1 << 32)] = Field(
         178_956_970, description="Most pixels of a source image; images with more are quarantined undecoded"

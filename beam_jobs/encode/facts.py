@@ -124,7 +124,7 @@ def _described(source: SourceBytes, image: StoredImage) -> dict[str, object]:
         "width": image.width,
         "stored_from": image.stored_from,
         "source_format": found.format,
-        "source_color": found.color,
+        "source_color": f"{found.color}; {found.note}" if found.note else found.color,
         "source_height": found.height,
         "source_width": found.width,
         "orientation": found.orientation,

@@ -39,7 +39,7 @@ from shardmill.infra.codecs.jpeg import turbojpeg
 from shardmill.infra.codecs.jpeg.decode import decode_jpeg
 from shardmill.infra.codecs.pillow.decode import decode_with_pillow
 from shardmill.infra.extras import extra_for, install, version_of
-from shardmill.infra.preparation import Encoding, StoredEncoding, Window
+from shardmill.infra.preparation import Encoding, Hdr, StoredEncoding, Window
 
 __all__ = [
     "MAX_JPEG_SIDE",
@@ -118,6 +118,7 @@ def decode(
     background: Color = WHITE,
     allow_truncated: bool = False,
     window: Window = "file",
+    hdr: Hdr = "tone-map",
 ) -> DecodedImage:
     """Decode an image of any known format: upright, in sRGB, opaque, as grey or RGB.
 
@@ -126,7 +127,8 @@ def decode(
     Raises:
         ImageRejected: the file is not a whole image, or of a kind that is not read.
     """
-    found, wanted = check_format(data), Wanted(channels, max_pixels, background, allow_truncated, window)
+    found = check_format(data)
+    wanted = Wanted(channels, max_pixels, background, allow_truncated, window, hdr)
     if found == "jpeg":
         return decode_jpeg(data, wanted)
     if found not in _DECODERS_OF_EXTRAS:

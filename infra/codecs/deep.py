@@ -13,7 +13,7 @@ file of more bits is refused, because decoding it would lose them.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shardmill.infra.codecs import decode
-from shardmill.infra.codecs.color.icc import conversion_to_srgb
+from shardmill.infra.codecs.color import Statement, choose_conversion
 from shardmill.infra.codecs.formats import (
     FORMATS,
     Color,
@@ -33,12 +33,12 @@ from shardmill.infra.codecs.formats import (
     check_pixels,
 )
 from shardmill.infra.codecs.jpeg.header import read_header
-from shardmill.infra.codecs.structure.boxes import bounded_boxes, heif_parts
+from shardmill.infra.codecs.structure.heif_colors import heif_colors
 from shardmill.infra.codecs.structure.png_chunks import PngFile, can_hold_all_rows, is_undamaged, read_png
 from shardmill.infra.codecs.tiff.decode import TiffSamples, black_and_white, read_strips
 from shardmill.infra.codecs.tiff.kinds import ASSOCIATED, INT, UINT, WHITE_IS_ZERO, check_samples, is_shades
 from shardmill.infra.codecs.tiff.page import read_page
-from shardmill.infra.preparation import Depth
+from shardmill.infra.preparation import Depth, Hdr
 
 Values = npt.NDArray[Any]
 
@@ -57,6 +57,7 @@ class DeepWanted:
         max_pixels: refuse larger images by their header. Their samples may take 3 bytes for each.
         background: colour behind transparent pixels, where 1 or 3 channels are wanted.
         allow_truncated: decode what there is of a TIFF that ends early.
+        hdr: what becomes of HDR of 8 bits.
     """
 
     depth: Depth
@@ -64,6 +65,7 @@ class DeepWanted:
     max_pixels: int
     background: Color
     allow_truncated: bool = False
+    hdr: Hdr = "tone-map"
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,10 +154,11 @@ def _read_common(data: bytes, wanted: DeepWanted, *, check_bits: bool = True) ->
         max_pixels=wanted.max_pixels,
         background=wanted.background,
         allow_truncated=wanted.allow_truncated,
+        hdr=wanted.hdr,
     )
     source = decoded.source
     if check_bits:
-        _check_bits(_bits_in_boxes(data) if source.format in ("avif", "heif") else 8, source)
+        _check_bits(heif_colors(data).bits if source.format in ("avif", "heif") else 8, source)
     grey = source.color.startswith("grey") and not (source.icc_profile or source.had_alpha)
     pixels = decoded.pixels[:, :, :1] if grey else decoded.pixels
     return FileSamples(pixels, source, pixels.shape[2], (0.0, 255.0))
@@ -169,21 +172,6 @@ def _check_bits(bits: int, source: SourceFacts) -> None:
             f"a {FORMATS[source.format]} file of more than 8 bits ({source.color}), of which only 8 are "
             "read; set image.depth to 8, or save it as TIFF or PNG",
         )
-
-
-def _bits_in_boxes(data: bytes) -> int:
-    """Return the bits of a sample of an AVIF or HEIF file (ISO/IEC 23008-12, 6.5.6; AV1-ISOBMFF, 2.3)."""
-    parts, bits = heif_parts(data), [8]
-    for name, start, end in bounded_boxes(data, *parts.get(b"iprp", (0, 0))):
-        for inner, at, _ in bounded_boxes(data, start, end) if name == b"ipco" else ():
-            content = data[at : at + 32]
-            if inner == b"pixi":
-                bits += content[5 : 5 + content[4]]
-            elif inner == b"av1C" and content[2] & 0x40:
-                bits.append(12 if content[2] & 0x20 else 10)
-            elif inner == b"hvcC":
-                bits.append(8 + (content[17] & 7))
-    return max(bits)
 
 
 def _read_png(data: bytes, wanted: DeepWanted) -> FileSamples:
@@ -201,9 +189,7 @@ def _read_png(data: bytes, wanted: DeepWanted) -> FileSamples:
         raise ImageRejected(reason, f"not a sound PNG file: {error}") from error
     values = values.reshape(png.height, png.width, -1)
     colors = 3 if values.shape[2] >= 3 else 1
-    if png.codes is not None:
-        png.codes.check(has_profile=False)
-    _check_profile(png.icc, colors)
+    _check_colors(png.stated, colors)
     return FileSamples(
         apply_orientation(values, png.orientation),
         SourceFacts("png", png.source_color, png.height, png.width, png.orientation),
@@ -236,7 +222,7 @@ def _read_tiff(data: bytes, wanted: DeepWanted) -> FileSamples:
     _check_bytes(page.height * page.width * kind.samples * max(1, kind.bits[0] // 8), wanted.max_pixels)
     read = read_strips(data, page, wanted.max_pixels, wanted.allow_truncated)
     colors = read.colors
-    _check_profile(page.icc, colors)
+    _check_colors((page.icc,) if page.icc else (), colors)
     values, shades = read.samples, _shades_of_tiff(read)
     if kind.photometric == WHITE_IS_ZERO:
         values = values.copy()
@@ -280,9 +266,9 @@ def _check_bytes(num_bytes: int, max_pixels: int) -> None:
         )
 
 
-def _check_profile(icc: bytes | None, colors: int) -> None:
-    """Refuse a profile that means another colour space than sRGB: deep samples are not converted."""
-    conversion = conversion_to_srgb(icc, "L" if colors == 1 else "RGB") if icc else None
+def _check_colors(stated: Sequence[Statement], colors: int) -> None:
+    """Refuse a statement of other colours than those of sRGB: deep samples are not converted."""
+    conversion = choose_conversion(stated, "L" if colors == 1 else "RGB", "tone-map").conversion
     if conversion is not None:
         raise ImageRejected(
             "unsupported",

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shardmill.infra.errors import UnusableInput
-from shardmill.infra.preparation import Window
+from shardmill.infra.preparation import Hdr, Window
 
 Sample = TypeVar("Sample", bound=np.generic)
 
@@ -99,6 +99,7 @@ class Wanted:
         background: colour behind transparent pixels.
         allow_truncated: decode what there is of a file that ends early, and flag it as salvaged.
         window: which values of DICOM become black and white.
+        hdr: what becomes of HDR.
     """
 
     channels: int
@@ -106,6 +107,7 @@ class Wanted:
     background: Color
     allow_truncated: bool
     window: Window = "file"
+    hdr: Hdr = "tone-map"
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,10 +120,12 @@ class SourceFacts:
         height: rows as stored in the file, before orientation (pixels).
         width: columns as stored in the file, before orientation (pixels).
         orientation: the EXIF orientation that was applied, 1 to 8.
-        icc_profile: description of the profile that was converted to sRGB, or None.
+        icc_profile: the colours that were converted to sRGB: description of the profile, or what the file
+            states otherwise, as "Display P3 (cICP)"; None if nothing was converted.
         had_alpha: transparent pixels were composited on the background.
         salvaged: the file ends early; missing pixels are grey or black.
         group: key of the images that belong together, such as a series of DICOM; None if it tells none.
+        note: what of the colours in the file was left out, such as a damaged profile; "" for nothing.
     """
 
     format: str
@@ -133,6 +137,7 @@ class SourceFacts:
     had_alpha: bool = False
     salvaged: bool = False
     group: str | None = None
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)

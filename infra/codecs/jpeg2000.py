@@ -91,14 +91,14 @@ def decode_jpeg2000(data: bytes, wanted: Wanted) -> DecodedImage:
     colors, alpha = _channels(header, components)
     image = Image.fromarray(np.ascontiguousarray(colors[:, :, 0] if colors.shape[2] == 1 else colors))
     opacity = None if alpha is None else Image.fromarray(np.ascontiguousarray(alpha))
-    flat = composited(image, opacity, header.icc, wanted.background)
+    flat = composited(image, opacity, (header.icc,) if header.icc else (), wanted)
     name = {1: "grey", 3: "RGB"}[colors.shape[2]] if header.palette is None else "palette"
     if alpha is not None:
         name = "RGBA" if name == "RGB" else f"{name}+alpha"
     bits = max(bits for bits, _ in header.precisions)
     facts = SourceFacts(
         "jpeg2000", f"{name} {bits}-bit" if bits > 8 else name, header.height, header.width,
-        icc_profile=flat.icc_profile, had_alpha=flat.had_alpha,
+        icc_profile=flat.icc_profile, had_alpha=flat.had_alpha, note=flat.note,
     )  # fmt: skip
     return DecodedImage(flat.pixels(wanted.channels), facts)
 

@@ -18,7 +18,6 @@ import numpy as np
 
 from shardmill.infra.codecs import ImageRejected, Pixels, SourceFacts, check_storable, decode, encode
 from shardmill.infra.codecs.arrays import encode_samples, in_grey, kind_of
-from shardmill.infra.codecs.color.icc import conversion_to_srgb
 from shardmill.infra.codecs.geometry import Geometry, Samples, geometry, resize, resize_samples
 from shardmill.infra.codecs.jpeg.decode import is_readable_in_training
 from shardmill.infra.codecs.jpeg.header import JpegHeader, check_header, read_header
@@ -138,7 +137,7 @@ def prepare_image(data: bytes, how: Preparation, check_size: CheckSize = _any_si
         from shardmill.infra.codecs.deep import DeepWanted, common_channels  # readers do without tifffile
 
         wanted = DeepWanted(
-            how.depth, how.channels, how.max_pixels, how.color_behind, allow_truncated=how.allow_truncated
+            how.depth, how.channels, how.max_pixels, how.color_behind, how.allow_truncated, how.hdr
         )
         channels = common_channels(data, wanted)
         if channels is None:
@@ -193,8 +192,7 @@ def _planar_header(data: bytes, how: Preparation) -> JpegHeader | None:
         return None
     if not header.complete:
         return None
-    mode = {"YCbCr": "RGB", "grey": "L"}.get(header.color_space)
-    if mode is None or (header.icc and conversion_to_srgb(header.icc, mode)):
+    if header.color_space not in ("YCbCr", "grey") or header.conversion().conversion:
         return None
     return header
 
@@ -215,7 +213,10 @@ def _through_planes(
     if not cuts_exactly(planes, to.window):
         return None
     small = fit(planes, to, kind.channels, how.color_behind)
-    source = SourceFacts("jpeg", header.source_color, header.height, header.width, header.orientation)
+    source = SourceFacts(
+        "jpeg", header.source_color, header.height, header.width, header.orientation,
+        note=header.conversion().note,
+    )  # fmt: skip
     encoded = None
     if source.orientation == 1:
         encoded = _unchanged_source(data, how, kind, source)
@@ -268,6 +269,7 @@ def _through_pixels(data: bytes, how: Preparation, kind: SampleKind, check_size:
         background=how.color_behind,
         allow_truncated=how.allow_truncated,
         window=how.window,
+        hdr=how.hdr,
     )
     height, width = decoded.pixels.shape[:2]
     to = _geometry(height, width, how, check_size, how.encoding)

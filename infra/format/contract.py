@@ -89,11 +89,17 @@ _IMAGE: Final[_Columns] = {
         "`planes`: a JPEG scaled in YCbCr; `pixels`: by way of samples; `source`: the source's picture",
     ),
     "source_format": (pa.string(), "of the source image: `jpeg` and so on"),
-    "source_color": (pa.string(), "`YCbCr 4:2:0`, `RGB`, `grey 16-bit`, `CMYK`, `palette` and others"),
+    "source_color": (
+        pa.string(),
+        "`YCbCr 4:2:0`, `RGB`, `grey 16-bit` and others; behind `;` what was left out",
+    ),
     "source_height": (pa.int32(), _SOURCE_IMAGE),
     "source_width": (pa.int32(), _SOURCE_IMAGE),
     "orientation": (pa.int8(), "the EXIF orientation (1 to 8) that was applied"),
-    "icc_profile": (pa.string(), "colour profile that was converted to sRGB, or null"),
+    "icc_profile": (
+        pa.string(),
+        "colours that were converted to sRGB: ICC profile, `Display P3 (cICP)`; or null",
+    ),
     "had_alpha": (pa.bool_(), "transparency was put on the background"),
     "salvaged": (pa.bool_(), "the file ends early"),
     "perceptual_hash": (

@@ -142,6 +142,7 @@ def _shown(data: bytes, how: Preparation, side: int) -> Pixels | None:
         max_pixels=how.max_pixels,
         background=how.color_behind,
         allow_truncated=how.allow_truncated,
+        hdr=how.hdr,
     ).pixels
     height, width = pixels.shape[:2]
     if max(height, width) <= side:

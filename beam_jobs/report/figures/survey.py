@@ -281,7 +281,7 @@ def traits(survey: Survey) -> list[Trait]:
     """Return the traits to plot: those that are known of some record."""
     found = survey.traits
     handling: Counter[str] = Counter()
-    handling["converted to sRGB from an ICC profile"] = _known(found["icc_profile"])
+    handling["converted to sRGB"] = _known(found["icc_profile"])
     handling["transparent, put on the background"] = _known(found["had_alpha"])
     handling["salvaged: the file ends early"] = _known(found["salvaged"])
     for value, words in _STORED_FROM.items():
@@ -296,7 +296,7 @@ def traits(survey: Survey) -> list[Trait]:
         _trait("Colour", found["source_color"], "not stated"),
         _trait("Orientation (EXIF)", turned, "not stated"),
         _trait("What was done", +handling, ""),
-        _trait("ICC profiles", profiles, ""),
+        _trait("Colours converted to sRGB", profiles, ""),
         *(_trait(_TITLES[name], counts, "not stated") for name, counts in survey.described.items()),
     ]
     return [card for card in cards if {name for name, _ in card.rows} - {"not stated"}]

@@ -1,1 +1,66 @@
-"""Convert the colours of image files to sRGB."""
+"""Convert the colours of image files to sRGB.
+
+A file may state its colours several times. The first statement that is sound counts, in the order in which
+the format ranks them. One that is not sound is told beside the colour of the source and costs nothing else. A
+picture without a sound statement is taken for sRGB.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from shardmill.infra.codecs.color.hdr import ToneMapping
+from shardmill.infra.codecs.color.icc import Conversion, conversion_by_profile, conversion_by_statement
+from shardmill.infra.codecs.color.stated import Statement
+from shardmill.infra.codecs.formats import ImageRejected
+from shardmill.infra.preparation import Hdr
+
+__all__ = ["Choice", "Conversion", "Statement", "ToneMapping", "choose_conversion"]
+
+
+class Choice(NamedTuple):
+    """The conversion of a picture's colours.
+
+    Attributes:
+        conversion: None if they are those of sRGB.
+        note: what is wrong with statements that do not count; "" for nothing.
+    """
+
+    conversion: Conversion | ToneMapping | None
+    note: str
+
+    def noting(self, more: str) -> Choice:
+        """Return the choice with a further note, in front."""
+        return self._replace(note=f"{more}, {self.note}" if self.note else more)
+
+
+def choose_conversion(statements: Sequence[Statement], mode: str, hdr: Hdr) -> Choice:
+    """Choose the conversion to sRGB.
+
+    Args:
+        statements: what the file states, the one that wins over the others first.
+        mode: Pillow's mode of the images: "L", "RGB", "CMYK" or "LAB".
+        hdr: what becomes of HDR.
+
+    Raises:
+        ImageRejected: the picture is HDR, which is refused ("unsupported").
+    """
+    faults: list[str] = []
+    for statement in statements:
+        if isinstance(statement, bytes):
+            conversion, fault = conversion_by_profile(statement, mode)
+            if not fault:
+                return Choice(conversion, ", ".join(faults))
+            faults.append(fault)
+        elif isinstance(statement, str):
+            faults.append(statement)
+        elif statement.is_hdr:
+            if hdr == "quarantine":
+                raise ImageRejected(
+                    "unsupported", f'its colours are HDR: {statement.name}; image.hdr = "tone-map" stores it'
+                )
+            return Choice(ToneMapping(statement), ", ".join(faults))
+        else:
+            return Choice(conversion_by_statement(statement, mode), ", ".join(faults))
+    return Choice(None, ", ".join(faults))

@@ -1,40 +1,41 @@
-"""Convert colours to sRGB: ICC profiles through Little CMS; refuse those that are stated but not converted.
+"""Convert colours to sRGB by ICC profiles, through Little CMS.
 
 A profile is converted with the relative colorimetric intent and black point compensation. A profile that
-means sRGB, whatever its name, is not converted. A profile that is damaged, or made for other channels than
-the image has, counts as absent. An image without a profile is taken for sRGB. CMYK without a profile is
-converted by complements, R = (1 - C)(1 - K).
-
-Other files state their colours by code points (ITU-T H.273): PNG in its chunk cICP, AVIF and HEIF in a box
-colr of type nclx (ISO/IEC 23008-12, 6.5.5). Decoders return the samples as stored: HDR and wide gamuts would
-become records with wrong colours.
+means sRGB, whatever its name, is not converted. Colours that a file states without a profile are converted by
+a profile that is made for them, so that the same colours become the same pixels.
 """
 
 from __future__ import annotations
 
 import functools
 import io
+import struct
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from PIL import Image, ImageCms
 
+from shardmill.infra.codecs.color.stated import SRGB_CURVE, Stated
 from shardmill.infra.codecs.formats import ImageRejected
-from shardmill.infra.codecs.structure.boxes import bounded_boxes, heif_parts
+from shardmill.infra.extras import install
 
-# Curves and primaries that every viewer of still images shows as sRGB; 2 means that the file does not say.
-_CURVES_LIKE_SRGB = frozenset({1, 2, 6, 13, 14, 15})
-_PRIMARIES_LIKE_SRGB = frozenset({1, 2, 5, 6, 7})
-_HDR = {16: "HDR by PQ (SMPTE ST 2084)", 18: "HDR by HLG (ARIB STD-B67)"}
-_CURVES = {4: "of gamma 2.2", 5: "of gamma 2.8", 8: "linear", 17: "of SMPTE ST 428-1"}
-_PRIMARIES = {4: "NTSC 1953", 9: "BT.2020", 11: "DCI-P3", 12: "Display P3"}
-_MAX_ITEMS = 10_000
 # Rounding moves colours (0 to 255) by this much. A profile that moves them no further changes nothing.
 _SAME_LEVELS = 2
 _DESCRIPTION_CHARACTERS = 100
 MAX_ICC_BYTES = 4 << 20  # profiles of printers, the largest, have 1 or 2 MiB
 _SPACE_OF_MODE = {"L": "GRAY", "RGB": "RGB", "CMYK": "CMYK", "LAB": "Lab"}
+_BLACK_AND_WHITE: dict[str, tuple[Any, Any]] = {
+    "L": (0, 255), "RGB": ((0, 0, 0), (255, 255, 255)),
+    "CMYK": ((0, 0, 0, 255), (0, 0, 0, 0)), "LAB": ((0, 128, 128), (255, 128, 128)),
+}  # fmt: skip
+_MIDDLE = 128
+_INTENT = ImageCms.Intent.RELATIVE_COLORIMETRIC
+_FLAGS = ImageCms.Flags.BLACKPOINTCOMPENSATION
+# Little CMS would interpolate grey and 16 bits between few points: up to 15 levels off in dark colours.
+_EXACT = ImageCms.Flags.NOOPTIMIZE
+_SRGB = ImageCms.createProfile("sRGB")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,56 +43,109 @@ class Conversion:
     """The conversion from a profile to sRGB.
 
     Attributes:
-        description: name that the profile gives itself.
+        description: name that the profile gives itself, or of the colours that it was made for.
+        icc: the profile.
         transform: transform of Little CMS; several threads may use it at once.
     """
 
     description: str
+    icc: bytes
     transform: ImageCms.ImageCmsTransform
 
     def apply(self, image: Image.Image) -> Image.Image:
         """Convert an image of the conversion's mode to mode "RGB" in sRGB."""
-        return self.transform.apply(image)
+        if image.mode != "L":
+            return self.transform.apply(image)
+        levels = Image.fromarray(np.arange(256, dtype=np.uint8)[np.newaxis])
+        return Image.fromarray(np.asarray(self.transform.apply(levels))[0][np.asarray(image)])
+
+    def apply_deep(self, samples: npt.NDArray[np.uint16]) -> Image.Image:
+        """Convert samples of 16 bits, [H, W] or [H, W, 3], to mode "RGB" in sRGB.
+
+        Raises:
+            ImageRejected: the library for it is not installed ("unsupported").
+        """
+        try:
+            import imagecodecs
+        except ModuleNotFoundError as error:
+            told = f"16 bits with colours to convert; to read these, {install('prepare')}"
+            raise ImageRejected("unsupported", told) from error
+        levels = np.arange(1 << 16, dtype=np.uint16)[np.newaxis] if samples.ndim == 2 else samples
+        converted = imagecodecs.cms_transform(
+            np.ascontiguousarray(levels),
+            self.icc,
+            ImageCms.ImageCmsProfile(_SRGB).tobytes(),
+            colorspace="gray" if samples.ndim == 2 else "rgb",
+            outcolorspace="rgb",
+            outdtype=np.uint8,
+            intent=int(_INTENT),
+            flags=int(_FLAGS | _EXACT),
+        )
+        return Image.fromarray(converted[0][samples] if samples.ndim == 2 else converted)
 
 
-def conversion_to_srgb(icc: bytes, mode: str) -> Conversion | None:
-    """Return the conversion from a profile to sRGB, or None if it is not needed or not possible.
+def conversion_by_profile(icc: bytes, mode: str) -> tuple[Conversion | None, str]:
+    """Return the conversion from a profile to sRGB, and what is wrong with the profile.
+
+    The conversion is None if it is not needed or not possible.
 
     Args:
-        icc: the profile.
+        icc: the profile; empty if the file has a part of it.
         mode: Pillow's mode of the images: "L", "RGB", "CMYK" or "LAB".
     """
-    return _made_conversion(icc, mode) if len(icc) <= MAX_ICC_BYTES else None
+    return _found(icc, mode) if len(icc) <= MAX_ICC_BYTES else (None, "ICC profile too long")
 
 
 # Photographs come with a few different profiles. Keeping more would let hostile ones fill the memory.
 @functools.lru_cache(maxsize=32)
-def _made_conversion(icc: bytes, mode: str) -> Conversion | None:
+def _found(icc: bytes, mode: str) -> tuple[Conversion | None, str]:
     try:
         profile = ImageCms.ImageCmsProfile(io.BytesIO(icc))
-        if profile.profile.xcolor_space.strip() != _SPACE_OF_MODE[mode]:
-            return None
-        conversion = Conversion(_description(profile), _transform(profile, mode))
-        return None if _changes_nothing(conversion, mode) else conversion
+        space = profile.profile.xcolor_space.strip()
+        if space != _SPACE_OF_MODE[mode]:
+            printable = "".join(filter(str.isprintable, space))
+            return None, f"ICC profile for {printable or 'unknown colours'}"
+        conversion = Conversion(_description(profile), icc, _transform(profile, mode))
+        if not _keeps_black_and_white(conversion, mode):
+            return None, "ICC profile damaged"
+        return None if _changes_nothing(conversion, mode) else conversion, ""
     except (ImageCms.PyCMSError, OSError, ValueError, TypeError):
-        return None  # a bad profile is no reason to refuse sound pixels
+        return None, "ICC profile damaged"  # no reason to refuse sound pixels
+
+
+@functools.lru_cache(maxsize=32)
+def conversion_by_statement(stated: Stated, mode: str) -> Conversion | None:
+    """Return the conversion to sRGB of images of mode "L" or "RGB"; None if they are in sRGB. Not for HDR."""
+    if stated.is_srgb:
+        return None
+    icc = _made_profile(stated, mode)
+    profile = ImageCms.ImageCmsProfile(io.BytesIO(icc))
+    conversion = Conversion(stated.name, icc, _transform(profile, mode))
+    return None if _changes_nothing(conversion, mode) else conversion
+
+
+def lab_to_srgb() -> Conversion:
+    """Return the conversion of CIE L*a*b* images, which need no profile."""
+    return _lab()
 
 
 @functools.cache
-def lab_to_srgb() -> Conversion:
-    """Return the conversion of CIE L*a*b* images, which need no profile."""
-    return Conversion("CIE L*a*b*", _transform(ImageCms.createProfile("LAB"), "LAB"))
+def _lab() -> Conversion:
+    profile = ImageCms.ImageCmsProfile(ImageCms.createProfile("LAB"))
+    return Conversion("CIE L*a*b*", profile.tobytes(), _transform(profile, "LAB"))
 
 
 def _transform(profile: Any, mode: str) -> ImageCms.ImageCmsTransform:
-    return ImageCms.buildTransform(
-        profile,
-        ImageCms.createProfile("sRGB"),
-        mode,
-        "RGB",
-        renderingIntent=ImageCms.Intent.RELATIVE_COLORIMETRIC,
-        flags=ImageCms.Flags.BLACKPOINTCOMPENSATION,
+    flags = _FLAGS | _EXACT if mode == "L" else _FLAGS
+    return ImageCms.buildTransform(profile, _SRGB, mode, "RGB", renderingIntent=_INTENT, flags=flags)
+
+
+def _keeps_black_and_white(conversion: Conversion, mode: str) -> bool:
+    """Tell whether black stays dark and white bright; else the profile would cost the picture."""
+    black, white = (
+        conversion.apply(Image.new(mode, (1, 1), color)).getpixel((0, 0)) for color in _BLACK_AND_WHITE[mode]
     )
+    return bool(max(black) < _MIDDLE <= min(white))  # type: ignore[arg-type]
 
 
 def _changes_nothing(conversion: Conversion, mode: str) -> bool:
@@ -113,77 +167,39 @@ def _description(profile: ImageCms.ImageCmsProfile) -> str:
     return printable[:_DESCRIPTION_CHARACTERS] or "unnamed"
 
 
-@dataclass(frozen=True, slots=True)
-class ColorCodes:
-    """Code points of ITU-T H.273.
-
-    Attributes:
-        primaries: ColourPrimaries, such as 1 for BT.709 and 9 for BT.2020.
-        curve: TransferCharacteristics, such as 13 for sRGB and 16 for PQ.
-    """
-
-    primaries: int
-    curve: int
-
-    def check(self, *, has_profile: bool) -> None:
-        """Check that the colours are those of sRGB, or converted.
-
-        Args:
-            has_profile: an ICC profile says how colours other than HDR are converted.
-
-        Raises:
-            ImageRejected: they are neither.
-        """
-        what = _HDR.get(self.curve, "")
-        if not what and not has_profile:
-            if self.curve not in _CURVES_LIKE_SRGB:
-                what = _CURVES.get(self.curve, f"of transfer characteristics {self.curve}")
-            elif self.primaries not in _PRIMARIES_LIKE_SRGB:
-                what = f"those of {_PRIMARIES.get(self.primaries, f'colour primaries {self.primaries}')}"
-        if what:
-            raise ImageRejected("unsupported", f"its colours are {what}; convert it to sRGB first")
+_D50_XYZ = (0.9642, 1.0, 0.8249)  # the white of ICC profiles
+_D50 = (_D50_XYZ[0] / sum(_D50_XYZ), _D50_XYZ[1] / sum(_D50_XYZ))
+# As the profiles of Display P3 have it; a table would move one colour in a hundred by one level.
+_SRGB_CURVE = (2.4, 1 / 1.055, 0.055 / 1.055, 1 / 12.92, 0.04045)
+_POINTS = 16 * 255 + 1  # of a curve: each level of 8 bits is one of them
 
 
-def codes_in_chunk(chunk: bytes) -> ColorCodes | None:
-    """Return the code points of the content of a chunk cICP; None: it is none."""
-    return ColorCodes(chunk[0], chunk[1]) if len(chunk) == 4 else None
+def _made_profile(stated: Stated, mode: str) -> bytes:
+    """Write a profile of primaries and a curve (ICC.1:2022, 8.3 and 8.4)."""
+    if stated.curve == SRGB_CURVE and not stated.gamma and not stated.narrow_bits:
+        shape = b"para" + bytes(4) + b"\x00\x03\x00\x00" + _fractions(*_SRGB_CURVE)
+    else:
+        curve = np.rint(65535 * stated.linear(np.linspace(0, 1, _POINTS))).astype(">u2").tobytes()
+        shape = b"curv" + bytes(4) + struct.pack(">I", _POINTS) + curve + b"\x00\x00"
+    tags = {b"wtpt": _xyz(*_D50_XYZ)}
+    if mode == "L":
+        tags[b"kTRC"] = shape
+    else:
+        for name, column in zip(b"rgb", stated.to_xyz(_D50).T, strict=True):
+            tags[bytes([name]) + b"XYZ"], tags[bytes([name]) + b"TRC"] = _xyz(*column), shape
+    at, table, body = 132 + 12 * len(tags), b"", b""
+    for tag, content in tags.items():
+        table += tag + struct.pack(">II", at + len(body), len(content))
+        body += content
+    space = b"GRAY" if mode == "L" else b"RGB "
+    head = struct.pack(">I", at + len(body)) + bytes(4) + b"\x04\x40\x00\x00mntr" + space + b"XYZ "
+    head += bytes(12) + b"acsp" + bytes(28) + _fractions(*_D50_XYZ)
+    return head + bytes(128 - len(head)) + struct.pack(">I", len(tags)) + table + body
 
 
-def codes_in_boxes(data: bytes) -> ColorCodes | None:
-    """Return the code points of the primary image of an AVIF or HEIF file; None: it states none."""
-    parts = heif_parts(data)
-    if b"pitm" not in parts or b"iprp" not in parts:
-        return None
-    at = parts[b"pitm"][0]
-    primary = _number(data, at + 4, 2 if data[at : at + 1] == b"\x00" else 4)
-    within = {name: (start, end) for name, start, end in bounded_boxes(data, *parts[b"iprp"])}
-    if b"ipco" not in within or b"ipma" not in within:
-        return None
-    properties = list(bounded_boxes(data, *within[b"ipco"]))
-    for index in _associated(data, *within[b"ipma"], primary):
-        if 0 < index <= len(properties):
-            name, start, _ = properties[index - 1]
-            if name == b"colr" and data[start : start + 4] == b"nclx":
-                return ColorCodes(_number(data, start + 4, 2), _number(data, start + 6, 2))
-    return None
+def _xyz(*values: float) -> bytes:
+    return b"XYZ " + bytes(4) + _fractions(*values)
 
 
-def _associated(data: bytes, start: int, end: int, item: int) -> list[int]:
-    """Return the numbers of an item's properties, from 1, out of a box ipma (ISO/IEC 23008-12, 9.3)."""
-    version, flags = _number(data, start, 1), _number(data, start + 1, 3)
-    wide, at = 2 if flags & 1 else 1, start + 8
-    for _ in range(min(_number(data, start + 4, 4), _MAX_ITEMS)):
-        length = 2 if version < 1 else 4
-        number, count = _number(data, at, length), _number(data, at + length, 1)
-        at += length + 1
-        if at + count * wide > end:
-            return []
-        if number == item:
-            mask = 0x7FFF if wide == 2 else 0x7F  # the highest bit says whether a reader must know it
-            return [_number(data, at + place * wide, wide) & mask for place in range(count)]
-        at += count * wide
-    return []
-
-
-def _number(data: bytes, at: int, size: int) -> int:
-    return int.from_bytes(data[at : at + size], "big")
+def _fractions(*values: float) -> bytes:
+    return struct.pack(f">{len(values)}i", *(round(value * 65536) for value in values))

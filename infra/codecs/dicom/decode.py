@@ -95,13 +95,13 @@ def decode_dicom(data: bytes, wanted: Wanted) -> DecodedImage:
         raise
     except Exception as error:  # pydicom raises anything on hostile bytes; the error becomes a row
         raise rejected(error) from error
-    flat = composited(
-        Image.fromarray(color), None, profile if isinstance(profile, bytes) else None, wanted.background
-    )
+    stated = (profile,) if isinstance(profile, bytes) else ()
+    flat = composited(Image.fromarray(color), None, stated, wanted)
     height, width = frame.stored.shape[:2]
     facts = SourceFacts(
-        "dicom", _color_name(frame), height, width, icc_profile=flat.icc_profile, group=_group(series)
-    )
+        "dicom", _color_name(frame), height, width, icc_profile=flat.icc_profile, group=_group(series),
+        note=flat.note,
+    )  # fmt: skip
     return DecodedImage(flat.pixels(wanted.channels), facts)
 
 

@@ -14,7 +14,6 @@ import numpy as np
 import simplejpeg
 from PIL import Image
 
-from shardmill.infra.codecs.color.icc import conversion_to_srgb
 from shardmill.infra.codecs.formats import (
     DecodedImage,
     ImageRejected,
@@ -33,7 +32,6 @@ from shardmill.infra.codecs.jpeg.segments import (
 )
 from shardmill.infra.codecs.jpeg.turbojpeg import decode_pixels, library
 
-_INKS = ("CMYK", "YCCK")
 # Parts of the libraries' messages.
 _ENDS_EARLY, _UNUSUAL_SAMPLING = "premature end", "subsampling"
 _STRAY = re.compile(r"(\d+) extraneous bytes before marker 0x(\w\w)")
@@ -51,9 +49,8 @@ def decode_jpeg(data: bytes, wanted: Wanted) -> DecodedImage:
     check_header(header, wanted.max_pixels)
     if header.color_space == "other":
         raise ImageRejected("unsupported", f"a JPEG of {header.components} components")
-    # Pillow's name of the mode of the decoded pixels.
-    mode = "CMYK" if header.color_space in _INKS else "L" if header.color_space == "grey" else "RGB"
-    conversion = conversion_to_srgb(header.icc, mode) if header.icc else None
+    mode = header.mode
+    conversion, note = header.conversion()
     # libjpeg-turbo converts no colours of the lossless process.
     as_stored = conversion is not None or mode == "CMYK" or header.lossless
     if as_stored:
@@ -74,6 +71,7 @@ def decode_jpeg(data: bytes, wanted: Wanted) -> DecodedImage:
         header.orientation,
         icc_profile=conversion.description if conversion is not None else None,
         salvaged=salvaged,
+        note=note,
     )
     return DecodedImage(apply_orientation(pixels, header.orientation), source)
 

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+from shardmill.infra.codecs.color import Choice, choose_conversion
 from shardmill.infra.codecs.formats import ImageRejected, check_pixels
 from shardmill.infra.codecs.jpeg.segments import EOI, FRAMES, SOS, header_segments, scan_markers
 from shardmill.infra.codecs.structure.exif import orientation_in
@@ -101,6 +102,9 @@ _PROGRESSIVE = frozenset({0xC2, 0xC6, 0xCA, 0xCE})
 _LOSSLESS = frozenset({0xC3, 0xC7, 0xCB, 0xCF})
 _SEARCHED_BYTES = 1 << 16  # EXIF comes first; shardmill.training.tensorflow.export.graph searches as many
 _ICC = b"ICC_PROFILE\x00"
+# XMP of Ultra HDR and Adobe's gain maps, ISO 21496-1, and Apple's.
+_GAIN_MAP, _GAIN_MAP_OF_ISO = b"http://ns.adobe.com/hdr-gain-map/", b"urn:iso:std:iso:ts:21496:-1\x00"
+_GAIN_MAP_OF_APPLE = b"urn:com:apple:photo:2020:aux:hdrgainmap"
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +123,8 @@ class JpegHeader:
         interleaved: the first scan holds all components. A file that is not progressive has no other scan.
         complete: no scan is missing.
         orientation: from EXIF, 1 to 8.
-        icc: the ICC profile, or None if there is none or a part of it is missing.
+        icc: the ICC profile; empty if a part of it is missing, None if there is none.
+        has_gain_map: the file also has a map from which HDR viewers brighten the picture.
     """
 
     height: int
@@ -134,6 +139,17 @@ class JpegHeader:
     complete: bool
     orientation: int
     icc: bytes | None
+    has_gain_map: bool
+
+    @property
+    def mode(self) -> str:
+        """Pillow's name of the mode of the decoded pixels."""
+        return {"grey": "L", "CMYK": "CMYK", "YCCK": "CMYK"}.get(self.color_space, "RGB")
+
+    def conversion(self) -> Choice:
+        """Return the conversion to sRGB by the profile, and what is left out of the file's colours."""
+        found = choose_conversion(() if self.icc is None else (self.icc,), self.mode, "tone-map")
+        return found.noting("gain map left out") if self.has_gain_map else found
 
     @property
     def components(self) -> int:
@@ -175,6 +191,7 @@ def read_header(data: bytes) -> JpegHeader:
     orientation: int | None = None
     icc_parts: dict[int, bytes] = {}
     icc_count = 0
+    has_gain_map = False
     first_sos = first_scan = 0
     marker = None
     for marker, start, end in header_segments(data):
@@ -187,6 +204,12 @@ def read_header(data: bytes) -> JpegHeader:
         elif marker == 0xE1 and orientation is None and data.startswith(b"Exif\x00\x00", start):
             if start < _SEARCHED_BYTES:
                 orientation = orientation_in(data[start:end])
+        elif marker == 0xE1 and data.startswith(b"http", start):
+            has_gain_map = has_gain_map or data.find(_GAIN_MAP, start, end) >= 0
+        elif marker == 0xE2 and data.startswith((_GAIN_MAP_OF_ISO, b"MPF\x00"), start):
+            # Telephones of Apple name the map only in its own header, behind the picture.
+            is_iso = data.startswith(_GAIN_MAP_OF_ISO, start)
+            has_gain_map = has_gain_map or is_iso or data.find(_GAIN_MAP_OF_APPLE, end) >= 0
         elif marker == 0xE2 and data.startswith(_ICC, start) and end - start >= 14:
             icc_parts[data[start + 12]] = data[start + 14 : end]
             icc_count = data[start + 13]
@@ -205,7 +228,7 @@ def read_header(data: bytes) -> JpegHeader:
     if progressive or not interleaved:
         scans, complete = _read_scans(data, first_sos, names, progressive)
     numbers = range(1, icc_count + 1)  # of the parts of the ICC profile
-    is_whole = bool(icc_parts) and sorted(icc_parts) == list(numbers)
+    is_whole = sorted(icc_parts) == list(numbers)
     return JpegHeader(
         height=int.from_bytes(data[start + 1 : start + 3], "big"),
         width=int.from_bytes(data[start + 3 : start + 5], "big"),
@@ -218,7 +241,8 @@ def read_header(data: bytes) -> JpegHeader:
         interleaved=interleaved,
         complete=complete,
         orientation=orientation or 1,
-        icc=b"".join(icc_parts[number] for number in numbers) if is_whole else None,
+        icc=None if not icc_parts else b"".join(icc_parts[at] for at in numbers) if is_whole else b"",
+        has_gain_map=has_gain_map,
     )
 
 

@@ -20,7 +20,7 @@ from typing import Any, cast
 
 from PIL import AvifImagePlugin, Image, ImageFile, UnidentifiedImageError
 
-from shardmill.infra.codecs.color.icc import ColorCodes, codes_in_boxes
+from shardmill.infra.codecs.color.stated import Stated, Statement, of_nclx
 from shardmill.infra.codecs.formats import (
     DecodedImage,
     ImageRejected,
@@ -30,6 +30,7 @@ from shardmill.infra.codecs.formats import (
     check_pixels,
     too_many_pixels,
 )
+from shardmill.infra.codecs.pillow.deep import deep_samples
 from shardmill.infra.codecs.pillow.faults import (
     check_after_loading,
     check_before_loading,
@@ -42,6 +43,7 @@ from shardmill.infra.codecs.pillow.faults import (
 from shardmill.infra.codecs.pillow.raster import AnyPixels, flatten, samples_of
 from shardmill.infra.codecs.structure.boxes import ends_within_a_box, items_are_text
 from shardmill.infra.codecs.structure.exif import orientation_in
+from shardmill.infra.codecs.structure.heif_colors import heif_colors
 from shardmill.infra.codecs.structure.png_chunks import PngFile, read_png
 from shardmill.infra.codecs.structure.webp_chunks import read_webp
 from shardmill.infra.extras import install
@@ -122,11 +124,11 @@ class _Source:
         width: columns as stored (pixels); 0 if only the library can tell.
         color: SourceFacts.color; "" if only the library can tell.
         orientation: from EXIF, 1 to 8.
-        icc: the ICC profile, or None.
-        codes: the colours that it states by code points, or None.
+        stated: what the file states of its colours, what wins first.
         bits: bits of a sample.
         png: header and chunks of a PNG, or None for another format.
         upright: the library turns the picture itself.
+        note: what of its colours is left out, "" for nothing.
         short: the file is shorter than it says; the missing part may not belong to the picture.
     """
 
@@ -135,11 +137,11 @@ class _Source:
     width: int = 0
     color: str = ""
     orientation: int = 1
-    icc: bytes | None = None
-    codes: ColorCodes | None = None
+    stated: tuple[Statement, ...] = ()
     bits: int = 8
     png: PngFile | None = None
     upright: bool = False
+    note: str = ""
     short: bool = False
 
 
@@ -150,6 +152,7 @@ class _Rendered:
     pixels: AnyPixels
     icc_profile: str | None = None
     had_alpha: bool = False
+    note: str = ""
 
 
 _Render = Callable[[Image.Image, _Source], _Rendered]
@@ -163,10 +166,12 @@ def decode_with_pillow(data: bytes, found: str, wanted: Wanted) -> DecodedImage:
     """
 
     def flat(image: Image.Image, source: _Source) -> _Rendered:
-        if source.codes is not None:
-            source.codes.check(has_profile=source.icc is not None and source.png is None)
-        flat = flatten(image, source.icc, source.bits, source.png, wanted.background)
-        return _Rendered(flat.pixels(wanted.channels), flat.icc_profile, flat.had_alpha)
+        def deep(mode: str) -> AnyPixels | None:
+            return deep_samples(image, mode, source.data, found, source.bits, source.png)
+
+        flat = flatten(image, source.stated, source.bits, source.png, wanted, deep)
+        note = ", ".join(filter(None, (source.note, flat.note)))
+        return _Rendered(flat.pixels(wanted.channels), flat.icc_profile, flat.had_alpha, note)
 
     source = _read_source(data, found, wanted.max_pixels)
     try:
@@ -206,18 +211,22 @@ def _read_source(data: bytes, found: str, max_pixels: int) -> _Source:
         png = read_png(data)
         check_pixels(png.height, png.width, max_pixels)
         return _Source(
-            png.picture, png.height, png.width, png.source_color, png.orientation, png.icc, png.codes,
+            png.picture, png.height, png.width, png.source_color, png.orientation, png.stated,
             bits=png.bit_depth, png=png,
         )  # fmt: skip
     if found == "webp":
         webp = read_webp(data)
         check_pixels(webp.height, webp.width, max_pixels)
         return _Source(
-            webp.picture, webp.height, webp.width, webp.source_color, webp.orientation, webp.icc,
-            short=not webp.whole,
+            webp.picture, webp.height, webp.width, webp.source_color, webp.orientation,
+            () if webp.icc is None else (webp.icc,), short=not webp.whole,
         )  # fmt: skip
     if found in ("avif", "heif"):
-        return _Source(data, codes=codes_in_boxes(data), short=ends_within_a_box(data))
+        colors = heif_colors(data)
+        return _Source(
+            data, stated=of_nclx(colors.nclx), bits=colors.bits, short=ends_within_a_box(data),
+            note="gain map left out" if colors.has_gain_map else "",
+        )  # fmt: skip
     return _Source(data)
 
 
@@ -251,7 +260,7 @@ def _decode(
         raise rejected_by_library(error, found, short) from error
     facts = SourceFacts(
         found, source.color, source.height, source.width, source.orientation, rendered.icc_profile,
-        rendered.had_alpha, salvage,
+        rendered.had_alpha, salvage, note=rendered.note,
     )  # fmt: skip
     pixels = rendered.pixels
     return pixels if source.upright else apply_orientation(pixels, source.orientation), facts
@@ -289,10 +298,14 @@ def _completed(source: _Source, image: Image.Image, found: str) -> _Source:
     if source.height:
         return source
     width, height = image.size
-    icc = image.info.get("icc_profile")
+    icc, stated = image.info.get("icc_profile"), source.stated
+    if isinstance(icc, bytes):
+        # A profile wins over code points (ISO/IEC 23000-22, 7.3.6.4), but there is none of HDR.
+        is_hdr = any(isinstance(one, Stated) and one.is_hdr for one in stated)
+        stated = (*stated, icc) if is_hdr else (icc, *stated)
     return replace(
         source, height=height, width=width, color=_COLORS.get(image.mode, image.mode),
         orientation=orientation_in(image.info.get("exif") or b"") if found == "avif" else 1,
-        icc=icc if isinstance(icc, bytes) else None,
+        stated=stated,
         upright=found == "heif",  # the container's own transformations replace EXIF's orientation
     )  # fmt: skip

@@ -5,6 +5,7 @@ Transparent pixels are composited on a background.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,9 +14,14 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from shardmill.infra.codecs.color.icc import conversion_to_srgb, lab_to_srgb
-from shardmill.infra.codecs.formats import Color, ImageRejected, Pixels
+from shardmill.infra.codecs.color import choose_conversion
+from shardmill.infra.codecs.color.icc import lab_to_srgb
+from shardmill.infra.codecs.color.stated import Statement
+from shardmill.infra.codecs.formats import ImageRejected, Pixels, Wanted
 from shardmill.infra.codecs.structure.png_chunks import PngFile
+
+AnyPixels = npt.NDArray[Any]
+Deep = Callable[[str], AnyPixels | None]
 
 _DEEP = "I;16"  # the mode of grey of 16 bits
 
@@ -26,13 +32,13 @@ class FlatImage:
 
     Attributes:
         image: image of mode "L" or "RGB".
-        icc_profile: description of the profile that was converted, or None.
-        had_alpha: transparent pixels were composited.
+        icc_profile, had_alpha, note: as in SourceFacts.
     """
 
     image: Image.Image
     icc_profile: str | None
     had_alpha: bool
+    note: str
 
     def pixels(self, channels: int) -> Pixels:
         """Return uint8 [H, W, channels], with 1 or 3 channels."""
@@ -46,45 +52,58 @@ def _in_mode(image: Image.Image, mode: str) -> Image.Image:
 
 
 def flatten(
-    image: Image.Image, icc: bytes | None, bits: int, png: PngFile | None, background: Color
+    image: Image.Image,
+    stated: Sequence[Statement],
+    bits: int,
+    png: PngFile | None,
+    wanted: Wanted,
+    deep: Deep,
 ) -> FlatImage:
     """Bring a loaded image of any mode to sRGB.
 
     Args:
         image: image of any mode that a decoder returns.
-        icc: the file's profile, or None.
+        stated: what the file states of its colours, what wins first.
         bits: bits of a sample in the file.
         png: header and chunks of a PNG, or None for another format.
-        background: colour behind transparent pixels.
+        wanted: its background and what becomes of HDR.
+        deep: see ``composited``.
     """
     color = _color(image, png.significant_bits if png is not None else None)
-    return composited(color, _alpha(image, bits, png), icc, background)
+    return composited(color, _alpha(image, bits, png), stated, wanted, deep)
 
 
 def composited(
-    color: Image.Image, alpha: Image.Image | None, icc: bytes | None, background: Color
+    color: Image.Image,
+    alpha: Image.Image | None,
+    stated: Sequence[Statement],
+    wanted: Wanted,
+    deep: Deep = lambda mode: None,
 ) -> FlatImage:
     """Bring colours to sRGB, and composite them on a background.
 
     Args:
         color: picture of mode "L", "RGB", "CMYK" or "LAB".
         alpha: the opacity, of mode "L"; None if every pixel is opaque.
-        icc: the file's profile, or None.
-        background: colour behind transparent pixels.
+        stated: what the file states of its colours, what wins first.
+        wanted: its background and what becomes of HDR.
+        deep: returns the samples of ``color``, whose mode it is given, in 16 bits: [H, W] of "L" or [H, W, 3]
+            of "RGB"; None if the file has no more than 8 bits.
     """
-    conversion = conversion_to_srgb(icc, color.mode) if icc else None
-    if color.mode == "LAB":
+    conversion, note = choose_conversion(stated, color.mode, wanted.hdr)
+    if conversion is not None:
+        samples = deep(color.mode)
+        color = conversion.apply(color) if samples is None else conversion.apply_deep(samples)
+    elif color.mode == "LAB":
         color = lab_to_srgb().apply(color)
-    elif conversion is not None:
-        color = conversion.apply(color)
     elif color.mode == "CMYK":
         color = color.convert("RGB")
     had_alpha = alpha is not None and alpha.getextrema() != (255, 255)
     if alpha is not None and had_alpha:
-        behind = Image.new("RGB", color.size, background)
+        behind = Image.new("RGB", color.size, wanted.background)
         behind.paste(_in_mode(color, "RGB"), mask=alpha)
         color = behind
-    return FlatImage(color, conversion.description if conversion is not None else None, had_alpha)
+    return FlatImage(color, conversion.description if conversion is not None else None, had_alpha, note)
 
 
 def _color(image: Image.Image, png_bits: int | None) -> Image.Image:
@@ -107,10 +126,14 @@ def _deep_to_grey(image: Image.Image, significant_bits: int | None) -> Image.Ima
     for: no sample reaches 2^sBIT, and the low bits are in use. Then white is the largest sample of sBIT.
     """
     samples, bits = np.asarray(image), significant_bits or 16
-    unscaled = samples.max(initial=0) < 1 << bits and (samples & ((1 << (16 - bits)) - 1)).any()
-    if not unscaled:
+    if not is_unscaled(samples, bits):
         return Image.fromarray((samples >> 8).astype(np.uint8))
     return Image.fromarray(np.rint(samples * (255 / ((1 << bits) - 1))).astype(np.uint8))
+
+
+def is_unscaled(samples: AnyPixels, bits: int) -> bool:
+    """Tell whether samples of 16 bits are numbers of so many bits, not scaled up."""
+    return bool(samples.max(initial=0) < 1 << bits and (samples & ((1 << (16 - bits)) - 1)).any())
 
 
 def _alpha(image: Image.Image, bits: int, png: PngFile | None) -> Image.Image | None:
@@ -136,8 +159,6 @@ def _alpha(image: Image.Image, bits: int, png: PngFile | None) -> Image.Image | 
 def _opaque_but(clear: Any) -> Image.Image:
     return Image.fromarray(np.where(clear, np.uint8(0), np.uint8(255)))
 
-
-AnyPixels = npt.NDArray[Any]
 
 _OPAQUE = 255
 

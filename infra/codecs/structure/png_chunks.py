@@ -18,7 +18,8 @@ from dataclasses import dataclass
 
 from isal.isal_zlib import crc32  # at ten times the speed of zlib's
 
-from shardmill.infra.codecs.color.icc import MAX_ICC_BYTES, ColorCodes, codes_in_chunk
+from shardmill.infra.codecs.color.icc import MAX_ICC_BYTES
+from shardmill.infra.codecs.color.stated import Stated, Statement, of_codes, of_gamma
 from shardmill.infra.codecs.formats import ImageRejected
 from shardmill.infra.codecs.structure.exif import orientation_in
 
@@ -30,6 +31,9 @@ _NOT_BEHIND = {
     b"tRNS": {b"IDAT"},
     b"iCCP": {b"PLTE", b"IDAT"},
     b"cICP": {b"PLTE", b"IDAT"},
+    b"sRGB": {b"PLTE", b"IDAT"},
+    b"gAMA": {b"PLTE", b"IDAT"},
+    b"cHRM": {b"PLTE", b"IDAT"},
     b"sBIT": {b"PLTE", b"IDAT"},
 }
 _ONLY_ONCE = frozenset({b"PLTE", b"tRNS"})
@@ -52,8 +56,7 @@ class PngFile:
         interlaced: the rows come in the passes of Adam7.
         significant_bits: the largest number in sBIT for a channel; ``bit_depth`` if there is no sBIT.
         orientation: from EXIF, 1 to 8.
-        icc: the ICC profile, or None.
-        codes: the colours that cICP states, which wins over the profile, or None.
+        stated: what cICP, iCCP, sRGB, and gAMA with cHRM state, which win over each other in this order.
         ended: every chunk could be followed, up to the last.
         picture: a file of only the picture's own chunks.
     """
@@ -65,8 +68,7 @@ class PngFile:
     interlaced: bool
     significant_bits: int
     orientation: int
-    icc: bytes | None
-    codes: ColorCodes | None
+    stated: tuple[Statement, ...]
     ended: bool
     picture: bytes
 
@@ -108,8 +110,7 @@ def read_png(data: bytes) -> PngFile:
         interlace == 1,
         significant if 1 <= significant <= bit_depth else bit_depth,
         orientation_in(others.get(b"eXIf", b"")),
-        _profile_in(others.get(b"iCCP", b"")),
-        codes_in_chunk(others.get(b"cICP", b"")),
+        _stated(others, bit_depth),
         ended,
         picture,
     )
@@ -172,17 +173,33 @@ def without_metadata(data: bytes) -> bytes | None:
     return file.picture if file.ended else None
 
 
-def _profile_in(chunk: bytes) -> bytes | None:
-    """Return the profile in an iCCP chunk, which is a name, a zero, the method 0 and the deflated profile."""
+def _stated(others: dict[bytes, bytes], bits: int) -> tuple[Statement, ...]:
+    """Return what chunks state of the colours, in the order of their precedence (4.3)."""
+    return (
+        *of_codes(others.get(b"cICP"), bits),
+        *((_profile_in(others[b"iCCP"]),) if b"iCCP" in others else ()),
+        *((Stated("sRGB"),) if others.get(b"sRGB", b"")[:1] in _INTENTS else ()),
+        *of_gamma(others.get(b"gAMA"), others.get(b"cHRM")),
+    )
+
+
+_INTENTS = (b"\x00", b"\x01", b"\x02", b"\x03")
+
+
+def _profile_in(chunk: bytes) -> bytes:
+    """Return the profile in a chunk iCCP, or nothing if it is damaged.
+
+    The chunk is a name, a zero, the method 0 and the deflated profile.
+    """
     end_of_name = chunk.find(b"\x00", 0, 81)
     if end_of_name < 0:
-        return None
+        return b""
     inflate = zlib.decompressobj()
     try:
         profile = inflate.decompress(chunk[end_of_name + 2 :], MAX_ICC_BYTES)
     except zlib.error:
-        return None
-    return profile if inflate.eof else None
+        return b""
+    return profile if inflate.eof else b""
 
 
 _SAMPLES = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}

@@ -79,7 +79,7 @@ class TiffSamples:
                 return color + number
         return None
 
-    def facts(self, icc_profile: str | None = None, had_alpha: bool = False) -> SourceFacts:
+    def facts(self, icc_profile: str | None = None, had_alpha: bool = False, note: str = "") -> SourceFacts:
         """Return the facts about the file."""
         kind, page = self.page.kind, self.page
         bits, name = kind.bits[0], COLORS[kind.photometric].name
@@ -91,7 +91,15 @@ class TiffSamples:
         elif kind.sample_format == FLOAT or bits > 16:
             name = f"{name} float" if kind.sample_format == FLOAT else f"{name} 32-bit"
         return SourceFacts(
-            "tiff", name, page.height, page.width, page.orientation, icc_profile, had_alpha, self.salvaged
+            "tiff",
+            name,
+            page.height,
+            page.width,
+            page.orientation,
+            icc_profile,
+            had_alpha,
+            self.salvaged,
+            note=note,
         )
 
 
@@ -103,9 +111,9 @@ def decode_tiff(data: bytes, wanted: Wanted) -> DecodedImage:
     """
     read = _read(data, wanted.max_pixels, wanted.allow_truncated)
     color, alpha = _picture(read)
-    flat = composited(color, alpha, read.page.icc, wanted.background)
+    flat = composited(color, alpha, (read.page.icc,) if read.page.icc else (), wanted)
     pixels = apply_orientation(flat.pixels(wanted.channels), read.page.orientation)
-    return DecodedImage(pixels, read.facts(flat.icc_profile, flat.had_alpha))
+    return DecodedImage(pixels, read.facts(flat.icc_profile, flat.had_alpha, flat.note))
 
 
 def decode_tiff_samples(data: bytes, max_pixels: int, in_color: bool) -> tuple[npt.NDArray[Any], SourceFacts]:

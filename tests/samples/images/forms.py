@@ -51,6 +51,17 @@ def rgb_profile(swapped: bool) -> bytes:
     return _profile(b"RGB ", "swapped primaries" if swapped else "plain", tags)
 
 
+def display_p3_profile() -> bytes:
+    """The numbers of Apple's profile of Display P3: primaries under D50, the curve of sRGB as a formula."""
+    primaries = ((0.51512, 0.2412, -0.00105), (0.29198, 0.69225, 0.04189), (0.1571, 0.06657, 0.78407))
+    formula = (2.4, 1 / 1.055, 0.055 / 1.055, 1 / 12.92, 0.04045)
+    curve = b"para\0\0\0\0\0\3\0\0" + struct.pack(">5i", *(round(value * 65536) for value in formula))
+    names = (b"rXYZ", b"gXYZ", b"bXYZ")
+    tags = {name: _xyz(*primary) for name, primary in zip(names, primaries, strict=True)}
+    tags |= dict.fromkeys((b"rTRC", b"gTRC", b"bTRC"), curve)
+    return _profile(b"RGB ", "Display P3", tags)
+
+
 def grey_profile(gamma: float) -> bytes:
     """An ICC profile for grey."""
     return _profile(b"GRAY", f"grey of gamma {gamma}", {b"kTRC": _gamma(gamma)})

@@ -220,7 +220,7 @@ def test_kinds_of_sources_add_up(made: Made) -> None:
     assert [found[title].total for title in ("Format", "Colour", "Orientation (EXIF)")] == [total] * 3
     done = dict(found["What was done"].rows)
     assert done["salvaged: the file ends early"] == 1
-    assert done["converted to sRGB from an ICC profile"] == 8
+    assert done["converted to sRGB"] == 8
     assert done["transparent, put on the background"] == 6
 
 

@@ -14,7 +14,7 @@ from PIL import Image, ImageCms
 
 from shardmill.infra import codecs
 from shardmill.infra.codecs import ImageRejected, Pixels
-from shardmill.infra.codecs.color.icc import conversion_to_srgb
+from shardmill.infra.codecs.color.icc import conversion_by_profile
 from tests.samples.images.forms import gradient, grey_profile, png_chunk, rgb_profile, saved
 
 SRGB = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
@@ -103,11 +103,12 @@ def test_a_profile_in_jpeg_2000() -> None:
 
 
 def test_a_monstrous_profile_is_none() -> None:
-    assert conversion_to_srgb(SWAPPED + bytes(5 << 20), "RGB") is None
+    assert conversion_by_profile(SWAPPED + bytes(5 << 20), "RGB") == (None, "ICC profile too long")
 
 
 def test_a_conversion_is_made_once_a_profile() -> None:
-    assert conversion_to_srgb(SWAPPED, "RGB") is conversion_to_srgb(bytes(bytearray(SWAPPED)), "RGB")
+    first, second = (conversion_by_profile(icc, "RGB")[0] for icc in (SWAPPED, bytes(bytearray(SWAPPED))))
+    assert first is second is not None
 
 
 @pytest.mark.parametrize("format_", ["JPEG", "TIFF"])

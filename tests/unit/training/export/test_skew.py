@@ -26,6 +26,7 @@ from shardmill.training.order import SequentialOrder
 from shardmill.training.reading import BatchMaker
 from shardmill.training.reading.example_spec import ExampleSpec
 from shardmill.training.reading.records.record_ids import id_number
+from tests.samples.images.colors import P3, SRGB, chrm, gama, with_chunks
 from tests.samples.images.forms import grey_profile, rgb_profile
 from tests.samples.preparing.prepared import run
 
@@ -111,6 +112,9 @@ def others() -> dict[str, bytes]:
         "c.gif": saved(colours, "GIF", transparency=0),
         "d.png": saved(colours, "PNG", bits=2, transparency=0),
         "e.bmp": saved(image.convert("1"), "BMP"),
+        "f.png": with_chunks(saved(image, "PNG"), cICP=bytes((12, 13, 0, 1))),
+        "g.png": with_chunks(saved(image, "PNG"), gAMA=gama(1.0)),
+        "h.png": with_chunks(saved(image, "PNG"), cHRM=chrm(P3)),
     }
 
 
@@ -198,6 +202,8 @@ def profiled() -> dict[str, bytes]:
         "f.png": saved(image, "PNG", icc_profile=srgb),
         "g.jpg": saved(image.convert("L"), "JPEG", quality=95, icc_profile=strong),  # not for its channels
         "h.jpg": saved(image, "JPEG", quality=95, icc_profile=strong[:200]),  # damaged
+        "i.png": with_chunks(saved(image, "PNG"), gAMA=gama(0.45455), cHRM=chrm(SRGB)),
+        "j.png": with_chunks(saved(image, "PNG"), sRGB=b"\0", gAMA=gama(1.0)),
     }
 
 

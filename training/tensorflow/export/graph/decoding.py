@@ -1,8 +1,8 @@
 """Decode images in the exported graph: upright, opaque, grey or RGB, as ``shardmill.infra.codecs`` does.
 
 TensorFlow has decoders of five formats. A kind of file that they decode to other pixels than the preparation
-is refused, as are colour profiles (ICC) that a graph cannot convert, and PNGs that state their colours by
-cICP.
+is refused, as are colour profiles (ICC) that a graph cannot convert, and PNGs that state colours other than
+sRGB by chunks.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from shardmill.training.tensorflow.export.graph.orientation import (
     gif_is_opaque,
     jpeg_orientation,
     jpeg_profile,
+    png_gamma_is_srgb,
     png_has_chunk,
     png_orientation,
     png_profile,
@@ -125,7 +126,10 @@ def _png(image: Any, start: Any, how: Preparation) -> Any:
     has_odd_white = is_deep & (kind == b"\x00") & png_has_chunk(image, b"sBIT")
     image = _checked(image, ~has_odd_white, "a grey PNG of 16 bits with sBIT")
     image = _checked(image, ~png_has_chunk(image, b"cICP"), "a PNG that states its colours by cICP")
-    profile = read_profile(png_profile(image), tf.where((kind == b"\x00") | (kind == b"\x04"), GREY, RGB))
+    icc = png_profile(image)
+    has_odd_colours = (icc == b"") & ~png_has_chunk(image, b"sRGB") & ~png_gamma_is_srgb(image)
+    image = _checked(image, ~has_odd_colours, "a PNG that states its colours by gAMA or cHRM")
+    profile = read_profile(icc, tf.where((kind == b"\x00") | (kind == b"\x04"), GREY, RGB))
     image = _checked(image, profile.known, _PROFILE)
     return tf.cond(
         few_bits,

@@ -128,6 +128,23 @@ def png_has_chunk(image: Any, name: bytes) -> Any:
     return _find_chunk(image, name, _PNG)[0] >= 0
 
 
+def png_gamma_is_srgb(image: Any) -> Any:
+    """Return whether gAMA and cHRM, if a PNG has them, are near those of sRGB: bool.
+
+    "Near" is that of ``shardmill.infra.codecs.color.stated``.
+    """
+    near = []
+    for name, wanted, most in ((b"gAMA", _GAMMA, 2272), (b"cHRM", _CHROMATICITIES, 500)):
+        at, length = _find_chunk(image, name, _PNG)
+        content = Bytes(tf.strings.substr(image, tf.maximum(at, 0), tf.where(at < 0, _int(0), length)))
+        values = content.number(4 * np.arange(len(wanted)), 4, True)
+        near.append((at < 0) | tf.reduce_all(tf.abs(values - wanted) <= most))
+    return near[0] & near[1]
+
+
+_GAMMA, _CHROMATICITIES = (45_455,), (31_270, 32_900, 64_000, 33_000, 30_000, 60_000, 15_000, 6_000)
+
+
 def gif_is_opaque(image: Any) -> Any:
     """Return whether the first frame of a GIF fills it and has no transparent pixels: bool."""
     data = Bytes(image)

@@ -1,0 +1,449 @@
+"""Each format with each way to state colours, against float64 formulas of the standards, in one table.
+
+The formulas stand in ``tests/samples/images/colors.py``. Errors are in grey levels: 1 where Little CMS or the
+tone mapping rounds once, more where the file itself was rounded on its way (noted at the row).
+"""
+
+from __future__ import annotations
+
+import io
+import struct
+import subprocess
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from shutil import which
+
+import imagecodecs
+import numpy as np
+import numpy.typing as npt
+import pytest
+from PIL import Image, ImageCms
+
+from shardmill.infra.codecs import decode
+from shardmill.infra.codecs.color.stated import of_nclx
+from shardmill.infra.codecs.formats import ImageRejected
+from shardmill.infra.codecs.prepare import prepare_image
+from shardmill.infra.codecs.structure.heif_colors import heif_colors
+from shardmill.infra.preparation import Preparation
+from tests.samples.images import colors as std
+from tests.samples.images.colors import saved, with_chunks
+from tests.samples.images.forms import display_p3_profile, grey_profile, png_chunk, rgb_profile
+from tests.unit.infra.codecs.test_color import png as png_of_rows
+
+LEVELS = np.array([0, 18, 90, 163, 220, 255], np.uint8)
+CUBE = np.stack(np.meshgrid(LEVELS, LEVELS, LEVELS), axis=-1).reshape(12, 18, 3)
+GREYS = np.repeat(np.arange(0, 256, 3, dtype=np.uint8)[None], 4, axis=0)
+
+
+def deep_cube(bits: int = 16) -> npt.NDArray[np.uint16]:
+    """The cube of colours in more bits, with low bits that are no copy of the high ones."""
+    top = (1 << bits) - 1
+    return np.minimum(np.rint(CUBE / 255.0 * top) + 3 * (CUBE < 250), top).astype(np.uint16)
+
+
+def png(*codes: int, samples: npt.NDArray[np.uint8] = CUBE, **chunks: bytes) -> bytes:
+    """A PNG of 8 bits, with cICP if there are codes."""
+    return with_chunks(saved(samples), **({"cICP": bytes(codes)} if codes else {}), **chunks)
+
+
+def png16(*codes: int, **chunks: bytes) -> bytes:
+    """A PNG of 16 bits, with cICP if there are codes."""
+    cicp = {"cICP": bytes(codes)} if codes else {}
+    return png_of_rows(deep_cube().reshape(12, -1), 16, 2, **cicp, **chunks)
+
+
+def avif(primaries: int, curve: int, bits: int = 8, matrix: int = 0) -> bytes:
+    samples = CUBE if bits == 8 else deep_cube(bits)
+    return imagecodecs.avif_encode(
+        samples, level=100, bitspersample=bits, pixelformat="444",
+        primaries=primaries, transfer=curve, matrix=matrix,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of the table: the file, the colours that it has, and what is told of them."""
+
+    name: str
+    data: Callable[[], bytes]
+    primaries: tuple[float, ...]
+    curve: std.Curve
+    told: str | None
+    most: float = 1.0  # largest error (grey levels)
+    bits: int = 8
+    grey: bool = False
+
+    @property
+    def signal(self) -> std.Floats:
+        if self.bits > 8:
+            return deep_cube(self.bits) / ((1 << self.bits) - 1)
+        return (np.dstack([GREYS] * 3) if self.grey else CUBE) / 255
+
+
+def narrow(bits: int) -> std.Curve:
+    """The curve of sRGB for samples whose black is 16 and white 235 of 8 bits."""
+    unit, top = 1 << (bits - 8), (1 << bits) - 1
+    return lambda signal: std.srgb_curve(np.clip((signal * top - 16 * unit) / (219 * unit), 0, 1))
+
+
+P3, BT2020, SRGB, CURVE = std.P3, std.BT2020, std.SRGB, std.srgb_curve
+TABLE = [
+    Row("png P3", lambda: png(12, 13, 0, 1), P3, CURVE, "Display P3 (cICP)"),
+    Row("png P3, curve of BT.709", lambda: png(12, 1, 0, 1), P3, CURVE, "Display P3 (cICP)"),
+    Row("png P3, curve unspecified", lambda: png(12, 2, 0, 1), P3, CURVE, "Display P3 (cICP)"),
+    Row("png P3, curve reserved", lambda: png(12, 77, 0, 1), P3, CURVE, "Display P3 (cICP)"),
+    Row("png BT.2020", lambda: png(9, 14, 0, 1), BT2020, CURVE, "BT.2020 (cICP)"),
+    Row("png 525 lines", lambda: png(6, 6, 0, 1), std.SMPTE_C, CURVE, "BT.601 of 525 lines (cICP)"),
+    Row("png 625 lines", lambda: png(5, 13, 0, 1), std.EBU, CURVE, "BT.601 of 625 lines (cICP)"),
+    Row("png DCI-P3", lambda: png(11, 17, 0, 1), std.DCI,
+        lambda v: np.minimum(52.37 / 48 * v**2.6, 1), "DCI-P3 SMPTE ST 428-1 (cICP)"),
+    Row("png film", lambda: png(8, 7, 0, 1), std.FILM, std.smpte_240m, "generic film SMPTE 240M (cICP)"),
+    Row("png gamma 2.8", lambda: png(1, 5, 0, 1), SRGB, std.power(2.8), "BT.709 gamma 2.8 (cICP)"),
+    Row("png logarithmic", lambda: png(1, 9, 0, 1), SRGB, std.logarithmic, "BT.709 logarithmic (cICP)"),
+    Row("png linear", lambda: png(1, 8, 0, 1), SRGB, std.power(1), "BT.709 linear (cICP)"),
+    Row("png16 linear", lambda: png16(1, 8, 0, 1), SRGB, std.power(1), "BT.709 linear (cICP)", bits=16),
+    Row("png narrow", lambda: png(1, 13, 0, 0), SRGB, narrow(8), "BT.709 of narrow range (cICP)"),
+    Row("png16 narrow P3", lambda: png16(12, 13, 0, 0), P3, narrow(16),
+        "Display P3 of narrow range (cICP)", bits=16),
+    Row("png16 P3", lambda: png16(12, 13, 0, 1), P3, CURVE, "Display P3 (cICP)", bits=16),
+    Row("png PQ", lambda: png(9, 16, 0, 1), BT2020, std.pq, "BT.2020 PQ (cICP), tone-mapped"),
+    Row("png16 PQ", lambda: png16(9, 16, 0, 1), BT2020, std.pq, "BT.2020 PQ (cICP), tone-mapped", bits=16),
+    Row("png16 PQ of P3", lambda: png16(12, 16, 0, 1), P3, std.pq,
+        "Display P3 PQ (cICP), tone-mapped", bits=16),
+    Row("png16 HLG", lambda: png16(9, 18, 0, 1), BT2020, std.hlg, "BT.2020 HLG (cICP), tone-mapped", bits=16),
+    Row("png grey PQ", lambda: png(9, 16, 0, 1, samples=GREYS), BT2020, std.pq,
+        "BT.2020 PQ (cICP), tone-mapped", grey=True),
+    Row("png grey HLG", lambda: png(9, 18, 0, 1, samples=GREYS), BT2020, std.hlg,
+        "BT.2020 HLG (cICP), tone-mapped", grey=True),
+    Row("png grey gAMA", lambda: png(gAMA=std.gama(1.0), samples=GREYS), SRGB, std.power(1), "gAMA 1.00000",
+        grey=True),
+    Row("png gAMA of old Macs", lambda: png(gAMA=std.gama(0.55556)), SRGB, std.power(1.8), "gAMA 0.55556"),
+    Row("png16 gAMA linear", lambda: png16(gAMA=std.gama(1.0)), SRGB, std.power(1), "gAMA 1.00000", bits=16),
+    Row("png cHRM alone", lambda: png(cHRM=std.chrm(P3)), P3, CURVE, "cHRM"),
+    Row("png Adobe RGB", lambda: png(gAMA=std.gama(0.45471), cHRM=std.chrm(std.ADOBE_RGB)), std.ADOBE_RGB,
+        std.power(1 / 0.45471), "gAMA 0.45471 and cHRM"),
+    Row("png gAMA before sRGB's cHRM", lambda: png(gAMA=std.gama(1.0), cHRM=std.chrm(SRGB)), SRGB,
+        std.power(1), "gAMA 1.00000"),
+    Row("avif P3", lambda: avif(12, 13), P3, CURVE, "Display P3 (nclx)"),
+    Row("avif BT.2020", lambda: avif(9, 14), BT2020, CURVE, "BT.2020 (nclx)"),
+    Row("avif P3 by matrix 6", lambda: avif(12, 13, matrix=6), P3, CURVE, "Display P3 (nclx)", 8),
+    Row("avif10 P3", lambda: avif(12, 13, 10), P3, CURVE, "Display P3 (nclx)", bits=10),
+    Row("avif10 PQ", lambda: avif(9, 16, 10), BT2020, std.pq, "BT.2020 PQ (nclx), tone-mapped", bits=10),
+    Row("avif12 HLG", lambda: avif(9, 18, 12), BT2020, std.hlg, "BT.2020 HLG (nclx), tone-mapped", bits=12),
+    Row("avif linear", lambda: avif(1, 8, 12), SRGB, std.power(1), "BT.709 linear (nclx)", bits=12),
+    # What wins in a PNG: cICP > iCCP > sRGB > gAMA and cHRM.
+    Row("cICP before sRGB, gAMA", lambda: png(12, 13, 0, 1, sRGB=b"\0", gAMA=std.gama(1)), P3, CURVE,
+        "Display P3 (cICP)"),
+    Row("unspecified cICP before gAMA", lambda: png(2, 2, 0, 1, gAMA=std.gama(1)), SRGB, std.power(1),
+        "gAMA 1.00000"),
+    Row("sRGB before gAMA, cHRM", lambda: png(sRGB=b"\0", gAMA=std.gama(1), cHRM=std.chrm(P3)), SRGB,
+        CURVE, None, 0),
+    Row("unsound sRGB", lambda: png(sRGB=b"\x09", cHRM=std.chrm(P3)), P3, CURVE, "cHRM"),
+]  # fmt: skip
+# Files that mean sRGB: not one sample changes.
+SAME = [
+    ("cICP", png(1, 13, 0, 1)), ("cICP of BT.709", png(1, 1, 0, 1)), ("unspecified", png(2, 2, 0, 1)),
+    ("gAMA", png(gAMA=std.gama(0.45455))), ("gAMA rounded", png(gAMA=std.gama(0.45))),
+    ("gAMA within 5 %", png(gAMA=std.gama(0.4348))),
+    ("gAMA and cHRM", png(gAMA=std.gama(0.45455), cHRM=std.chrm(SRGB))),
+    ("gAMA and cHRM rounded", png(gAMA=std.gama(0.4545), cHRM=std.chrm([round(v, 2) for v in SRGB]))),
+    ("no gAMA", png(gAMA=std.gama(0))), ("gAMA absurd", png(gAMA=std.gama(500))),
+    ("gAMA too short", png(gAMA=b"\0\1")), ("cHRM of zeros", png(cHRM=bytes(32))),
+    ("cHRM too short", png(cHRM=std.chrm(P3)[:-1])), ("cHRM on a line", png(cHRM=std.chrm((0.3, 0.3) * 4))),
+    ("cICP of YCbCr", png(12, 13, 1, 1)), ("cICP too short", png(12, 13, 0)), ("flag 2", png(12, 13, 0, 2)),
+    ("reserved", png(0, 0, 0, 1)), ("grey P3", png(12, 13, 0, 1, samples=GREYS)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("row", TABLE, ids=[row.name for row in TABLE])
+def test_colours_are_those_of_the_standards(row: Row) -> None:
+    decoded = decode(row.data())
+    expected = std.shown(row.signal, row.primaries, row.curve)
+    assert decoded.source.icc_profile == row.told
+    error = np.abs(decoded.pixels - expected)
+    assert error.max() <= row.most + 0.5, f"{error.max():.2f}, mean {error.mean():.3f}"
+
+
+@pytest.mark.parametrize("data", [data for _, data in SAME], ids=[name for name, _ in SAME])
+def test_what_means_srgb_keeps_every_sample(data: bytes) -> None:
+    decoded = decode(data)
+    assert decoded.source.icc_profile is None
+    wanted = CUBE if decoded.pixels.shape == CUBE.shape else np.dstack([GREYS] * 3)
+    assert np.array_equal(decoded.pixels, wanted)
+
+
+def test_display_p3_is_the_same_pixel_however_it_is_stated() -> None:
+    many = np.random.default_rng(0).integers(0, 256, (100, 100, 3)).astype(np.uint8)
+    for samples in (CUBE, many):
+        by_icc = decode(saved(samples, icc_profile=display_p3_profile())).pixels
+        assert np.array_equal(decode(png(12, 13, 0, 1, samples=samples)).pixels, by_icc)
+        assert np.abs(by_icc.astype(int) - samples).max() > 20
+    assert np.array_equal(decode(avif(12, 13)).pixels, decode(png(12, 13, 0, 1)).pixels)
+    red = np.full((8, 8, 3), (234, 51, 35), np.uint8)  # of sRGB's (255, 0, 0)
+    assert np.abs(decode(png(12, 13, 0, 1, samples=red)).pixels.astype(int) - (255, 0, 0)).max() <= 2
+
+
+def test_cicp_wins_over_a_profile_and_a_profile_over_srgb() -> None:
+    icc = saved(CUBE, icc_profile=rgb_profile(swapped=True))
+    assert decode(with_chunks(icc, cICP=bytes((12, 13, 0, 1)))).source.icc_profile == "Display P3 (cICP)"
+    assert decode(with_chunks(icc, cICP=bytes((1, 13, 0, 1)))).pixels.tolist() == CUBE.tolist()
+    for data in (with_chunks(icc, sRGB=b"\0"), with_chunks(icc, cICP=bytes((2, 2, 0, 1)))):
+        assert decode(data).source.icc_profile == "swapped primaries"
+
+
+@pytest.mark.parametrize(("primaries", "curve"), [(9, 16), (9, 18), (1, 16)])
+def test_hdr_is_refused_by_choice(primaries: int, curve: int) -> None:
+    name = {16: "PQ", 18: "HLG"}[curve]
+    for data in (png(primaries, curve, 0, 1), png16(primaries, curve, 0, 1), avif(primaries, curve)):
+        with pytest.raises(ImageRejected, match=f"its colours are HDR: .*{name}.*image.hdr") as caught:
+            decode(data, hdr="quarantine")
+        assert caught.value.reason == "unsupported"
+    assert decode(png(12, 13, 0, 1), hdr="quarantine").source.icc_profile == "Display P3 (cICP)"
+
+
+def test_hdr_in_boxes_wins_over_a_profile_and_other_code_points_do_not() -> None:
+    data = saved(CUBE, "AVIF", icc_profile=rgb_profile(swapped=True), quality=100, subsampling="4:4:4")
+    assert decode(data).source.icc_profile == "swapped primaries"
+    at = data.index(b"nclx") + 4
+    for codes, told in (((9, 16), "BT.2020 PQ (nclx), tone-mapped"), ((12, 13), "swapped primaries")):
+        changed = data[:at] + struct.pack(">HH", *codes) + data[at + 4 :]
+        assert decode(changed).source.icc_profile == told
+
+
+@pytest.mark.parametrize("place", [b"PLTE", b"IDAT"])
+@pytest.mark.parametrize(
+    ("name", "content"), [("cICP", bytes((9, 16, 0, 1))), ("gAMA", std.gama(1)), ("cHRM", std.chrm(std.P3))]
+)
+def test_a_chunk_out_of_place_counts_as_absent(place: bytes, name: str, content: bytes) -> None:
+    image = Image.fromarray(CUBE).quantize(200)
+    stream = io.BytesIO()
+    image.save(stream, "PNG")
+    plain = stream.getvalue()
+    behind = plain.index(place) + 4 + int.from_bytes(plain[plain.index(place) - 4 :][:4], "big") + 4
+    moved = plain[:behind] + png_chunk(name.encode(), content) + plain[behind:]
+    assert np.array_equal(decode(moved).pixels, decode(plain).pixels)
+    assert decode(with_chunks(plain, **{name: content})).source.icc_profile is not None
+
+
+def test_palette_transparency_and_opacity_of_16_bits_are_converted_too() -> None:
+    stream = io.BytesIO()
+    Image.fromarray(CUBE).quantize(216).save(stream, "PNG", transparency=bytes([0] + [255] * 215))
+    plain = decode(stream.getvalue(), background=(1, 2, 3))
+    decoded = decode(with_chunks(stream.getvalue(), cICP=bytes((12, 13, 0, 1))), background=(1, 2, 3))
+    assert (decoded.source.color, decoded.source.had_alpha) == ("palette", True)
+    clear = (plain.pixels == (1, 2, 3)).all(axis=2)
+    expected = std.shown(plain.pixels / 255, std.P3, std.srgb_curve)
+    assert np.abs(decoded.pixels[~clear] - expected[~clear]).max() <= 1.5
+    assert (decoded.pixels[clear] == (1, 2, 3)).all()
+    for color_type, channels in ((6, 3), (4, 1)):
+        rows = np.dstack([deep_cube()[:, :, :channels], np.full(CUBE.shape[:2], 65535)])
+        rows[0, 0, -1] = 0
+        data = png_with_alpha(rows, color_type, cICP=bytes((1, 8, 0, 1)))
+        decoded = decode(data, background=(1, 2, 3))
+        signal = np.broadcast_to(deep_cube()[:, :, :channels] / 65535, CUBE.shape)
+        expected = std.shown(signal, std.SRGB, std.power(1))
+        assert decoded.pixels[0, 0].tolist() == [1, 2, 3]
+        assert np.abs(decoded.pixels[1:] - expected[1:]).max() <= 1.5
+
+
+def png_with_alpha(samples: npt.NDArray[np.uint16], color_type: int, **chunks: bytes) -> bytes:
+    height, width = samples.shape[:2]
+    rows = b"".join(b"\0" + row.astype(">u2").tobytes() for row in samples)
+    header = png_chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 16, color_type, 0, 0, 0))
+    end = png_chunk(b"IDAT", zlib.compress(rows)) + png_chunk(b"IEND", b"")
+    return with_chunks(b"\x89PNG\r\n\x1a\n" + header + end, **chunks)
+
+
+@pytest.mark.parametrize(
+    ("data", "color"),
+    [
+        (png(0, 13, 0, 1), "RGB; cICP with reserved primaries 0"),
+        (png(12, 3, 0, 1), "RGB; cICP with reserved curve 3"),
+        (png(255, 255, 0, 1), "RGB; cICP with reserved primaries 255 and curve 255"),
+        (png(12, 13, 9, 1), "RGB; cICP not sound"),
+        (png(gAMA=std.gama(0)), "RGB; gAMA not sound"),
+        (png(cHRM=bytes(32)), "RGB; cHRM not sound"),
+        (saved(CUBE, icc_profile=b"rubbish" * 40), "RGB; ICC profile damaged"),
+        (saved(CUBE, icc_profile=grey_profile(1.0)), "RGB; ICC profile for GRAY"),
+        (saved(GREYS, icc_profile=rgb_profile(swapped=True)), "grey; ICC profile for RGB"),
+        (png(iCCP=b"no zero"), "RGB; ICC profile damaged"),
+        (saved(CUBE, "JPEG", quality=95, icc_profile=b"rubbish" * 40), "YCbCr 4:2:0; ICC profile damaged"),
+        (saved(CUBE, "TIFF", icc_profile=b"rubbish" * 40), "RGB; ICC profile damaged"),
+        (saved(CUBE, "WEBP", lossless=True, icc_profile=b"rubbish" * 40), "RGB; ICC profile damaged"),
+        (saved(CUBE, icc_profile=rgb_profile(True).replace(b"rXYZ", b"rABC")), "RGB; ICC profile damaged"),
+    ],
+)  # fmt: skip
+def test_what_is_not_sound_costs_the_colours_and_is_told(data: bytes, color: str) -> None:
+    image = prepare_image(data, Preparation(resize="none", encoding="png"))
+    found = image.source
+    assert f"{found.color}; {found.note}" == color
+    if found.format != "jpeg" and "reserved curve" not in color:
+        assert found.icc_profile is None
+        with Image.open(io.BytesIO(image.image)) as stored:
+            wanted = np.dstack([GREYS] * 3) if found.color == "grey" else CUBE
+            assert np.array_equal(np.asarray(stored), wanted)
+
+
+def test_a_profile_that_turns_everything_black_is_damaged() -> None:
+    black = rgb_profile(swapped=False)
+    for name in (b"rXYZ", b"gXYZ", b"bXYZ"):
+        at = int.from_bytes(black[black.index(name) + 4 :][:4], "big")
+        black = black[: at + 8] + bytes(12) + black[at + 20 :]
+    decoded = decode(saved(CUBE, icc_profile=black))
+    assert (decoded.source.note, decoded.pixels.tolist()) == ("ICC profile damaged", CUBE.tolist())
+
+
+def test_a_profile_that_is_not_sound_leaves_its_place_to_the_next_statement() -> None:
+    data = with_chunks(saved(CUBE, icc_profile=b"rubbish" * 40), cHRM=std.chrm(std.P3))
+    found = decode(data).source
+    assert (found.icc_profile, found.note) == ("cHRM", "ICC profile damaged")
+
+
+def by_inks(samples: std.Floats) -> std.Floats:
+    """CIE L*a*b* of inks that mix like filters, [N, 4]."""
+    return std.lab_of_srgb((1 - samples[:, :3]) * (1 - samples[:, 3:]))
+
+
+def of_grey(samples: std.Floats) -> std.Floats:
+    """CIE L*a*b* of grey whose samples are lightness."""
+    return np.hstack([100 * samples, np.zeros((len(samples), 2))])
+
+
+def in_float(samples: npt.NDArray[np.uint8], icc: bytes, mode: str) -> npt.NDArray[np.uint8]:
+    """Samples of sRGB by Little CMS at its highest precision."""
+    flags = ImageCms.Flags.BLACKPOINTCOMPENSATION | ImageCms.Flags.NOOPTIMIZE
+    profile = ImageCms.ImageCmsProfile(io.BytesIO(icc))
+    transform = ImageCms.buildTransform(profile, ImageCms.createProfile("sRGB"), mode, "RGB", 1, flags)
+    shape = samples.shape[1::-1]
+    return np.asarray(transform.apply(Image.frombytes(mode, shape, samples.tobytes())))
+
+
+INKS = np.dstack([255 - CUBE, np.tile(LEVELS, (12, 3))])
+ICC_TABLE = [  # space, samples, profile, formula of sRGB (None: only Little CMS in float), largest errors
+    ("RGB", CUBE, std.lut_profile(b"RGB ", 3, lambda v: std.lab_of_srgb(v[:, ::-1]), 2), None, 6),
+    ("RGB", CUBE, std.lut_profile(b"RGB ", 3, lambda v: std.lab_of_srgb(v[:, ::-1]), 4), None, 6),
+    ("RGB", CUBE, display_p3_profile(), std.shown(CUBE / 255, P3, CURVE), 1.5),
+    ("RGB", CUBE, imagecodecs.cms_profile("adobergb"),
+     std.shown(CUBE / 255, std.ADOBE_RGB, std.power(2.19921875)), 1.5),
+    ("L", GREYS, std.lut_profile(b"GRAY", 1, of_grey, 2), None, 1),
+    ("L", GREYS, std.lut_profile(b"GRAY", 1, of_grey, 4), None, 1),
+    ("L", GREYS, grey_profile(1.0), std.shown(np.dstack([GREYS] * 3) / 255, SRGB, std.power(1)), 1.5),
+    ("CMYK", INKS, std.lut_profile(b"CMYK", 4, by_inks, 2), None, 6),
+    ("CMYK", INKS, std.lut_profile(b"CMYK", 4, by_inks, 4), None, 6),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("mode", "samples", "icc", "formula", "most"), ICC_TABLE)
+@pytest.mark.parametrize("kind", ["TIFF", "PNG", "JPEG"])
+def test_icc_profiles_of_every_kind(
+    kind: str, mode: str, samples: npt.NDArray[np.uint8], icc: bytes, formula: std.Floats | None, most: float
+) -> None:
+    if (kind, mode) in (("PNG", "CMYK"), ("JPEG", "RGB")):
+        pytest.skip("no such file")
+    stream = io.BytesIO()
+    image = Image.frombytes(mode, samples.shape[1::-1], samples.tobytes())
+    image.save(
+        stream, kind, icc_profile=icc, **({"quality": 100, "subsampling": 0} if kind == "JPEG" else {})
+    )
+    decoded = decode(stream.getvalue())
+    assert decoded.source.icc_profile is not None
+    assert decoded.source.note == ""
+    error = np.abs(
+        decoded.pixels - (in_float(samples, icc, mode).astype(float) if formula is None else formula)
+    )
+    assert error.max() <= most + (6 if kind == "JPEG" else 0)
+
+
+@pytest.mark.skipif(which("vips") is None, reason="libvips is missing: HEIF is NOT compared")
+@pytest.mark.parametrize(
+    ("bits", "codes", "primaries", "curve", "most"),
+    [(8, (12, 13), P3, CURVE, 6), (10, (9, 16), BT2020, std.pq, 12), (10, (12, 13), P3, CURVE, 2)],
+)
+def test_heif_by_libvips(
+    bits: int,
+    codes: tuple[int, int],
+    primaries: tuple[float, ...],
+    curve: std.Curve,
+    most: float,
+    tmp_path: Path,
+) -> None:
+    pytest.importorskip("pi_heif")
+    muted = 60 + CUBE // 2  # lossless YCbCr of 8 bits moves RGB by a level
+    icc = display_p3_profile()
+    (tmp_path / "a.png").write_bytes(saved(muted, icc_profile=icc))
+    options = ["--bitdepth", str(bits), "--lossless", "--subsample-mode", "off"]
+    command = ["vips", "heifsave", str(tmp_path / "a.png"), str(tmp_path / "a.heic"), *options]
+    subprocess.run(command, check=True, capture_output=True)
+    data = (tmp_path / "a.heic").read_bytes()
+    place = data.index(b"colrrICC") + 8
+    assert data[place : place + len(icc)] == icc
+    nclx = b"nclx" + struct.pack(
+        ">HHHB", *codes, 6, 0x80
+    )  # libvips states no code points; they take its place
+    decoded = decode(data[: place - 4] + nclx + bytes(len(icc) - 7) + data[place + len(icc) :])
+    assert decoded.source.icc_profile in ("Display P3 (nclx)", "BT.2020 PQ (nclx), tone-mapped")
+    assert np.abs(decoded.pixels - std.shown(muted / 255, primaries, curve)).max() <= most
+
+
+# Weights of red and blue (H.273, table 4).
+WEIGHTS = {1: (0.2126, 0.0722), 6: (0.299, 0.114), 9: (0.2627, 0.0593)}
+
+
+def ycbcr(matrix: int) -> std.Floats:
+    """The matrix from RGB to YCbCr, all 0 to 1, chroma from -0.5."""
+    red, blue = WEIGHTS[matrix]
+    luma = np.array([red, 1 - red - blue, blue])
+    rows = (luma, (np.array([0, 0, 1]) - luma) / (2 - 2 * blue), (np.array([1, 0, 0]) - luma) / (2 - 2 * red))
+    return np.array(rows)
+
+
+@pytest.mark.parametrize("matrix", [1, 6, 9])
+@pytest.mark.parametrize("full", [True, False])
+def test_matrix_and_range_of_nclx_win_over_the_bitstream(matrix: int, full: bool) -> None:
+    muted = 60 + CUBE // 2
+    data = imagecodecs.avif_encode(muted, level=100, pixelformat="444", primaries=1, transfer=13, matrix=1)
+    at = data.index(b"nclx") + 8
+    changed = data[:at] + struct.pack(">HB", matrix, 0x80 if full else 0) + data[at + 3 :]
+    coded = muted / 255 @ ycbcr(1).T
+    if not full:
+        coded = coded * [255 / 219, 255 / 224, 255 / 224] - [16 / 219, 0, 0]
+    expected = 255 * np.clip(coded @ np.linalg.inv(ycbcr(matrix)).T, 0, 1)
+    # libyuv clips a factor of blue in narrow ranges at 2: of 2.11 in BT.709, of 2.14 in BT.2020.
+    assert np.abs(decode(changed).pixels - expected).max() <= (3 if full or matrix == 6 else 10)
+
+
+def test_damaged_boxes_state_no_colours() -> None:
+    data = avif(9, 16, 10)
+    assert (heif_colors(data).nclx, heif_colors(data).bits) == (
+        b"nclx" + struct.pack(">HHHB", 9, 16, 0, 0x80),
+        10,
+    )
+    for end in range(0, data.index(b"mdat"), 3):
+        heif_colors(data[:end])  # raises nothing
+    assert of_nclx(b"nclx\0\x0c") == ("nclx not sound",)
+
+
+def test_the_base_picture_of_a_gain_map_is_stored_and_told() -> None:
+    ultra = imagecodecs.ultrahdr_encode(np.full((64, 64, 4), 0.5, np.float16))
+    plain = saved(CUBE, "JPEG", quality=95)
+    xmp = b"http://ns.adobe.com/xap/1.0/\0<x xmlns:hdrgm='http://ns.adobe.com/hdr-gain-map/1.0/'/>"
+    iso = b"urn:iso:std:iso:ts:21496:-1\0" + bytes(4)
+    apple = segment(0xE2, b"MPF\0" + bytes(8)), b"\xff\xd8urn:com:apple:photo:2020:aux:hdrgainmap"
+    made = {
+        "Adobe": plain[:2] + segment(0xE1, xmp) + plain[2:],
+        "ISO": plain[:2] + segment(0xE2, iso) + plain[2:],
+        "Apple": plain[:2] + apple[0] + plain[2:] + apple[1],
+    }  # fmt: skip
+    for name, data in made.items():
+        for how in (Preparation(), Preparation(encoding="png", resize="none")):  # by planes and by pixels
+            image = prepare_image(data, how)
+            assert (image.source.color, image.source.note) == ("YCbCr 4:2:0", "gain map left out"), name
+            assert image.image == prepare_image(plain, how).image
+    assert decode(ultra).source.note.startswith("gain map left out")
+    assert decode(plain[:2] + apple[0] + plain[2:] + b"\xff\xd8 a second picture").source.note == ""
+
+
+def segment(marker: int, content: bytes) -> bytes:
+    return bytes((0xFF, marker)) + struct.pack(">H", len(content) + 2) + content
