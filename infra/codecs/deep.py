@@ -43,6 +43,7 @@ from shardmill.infra.preparation import Depth, Hdr
 Values = npt.NDArray[Any]
 
 _LUMA = np.array([0.299, 0.587, 0.114])  # ITU-R BT.601
+_ROWS = 64  # that are computed in float64 at a time
 _BYTES_A_PIXEL = 3  # of memory for the samples, for each pixel that max_pixels allows
 _DEEP_COLOR = re.compile(r"(\d+)-bit| float")
 
@@ -294,20 +295,27 @@ def _in_channels(found: FileSamples, wanted: DeepWanted) -> FileSamples:
         values = values.repeat(3, axis=2)
     if alpha is not None:
         values = _on_background(values, alpha, found, wanted.background)
-        source = replace(source, had_alpha=True)
+        source = replace(source, had_alpha=bool(alpha.min() < _known_shades(found)[1]))
     if wanted.channels == 1 and colors == 3:
-        values = _rounded(values @ _LUMA[:, np.newaxis], values.dtype)
+        rows = range(0, len(values), _ROWS)
+        parts = [_rounded(values[top : top + _ROWS] @ _LUMA[:, np.newaxis], values.dtype) for top in rows]
+        values = np.concatenate(parts)
     return replace(found, values=values, source=source, alpha_at=None)
 
 
 def _on_background(values: Values, alpha: Values, found: FileSamples, background: Color) -> Values:
-    """Composite colours on a background, [H, W, 1 or 3], in float64."""
+    """Composite colours on a background, [H, W, 1 or 3], in float64, a few rows at a time."""
     low, high = _known_shades(found)
-    opacity = (alpha - low) / (high - low)
     behind = np.array(background, np.float64)
     behind = behind if values.shape[2] == 3 else behind @ _LUMA[:, np.newaxis]
-    shown = values.astype(np.float64) if found.premultiplied else values * opacity
-    return _rounded(shown + (1 - opacity) * (low + behind / 255 * (high - low)), values.dtype)
+    behind = low + behind / 255 * (high - low)
+    composited = np.empty_like(values)
+    for top in range(0, len(values), _ROWS):
+        rows = slice(top, top + _ROWS)
+        opacity = (alpha[rows] - low) / (high - low)
+        shown = values[rows] * (1 if found.premultiplied else opacity)
+        composited[rows] = _rounded(shown + (1 - opacity) * behind, values.dtype)
+    return composited
 
 
 def _in_depth(found: FileSamples, depth: Depth) -> Values:

@@ -18,6 +18,7 @@ _OF_PIXEL = {
     "jpeg": 15, "png": 20, "webp": 24, "gif": 20, "bmp": 20, "tiff": 24, "jpeg2000": 24, "avif": 20,
     "heif": 20,
 }  # fmt: skip
+_BITS_OF_24_BYTES = 64  # of all samples of a pixel; those of many channels take more
 
 
 def decoding_bytes(data: bytes, max_pixels: int) -> int:
@@ -89,7 +90,7 @@ def _of_tiff(data: bytes) -> int:
     from shardmill.infra.codecs.tiff.page import read_page
 
     page = read_page(data, 1 << 40)
-    return page.height * page.width
+    return page.height * page.width * -(-page.kind.samples * max(page.kind.bits) // _BITS_OF_24_BYTES)
 
 
 _NUM_PIXELS: dict[str, Callable[[bytes], int]] = {

@@ -20,11 +20,18 @@ import pytest
 import tifffile
 from PIL import Image
 
+from shardmill.beam_jobs.maintain.compaction import compact
 from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.dataset.drift.figures import DriftLimits
+from shardmill.infra.dataset.drift.measuring import measure
+from shardmill.infra.dataset.exports import FORMATS
+from shardmill.infra.dataset.exports.export import export
 from shardmill.infra.dataset.version import DatasetVersion
-from shardmill.infra.errors import DataError
+from shardmill.infra.errors import DataError, UsageError
 from shardmill.infra.format.examples import ImageRecord, parse_example
+from shardmill.infra.format.layout import croissant_file
 from shardmill.infra.format.records import unpack_record
+from shardmill.infra.preparation import SampleKind
 from tests.documentation.test_dataset_format import PAGE, read
 from tests.samples.images import references
 from tests.samples.preparing.prepared import rows, run
@@ -302,3 +309,33 @@ def test_what_is_not_wanted_is_counted(tmp_path: Path) -> None:
         "a/broken": "not_finite", "a/kept": None, "a/wide": "channels",
     }  # fmt: skip
     assert "2 of 1,728 samples are not finite (1 NaN, 1 infinite)" in found["a/broken"]["message"]
+
+
+def test_later_versions_keep_their_samples(tmp_path: Path) -> None:
+    """Planned by ranges on top of another version, compacted and refused by exports."""
+    source, root = tmp_path / "source", tmp_path / "datasets"
+    (source / "a").mkdir(parents=True)
+    for number in range(1, 7):
+        (source / "a" / str(number)).write_bytes(bands(5, number))
+        if number in (4, 6):
+            how = {"image": RUNS["kept"], "runner": {"processes": 2, "plan_ranges": 3 if number == 6 else 1}}
+            run(
+                source, root, shards={"num_shards": 1}, splits={"train": 1, "validation": 0, "test": 0}, **how
+            )
+    catalog = Catalog(root)
+    first, second = catalog.open("d@1"), catalog.open("d@2")
+    assert second.manifest.parent == 1
+    titles = {figure.title for figure in measure(first, second, DriftLimits()).figures}
+    assert "width of the source" in titles
+    assert not titles & {"brightness", "contrast", "red against green"}
+    compact(catalog, "d")
+    third = catalog.open("d")
+    assert (third.version, third.manifest.samples) == (3, SampleKind("uint16", 5))
+    assert {uri: record.image for uri, record in records(third).items()} == {
+        uri: record.image for uri, record in records(second).items()
+    }
+    assert sum(read(root / "d")["splits"].values()) == 6
+    assert b"array, uint16 with 5 channels" in third.storage.read_bytes(croissant_file(3))
+    for form in FORMATS:
+        with pytest.raises(UsageError, match="d@3 are uint16 with 5 channels"):
+            export(third, tmp_path / "exported", form)

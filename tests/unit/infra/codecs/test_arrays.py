@@ -5,12 +5,21 @@ from __future__ import annotations
 import struct
 from typing import Any
 
+import cv2
 import imagecodecs
 import numpy as np
 import numpy.typing as npt
 import pytest
 
-from shardmill.infra.codecs.arrays import decode_array, decode_samples, encode_array, encode_samples
+from shardmill.infra.codecs.arrays import (
+    decode_array,
+    decode_samples,
+    encode_array,
+    encode_samples,
+    for_people,
+    in_grey,
+)
+from shardmill.infra.codecs.measures import thumbnail
 from shardmill.infra.errors import CorruptDataError
 
 Samples = npt.NDArray[Any]
@@ -88,3 +97,22 @@ def test_a_png_of_another_shape_or_depth_is_refused() -> None:
     for image, shape in ((stored, (8, 8, 1)), (stored[:60], (8, 8, 3)), (of_8_bits, (8, 8, 3))):
         with pytest.raises(CorruptDataError, match="no PNG of uint16"):
             decode_samples(image, "png", shape, "uint16")
+
+
+@pytest.mark.parametrize("dtype", ["uint16", "float32"])
+def test_copies_of_another_contrast_look_the_same(dtype: str) -> None:
+    """What copies are recognised by does not depend on the unit of the samples, and sees every channel."""
+    scene = cv2.GaussianBlur(np.random.default_rng(0).random((64, 64, 5)), (0, 0), 4)
+    scene = (scene - scene.min()) / np.ptp(scene) * 1000
+    copy = scene * 30 + 20
+    one, other = (thumbnail(in_grey(pixels.astype(dtype))) for pixels in (scene, copy))
+    assert np.abs(one.astype(int) - other).max() <= 2
+    last = scene.copy()
+    last[:, :, 4] = last[::-1, :, 4]
+    assert np.abs(thumbnail(in_grey(last.astype(dtype))).astype(int) - one).max() > 20
+
+
+def test_a_blank_image_is_shown_without_numbers_that_are_none() -> None:
+    for pixels in (np.zeros((4, 4, 5), np.uint16), np.full((4, 4, 1), np.inf, np.float32)):
+        assert in_grey(pixels).max() == 0
+        assert for_people(pixels).shape == (4, 4, 3 if pixels.shape[2] == 5 else 1)

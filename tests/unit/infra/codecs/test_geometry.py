@@ -20,6 +20,7 @@ from shardmill.infra.codecs.geometry import (
     have_area,
     place_boxes,
     resize,
+    resize_samples,
     turn_boxes_upright,
     upright_sizes,
 )
@@ -219,6 +220,38 @@ def test_scaled_as_by_the_exact_filter(size: tuple[int, int], to: tuple[int, int
             reference = getattr(references, resample)(image, *to)
             assert references.psnr(found, np.clip(reference, 0, 255)) >= 45
         assert found.shape == (*to, *image.shape[2:])
+
+
+@pytest.mark.parametrize("resample", ["area", "lanczos"])
+@pytest.mark.parametrize("to", [(13, 40), (20, 27), (33, 33)], ids=str)
+@pytest.mark.parametrize("dtype", ["uint8", "uint16", "float32"])
+def test_samples_are_scaled_as_by_the_exact_filter(dtype: str, to: tuple[int, int], resample: Any) -> None:
+    """Five channels, each for itself, within a step of the type (of float32: at the size of the largest)."""
+    shares = np.random.default_rng(0).random((40, 54, 5))
+    image = (shares * 2e4 - 1e4 if dtype == "float32" else shares * np.iinfo(dtype).max).astype(dtype)
+    found, exact = resize_samples(image, to, resample), getattr(references, resample)(image, *to)
+    if dtype != "float32":
+        exact = np.clip(exact, 0, np.iinfo(dtype).max)
+    step = np.spacing(np.float32(1e4)) * 8 if dtype == "float32" else 0.51
+    assert (found.dtype, found.shape) == (dtype, (*to, 5))
+    assert np.abs(found - exact).max() <= step
+
+
+@pytest.mark.parametrize(
+    ("dtype", "channels", "around"),
+    [
+        ("uint16", 3, [255 * 257, 128 * 257, 0]), ("uint16", 1, [151 * 257]), ("uint8", 2, [0, 0]),
+        ("uint16", 5, [0] * 5), ("float32", 3, [0, 0, 0]),
+    ],
+)  # fmt: skip
+def test_samples_lie_on_their_canvas(dtype: str, channels: int, around: list[int]) -> None:
+    image = np.full((20, 40, channels), 7, dtype)
+    found = fit_pixels(image, geometry(20, 40, Sizing("pad", 30, 30)), "area", (255, 128, 0))
+    assert (found.dtype, found.shape) == (dtype, (30, 30, channels))
+    assert (found[6:21] == 7).all()
+    assert (found[:6] == around).all()
+    cut = fit_pixels(image, geometry(20, 40, Sizing("crop", 10, 10)), "area", (255, 128, 0))
+    assert (cut.shape, cut.min(), cut.max()) == ((10, 10, channels), 7, 7)
 
 
 def test_a_zone_plate_does_not_alias() -> None:
