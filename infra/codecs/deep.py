@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shardmill.infra.codecs import decode
-from shardmill.infra.codecs.color import Statement, choose_conversion
+from shardmill.infra.codecs.color import Choice, Conversion, Statement, ToneMapping, choose_conversion
 from shardmill.infra.codecs.formats import (
     FORMATS,
     Color,
@@ -80,6 +80,7 @@ class FileSamples:
         shades: the numbers of black and white; None if the file does not say.
         alpha_at: the sample that is the opacity, or None.
         premultiplied: colours are multiplied by the opacity.
+        conversion: of the colours to sRGB; None if they are in sRGB, or no colours.
     """
 
     values: Values
@@ -88,6 +89,7 @@ class FileSamples:
     shades: tuple[float, float] | None = None
     alpha_at: int | None = None
     premultiplied: bool = False
+    conversion: Conversion | ToneMapping | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +114,8 @@ def decode_deep(data: bytes, wanted: DeepWanted) -> DeepImage:
     """
     reader = _READERS.get(check_format(data))
     found = reader(data, wanted) if reader else _read_common(data, wanted)
+    if found.conversion is not None:
+        found = _in_srgb(found, wanted.depth)
     found = _in_channels(found, wanted)
     return DeepImage(_in_depth(found, wanted.depth), found.source)
 
@@ -190,13 +194,15 @@ def _read_png(data: bytes, wanted: DeepWanted) -> FileSamples:
         raise ImageRejected(reason, f"not a sound PNG file: {error}") from error
     values = values.reshape(png.height, png.width, -1)
     colors = 3 if values.shape[2] >= 3 else 1
-    _check_colors(png.stated, colors)
+    choice = _choice(png.stated, colors)
+    source = SourceFacts("png", png.source_color, png.height, png.width, png.orientation, note=choice.note)
     return FileSamples(
         apply_orientation(values, png.orientation),
-        SourceFacts("png", png.source_color, png.height, png.width, png.orientation),
+        source,
         colors,
         (0.0, _white_of_png(values, png)),
         alpha_at=colors if values.shape[2] > colors else None,
+        conversion=choice.conversion,
     )
 
 
@@ -223,21 +229,21 @@ def _read_tiff(data: bytes, wanted: DeepWanted) -> FileSamples:
     _check_bytes(page.height * page.width * kind.samples * max(1, kind.bits[0] // 8), wanted.max_pixels)
     read = read_strips(data, page, wanted.max_pixels, wanted.allow_truncated)
     colors = read.colors
-    _check_colors((page.icc,) if page.icc else (), colors)
     values, shades = read.samples, _shades_of_tiff(read)
     if kind.photometric == WHITE_IS_ZERO:
         values = values.copy()
         values[:, :, 0] = (np.iinfo(values.dtype).max >> (8 * values.itemsize - kind.bits[0])) - values[
             :, :, 0
         ]
-    source = read.facts()
+    choice = _choice((page.icc,) if page.icc else (), colors)
+    source = read.facts(note=choice.note)
     others = kind.samples - colors - (read.alpha_at is not None)
     if others:
         name, _, more = source.color.partition(" ")
         source = replace(source, color=f"{name}+{others} {more}".rstrip())
     return FileSamples(
         apply_orientation(values, page.orientation), source, colors, shades, read.alpha_at,
-        ASSOCIATED in kind.extra,
+        ASSOCIATED in kind.extra, choice.conversion,
     )  # fmt: skip
 
 
@@ -267,15 +273,26 @@ def _check_bytes(num_bytes: int, max_pixels: int) -> None:
         )
 
 
-def _check_colors(stated: Sequence[Statement], colors: int) -> None:
-    """Refuse a statement of other colours than those of sRGB: deep samples are not converted."""
-    conversion = choose_conversion(stated, "L" if colors == 1 else "RGB", "tone-map").conversion
-    if conversion is not None:
+def _choice(stated: Sequence[Statement], colors: int) -> Choice:
+    return choose_conversion(stated, "L" if colors == 1 else "RGB", "tone-map")
+
+
+def _in_srgb(found: FileSamples, depth: Depth) -> FileSamples:
+    """Convert shades to sRGB, at 16 bits. Numbers are not converted, and HDR only to 8 bits."""
+    conversion = found.conversion
+    if depth not in (8, 16) or found.premultiplied or not isinstance(conversion, Conversion):
+        described = "" if conversion is None else conversion.description
         raise ImageRejected(
             "unsupported",
-            f"its colours are those of the profile {conversion.description!r}, which are converted to sRGB "
-            "only at image.depth = 8 with 1 or 3 channels; convert the file first",
+            f"its colours are those of {described!r}, which are converted at image.depth = 8, and at 16 "
+            "unless they are HDR or multiplied by their opacity; convert the file first",
         )
+    values = _scaled(found.values, _known_shades(found), np.dtype(np.uint16)).copy()
+    grey = found.colors == 1
+    converted = conversion.to_samples(values[:, :, 0] if grey else values[:, :, :3], np.uint16)
+    values[:, :, : found.colors] = converted[:, :, : found.colors]
+    source = replace(found.source, icc_profile=conversion.description)
+    return replace(found, values=values, source=source, shades=(0.0, 65535.0), conversion=None)
 
 
 def _in_channels(found: FileSamples, wanted: DeepWanted) -> FileSamples:

@@ -65,6 +65,16 @@ class Conversion:
         Raises:
             ImageRejected: the library for it is not installed ("unsupported").
         """
+        return Image.fromarray(self.to_samples(samples, np.uint8))
+
+    def to_samples(
+        self, samples: npt.NDArray[np.uint16], dtype: type[np.uint8 | np.uint16]
+    ) -> npt.NDArray[Any]:
+        """Convert samples of 16 bits, [H, W] or [H, W, 3], to RGB in sRGB of a type, [H, W, 3].
+
+        Raises:
+            ImageRejected: the library for it is not installed ("unsupported").
+        """
         try:
             import imagecodecs
         except ModuleNotFoundError as error:
@@ -77,11 +87,11 @@ class Conversion:
             ImageCms.ImageCmsProfile(_SRGB).tobytes(),
             colorspace="gray" if samples.ndim == 2 else "rgb",
             outcolorspace="rgb",
-            outdtype=np.uint8,
+            outdtype=dtype,
             intent=int(_INTENT),
             flags=int(_FLAGS | _EXACT),
         )
-        return Image.fromarray(converted[0][samples] if samples.ndim == 2 else converted)
+        return np.asarray(converted[0][samples] if samples.ndim == 2 else converted)
 
 
 def conversion_by_profile(icc: bytes, mode: str) -> tuple[Conversion | None, str]:

@@ -35,7 +35,8 @@ from shardmill.infra.codecs.tiff.kinds import (
     check_samples,
     is_shades,
 )
-from tests.samples.images.forms import rgb_profile
+from tests.samples.images.colors import P3, shown, srgb_curve, with_chunks
+from tests.samples.images.forms import display_p3_profile
 from tests.samples.images.tiffs import Layout, dtype_of, tiff
 
 Samples = npt.NDArray[Any]
@@ -319,9 +320,33 @@ def test_orientation_turns_samples() -> None:
     assert np.array_equal(read.pixels, np.rot90(pixels, -1))
 
 
-def test_a_profile_of_other_colours_is_refused_by_its_name() -> None:
+@pytest.mark.parametrize("depth", [8, 16])
+def test_colours_of_16_bits_are_converted_to_srgb(depth: int) -> None:
+    """Against the formulas of the standards: a profile and a statement give the same samples."""
+    pixels = np.random.default_rng(0).integers(0, 65536, (16, 16, 4), np.uint16)
+    pixels[:, :, 3] = 65535
+    exact = shown(pixels[:, :, :3] / 65535, P3, srgb_curve) * 257
+    by_profile = written(pixels, photometric="rgb", extrasamples=[2], iccprofile=display_p3_profile())
+    by_statement = with_chunks(png(pixels[:, :, :3].copy()), cICP=bytes((12, 13, 0, 1)))
+    for data, channels in ((by_profile, 3), (by_profile, 4), (by_statement, 3)):
+        if depth == 8 and channels == 3:
+            continue  # an image of 8 bits in RGB
+        read = decode_deep(data, wanted(depth, channels))
+        off = np.abs(read.pixels[:, :, :3] * (257.0 if depth == 8 else 1.0) - exact)
+        assert off.max() <= (257 if depth == 8 else 24)
+        assert read.source.icc_profile
+    for number in ("keep", "float32"):
+        with pytest.raises(ImageRejected, match="'Display P3', which are converted at image"):
+            decode_deep(by_profile, wanted(number))
+
+
+def test_hdr_and_premultiplied_colours_are_not_converted() -> None:
     pixels = numbers("uint16", 3)
-    of_srgb = written(pixels, photometric="rgb", iccprofile=SRGB)
-    assert np.array_equal(deep(of_srgb, 16), pixels)
-    with pytest.raises(ImageRejected, match="profile 'swapped primaries'"):
-        deep(written(pixels, photometric="rgb", iccprofile=rgb_profile(swapped=True)), 16)
+    assert np.array_equal(deep(written(pixels, photometric="rgb", iccprofile=SRGB), 16), pixels)
+    with pytest.raises(ImageRejected, match="unless they are HDR"):
+        deep(with_chunks(png(pixels), cICP=bytes((9, 16, 0, 1))), 16)
+    of_opacity = written(
+        numbers("uint16", 4), photometric="rgb", extrasamples=[1], iccprofile=display_p3_profile()
+    )
+    with pytest.raises(ImageRejected, match="multiplied by their opacity"):
+        deep(of_opacity, 16, 4)
