@@ -76,6 +76,7 @@ def find_known_files(
     ids = record_ids(hex_bytes(pc.fill_null(rows["record_id"], "0" * 16), 8))
     places, found = find_ids(previous.ids, ids)
     has_record = mask_of(pc.is_valid(rows["record_id"])) & found
+    has_record[has_record] = previous.valid[places[has_record]]
     if has_masks(references) and len(previous.ids):
         now = take_rows(references, files)
         has_record &= _have_same_masks(inputs, take_rows(previous.records, places), now)
@@ -118,6 +119,8 @@ def _stored_contents(previous: PreviousVersion | None) -> DigestList:
     if previous is None or not previous.reuse.contents:
         return DigestList()
     records = previous.records
+    if not previous.valid.all():
+        records = records.filter(pa.array(previous.valid))
     if PREFIX + MASK_SHA256 in records.schema.names:
         return DigestList.of(contents_of(records))
     return DigestList(digest_bytes(records["sha256"]).tobytes())  # sorted by id is sorted by digest

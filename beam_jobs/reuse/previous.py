@@ -18,13 +18,17 @@ from shardmill.beam_jobs.plan import HeldShards, PreviousRecords
 from shardmill.beam_jobs.plan.columns import Codes, split_codes
 from shardmill.beam_jobs.reasons import MASK_REASONS, PASSING_REASONS, VERDICT_REASONS
 from shardmill.beam_jobs.schemas import PLAN_SCHEMA, PREVIOUS_RECORDS_SCHEMA
-from shardmill.beam_jobs.tables.columns import find_ids, in_one_chunk, with_short_offsets
+from shardmill.beam_jobs.tables.columns import find_ids, in_one_chunk, mask_of, with_short_offsets
 from shardmill.beam_jobs.tables.features import PREFIX, feature_columns, with_features
 from shardmill.beam_jobs.tables.ids import UInt64, digest_bytes, hex_bytes, hex_text, record_ids
+from shardmill.infra.codecs import SCALED_DECODING
+from shardmill.infra.codecs.geometry import Mask, geometry, upright_sizes
+from shardmill.infra.codecs.jpeg.planes import decoding_scale
 from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.errors import CorruptDataError, ShardmillError, StorageError
 from shardmill.infra.format.contract import INPUTS_SCHEMA, RECORD, SPLITS, Manifest, Shard
 from shardmill.infra.format.features import Feature
+from shardmill.infra.preparation import Preparation
 from shardmill.infra.settings import STORED
 
 
@@ -36,11 +40,13 @@ class Reuse:
         contents: images are stored and filtered in the same way, by the same libraries.
         uris: and it is of the same source.
         shards: and records are cut into shards in the same way.
+        but_scaled: how images are stored, if JPEGs that are decoded scaled are now stored in another way.
     """
 
     contents: bool
     uris: bool
     shards: bool
+    but_scaled: Preparation | None = None
 
 
 class PreviousVersion:
@@ -89,6 +95,29 @@ class PreviousVersion:
         return self._indexes[1]
 
     @cached_property
+    def valid(self) -> Mask:
+        """The ``records`` whose source would be stored with the same bytes now: bool [N]."""
+        how, records = self.reuse.but_scaled, self.records
+        valid = np.ones(records.num_rows, np.bool_)
+        if how is None or how.resample != "area":
+            return valid
+        is_jpeg = pc.equal(records["source_format"], "jpeg")
+        is_made = pc.not_equal(records["stored_from"], "source")
+        at = np.flatnonzero(mask_of(pc.fill_null(pc.and_(is_jpeg, is_made), False)))
+        names = ("source_height", "source_width", "orientation")
+        heights, widths, orientations = (
+            pc.fill_null(records[name], 1).to_numpy()[at].astype(np.int64) for name in names
+        )
+        upright = upright_sizes(np.stack([heights, widths], 1), orientations)
+        sizes, of_size = np.unique(upright @ (1 << 32, 1), return_inverse=True)
+        scales = [
+            decoding_scale(geometry(size >> 32, size & 0xFFFFFFFF, how.sizing), (1, 1), 1, channels=1)
+            for size in sizes.tolist()
+        ]
+        valid[at] = np.array(scales, np.int64)[of_size] == 1
+        return valid
+
+    @cached_property
     def _indexes(self) -> tuple[pa.Table, UInt64]:
         """The records of all sound shards, and their ids."""
         schema = with_features(PREVIOUS_RECORDS_SCHEMA, self.features)
@@ -121,7 +150,8 @@ class PreviousVersion:
     def planned(self) -> PreviousRecords:
         """Return the records, classes and shards that a plan builds on."""
         ids, splits = self.ids, self._splits()
-        held = self._held(splits) if self.reuse.shards and self.is_whole else None
+        keeps_shards = self.reuse.shards and self.is_whole and self.valid.all()
+        held = self._held(splits) if keeps_shards else None
         if not self.is_whole and (inputs := self.read_inputs()) is not None:
             rows = inputs.filter(pc.equal(inputs["outcome"], RECORD))
             ids = record_ids(hex_bytes(rows["record_id"], 8))
@@ -207,7 +237,9 @@ def reuse_of(manifest: Manifest, config: PrepareConfig, source: str, builds: Map
         builds: library -> version, of this run.
     """
     previous = config_of(manifest)
-    if previous is None or manifest.codecs != builds:
+    same_scaling = manifest.codecs.get(SCALED_DECODING) == builds.get(SCALED_DECODING)
+    then = {**manifest.codecs, SCALED_DECODING: builds.get(SCALED_DECODING)}
+    if previous is None or then != {SCALED_DECODING: None, **builds}:
         return _NOTHING
     if previous.image != config.image or _at_decoding(previous.filter) != _at_decoding(config.filter):
         return _NOTHING
@@ -220,6 +252,7 @@ def reuse_of(manifest: Manifest, config: PrepareConfig, source: str, builds: Map
         uris=manifest.source == source,
         shards=cut == (config.seed, config.shards.num_shards, config.shards.shard_bytes)
         and container in ("auto", manifest.container),
+        but_scaled=None if same_scaling else config.image,
     )
 
 

@@ -69,6 +69,10 @@ _PNG_LEVEL = 6
 _WEBP_METHOD = 4
 
 
+# The build of the rule that decodes large JPEGs scaled (infra/codecs/jpeg/planes.py). If it alone is new,
+# other sources keep their stored images.
+SCALED_DECODING = "scaled_decoding"
+
 # Pillow may take these from the system, so its own version does not tell which one is loaded.
 _ENCODER_OF = {"png": "zlib", "webp": "webp"}
 
@@ -105,6 +109,8 @@ def codec_builds(encoding: Encoding) -> dict[str, str]:
     }
     if (pydicom := version_of("pydicom")) is not None:  # named only where it is: it came with a later release
         builds["pydicom"] = pydicom
+    if encoding == "jpeg":
+        builds[SCALED_DECODING] = "1"
     if library := _ENCODER_OF.get(encoding):
         builds[library] = features.version(library) or "absent"
     return builds

@@ -181,7 +181,7 @@ def _lanczos(image: Pixels, size: tuple[int, int]) -> Pixels:
     return np.asarray(picture.resize(size[::-1], Image.Resampling.LANCZOS))
 
 
-_TRANSPOSED, _UPSIDE_DOWN, _MIRRORED = (5, 6, 7, 8), (3, 4, 7, 8), (2, 3, 6, 7)
+TRANSPOSED, UPSIDE_DOWN, MIRRORED = (5, 6, 7, 8), (3, 4, 7, 8), (2, 3, 6, 7)
 
 
 @dataclass(frozen=True)
@@ -225,7 +225,7 @@ def upright_sizes(sizes: Int64, orientations: Int64) -> Int64:
         sizes: int64 [N, 2], height, width as in the file.
         orientations: int64 [N], EXIF orientation, 1 to 8.
     """
-    return np.where(np.isin(orientations, _TRANSPOSED)[:, np.newaxis], sizes[:, ::-1], sizes)
+    return np.where(np.isin(orientations, TRANSPOSED)[:, np.newaxis], sizes[:, ::-1], sizes)
 
 
 def turn_boxes_upright(boxes: Boxes, sizes: Int64, orientations: Int64) -> Boxes:
@@ -240,15 +240,15 @@ def turn_boxes_upright(boxes: Boxes, sizes: Int64, orientations: Int64) -> Boxes
         float64 [N, 4], in pixels of the upright image.
     """
     turned = boxes.copy()
-    transposed = np.isin(orientations, _TRANSPOSED)
+    transposed = np.isin(orientations, TRANSPOSED)
     turned[transposed] = turned[transposed][:, [1, 0, 3, 2]]
     heights, widths = upright_sizes(sizes, orientations).T
-    down = np.isin(orientations, _UPSIDE_DOWN)
+    down = np.isin(orientations, UPSIDE_DOWN)
     turned[down] = np.stack(
         [heights[down] - turned[down, 2], turned[down, 1], heights[down] - turned[down, 0], turned[down, 3]],
         1,
     )
-    mirrored = np.isin(orientations, _MIRRORED)
+    mirrored = np.isin(orientations, MIRRORED)
     flipped = turned[mirrored]
     turned[mirrored] = np.stack(
         [flipped[:, 0], widths[mirrored] - flipped[:, 3], flipped[:, 2], widths[mirrored] - flipped[:, 1]], 1

@@ -18,10 +18,17 @@ import numpy as np
 
 from shardmill.infra.codecs import ImageRejected, Pixels, SourceFacts, check_storable, decode, encode
 from shardmill.infra.codecs.arrays import encode_samples, in_grey, kind_of
-from shardmill.infra.codecs.geometry import Geometry, Samples, geometry, resize, resize_samples
+from shardmill.infra.codecs.geometry import TRANSPOSED, Geometry, Samples, geometry, resize, resize_samples
 from shardmill.infra.codecs.jpeg.decode import is_readable_in_training
 from shardmill.infra.codecs.jpeg.header import JpegHeader, check_header, read_header
-from shardmill.infra.codecs.jpeg.planes import cuts_exactly, fit, turn_upright, turns_exactly
+from shardmill.infra.codecs.jpeg.planes import (
+    cuts_exactly,
+    decoding_scale,
+    fit,
+    luma_of_picture,
+    turn_upright,
+    turns_exactly,
+)
 from shardmill.infra.codecs.jpeg.turbojpeg import decode_planes, encode_planes, library, read_planar_header
 from shardmill.infra.codecs.measures import (
     Statistics,
@@ -146,14 +153,12 @@ def prepare_image(data: bytes, how: Preparation, check_size: CheckSize = _any_si
     return _through_planes(data, how, kind, check_size) or _through_pixels(data, how, kind, check_size)
 
 
-def _geometry(
-    height: int, width: int, how: Preparation, check_size: CheckSize, encoding: StoredEncoding
-) -> Geometry:
-    """Return the geometry of an upright image, after checking its size and the limits of the encoding."""
-    check_size(height, width)
-    found = geometry(height, width, how.sizing)
-    check_storable(*found.canvas, encoding, how.max_pixels)
-    return found
+def _check(
+    upright: tuple[int, int], to: Geometry, how: Preparation, check_size: CheckSize, encoding: StoredEncoding
+) -> None:
+    """Check the size of an upright image, and that of the stored one by the limits of the encoding."""
+    check_size(*upright)
+    check_storable(*to.canvas, encoding, how.max_pixels)
 
 
 def _through_samples(data: bytes, how: Preparation, wanted: DeepWanted, check_size: CheckSize) -> StoredImage:
@@ -167,7 +172,8 @@ def _through_samples(data: bytes, how: Preparation, wanted: DeepWanted, check_si
     decoded = decode_deep(data, wanted)
     height, width = decoded.pixels.shape[:2]
     kind = kind_of(decoded.pixels)
-    to = _geometry(height, width, how, check_size, kind.stored_as(how.encoding))
+    to = geometry(height, width, how.sizing)
+    _check((height, width), to, how, check_size, kind.stored_as(how.encoding))
     pixels = fit_pixels(decoded.pixels, to, how.resample, how.color_behind)
     return StoredImage(
         image=encode_samples(pixels, kind.stored_as(how.encoding)),
@@ -205,11 +211,16 @@ def _through_planes(
     planar = read_planar_header(data) if header else None
     if header is None or planar is None or (planar.height, planar.width) != (header.height, header.width):
         return None
-    stored = decode_planes(data, planar)
+    upright = header.height, header.width
+    if header.orientation in TRANSPOSED:
+        upright = header.width, header.height
+    to = geometry(*upright, how.sizing)
+    scale = decoding_scale(to, planar.sample, header.orientation, kind.channels)
+    stored = decode_planes(data, planar, scale)
     if stored is None or not turns_exactly(stored, header.orientation):
         return None
     planes = turn_upright(stored, header.orientation)
-    to = _geometry(planes.y.shape[0], planes.y.shape[1], how, check_size, how.encoding)
+    _check(upright, to, how, check_size, how.encoding)
     if not cuts_exactly(planes, to.window):
         return None
     small = fit(planes, to, kind.channels, how.color_behind)
@@ -223,15 +234,15 @@ def _through_planes(
     halved = halve(small.y)
     return StoredImage(
         image=encoded or encode_planes(small, how.quality),
-        upright=planes.y.shape,
+        upright=upright,
         geometry=to,
         stored_from="source" if encoded else "planes",
         source=source,
         samples=kind,
         statistics=plane_statistics(small, halved),
         thumbnails=_thumbnails(small.y, halved)
-        if to.keeps_all_of(*planes.y.shape)
-        else _thumbnails(planes.y),
+        if to.keeps_all_of(*upright)
+        else _thumbnails(luma_of_picture(planes)),
     )
 
 
@@ -272,7 +283,8 @@ def _through_pixels(data: bytes, how: Preparation, kind: SampleKind, check_size:
         hdr=how.hdr,
     )
     height, width = decoded.pixels.shape[:2]
-    to = _geometry(height, width, how, check_size, how.encoding)
+    to = geometry(height, width, how.sizing)
+    _check((height, width), to, how, check_size, how.encoding)
     pixels = fit_pixels(decoded.pixels, to, how.resample, how.color_behind)
     encoded = None
     source = decoded.source

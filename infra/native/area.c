@@ -1,11 +1,11 @@
 /* Area averaging of one plane of bytes: each new pixel is the mean of the area that it covers.
  *
  * Gives the same bytes as OpenCV's INTER_AREA, and rounds where OpenCV rounds: weights in double, sums in float,
- * first along a row and then down the rows, and no multiplication fused with an addition. Takes eight rows at a
- * time: transposes them, so that one vector holds a column of eight pixels, shrinks across, transposes back and
- * shrinks down.
+ * first along a row and then down the rows, and no multiplication fused with an addition. Unlike OpenCV it also
+ * averages a window whose edges lie inside pixels. Takes eight rows at a time: transposes them, so that one vector
+ * holds a column of eight pixels, shrinks across, transposes back and shrinks down.
  *
- * infra/native/area.py loads this code and compares it with OpenCV before its first use.
+ * infra/native/area.py loads this code and compares it with OpenCV and numpy before its first use.
  */
 
 #include <stddef.h>
@@ -40,7 +40,7 @@ typedef float floats8 __attribute__((vector_size(32)));
 /* The weights along one side: new pixel i is the sum of `most` old pixels, from begins[i] on, each times its
  * weight weights[i * most + ...]. Weights that are left over are 0. */
 typedef struct {
-    int from, to; /* length before and after (pixels); `to` is not the larger */
+    int from, to; /* length before and after (pixels) */
     int most;
     const int32_t *begins;
     const float *weights;
@@ -55,23 +55,24 @@ INLINE int ceiling(double value)
 INLINE double least(double a, double b) { return a < b ? a : b; }
 
 /* The largest number of old pixels that a new pixel can cover, in whole or in part. */
-INLINE int most_covered(int from, int to) { return from < 2 * to ? 3 : (from + to - 1) / to + 2; }
+INLINE int most_covered(double length, int to) { return length < 2.0 * to ? 3 : ceiling(length / to) + 1; }
 
-static size_t share_bytes(int from, int to)
+static size_t share_bytes(double length, int to)
 {
-    return (sizeof(int32_t) + sizeof(float) * most_covered(from, to)) * to;
+    return (sizeof(int32_t) + sizeof(float) * most_covered(length, to)) * to;
 }
 
-/* Computes the weights of one side, in `memory` of share_bytes(from, to) bytes. */
-static Shares share_out(int from, int to, void *memory)
+/* Computes the weights of one side, in `memory` of share_bytes(length, to) bytes. The new pixels cover `length` old
+ * ones from `origin` on, which is below 1; what they cover beyond `from` does not count. */
+static Shares share_out(int from, double origin, double length, int to, void *memory)
 {
     const double nothing = 1e-3; /* smaller parts of a pixel do not count */
-    double scale = 1.0 / ((double)to / from);
+    double scale = 1.0 / (to / length);
     int32_t *begins = memory;
-    Shares shares = {from, to, most_covered(from, to), begins, (float *)(begins + to)};
+    Shares shares = {from, to, most_covered(length, to), begins, (float *)(begins + to)};
     float *weights = (float *)(begins + to);
     for (int i = 0; i < to; i++, weights += shares.most) {
-        double begin = i * scale, end = begin + scale, cell = least(scale, from - begin);
+        double begin = origin + i * scale, end = begin + scale, cell = least(scale, from - begin);
         int first = ceiling(begin), last = (int)end, count = 0;
         last = last > from - 1 ? from - 1 : last;
         first = first > last ? last : first;
@@ -246,16 +247,18 @@ VARIANTS static void area_average(const uint8_t *from, ptrdiff_t from_stride, Sh
         store(sum, to_width, to + to_stride * row);
 }
 
-/* Shrinks a plane; neither side may grow. Strides in bytes. Returns 0, or -1 if memory cannot be allocated. */
+/* Shrinks a window of a plane; neither side may grow. Strides in bytes. Returns 0, or -1 if memory cannot be
+ * allocated. The window begins in the first row and column, and each new pixel begins inside the plane. */
 int shardmill_area(const uint8_t *from, int from_height, int from_width, ptrdiff_t from_stride, uint8_t *to,
-                   int to_height, int to_width, ptrdiff_t to_stride)
+                   int to_height, int to_width, ptrdiff_t to_stride, double top, double left, double height,
+                   double width)
 {
-    size_t down_bytes = share_bytes(from_height, to_height), across_bytes = share_bytes(from_width, to_width);
+    size_t down_bytes = share_bytes(height, to_height), across_bytes = share_bytes(width, to_width);
     char *shares = malloc(down_bytes + across_bytes);
     if (shares == NULL)
         return -1;
-    Shares down = share_out(from_height, to_height, shares);
-    Shares across = share_out(from_width, to_width, shares + down_bytes);
+    Shares down = share_out(from_height, top, height, to_height, shares);
+    Shares across = share_out(from_width, left, width, to_width, shares + down_bytes);
     void *memory = malloc(area_bytes(across));
     if (memory != NULL)
         area_average(from, from_stride, down, across, to, to_stride, memory);

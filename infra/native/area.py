@@ -6,15 +6,17 @@ row pixel by pixel and repeats that for every new row. ``area.c`` takes eight ro
 Gain: preparing 3,783 photographs (400×533 pixels to a short side of 256) takes 7.8 s of CPU time instead of
 10.7 s (best of three runs each, all stages).
 
-Reference: OpenCV. Each process compares the compiled code with OpenCV before its first use. OpenCV does the
-work wherever the code is not compiled or gives other bytes on this machine, so stored images are the same
-everywhere. ``make test-native`` compares both on random planes under sanitizers.
+Reference: OpenCV, and numpy for windows with edges inside pixels, which OpenCV cannot average. Each process
+compares the compiled code with both before its first use. They do the work wherever the code is not compiled
+or gives other bytes on this machine, so stored images are the same everywhere. ``make test-native`` compares
+them on random planes under sanitizers.
 """
 
 from __future__ import annotations
 
 import ctypes
 import functools
+import math
 from typing import Any, cast
 
 import cv2
@@ -24,6 +26,9 @@ import numpy.typing as npt
 from shardmill.infra.native.library import load_library
 
 Pixels = npt.NDArray[np.uint8]
+Window = tuple[float, float, float, float]  # y, x, height, width (pixels)
+_Places = npt.NDArray[np.int64]
+_Weights = npt.NDArray[np.float32]
 
 # (height, width) before and after. Together they take every branch of the code: few and many old pixels to a
 # new one, odd ends, hardly any change.
@@ -55,6 +60,34 @@ def area_average(image: Pixels, size: tuple[int, int]) -> Pixels:
     return cast(Pixels, cv2.merge(planes)).reshape(*size, image.shape[2])
 
 
+def window_average(plane: Pixels, window: Window, size: tuple[int, int]) -> Pixels:
+    """Shrink a window of a plane, whose edges may lie inside pixels.
+
+    Args:
+        plane: uint8 [H, W].
+        window: y, x, height, width (pixels). What reaches beyond the last pixel does not count, but each new
+            pixel must begin inside the plane.
+        size: new height and width (pixels), neither larger than those of the window.
+
+    Returns:
+        uint8 [h, w].
+
+    Raises:
+        MemoryError: there is too little memory.
+    """
+    top, left, height, width = window
+    part = plane[int(top) : math.ceil(top + height), int(left) : math.ceil(left + width)]
+    inside = top % 1, left % 1, height, width
+    if inside == (0, 0, *part.shape):
+        return area_average(part, size)
+    function = _compiled()
+    return (
+        _average_with_numpy(part, size, inside)
+        if function is None
+        else _average(function, part, size, inside)
+    )
+
+
 def is_compiled() -> bool:
     """Tell whether compiled code does the work."""
     return _compiled() is not None
@@ -68,28 +101,76 @@ def _compiled() -> Any:
         return None
     function = library.shardmill_area
     pointer, number, stride = ctypes.c_void_p, ctypes.c_int, ctypes.c_ssize_t
-    function.argtypes = (pointer, number, number, stride, pointer, number, number, stride)
+    edges = (ctypes.c_double,) * 4
+    function.argtypes = (pointer, number, number, stride, pointer, number, number, stride, *edges)
     function.restype = number
-    return function if _agrees_with_opencv(function) else None
+    return function if _agrees(function) else None
 
 
-def _agrees_with_opencv(function: Any) -> bool:
-    """Tell whether the function gives the bytes of this machine's OpenCV."""
+def _agrees(function: Any) -> bool:
+    """Tell whether the function gives the bytes of this machine's OpenCV, and of numpy."""
     for (height, width), size in _COMPARED_SIZES:
         image = (np.arange(height * width, dtype=np.uint32) * 2654435761 >> 24).astype(np.uint8)
         image = image.reshape(height, width)
         expected = cv2.resize(image, size[::-1], interpolation=cv2.INTER_AREA)
         if not np.array_equal(_average(function, image, size), expected):
             return False
+        window = 0.25, 0.625, height - 0.75, width - 0.5
+        expected = _average_with_numpy(image, size, window)
+        if not np.array_equal(_average(function, image, size, window), expected):
+            return False
     return True
 
 
-def _average(function: Any, plane: Pixels, size: tuple[int, int]) -> Pixels:
-    """Shrink one plane, uint8 [H, W], with the compiled function."""
+def _average(function: Any, plane: Pixels, size: tuple[int, int], window: Window | None = None) -> Pixels:
+    """Shrink one plane, uint8 [H, W], or a window of it, with the compiled function."""
     if plane.strides[1] != 1:
         plane = np.ascontiguousarray(plane)
     height, width = plane.shape
     small = np.empty(size, np.uint8)
-    if function(plane.ctypes.data, height, width, plane.strides[0], small.ctypes.data, *size, size[1]):
+    edges = window or (0, 0, height, width)
+    place = plane.ctypes.data, height, width, plane.strides[0]
+    if function(*place, small.ctypes.data, *size, size[1], *edges):
         raise MemoryError(f"cannot shrink {height}×{width} pixels to {size[0]}×{size[1]}: no memory")
     return small
+
+
+def _average_with_numpy(plane: Pixels, size: tuple[int, int], window: Window) -> Pixels:
+    """Shrink a window of one plane, uint8 [H, W], with the weights, sums and rounding of area.c."""
+    across = _sum_shares(plane.T.astype(np.float32), *_shares(plane.shape[1], window[1], window[3], size[1]))
+    down = _sum_shares(across.T, *_shares(plane.shape[0], window[0], window[2], size[0]))
+    return np.minimum(np.rint(down), 255).astype(np.uint8)
+
+
+def _shares(from_: int, origin: float, length: float, to: int) -> tuple[_Places, _Weights]:
+    """Return the old pixels that each new one covers, and their weights: int64 and float32 [most, to].
+
+    Args:
+        from_: old pixels.
+        origin: where the new pixels begin, below 1 (old pixels).
+        length: how many old pixels the new ones cover.
+        to: new pixels.
+    """
+    nothing = 1e-3  # smaller parts of a pixel do not count
+    scale = 1 / (to / length)
+    begin = origin + np.arange(to) * scale
+    end, cell = begin + scale, np.minimum(scale, from_ - begin)
+    last = np.minimum(end.astype(np.int64), from_ - 1)
+    first = np.minimum(np.ceil(begin).astype(np.int64), last)
+    places = first - 1 + np.arange(math.ceil(scale) + 3)[:, np.newaxis]
+    weights = np.where((places >= first) & (places < last), 1 / cell, 0)
+    before, behind = first - begin, end - last
+    weights += np.where((places == first - 1) & (before > nothing), before / cell, 0)
+    part = np.minimum(np.minimum(behind, 1), cell) / cell
+    weights += np.where((places == last) & (behind > nothing), part, 0)
+    return np.clip(places, 0, from_ - 1), weights.astype(np.float32)
+
+
+def _sum_shares(
+    lines: npt.NDArray[np.float32], places: _Places, weights: _Weights
+) -> npt.NDArray[np.float32]:
+    """Return the weighted sums of lines, float32 [new lines, ...], added up in the order of the lines."""
+    total: npt.NDArray[np.float32] = lines[places[0]] * weights[0][:, np.newaxis]
+    for place, weight in zip(places[1:], weights[1:], strict=True):
+        total += lines[place] * weight[:, np.newaxis]
+    return total

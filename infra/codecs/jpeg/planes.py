@@ -3,6 +3,9 @@
 The way from JPEG to JPEG that needs no colour conversion and no upsampling of chroma. Each plane is scaled
 separately. Chroma goes from its stored size straight to half the size of the result (4:2:0), whatever the
 sampling of the source.
+
+Planes of large photographs are decoded scaled (``decoding_scale``). Their samples of 2, 4 or 8 pixels may
+reach beyond the picture or the window, so only the part inside is averaged.
 """
 
 from __future__ import annotations
@@ -13,25 +16,47 @@ import cv2
 import numpy as np
 
 from shardmill.infra.codecs.formats import Pixels
-from shardmill.infra.codecs.geometry import Geometry, resize
+from shardmill.infra.codecs.geometry import MIRRORED, TRANSPOSED, UPSIDE_DOWN, Geometry, resize
 from shardmill.infra.codecs.jpeg.turbojpeg import Planes
+from shardmill.infra.native.area import window_average
 
 _NEUTRAL = 128  # chroma without colour
 
-# EXIF 2.32, tag 274: orientations whose upright sides run against the stored ones.
-_TRANSPOSED = (5, 6, 7, 8)
-_ROWS_BACKWARDS, _COLUMNS_BACKWARDS = (3, 4, 7, 8), (2, 3, 6, 7)
+# Scale -> least number of source pixels to a pixel of the result, along each side. From here on decoding
+# scaled comes as near to Lanczos in float64 as decoding whole: of photographs nearer by 0.03 to 0.2 dB on the
+# average, farther by at most 0.6 dB. With two samples for a new pixel: farther by 0.2 to 0.5 dB (worst 2.3).
+_LEAST_RATIO = {8: 23.0, 4: 11.5, 2: 7.0}
+
+
+def decoding_scale(to: Geometry, sample: tuple[int, int], orientation: int, channels: int) -> int:
+    """Return the scale at which the planes of a JPEG are decoded.
+
+    Args:
+        to: where the upright picture goes.
+        sample: height and width of a chroma sample of the stored picture (pixels).
+        orientation: EXIF orientation of the stored picture.
+        channels: of the result.
+
+    Returns:
+        Pixels a sample: 1, 2, 4 or 8. Each scaled plane has about three samples or more for each new one.
+    """
+    of_chroma = sample[::-1] if orientation in TRANSPOSED else sample
+    coarsest = [max(1.0, side / 2) if channels == 3 else 1.0 for side in of_chroma]
+    ratio = min(to.window[2 + side] / (to.scaled[side] * coarsest[side]) for side in (0, 1))
+    return next((scale for scale, least in _LEAST_RATIO.items() if ratio >= least), 1)
 
 
 def turns_exactly(planes: Planes, orientation: int) -> bool:
     """Tell whether the planes can be turned upright without moving colour.
 
     A side that is reversed must end with a whole chroma sample. Else the sample that sticks out at its end
-    would stick out at its beginning, and all chroma would be displaced.
+    would stick out at its beginning, and all chroma would be displaced. Scaled planes know where they begin.
     """
+    if planes.scale > 1:
+        return True
     height, width = planes.y.shape
-    rows, columns = orientation in _ROWS_BACKWARDS, orientation in _COLUMNS_BACKWARDS
-    if orientation in _TRANSPOSED:
+    rows, columns = orientation in UPSIDE_DOWN, orientation in MIRRORED
+    if orientation in TRANSPOSED:
         rows, columns = columns, rows
     return not (rows and height % planes.vertical) and not (columns and width % planes.horizontal)
 
@@ -40,28 +65,42 @@ def turn_upright(planes: Planes, orientation: int) -> Planes:
     """Return the planes of the upright picture."""
     if orientation == 1:
         return planes
-    y = _turned(planes.y, orientation)
-    if planes.cb is None or planes.cr is None:
-        return Planes(y)
+    y, (top, left, height, width) = _turned(planes.y, orientation), planes.picture
     horizontal, vertical = planes.horizontal, planes.vertical
-    if orientation in _TRANSPOSED:
+    if orientation in TRANSPOSED:
         horizontal, vertical = vertical, horizontal
-    cb, cr = _turned(planes.cb, orientation), _turned(planes.cr, orientation)
-    return Planes(y, cb, cr, horizontal, vertical)
+        top, left, height, width = left, top, width, height
+    if orientation in UPSIDE_DOWN:
+        top = y.shape[0] * planes.scale - height - top
+    if orientation in MIRRORED:
+        left = y.shape[1] * planes.scale - width - left
+    cb, cr = (None if plane is None else _turned(plane, orientation) for plane in (planes.cb, planes.cr))
+    return Planes(y, cb, cr, horizontal, vertical, planes.scale, (top, left, height, width))
 
 
 def _turned(plane: Pixels, orientation: int) -> Pixels:
-    if orientation in _TRANSPOSED:
+    if orientation in TRANSPOSED:
         plane = cast(Pixels, cv2.transpose(plane))
-    rows, columns = orientation in _ROWS_BACKWARDS, orientation in _COLUMNS_BACKWARDS
+    rows, columns = orientation in UPSIDE_DOWN, orientation in MIRRORED
     if rows or columns:
         plane = cast(Pixels, cv2.flip(plane, -1 if rows and columns else int(columns)))
     return plane
 
 
+def luma_of_picture(planes: Planes) -> Pixels:
+    """Return the luma of the whole picture, with as many samples as the planes have: uint8 [h, w]."""
+    if planes.scale == 1:
+        return planes.y
+    top, left, height, width = (edge / planes.scale for edge in planes.picture)
+    return window_average(planes.y, (top, left, height, width), (int(height), int(width)))
+
+
 def cuts_exactly(planes: Planes, window: tuple[int, int, int, int]) -> bool:
-    """Tell whether a window (y, x, height, width) of the picture begins with whole chroma samples."""
-    return window[0] % planes.vertical == 0 and window[1] % planes.horizontal == 0
+    """Tell whether a window (y, x, height, width) of the picture can be cut out without moving colour.
+
+    It must begin with whole chroma samples, unless the planes were decoded scaled.
+    """
+    return planes.scale > 1 or (window[0] % planes.vertical == 0 and window[1] % planes.horizontal == 0)
 
 
 def fit(planes: Planes, to: Geometry, channels: int, background: tuple[int, int, int]) -> Planes:
@@ -74,7 +113,10 @@ def fit(planes: Planes, to: Geometry, channels: int, background: tuple[int, int,
         background: red, green and blue of the canvas around the picture.
     """
     top, left, height, width = to.window
-    y = resize(planes.y[top : top + height, left : left + width], to.scaled)
+    if planes.scale > 1:
+        y = _averaged(planes.y, planes, to, (1, 1))
+    else:
+        y = resize(planes.y[top : top + height, left : left + width], to.scaled)
     luma, *chroma_values = _ycbcr(background)
     y = _on_canvas(y, to.canvas, to.offset, luma)
     if channels == 1:
@@ -93,8 +135,10 @@ def _scaled_chroma(plane: Pixels | None, planes: Planes, to: Geometry) -> Pixels
     scaled = -(-to.scaled[0] // 2), -(-to.scaled[1] // 2)
     if plane is None:
         return np.full(scaled, _NEUTRAL, np.uint8)
-    top, left, height, width = to.window
     vertical, horizontal = planes.vertical, planes.horizontal
+    if planes.scale > 1:
+        return _averaged(plane, planes, to, (vertical, horizontal), per=2)
+    top, left, height, width = to.window
     rows, columns = (
         _samples_covered(height, vertical, to.scaled[0]),
         _samples_covered(width, horizontal, to.scaled[1]),
@@ -104,6 +148,29 @@ def _scaled_chroma(plane: Pixels | None, planes: Planes, to: Geometry) -> Pixels
     if missing != (0, 0):
         part = cast(Pixels, cv2.copyMakeBorder(part, 0, missing[0], 0, missing[1], cv2.BORDER_REPLICATE))
     return resize(part, scaled)
+
+
+def _averaged(plane: Pixels, planes: Planes, to: Geometry, sample: tuple[int, int], per: int = 1) -> Pixels:
+    """Average the window of a plane that was decoded scaled.
+
+    Args:
+        plane: one of ``planes``.
+        planes: upright.
+        to: window and scale.
+        sample: height and width of a sample of the plane (samples of y).
+        per: height and width of a sample of the result (pixels of the result).
+    """
+    size = -(-to.scaled[0] // per), -(-to.scaled[1] // per)
+    pixels = planes.scale * sample[0], planes.scale * sample[1]  # that a sample covers
+    # If a side is odd after scaling, its last sample of chroma reaches a pixel beyond the picture.
+    reached = size[0] * per / to.scaled[0], size[1] * per / to.scaled[1]
+    window = (
+        (planes.picture[0] + to.window[0]) / pixels[0],
+        (planes.picture[1] + to.window[1]) / pixels[1],
+        to.window[2] * reached[0] / pixels[0],
+        to.window[3] * reached[1] / pixels[1],
+    )
+    return window_average(plane, window, size)
 
 
 def _samples_covered(length: int, size: int, scaled: int) -> int:

@@ -160,8 +160,11 @@ class Planes:
     Attributes:
         y: uint8 [H, W].
         cb, cr: uint8 [ceil(H / vertical), ceil(W / horizontal)], None for grey.
-        horizontal: width of a chroma sample (pixels).
-        vertical: height of a chroma sample (pixels).
+        horizontal: width of a chroma sample (samples of y).
+        vertical: height of a chroma sample (samples of y).
+        scale: width and height of a sample of y (pixels): 1, or 2, 4 or 8 if the planes were decoded scaled.
+            Those reach beyond the picture to whole chroma samples.
+        picture: y, x, height, width of the picture if the planes were decoded scaled (pixels).
     """
 
     y: Pixels
@@ -169,6 +172,8 @@ class Planes:
     cr: Pixels | None = None
     horizontal: int = 1
     vertical: int = 1
+    scale: int = 1
+    picture: tuple[int, int, int, int] = (0, 0, 0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,34 +227,42 @@ def read_planar_header(data: bytes) -> PlanarHeader | None:
     return PlanarHeader(height, width, sampling)
 
 
-def decode_planes(data: bytes, header: PlanarHeader) -> Planes | None:
+def decode_planes(data: bytes, header: PlanarHeader, scale: int = 1) -> Planes | None:
     """Decode the planes of a JPEG.
 
     Args:
         data: the file.
         header: from ``read_planar_header`` of the same bytes; the library trusts its sizes.
+        scale: width and height of a decoded sample of luma (pixels): 1, 2, 4 or 8.
 
     Returns:
         The planes, or None after an error or a warning. A truncated file causes only a warning.
     """
     mine = _this_thread()
+    whole = header
+    if scale > 1:
+        header = PlanarHeader(-(-whole.height // scale), -(-whole.width // scale), whole.sampling)
     (rows, stride), (chroma_rows, chroma_stride) = header.decoded_luma, header.decoded_chroma
     luma, chroma = rows * stride, chroma_rows * chroma_stride
     memory = np.empty(luma + 2 * chroma, np.uint8)
     start = memory.ctypes.data
     pointers = _Pointers(start, start + luma, start + luma + chroma)
     strides = _Strides(stride, chroma_stride, chroma_stride)
+    # The library decodes at the largest scale that fits into this size; 0 is the size of the picture.
+    width, height = (header.width, header.height) if scale > 1 else (0, 0)
     if library().tjDecompressToYUVPlanes(
-        mine.decompressor, data, len(data), pointers, 0, strides, 0, _DECODE_FLAGS
+        mine.decompressor, data, len(data), pointers, width, strides, height, _DECODE_FLAGS
     ):
         mine.forget_failure()
         return None
-    y = memory[:luma].reshape(rows, stride)[: header.height, : header.width]
+    y, picture = memory[:luma].reshape(rows, stride), (0, 0, whole.height, whole.width)
+    if scale == 1:
+        y = y[: whole.height, : whole.width]
     if header.is_grey:
-        return Planes(y)
+        return Planes(y, scale=scale, picture=picture)
     cb, cr = memory[luma:].reshape(2, chroma_rows, chroma_stride)
     vertical, horizontal = header.sample
-    return Planes(y, cb, cr, horizontal, vertical)
+    return Planes(y, cb, cr, horizontal, vertical, scale, picture)
 
 
 def decode_pixels(data: bytes, size: tuple[int, int], colorspace: str, strict: bool = True) -> Pixels:

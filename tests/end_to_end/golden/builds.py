@@ -8,19 +8,19 @@ from importlib.metadata import version
 
 from PIL import features
 
-from shardmill.infra.codecs import codec_builds
+from shardmill.infra.codecs import SCALED_DECODING, codec_builds
 
 # Pillow's wheels bring most of these along. zlib, which compresses PNG files, may be the system's.
 _PARTS_OF_PILLOW = ("libjpeg_turbo", "jpg_2000", "libtiff", "webp", "avif", "zlib_ng", "zlib")
 
 
-_LEFT_OUT = ("shardmill", "pydicom")  # no file of DICOM is among the recorded ones
+_LEFT_OUT = (SCALED_DECODING, "pydicom")  # no file of DICOM is among the recorded ones
 
 
 def running_builds() -> dict[str, str]:
     """Map each library to its version.
 
-    The revision of Shardmill's own codec code is left out: it announces a change of the stored bytes, which
+    The build of Shardmill's own rule for JPEGs is left out: it announces a change of the stored bytes, which
     the tests must show. The CPU's vector extensions are left out too: the bytes stayed the same when
     OpenCV ran without AVX, and when isal, zlib and WebP ran without AVX-512. Other CPUs were not tried.
     """

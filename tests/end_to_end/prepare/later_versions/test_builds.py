@@ -5,15 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from PIL import features
+from PIL import Image, features
 
 from shardmill.beam_jobs import job as job_module
 from shardmill.beam_jobs.publish import digests as digests_module
 from shardmill.infra.codecs import codec_builds
 from shardmill.infra.dataset.catalog import Catalog
 from shardmill.infra.errors import EnvironmentFault
+from shardmill.infra.format.examples import parse_example
+from shardmill.infra.format.layout import decode_manifest, encode_manifest, manifest_file
+from shardmill.infra.format.records import iter_records
 from shardmill.infra.storage.filesystem import Storage
-from tests.samples.images.photos import jpeg, make_photos, write
+from tests.samples.images.forms import saved
+from tests.samples.images.photos import jpeg, make_photos, picture, rotated_jpeg, write
 from tests.samples.preparing.runs import folders, problems, run, stopped
 
 
@@ -24,6 +28,20 @@ def source(tmp_path: Path) -> Path:
 
 def other_builds(monkeypatch: pytest.MonkeyPatch, **builds: str) -> None:
     monkeypatch.setattr(digests_module, "codec_builds", lambda encoding: codec_builds(encoding) | builds)
+
+
+def stored(root: Path) -> dict[str, bytes]:
+    """URI of each record of the newest version -> its stored image."""
+    version = Catalog(root).open("d")
+    return {
+        uri: parse_example(payload).image
+        for shard in version.manifest.shards
+        for uri, (_, _, payload) in zip(
+            version.index(shard)["source_uri"].to_pylist(),
+            iter_records(version.storage, shard.path, version.manifest.container),
+            strict=True,
+        )
+    }
 
 
 def test_unfinished_work_is_not_gone_on_with_under_other_builds(
@@ -59,6 +77,34 @@ def test_another_zlib_concerns_only_datasets_of_pngs(
     assert jpeg_again["version"] == 1, "nothing has changed"
     assert (png_again["version"], png_again["num_encoded"]) == (2, 22), "no image of version 1 is used again"
     assert Catalog(tmp_path / "png").open("d@2").manifest.codecs["zlib"] == "9.9.9"
+
+
+def test_only_jpegs_that_are_decoded_scaled_are_read_again_after_the_release_that_brought_it(
+    source: Path, tmp_path: Path
+) -> None:
+    root, settings = tmp_path / "root", {"image": {"size": 16}, "shards": {"num_shards": 1}}
+    large, turned = jpeg(900, 240, 330), rotated_jpeg(901, 6, 330, 241)
+    write(source, {"a/large.jpg": large, "a/later.jpg": large, "b/turned.jpg": turned})
+    write(source, {"b/large.png": saved(Image.fromarray(picture(902, 240, 330)), "PNG")})
+    run(source, root, **{**settings, "image": {"size": 16, "quality": 60}})
+    # An earlier release stored other bytes under these settings.
+    place = root / "d" / manifest_file(1)
+    manifest = decode_manifest(place.read_bytes())
+    manifest.config["image"]["quality"] = 90
+    del manifest.codecs["scaled_decoding"]
+    place.write_bytes(encode_manifest(manifest))
+    before = stored(root)
+    outcome = run(source, root, **settings)
+    assert (outcome["version"], outcome["num_encoded"]) == (2, 3)
+    after = stored(root)
+    assert after.keys() == before.keys()
+    changed = {uri for uri in after if after[uri] != before[uri]}
+    assert changed == {"a/large.jpg", "b/turned.jpg"}
+    assert problems(root) == []
+    run(source, tmp_path / "fresh", **settings)
+    fresh = stored(tmp_path / "fresh")
+    assert {uri: fresh[uri] for uri in changed} == {uri: after[uri] for uri in changed}
+    assert run(source, root, **settings)["version"] == 2, "nothing has changed"
 
 
 def test_other_builds_begin_anew_where_the_old_work_was_given_up(

@@ -15,7 +15,6 @@ from shardmill.infra.codecs import ImageRejected, decode
 from shardmill.infra.codecs import prepare as preparing
 from shardmill.infra.codecs.jpeg.decode import decode_jpeg_small
 from shardmill.infra.codecs.jpeg.turbojpeg import library
-from shardmill.infra.codecs.measures import perceptual_hashes
 from shardmill.infra.codecs.prepare import StoredImage
 from tests.samples.images import references
 from tests.samples.images.forms import gradient, saved
@@ -107,13 +106,11 @@ def test_planes_and_pixels_lead_to_the_same_picture(
     assert (one.height, one.width, one.source) == (other.height, other.width, other.source)
     pixels = decode(one.image).pixels
     assert references.psnr(pixels, decode(other.image).pixels.astype(float)) > 32
-    first, second = perceptual_hashes(np.stack([one.thumbnails[0], other.thumbnails[0]]))
     if min(size) >= 20:
         for mine, others in zip(one.statistics, other.statistics, strict=True):
             assert np.abs(np.subtract(mine, others)).max() < 2
-        assert first is not None
-        assert second is not None
-        assert (first ^ second).bit_count() <= 4
+        # From so few spots a hash has bits that rounding decides, so the thumbnails are compared.
+        assert np.abs(one.thumbnails[0].astype(int) - other.thumbnails[0]).max() <= 1
 
 
 @needs_library

@@ -210,7 +210,8 @@ def test_encoding_is_faithful_and_repeatable(channels: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("encoding", "encoder"), [("jpeg", set()), ("raw", set()), ("png", {"zlib"}), ("webp", {"webp"})]
+    ("encoding", "encoder"),
+    [("jpeg", {"scaled_decoding"}), ("raw", set()), ("png", {"zlib"}), ("webp", {"webp"})],
 )
 def test_builds_name_every_library(encoding: Encoding, encoder: set[str]) -> None:
     builds = codecs.codec_builds(encoding)

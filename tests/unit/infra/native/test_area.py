@@ -21,19 +21,40 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shardmill.infra.native.area import Pixels, area_average, is_compiled
+from shardmill.infra.native.area import Pixels, area_average, is_compiled, window_average
 from shardmill.infra.native.library import FOLDER_VARIABLE
 
 needs_compiler = pytest.mark.skipif(not is_compiled(), reason="installed without a C compiler")
 
-# Prints whether compiled code does the work, and the digest of an image that was averaged.
+# Prints whether compiled code does the work, and the digest of what it averaged.
 AVERAGE = """
-import hashlib
-import numpy as np
-from shardmill.infra.native.area import area_average, is_compiled
-image = np.random.default_rng(5).integers(0, 256, (53, 47, 3), dtype=np.uint8)
-print(is_compiled(), hashlib.sha256(area_average(image, (31, 29)).tobytes()).hexdigest())
+from shardmill.infra.native.area import is_compiled
+from tests.unit.infra.native.test_area import averaged
+print(is_compiled(), averaged())
 """
+
+
+def averaged() -> str:
+    """Digest of an image that was averaged, and of many windows of planes."""
+    generator = np.random.default_rng(5)
+    image = generator.integers(0, 256, (53, 47, 3), dtype=np.uint8)
+    digest = hashlib.sha256(area_average(image, (31, 29)))
+    for _ in range(500):
+        plane = generator.integers(0, 256, generator.integers(2, 130, 2), dtype=np.uint8)
+        window, size = any_window(generator, plane.shape)
+        digest.update(window_average(plane, window, size))
+    return digest.hexdigest()
+
+
+def any_window(
+    generator: np.random.Generator, shape: tuple[int, ...]
+) -> tuple[tuple[float, float, float, float], tuple[int, int]]:
+    """A window that begins at an eighth of a pixel and may reach beyond the plane, and a size for it."""
+    begins = [int(generator.integers(4 * side)) / 8 for side in shape]
+    lengths = [generator.uniform(1, side - begin) for side, begin in zip(shape, begins, strict=True)]
+    size = int(generator.integers(1, int(lengths[0]) + 1)), int(generator.integers(1, int(lengths[1]) + 1))
+    beyond = generator.choice([0, 0.3], 2) / size  # of the last new pixel
+    return (*begins, lengths[0] * (1 + beyond[0]), lengths[1] * (1 + beyond[1])), size
 
 
 def with_opencv(image: Pixels, size: tuple[int, int]) -> Any:
@@ -89,10 +110,29 @@ def test_views_of_a_plane(view: Callable[[Pixels], Pixels]) -> None:
     assert np.array_equal(area_average(image, (31, 29)), with_opencv(np.ascontiguousarray(image), (31, 29)))
 
 
-def test_without_compiled_code_opencv_gives_the_same_bytes() -> None:
-    image = np.random.default_rng(5).integers(0, 256, (53, 47, 3), dtype=np.uint8)
-    done = run_with("none")
-    assert done.stdout.split() == ["False", hashlib.sha256(area_average(image, (31, 29))).hexdigest()]
+def test_without_compiled_code_opencv_and_numpy_give_the_same_bytes() -> None:
+    assert run_with("none").stdout.split() == ["False", averaged()]
+
+
+def area_weights(length: int, begin: float, covered: float, new: int) -> Any:
+    """float64 [new, length]: how much of each new pixel lies in each old one."""
+    edges = begin + np.arange(new + 1) * covered / new
+    places = np.arange(length)
+    shared = np.minimum(edges[1:, np.newaxis], places + 1) - np.maximum(edges[:-1, np.newaxis], places)
+    shared = np.clip(shared, 0, None)
+    return shared / shared.sum(axis=1, keepdims=True)
+
+
+def test_windows_are_averaged_as_in_float64() -> None:
+    generator = np.random.default_rng(6)
+    for _ in range(500):
+        plane = generator.integers(0, 256, generator.integers(2, 130, 2), dtype=np.uint8)
+        (top, left, height, width), size = any_window(generator, plane.shape)
+        down = area_weights(plane.shape[0], top, height, size[0])
+        across = area_weights(plane.shape[1], left, width, size[1])
+        found = window_average(plane, (top, left, height, width), size)
+        # A new pixel leaves out parts of less than a thousandth of an old one, and is rounded.
+        assert np.abs(found - down @ plane @ across.T).max() <= 0.5 + 4 * 255e-3
 
 
 @pytest.mark.parametrize("content", [None, b"of another machine"], ids=["absent", "not loadable"])

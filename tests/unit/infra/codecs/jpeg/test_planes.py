@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import subprocess
 import sys
@@ -17,7 +18,14 @@ from PIL import Image
 from shardmill.infra.codecs import Pixels
 from shardmill.infra.codecs.formats import apply_orientation
 from shardmill.infra.codecs.geometry import geometry, resize
-from shardmill.infra.codecs.jpeg.planes import cuts_exactly, fit, turn_upright, turns_exactly
+from shardmill.infra.codecs.jpeg.planes import (
+    cuts_exactly,
+    decoding_scale,
+    fit,
+    luma_of_picture,
+    turn_upright,
+    turns_exactly,
+)
 from shardmill.infra.codecs.jpeg.turbojpeg import (
     LIBRARY_VARIABLE,
     Planes,
@@ -54,10 +62,10 @@ def smooth(height: int, width: int) -> Pixels:
     return np.rint(127.5 + 110 * np.stack(planes, axis=-1)).astype(np.uint8)
 
 
-def planes_of(data: bytes) -> Planes:
+def planes_of(data: bytes, scale: int = 1) -> Planes:
     header = read_planar_header(data)
     assert header is not None
-    planes = decode_planes(data, header)
+    planes = decode_planes(data, header, scale)
     assert planes is not None
     return planes
 
@@ -166,6 +174,62 @@ def test_canvas_and_window_on_planes_are_those_on_pixels(mode: Any, size: tuple[
         assert np.abs(found[0, 0].astype(int) - (200, 30, 60)).max() <= 2
 
 
+SAMPLINGS = {"444": (1, 1), "422": (1, 2), "420": (2, 2), "440": (2, 1), "411": (1, 4)}
+WHOLE = Sizing("short", 31, 31), Sizing("pad", 36, 44), Sizing("crop", 29, 37), Sizing("long", 33, 33)
+
+
+@pytest.mark.parametrize(
+    ("to", "subsampling", "orientation", "channels", "scale"),
+    [
+        ((4000, 3000), "420", 1, 3, 4),
+        ((3000, 4000), "420", 6, 3, 4),
+        ((6048, 8064), "420", 1, 3, 8),
+        ((1800, 2400), "420", 1, 3, 2),
+        ((1780, 2400), "420", 1, 3, 1),
+        ((533, 400), "420", 1, 3, 1),
+        ((3000, 4000), "411", 1, 3, 1),  # chroma has a quarter of the columns
+        ((3000, 4000), "411", 1, 1, 4),
+        ((4000, 3000), "411", 6, 3, 1),
+    ],
+)
+def test_planes_are_decoded_scaled_if_enough_samples_are_left(
+    to: tuple[int, int], subsampling: str, orientation: int, channels: int, scale: int
+) -> None:
+    upright = geometry(*to, Sizing("short", 256, 256))
+    assert decoding_scale(upright, SAMPLINGS[subsampling], orientation, channels) == scale
+
+
+@pytest.mark.parametrize("scale", [2, 4, 8])
+@pytest.mark.parametrize(
+    ("subsampling", "orientation"),
+    [("420", 1), ("420", 3), ("420", 5), ("420", 8), ("444", 7), ("422", 6), ("440", 2), ("411", 4)],
+)
+def test_scaled_planes_lie_where_those_of_the_whole_picture_lie(
+    subsampling: str, orientation: int, scale: int
+) -> None:
+    """A sample covers parts of pixels at all edges. Nothing may move by that, be it cut, turned or padded."""
+    height, width = 31 * scale * 3 + 1, 43 * scale * 3 + 3
+    y, x = np.mgrid[0:height, 0:width].astype(np.float64) / scale
+    waves = [np.sin(x / 45 + y / 90), np.sin(x / 80 - y / 50), np.sin(x / 70 + y / 40)]
+    pixels = np.rint(127.5 + 100 * np.stack(waves, axis=-1)).astype(np.uint8)
+    data = jpeg(pixels, subsampling)
+    upright = apply_orientation(np.asarray(Image.open(io.BytesIO(data))), orientation)
+    planes = turn_upright(planes_of(data, scale), orientation)
+    luma = luma_of_picture(planes)
+    assert luma.shape == tuple(side // scale for side in upright.shape[:2])
+    grey = cv2.cvtColor(upright, cv2.COLOR_RGB2GRAY)
+    assert np.abs(luma - references.area(grey, *luma.shape)).mean() < 0.6
+    for sizing in WHOLE:
+        to = geometry(*upright.shape[:2], sizing)
+        top, left, *size = to.window
+        window = upright[top : top + size[0], left : left + size[1]].astype(np.float64)
+        expected = references.area(window, *to.scaled)
+        found = simplejpeg.decode_jpeg(encode_planes(fit(planes, to, 3, WHITE), 100)).astype(np.float64)
+        found = found[to.offset[0] :, to.offset[1] :][: to.scaled[0], : to.scaled[1]]
+        # The outermost pixels share chroma with the canvas.
+        assert np.abs(found - expected)[2:-2, 2:-2].mean(axis=(0, 1)).max() < 0.85
+
+
 def test_grey_becomes_grey_or_colourless() -> None:
     data: bytes = simplejpeg.encode_jpeg(
         gradient()[:, :, :1].copy(), colorspace="GRAY", colorsubsampling="Gray"
@@ -200,7 +264,7 @@ def test_of_colour_only_luma_is_kept_where_grey_is_wanted() -> None:
 def test_whatever_is_amiss_steps_aside(damage: Any) -> None:
     data = damage(jpeg(picture(1, 96, 128), quality=90))
     header = read_planar_header(data)
-    assert header is None or decode_planes(data, header) is None
+    assert header is None or {decode_planes(data, header, scale) for scale in (1, 2, 4, 8)} == {None}
     assert decode_planes(jpeg(picture(2)), read_planar_header(jpeg(picture(2)))) is not None  # type: ignore[arg-type]
 
 
