@@ -33,9 +33,13 @@ _BLACK_AND_WHITE: dict[str, tuple[Any, Any]] = {
 _MIDDLE = 128
 _INTENT = ImageCms.Intent.RELATIVE_COLORIMETRIC
 _FLAGS = ImageCms.Flags.BLACKPOINTCOMPENSATION
-# Little CMS would interpolate grey and 16 bits between few points: up to 15 levels off in dark colours.
+# Little CMS would interpolate grey, Lab and 16 bits between few points: up to 36 levels off in dark colours.
 _EXACT = ImageCms.Flags.NOOPTIMIZE
-_SRGB = ImageCms.createProfile("sRGB")
+
+
+@functools.cache
+def _srgb() -> ImageCms.ImageCmsProfile:
+    return ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +88,7 @@ class Conversion:
         converted = imagecodecs.cms_transform(
             np.ascontiguousarray(levels),
             self.icc,
-            ImageCms.ImageCmsProfile(_SRGB).tobytes(),
+            _srgb().tobytes(),
             colorspace="gray" if samples.ndim == 2 else "rgb",
             outcolorspace="rgb",
             outdtype=dtype,
@@ -134,20 +138,16 @@ def conversion_by_statement(stated: Stated, mode: str) -> Conversion | None:
     return None if _changes_nothing(conversion, mode) else conversion
 
 
+@functools.cache
 def lab_to_srgb() -> Conversion:
     """Return the conversion of CIE L*a*b* images, which need no profile."""
-    return _lab()
-
-
-@functools.cache
-def _lab() -> Conversion:
     profile = ImageCms.ImageCmsProfile(ImageCms.createProfile("LAB"))
     return Conversion("CIE L*a*b*", profile.tobytes(), _transform(profile, "LAB"))
 
 
 def _transform(profile: Any, mode: str) -> ImageCms.ImageCmsTransform:
-    flags = _FLAGS | _EXACT if mode == "L" else _FLAGS
-    return ImageCms.buildTransform(profile, _SRGB, mode, "RGB", renderingIntent=_INTENT, flags=flags)
+    flags = _FLAGS | _EXACT if mode in ("L", "LAB") else _FLAGS
+    return ImageCms.buildTransform(profile, _srgb(), mode, "RGB", renderingIntent=_INTENT, flags=flags)
 
 
 def _keeps_black_and_white(conversion: Conversion, mode: str) -> bool:

@@ -32,11 +32,13 @@ from shardmill.infra.codecs.formats import (
 from shardmill.infra.codecs.pillow.raster import composited
 from shardmill.infra.codecs.tiff.kinds import (
     ASSOCIATED,
+    BLACK_IS_ZERO,
     CIE_LAB,
     COLORS,
     COMPRESSIONS,
     FLOAT,
     PALETTE,
+    RGB,
     UINT,
     UNASSOCIATED,
     WHITE_IS_ZERO,
@@ -111,7 +113,8 @@ def decode_tiff(data: bytes, wanted: Wanted) -> DecodedImage:
     """
     read = _read(data, wanted.max_pixels, wanted.allow_truncated)
     color, alpha = _picture(read)
-    flat = composited(color, alpha, (read.page.icc,) if read.page.icc else (), wanted)
+    stated = (read.page.icc,) if read.page.icc else ()
+    flat = composited(color, alpha, stated, wanted, lambda mode: _deep_samples(read))
     pixels = apply_orientation(flat.pixels(wanted.channels), read.page.orientation)
     return DecodedImage(pixels, read.facts(flat.icc_profile, flat.had_alpha, flat.note))
 
@@ -205,6 +208,20 @@ def _picture(read: TiffSamples) -> tuple[Image.Image, Image.Image | None]:
         together = Image.merge({"L": "La", "RGB": "RGBa"}[mode], (*image.split(), opacity))
         image = together.convert({"L": "LA", "RGB": "RGBA"}[mode]).convert(mode)
     return image, opacity
+
+
+def _deep_samples(read: TiffSamples) -> npt.NDArray[np.uint16] | None:
+    """Return shades in 16 bits, [H, W] or [H, W, 3], for converting colours; None for 8 bits or inks."""
+    kind, channels = read.page.kind, read.colors
+    is_shade = kind.photometric in (WHITE_IS_ZERO, BLACK_IS_ZERO, RGB)
+    if not is_shade or kind.bits[0] <= 8 or ASSOCIATED in kind.extra:
+        return None
+    samples = read.samples[:, :, 0] if channels == 1 else read.samples[:, :, :channels]
+    low, high = black_and_white(samples, read.page)
+    if samples.dtype != np.uint16 or (low, high) != (0, 0xFFFF):
+        scaled = np.clip((samples.astype(np.float32) - low) * np.float32(65535 / (high - low)), 0, 65535)
+        samples = np.rint(np.nan_to_num(scaled)).astype(np.uint16)
+    return 0xFFFF - samples if kind.photometric == WHITE_IS_ZERO else samples
 
 
 def black_and_white(samples: Samples, page: Page) -> tuple[float, float]:

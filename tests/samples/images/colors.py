@@ -155,16 +155,23 @@ def lut_profile(space: bytes, num_channels: int, lab: Callable[[Floats], Floats]
     return begin + bytes(128 - len(begin)) + struct.pack(">I", len(tags)) + head + body
 
 
+# From linear sRGB to CIE XYZ under D50.
+_TO_D50 = np.array([
+    [0.4360747, 0.3850649, 0.1430804], [0.2225045, 0.7168786, 0.0606169], [0.0139322, 0.0971045, 0.7141733],
+])  # fmt: skip
+
+
+def srgb_of_lab(lab: Floats) -> Floats:
+    """Samples of sRGB, 0 to 255, of CIE L*a*b* under D50, [N, 3]."""
+    fy = (lab[:, 0] + 16) / 116
+    f = np.stack([fy + lab[:, 1] / 500, fy, fy - lab[:, 2] / 200], axis=1)
+    share = np.where(f > 6 / 29, f**3, 3 * (6 / 29) ** 2 * (f - 4 / 29))
+    return to_srgb((share * _TO_D50.sum(axis=1)) @ np.linalg.inv(_TO_D50).T, SRGB)
+
+
 def lab_of_srgb(signal: Floats) -> Floats:
     """CIE L*a*b* under D50 of samples of sRGB, 0 to 1, [N, 3]."""
-    to_d50 = np.array(
-        [
-            [0.4360747, 0.3850649, 0.1430804],
-            [0.2225045, 0.7168786, 0.0606169],
-            [0.0139322, 0.0971045, 0.7141733],
-        ]
-    )
-    share = (srgb_curve(signal) @ to_d50.T) / to_d50.sum(axis=1)
+    share = (srgb_curve(signal) @ _TO_D50.T) / _TO_D50.sum(axis=1)
     f = np.where(share > (6 / 29) ** 3, np.cbrt(share), share / (3 * (6 / 29) ** 2) + 4 / 29)
     return np.stack([116 * f[:, 1] - 16, 500 * (f[:, 0] - f[:, 1]), 200 * (f[:, 1] - f[:, 2])], axis=1)
 

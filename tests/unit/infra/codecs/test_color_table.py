@@ -19,6 +19,7 @@ import imagecodecs
 import numpy as np
 import numpy.typing as npt
 import pytest
+import tifffile
 from PIL import Image, ImageCms
 
 from shardmill.infra.codecs import decode
@@ -164,6 +165,28 @@ def test_colours_are_those_of_the_standards(row: Row) -> None:
     assert decoded.source.icc_profile == row.told
     error = np.abs(decoded.pixels - expected)
     assert error.max() <= row.most + 0.5, f"{error.max():.2f}, mean {error.mean():.3f}"
+
+
+@pytest.mark.parametrize("bits", ["uint16", "float32", "min-is-white"])
+@pytest.mark.parametrize("grey", [True, False])
+def test_profiles_of_deep_tiffs_see_all_bits(bits: str, grey: bool) -> None:
+    """A linear profile, of which 8 bits would lose the dark colours by up to 13 levels."""
+    share = np.linspace(0, 0.1, 600).reshape(20, 30)
+    samples = share if grey else np.dstack([share, share[::-1], share[:, ::-1]])
+    stored = samples if bits == "float32" else np.rint(65535 * (1 - samples if "min" in bits else samples))
+    if bits == "min-is-white" and not grey:
+        pytest.skip("no such file")
+    icc = grey_profile(1.0) if grey else rgb_profile(swapped=False, gamma=1.0)
+    stream = io.BytesIO()
+    photometric = "miniswhite" if "min" in bits else "minisblack" if grey else "rgb"
+    dtype = np.float32 if bits == "float32" else np.uint16
+    if dtype == np.float32 and not grey:
+        pytest.skip("no such file")
+    tifffile.imwrite(stream, stored.astype(dtype), photometric=photometric, iccprofile=icc)
+    decoded = decode(stream.getvalue())
+    signal = samples if samples.ndim == 3 else np.dstack([samples] * 3)
+    assert np.abs(decoded.pixels - std.shown(signal, SRGB, std.power(1))).max() <= 1.5
+    assert decoded.source.icc_profile is not None
 
 
 @pytest.mark.parametrize("data", [data for _, data in SAME], ids=[name for name, _ in SAME])
@@ -447,3 +470,26 @@ def test_the_base_picture_of_a_gain_map_is_stored_and_told() -> None:
 
 def segment(marker: int, content: bytes) -> bytes:
     return bytes((0xFF, marker)) + struct.pack(">H", len(content) + 2) + content
+
+
+@pytest.mark.parametrize("name", [b"tmap", b"urn:com:apple:photo:2020:aux:hdrgainmap\0"])
+def test_a_gain_map_of_heif_is_told(name: bytes) -> None:
+    inner = box(b"iinf", bytes(12) + name) if name == b"tmap" else box(b"iprp", box(b"auxC", bytes(4) + name))
+    assert heif_colors(box(b"ftyp", b"heic") + box(b"meta", bytes(4) + inner)).has_gain_map
+    assert not heif_colors(box(b"meta", bytes(4) + box(b"free", name))).has_gain_map
+
+
+def box(name: bytes, content: bytes) -> bytes:
+    return struct.pack(">I", 8 + len(content)) + name + content
+
+
+@pytest.mark.parametrize("with_profile", [True, False])
+def test_lab_is_converted_by_its_profile_or_the_formula(with_profile: bool) -> None:
+    lab = std.lab_of_srgb(CUBE.reshape(-1, 3) / 255)
+    coded = np.rint(lab * [2.55, 1, 1]).astype(int)
+    samples = np.stack([coded[:, 0], coded[:, 1] & 255, coded[:, 2] & 255], axis=1).astype(np.uint8)
+    profile = ImageCms.ImageCmsProfile(ImageCms.createProfile("LAB")).tobytes() if with_profile else None
+    stream = io.BytesIO()
+    tifffile.imwrite(stream, samples.reshape(CUBE.shape), photometric="cielab", iccprofile=profile)
+    expected = std.srgb_of_lab(coded / [2.55, 1, 1]).reshape(CUBE.shape)
+    assert np.abs(decode(stream.getvalue()).pixels - expected).max() <= 1.5
