@@ -58,7 +58,7 @@ class DeepWanted:
         max_pixels: refuse larger images by their header. Their samples may take 3 bytes for each.
         background: colour behind transparent pixels, where 1 or 3 channels are wanted.
         allow_truncated: decode what there is of a TIFF that ends early.
-        hdr: what becomes of HDR of 8 bits.
+        hdr: what becomes of HDR.
     """
 
     depth: Depth
@@ -194,7 +194,7 @@ def _read_png(data: bytes, wanted: DeepWanted) -> FileSamples:
         raise ImageRejected(reason, f"not a sound PNG file: {error}") from error
     values = values.reshape(png.height, png.width, -1)
     colors = 3 if values.shape[2] >= 3 else 1
-    choice = _choice(png.stated, colors)
+    choice = _choice(png.stated, colors, wanted.hdr)
     source = SourceFacts("png", png.source_color, png.height, png.width, png.orientation, note=choice.note)
     return FileSamples(
         apply_orientation(values, png.orientation),
@@ -235,7 +235,7 @@ def _read_tiff(data: bytes, wanted: DeepWanted) -> FileSamples:
         values[:, :, 0] = (np.iinfo(values.dtype).max >> (8 * values.itemsize - kind.bits[0])) - values[
             :, :, 0
         ]
-    choice = _choice((page.icc,) if page.icc else (), colors)
+    choice = _choice((page.icc,) if page.icc else (), colors, wanted.hdr)
     source = read.facts(note=choice.note)
     others = kind.samples - colors - (read.alpha_at is not None)
     if others:
@@ -273,24 +273,24 @@ def _check_bytes(num_bytes: int, max_pixels: int) -> None:
         )
 
 
-def _choice(stated: Sequence[Statement], colors: int) -> Choice:
-    return choose_conversion(stated, "L" if colors == 1 else "RGB", "tone-map")
+def _choice(stated: Sequence[Statement], colors: int, hdr: Hdr) -> Choice:
+    return choose_conversion(stated, "L" if colors == 1 else "RGB", hdr)
 
 
 def _in_srgb(found: FileSamples, depth: Depth) -> FileSamples:
-    """Convert shades to sRGB, at 16 bits. Numbers are not converted, and HDR only to 8 bits."""
+    """Convert shades to sRGB, at 16 bits. Numbers are not converted."""
     conversion = found.conversion
-    if depth not in (8, 16) or found.premultiplied or not isinstance(conversion, Conversion):
+    if depth not in (8, 16) or found.premultiplied or conversion is None:
         described = "" if conversion is None else conversion.description
         raise ImageRejected(
             "unsupported",
             f"its colours are those of {described!r}, which are converted at image.depth = 8, and at 16 "
-            "unless they are HDR or multiplied by their opacity; convert the file first",
+            "unless they are multiplied by their opacity; convert the file first",
         )
     values = _scaled(found.values, _known_shades(found), np.dtype(np.uint16)).copy()
     grey = found.colors == 1
     converted = conversion.to_samples(values[:, :, 0] if grey else values[:, :, :3], np.uint16)
-    values[:, :, : found.colors] = converted[:, :, : found.colors]
+    values[:, :, : found.colors] = np.atleast_3d(converted)[:, :, : found.colors]
     source = replace(found.source, icc_profile=conversion.description)
     return replace(found, values=values, source=source, shades=(0.0, 65535.0), conversion=None)
 

@@ -43,21 +43,27 @@ class ToneMapping:
 
     def apply(self, image: Image.Image) -> Image.Image:
         """Convert an image of mode "L" or "RGB" to the same mode in sRGB."""
-        return self.apply_deep(np.asarray(image))
+        return Image.fromarray(self.to_samples(np.asarray(image), np.uint8))
 
-    def apply_deep(self, samples: npt.NDArray[np.uint8] | npt.NDArray[np.uint16]) -> Image.Image:
-        """Convert samples, [H, W] or [H, W, 3], to mode "L" or "RGB" in sRGB."""
+    def apply_deep(self, samples: npt.NDArray[np.uint16]) -> Image.Image:
+        """Convert samples of 16 bits, [H, W] or [H, W, 3], to mode "L" or "RGB" in sRGB."""
+        return Image.fromarray(self.to_samples(samples, np.uint8))
+
+    def to_samples(
+        self, samples: npt.NDArray[np.uint8 | np.uint16], dtype: type[np.uint8 | np.uint16]
+    ) -> npt.NDArray[Any]:
+        """Convert samples, [H, W] or [H, W, 3], to sRGB of a type and of the same shape."""
         num_levels = np.iinfo(samples.dtype).max + 1
         light = self._light(np.linspace(0.0, 1.0, num_levels)).astype(np.float32)
         colors = samples.reshape(*samples.shape[:2], -1)
-        out = np.empty(colors.shape, np.uint8)
+        out = np.empty(colors.shape, dtype)
         matrix = self.stated.to_srgb().astype(np.float32)
         rows = max(1, _ROWS // max(1, colors[0].size))
         for start in range(0, len(colors), rows):
             scene = light[colors[start : start + rows]]
             shown = tone_mapped(self._on_display(scene)) / np.float32(WHITE)
-            out[start : start + rows] = srgb_of(shown if shown.shape[2] == 1 else shown @ matrix.T)
-        return Image.fromarray(out[:, :, 0] if samples.ndim == 2 else out)
+            out[start : start + rows] = srgb_of(shown if shown.shape[2] == 1 else shown @ matrix.T, dtype)
+        return out[:, :, 0] if samples.ndim == 2 else out
 
     def _light(self, levels: Values) -> Values:
         """Return the light of samples: of PQ on the display (cd/m²), of HLG in the scene (0 to 1)."""

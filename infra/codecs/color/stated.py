@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -214,8 +214,9 @@ def _is_sound(corners: tuple[float, ...]) -> bool:
     return bool((shares > 1e-3).all())
 
 
-def srgb_of(light: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
-    """Return samples, 0 to 255, of linear sRGB, 0 to 1; values beyond are cut."""
+def srgb_of(light: npt.NDArray[Any], dtype: type[np.uint8 | np.uint16]) -> npt.NDArray[Any]:
+    """Return samples of a type, from 0 to its largest, of linear sRGB, 0 to 1; values beyond are cut."""
     light = np.clip(light, 0.0, 1.0)
     curved = np.where(light <= 0.0031308, 12.92 * light, 1.055 * light ** (1 / 2.4) - 0.055)
-    return cast(npt.NDArray[np.uint8], np.rint(255 * curved).astype(np.uint8))
+    rounded: npt.NDArray[Any] = np.rint(np.iinfo(dtype).max * curved).astype(dtype)
+    return rounded

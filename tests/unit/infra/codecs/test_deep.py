@@ -35,7 +35,7 @@ from shardmill.infra.codecs.tiff.kinds import (
     check_samples,
     is_shades,
 )
-from tests.samples.images.colors import P3, shown, srgb_curve, with_chunks
+from tests.samples.images.colors import BT2020, P3, Curve, hlg, pq, shown, srgb_curve, with_chunks
 from tests.samples.images.forms import display_p3_profile
 from tests.samples.images.tiffs import Layout, dtype_of, tiff
 
@@ -340,11 +340,21 @@ def test_colours_of_16_bits_are_converted_to_srgb(depth: int) -> None:
             decode_deep(by_profile, wanted(number))
 
 
-def test_hdr_and_premultiplied_colours_are_not_converted() -> None:
+@pytest.mark.parametrize(("curve", "formula"), [(16, pq), (18, hlg)])
+def test_hdr_of_16_bits_is_brought_to_srgb_or_refused(curve: int, formula: Curve) -> None:
+    pixels = np.random.default_rng(0).integers(0, 65536, (16, 16, 3), np.uint16)
+    data = with_chunks(png(pixels), cICP=bytes((9, curve, 0, 1)))
+    exact = shown(pixels / 65535, BT2020, formula) * 257
+    assert np.abs(deep(data, 16) - exact).max() <= 24
+    with pytest.raises(ImageRejected, match=r"image\.hdr"):
+        decode_deep(data, dataclasses.replace(wanted(16), hdr="quarantine"))
+    with pytest.raises(ImageRejected, match=r"converted at image\.depth = 8"):
+        decode_deep(data, wanted("float32"))
+
+
+def test_premultiplied_colours_are_not_converted() -> None:
     pixels = numbers("uint16", 3)
     assert np.array_equal(deep(written(pixels, photometric="rgb", iccprofile=SRGB), 16), pixels)
-    with pytest.raises(ImageRejected, match="unless they are HDR"):
-        deep(with_chunks(png(pixels), cICP=bytes((9, 16, 0, 1))), 16)
     of_opacity = written(
         numbers("uint16", 4), photometric="rgb", extrasamples=[1], iccprofile=display_p3_profile()
     )
