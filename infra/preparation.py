@@ -116,8 +116,7 @@ class Preparation(Settings):
     encoding: Annotated[Encoding, AlsoCalled("format", "image_format")] = Field(
         "jpeg",
         description=(
-            "Stored form of 8 bits in grey or RGB, raw: uint8 [height, width, channels]; 16 bits are png, "
-            "all else arrays"
+            "Stored form of 8 bits in grey or RGB; raw: uint8 [height, width, channels]; others: png or array"
         ),
     )
     quality: Annotated[int, Field(ge=1, le=100), AlsoCalled("jpeg_quality", "compression")] = Field(
@@ -133,8 +132,7 @@ class Preparation(Settings):
     depth: Annotated[Depth, AlsoCalled("bit_depth", "dtype", "bits")] = Field(
         8,
         description=(
-            "8 or 16: uint8 or uint16 from black to white; float32: the numbers of the file; keep: the type "
-            "and numbers of the files, uint8, uint16 or float32"
+            "8 or 16 bits from black to white; float32: the file's numbers; keep: its numbers and type"
         ),
     )
     channels: Annotated[
