@@ -221,14 +221,16 @@ class Dataset:
         return load_features(self.version, self._named(split), names) if names else NO_FEATURES
 
     def tf(self, split: str, *, epochs: int = 1, **options: Unpack[ExampleOptions]) -> Any:
-        """Return a ``tf.data.Dataset`` of (images uint8 [B, S, S, C], labels int32 [B]).
+        """Return a ``tf.data.Dataset`` of (images [B, S, S, C], labels int32 [B]).
+
+        Images have the type of the data set: uint8, uint16 or float32.
 
         The labels are float32 [B, C] if images have several, with 1 for each that an image has; float32
         [B, T] if they are numbers; masks uint8 [B, S, S] (``version.manifest.mask`` says which number is no
         class); and -1 if images have none.
 
         Whole images (``image_size=None``) are padded with zeros to the largest of each batch: the first part
-        is a dict of "image" uint8 [B, largest height, largest width, 3] and "image_size" int32 [B, 2], the
+        is a dict of "image" [B, largest height, largest width, C] and "image_size" int32 [B, 2], the
         height and width of each (pixels).
 
         With ``last_batch="pad"`` or ``class_weights`` the elements are (images, labels, weights float32
@@ -474,7 +476,8 @@ class Dataset:
         """Check that batches of so many whole images fit into memory."""
         if spec.image_size is None:
             table = records.table
-            check_whole_images(table.height, table.width, rows, self.reading.ram_budget_bytes)
+            budget = self.reading.ram_budget_bytes
+            check_whole_images(table.height, table.width, rows, budget, spec.pixel_bytes)
 
 
 def _fixed(shares: Sequence[int] | None) -> tuple[int, ...] | None:

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from shardmill.infra.codecs.arrays import for_people
 from shardmill.infra.dataset.catalog import Catalog
 from shardmill.infra.processes.job_command import JobParser, deliver, settings_of
 from shardmill.infra.processes.process import run_main
@@ -146,7 +147,9 @@ def _stored(reader: RecordReader, objects: SplitObjects | None, plan: StepPlan) 
     for row in range(plan.ordinals.size):  # one at a time: images may be large
         batch = maker.make(plan.of_rows(slice(row, row + 1)))
         height, width = batch.images.shape[1:3]
-        rows.append([Cell(batch.images[0], (*_words(reader, batch), f"{width} by {height} pixels"))])
+        rows.append(
+            [Cell(for_people(batch.images[0]), (*_words(reader, batch), f"{width} by {height} pixels"))]
+        )
     return rows
 
 
@@ -175,7 +178,7 @@ class _AsTrained:
         names = _words(self._reader, batch)
         if self._augment is None:
             shown = _in_colour(batch.images)
-            return [Cell(image.copy(), (name,)) for image, name in zip(shown, names, strict=True)]
+            return [Cell(image, (name,)) for image, name in zip(shown, names, strict=True)]
         side = batch.images.shape[1]
         draws = draw_batch_parameters(self._settings, plan.seed, plan.epoch, plan.positions, side)
         images = _in_colour(self._augment(batch.images, draws))
@@ -183,9 +186,9 @@ class _AsTrained:
         return [Cell(image, caption) for image, caption in zip(images, captions, strict=True)]
 
 
-def _in_colour(images: Images) -> Images:
-    """Return images of one channel in three equal ones: uint8 [b, S, S, 3]."""
-    return np.repeat(images, 3, axis=-1) if images.shape[-1] == 1 else images
+def _in_colour(images: Images) -> list[Images]:
+    """Return images [b, S, S, C] as pictures of 8 bits: uint8 [S, S, 3] each."""
+    return [np.array(np.broadcast_to(for_people(one), (*one.shape[:2], 3))) for one in images]
 
 
 def _batch_augment(config: TrainConfig) -> Any:

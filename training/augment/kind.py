@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shardmill.infra.digests import sha256_hex
+from shardmill.infra.preparation import SampleKind
 from shardmill.infra.settings import Settings
 from shardmill.infra.splitmix import U64
 from shardmill.training.discovery import classes_in
@@ -78,6 +79,14 @@ class Augmentation(ABC, Generic[F]):
             return keys
         return key_of(Purpose.PLUGIN, int(sha256_hex(self.plugin.encode())[:16], 16), keys)
 
+    def unfit(self, samples: SampleKind) -> str:
+        """Return the settings that have no meaning for images of such samples; empty: all have one.
+
+        Args:
+            samples: those of images that are not common.
+        """
+        return self.name
+
     @property
     @abstractmethod
     def name(self) -> str:
@@ -94,6 +103,10 @@ class WindowAugmentation(Augmentation[F]):
 
     objects_follow: ClassVar[bool] = True
 
+    def unfit(self, samples: SampleKind) -> str:
+        """Say that windows have a meaning for all images."""
+        return ""
+
     @abstractmethod
     def windows(self, heights: Sizes, widths: Sizes, keys: U64) -> Windows:
         """Draw the windows of stored images of these heights and widths [B] (pixels): int32 [B, 4]."""
@@ -103,7 +116,8 @@ class ImageAugmentation(Augmentation[F]):
     """Changes each image alone, after its window was cut and resized to S × S pixels, in numpy or OpenCV.
 
     One that moves pixels overrides ``move_boxes`` and ``move_mask``; one that boxes and masks cannot follow
-    sets ``objects_follow``. One that TensorFlow can apply to each image with the same result has
+    sets ``objects_follow``; one that has a meaning for any dtype and number of channels says so in
+    ``unfit``. One that TensorFlow can apply to each image with the same result has
     ``apply_in_graph`` too, and sets ``is_in_graph``.
     """
 
@@ -115,8 +129,14 @@ class ImageAugmentation(Augmentation[F]):
         """Draw the parameters of the examples with these keys [B]; S = ``image_size``."""
 
     @abstractmethod
-    def apply(self, image: npt.NDArray[np.uint8], drawn: Arrays, row: int) -> None:
-        """Change an image, uint8 [S, S, 3], in place, with the parameters of row ``row`` of the batch."""
+    def apply(self, image: Array, drawn: Arrays, row: int) -> None:
+        """Change an image in place, with the parameters of row ``row`` of the batch.
+
+        Args:
+            image: uint8 [S, S, 3], or of what ``unfit`` allows [S, S, C].
+            drawn: the parameters of the batch.
+            row: the row of the image.
+        """
 
     def mirrors(self, drawn: Arrays, row: int) -> bool:
         """Tell whether it mirrors row ``row`` from left to right and does nothing else, as resizing can."""
@@ -154,7 +174,7 @@ class BatchAugmentation(Augmentation[F]):
 
     @abstractmethod
     def tensorflow(self, *, deterministic: bool) -> Any:
-        """Return a function (images uint8 [b, S, S, C], parameters as tensors) -> images, for graphs.
+        """Return a function (images [b, S, S, C], parameters as tensors) -> images, for graphs.
 
         ``deterministic``: operations that are not deterministic must not be used.
         """

@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from shardmill.training.augment.kind import Arrays, ImageAugmentation, Sizes, Windows
+from shardmill.training.augment.kind import Array, Arrays, ImageAugmentation, Sizes, Windows
 from shardmill.training.augment.settings import AugmentSettings
 from shardmill.training.augment.windows import fixed_windows
 from shardmill.training.draws import Purpose, key_of
 from shardmill.training.models.spec import Fit
 
-Image = npt.NDArray[np.uint8]
+Image = Array
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,13 +83,13 @@ def augment_image(image: Image, parameters: AugmentParameters, row: int, mirrore
     mean colour 14, with noise 22. Drawing the parameters takes 4 to 7.
 
     Args:
-        image: uint8 [S, S, 3]; changed in place, unless it is read-only.
+        image: [S, S, C]; changed in place, unless it is read-only.
         parameters: the parameters of the batch.
         row: the row of the image in the batch.
         mirrored: resizing has mirrored it, since ``parameters.mirrors(row)``.
 
     Returns:
-        uint8 [S, S, 3]: ``image`` itself, or a copy of one that is read-only.
+        ``image`` itself, or a copy of one that is read-only.
     """
     if parameters.images and not image.flags.writeable:
         image = image.copy()

@@ -14,6 +14,7 @@ from pydantic import ConfigDict, ValidationError, create_model, model_validator
 from shardmill.infra.errors import ConfigError, UsageError
 from shardmill.infra.near_names import near_names
 from shardmill.infra.plugins import Plugin, Plugins
+from shardmill.infra.preparation import SampleKind
 from shardmill.infra.settings import Settings, validate
 from shardmill.training.augment.kind import (
     STAGES,
@@ -88,6 +89,22 @@ class AugmentSettings(*(kind.Fields for kind in reversed(kinds())), Settings):  
             raise ConfigError(
                 f"{_listed(found)} would move or mix images without their boxes and masks",
                 f"turn it off; boxes and masks follow {follow}",
+            )
+
+    def check_samples(self, samples: SampleKind) -> None:
+        """Check that all augmentation has a meaning for images of such samples.
+
+        Raises:
+            ConfigError: one has none.
+        """
+        if samples.is_common:
+            return
+        made = self._made()
+        if found := [name for one in made if one.is_on and (name := one.unfit(samples))]:
+            fit = ", ".join(one.name for one in made if not one.unfit(samples))
+            raise ConfigError(
+                f"{_listed(found)} has no meaning for images of {samples}",
+                f"turn it off; such images can be augmented by {fit}",
             )
 
     def without_batched(self) -> AugmentSettings:

@@ -30,9 +30,13 @@ class DataSettings(Settings):
             "Height and width of the model's input (pixels); default: 256 for objects, else the model's"
         ),
     )
-    image_channels: Literal[1, 3] = Field(
-        default=3,
-        description="channels of the model's input: 3, or 1 for grey images (the luma of coloured ones)",
+    image_channels: int | None = Field(
+        default=None,
+        ge=1,
+        description=(
+            "Channels of the model's input; default: those of the data set, of grey or RGB of 8 bits 3; 1 "
+            "takes their luma"
+        ),
     )
     fit: Fit | None = Field(
         default=None,
@@ -224,8 +228,9 @@ class ImageOptions(TypedDict, total=False):
     Attributes:
         fit: what is seen of images without a random window: "crop" (the default), the central square; or
             "stretch", all of it, squeezed into a square.
-        image_channels: 3 (the default), or 1 for grey images: the luma of coloured ones.
+        image_channels: for images of 8 bits, grey or RGB: 3 (the default), or 1, the luma of coloured ones;
+            others have those of the data set.
     """
 
     fit: Fit
-    image_channels: Literal[1, 3]
+    image_channels: int | None

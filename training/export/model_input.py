@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -23,19 +23,19 @@ from shardmill.infra.codecs.masks import Numbers
 from shardmill.infra.codecs.prepare import LIBRARY_FAULTS, prepare_image
 from shardmill.infra.errors import CorruptDataError
 from shardmill.infra.format.contract import Manifest
-from shardmill.infra.preparation import Preparation
+from shardmill.infra.preparation import Preparation, SampleKind, SampleType
 from shardmill.infra.settings import Settings
 from shardmill.infra.storage.filesystem import Storage
 from shardmill.infra.strict_json import dump_json
 from shardmill.training.augment.windows import fixed_windows
 from shardmill.training.config.data import ImageOptions
-from shardmill.training.models.spec import Fit
+from shardmill.training.models.spec import Fit, samples_read
 from shardmill.training.reading import RecordReader
 from shardmill.training.reading.decode import Pixels, Window, decode_window, luma
 from shardmill.training.reading.example_spec import ExampleSpec
 
 FILE = "model-input.json"
-_CORRUPT = "corrupt"
+_CORRUPT, _OTHER = "corrupt", "other_samples"
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,7 @@ class Seen:
     """An image as a model sees it.
 
     Attributes:
-        pixels: uint8 [S, S, C].
+        pixels: [S, S, C], of the type that the model takes.
         view: the part of the upright picture that it shows.
     """
 
@@ -131,13 +131,15 @@ class ModelInput(Settings):
         preparation: how files became the records that it learned from.
         image_size: height and width of its input, S (pixels).
         fit: what it sees of stored images that are not square: the central square, or all.
-        image_channels: C: 3, or 1 for grey.
+        image_channels: C.
+        dtype: the type of its input.
     """
 
     preparation: Preparation
     image_size: int
     fit: Fit = "crop"
-    image_channels: Literal[1, 3] = 3
+    image_channels: int = 3
+    dtype: SampleType = "uint8"
 
     @classmethod
     def of(cls, records: RecordReader, spec: ExampleSpec) -> Self:
@@ -147,10 +149,19 @@ class ModelInput(Settings):
         if how is None:  # it says nothing of its images, so they are taken as they are
             channels = records.first_sound().channels
             how = Preparation(resize="none", encoding="png", channels=1 if channels == 1 else 3)
-        seen = {name: getattr(spec.data, name) for name in ImageOptions.__annotations__}
-        return cls.model_validate(
-            {"preparation": how, "image_size": spec.image_size, **seen, "fit": spec.fit}
+        samples = samples_read(manifest, spec.data.image_channels)
+        return cls(
+            preparation=how,
+            image_size=spec.image_size,
+            fit=spec.fit,
+            image_channels=samples.channels,
+            dtype=samples.dtype,
         )
+
+    @property
+    def samples(self) -> SampleKind:
+        """The samples of its input."""
+        return SampleKind(self.dtype, self.image_channels)
 
     @property
     def image_shape(self) -> tuple[int, int, int]:
@@ -176,13 +187,16 @@ class ModelInput(Settings):
             stored = prepare_image(data, self.preparation)
         except LIBRARY_FAULTS as error:
             raise ImageRejected(_CORRUPT, f"{type(error).__name__}: {error}") from error
-        how = self.preparation
-        shape = stored.height, stored.width, stored.samples.channels
+        found, decoded = stored.samples, self.samples.decoded
+        if found.decoded != decoded:
+            raise ImageRejected(_OTHER, f"it is {found}, and the model takes {self.samples}")
+        shape = stored.height, stored.width, found.channels
         window = self.window(stored.height, stored.width)
-        pixels = np.empty((self.image_size, self.image_size, 3), np.uint8)
-        decode_window(stored.image, stored.samples.stored_as(how.encoding), shape, window, pixels)
+        pixels = np.empty((self.image_size, self.image_size, decoded.channels), decoded.dtype)
+        encoding = found.stored_as(self.preparation.encoding)
+        decode_window(stored.image, encoding, shape, window, pixels)
         view = View(stored.upright, stored.geometry, window, self.image_size)
-        return Seen(luma(pixels) if self.image_channels == 1 else pixels, view)
+        return Seen(luma(pixels) if self.image_channels < decoded.channels else pixels, view)
 
     def window(self, height: int, width: int) -> Window:
         """Return the part of a stored image that evaluation sees: y, x, height, width (pixels)."""

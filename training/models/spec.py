@@ -1,14 +1,15 @@
-"""The parameters from which a model is built."""
+"""The parameters from which a model is built, and the pixels that it takes."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from shardmill.infra.arguments import at_least, checked
-from shardmill.infra.errors import UsageError
+from shardmill.infra.errors import ConfigError, UsageError
 from shardmill.infra.format.contract import Manifest
+from shardmill.infra.preparation import SampleKind, SampleType
 
 # What a square input shows of an image: its central square, or all of it, squeezed.
 Fit = Literal["crop", "stretch"]
@@ -16,14 +17,40 @@ Fit = Literal["crop", "stretch"]
 # (``shardmill.training.tensorflow.models.detector``), or logits of the classes of each pixel.
 ModelOutput = Literal["classes", "objects", "pixels"]
 
-# A channel that hardly varies holds no information; dividing by its deviation would amplify noise.
+# A channel that hardly varies holds no information; dividing by its deviation would amplify noise. Whole
+# numbers: one step. float32: a share of the mean, below which its digits are rounded away.
 LEAST_STD = 1.0
+_LEAST_SHARE = 1e-6
 _LUMA = (0.299, 0.587, 0.114)  # ITU-R BT.601
+
+
+def samples_read(manifest: Manifest, image_channels: int | None = None) -> SampleKind:
+    """Return the samples of the images that are read of a dataset version.
+
+    Common images, of 8 bits of grey or RGB, are read with three channels or one; others as they are stored.
+
+    Args:
+        manifest: the manifest of the version.
+        image_channels: ``data.image_channels``; None: as many as are stored, and three of common images.
+
+    Raises:
+        ConfigError: the images have other channels.
+    """
+    stored = manifest.samples
+    choices = (3, 1) if stored.is_common else (stored.channels,)
+    if image_channels is not None and image_channels not in choices:
+        others = ", or set it to 1 for grey" if stored.is_common else ""
+        raise ConfigError(
+            f"data.image_channels = {image_channels}, and the images of {manifest.dataset}@"
+            f"{manifest.version} are {replace(stored, channels=choices[0])}",
+            f"leave data.image_channels out{others}",
+        )
+    return replace(stored, channels=image_channels or choices[0])
 
 
 @dataclass(frozen=True, slots=True)
 class PixelStatistics:
-    """Mean and standard deviation of pixels, 0 to 255, for each channel of the model's input."""
+    """Mean and standard deviation of pixels, in their unit, for each channel of the model's input."""
 
     mean: tuple[float, ...]
     std: tuple[float, ...]
@@ -45,7 +72,8 @@ class ModelSpec:
         seed: the seed of the random weights and of dropout.
         pixels: the statistics of the training images, for the normalisation of its input; None:
             unknown or not used.
-        image_channels: channels of the input: 3, or 1 for grey images.
+        image_channels: channels of the input.
+        dtype: type of the pixels.
         output: what the model gives for an image.
         fit: what the model sees of images that are not square.
     """
@@ -62,19 +90,64 @@ class ModelSpec:
     output: ModelOutput = "classes"
     fit: Fit = "crop"
     partial_weights: bool = False
+    dtype: SampleType = "uint8"
 
     def __post_init__(self) -> None:
-        at_least(1, num_classes=self.num_classes, image_size=self.image_size)
+        at_least(
+            1, num_classes=self.num_classes, image_size=self.image_size, image_channels=self.image_channels
+        )
         at_least(0, seed=self.seed)
         if not 0 <= self.dropout < 1:
             raise UsageError(f"dropout = {self.dropout} must be at least 0 and below 1")
-        if self.image_channels not in (1, 3):
-            raise UsageError(f"image_channels = {self.image_channels}", "give 3, or 1 for grey images")
 
     @property
     def image_shape(self) -> tuple[int, int, int]:
         """Height, width and channels of the input, for ``keras.Input``."""
         return self.image_size, self.image_size, self.image_channels
+
+    @property
+    def normalization(self) -> PixelStatistics:
+        """What is subtracted from each channel of the input, and what it is divided by then.
+
+        The statistics of the train split; without them pixels become -1 to 1.
+
+        Raises:
+            ConfigError: pixels are float32, which have no range, and there are no statistics.
+        """
+        if self.pixels is not None:
+            stds = [self._divisor(*both) for both in zip(self.pixels.mean, self.pixels.std, strict=True)]
+            return PixelStatistics(self.pixels.mean, tuple(stds))
+        white = self.samples.white
+        if white is None:
+            raise ConfigError(
+                "float32 images have no range that could become -1 to 1",
+                "set data.normalization = 'dataset', for a version whose manifest has their statistics, or "
+                "normalise them in a model of your own",
+            )
+        return PixelStatistics((white / 2,) * self.image_channels, (white / 2,) * self.image_channels)
+
+    @property
+    def samples(self) -> SampleKind:
+        """The samples of the input."""
+        return SampleKind(self.dtype, self.image_channels)
+
+    def check_common(self) -> None:
+        """Check that the input is common images, as the models of libraries take them.
+
+        Raises:
+            ConfigError: it is something else.
+        """
+        if not self.samples.is_common:
+            raise ConfigError(
+                f"model.name = {self.name!r} takes grey or RGB of 8 bits, and the images are {self.samples}",
+                "choose small_cnn, compact_resnet (TensorFlow) or a model of your own",
+            )
+
+    def _divisor(self, mean: float, std: float) -> float:
+        """Return the deviation of a channel, or for one that hardly varies a number that does not amplify."""
+        if self.dtype != "float32":
+            return max(std, LEAST_STD)
+        return std if std > _LEAST_SHARE * abs(mean) else abs(mean) or 1.0
 
     @property
     def output_shape(self) -> tuple[int | None, ...]:
@@ -93,6 +166,8 @@ def pixels_of(manifest: Manifest, image_channels: int = 3) -> PixelStatistics | 
     if found is None or found.pixels is None:
         return None
     mean, std = found.pixels.mean, found.pixels.std
+    if not samples_read(manifest, image_channels).is_common:
+        return PixelStatistics(tuple(mean), tuple(std)) if len(mean) == len(std) == image_channels else None
     if image_channels == 1:
         return _of_luma(mean, std)
     if len(mean) == 1:  # grey records are read as three equal channels

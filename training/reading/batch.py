@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from shardmill.infra.preparation import SampleType
 from shardmill.training.reading.decode import Pixels
 from shardmill.training.reading.records.annotations import Objects
 from shardmill.training.reading.records.columns import Padded
@@ -29,8 +30,8 @@ class Batch:
     as elements of ``.tf``.
 
     Attributes:
-        images: uint8 [b, S, S, 3], or [b, S, S, 1]; whole images [b, largest height, largest width, 3], with
-            zeros below and to the right of smaller ones.
+        images: [b, S, S, C] of the type of the data set, uint8, uint16 or float32; whole images [b, largest
+            height, largest width, C], with zeros below and to the right of smaller ones.
         sizes: int32 [b, 2], height and width of each image within ``images`` (pixels).
         labels: int32 [b], or float32 [b, C] or [b, T] (``SplitTable.labels_of``); masks uint8 [b, S, S], or
             int32 with more than 255 classes, as large as ``images``.
@@ -84,15 +85,15 @@ class BufferPool:
         # No lock: a finaliser may run in the middle of `take`. The operations of a deque are atomic.
         self._free: deque[npt.NDArray[np.uint8]] = deque(maxlen=_KEPT)
 
-    def take(self, shape: tuple[int, ...]) -> npt.NDArray[np.uint8]:
-        """Return an array with arbitrary content, for the caller alone: uint8 of ``shape``."""
-        num_bytes = math.prod(shape)
+    def take(self, shape: tuple[int, ...], dtype: SampleType = "uint8") -> Pixels:
+        """Return an array with arbitrary content, for the caller alone."""
+        num_bytes = math.prod(shape) * np.dtype(dtype).itemsize
         memory = self._fitting(num_bytes + _ALIGNMENT_BYTES)
         begin = -memory.ctypes.data % _ALIGNMENT_BYTES
         # Through the buffer protocol, so that views of views keep this array alive and not only the memory.
         array = np.frombuffer(memory.data[begin : begin + num_bytes], np.uint8)
         weakref.finalize(array, self._free.append, memory).atexit = False
-        return array.reshape(shape)
+        return array.view(dtype).reshape(shape)
 
     def _fitting(self, num_bytes: int) -> npt.NDArray[np.uint8]:
         try:

@@ -60,11 +60,12 @@ class BatchMaker:
 
         Raises:
             UsageError: whole images cannot be augmented.
-            ConfigError: boxes or masks cannot follow the augmentation of their images.
+            ConfigError: boxes or masks cannot follow the augmentation of their images, or it or
+                ``image_channels`` does not fit the images.
         """
         at_least(1, threads=threads)
         self.records = records
-        self.spec = ExampleSpec.of_options(spec, **options)
+        self.spec = ExampleSpec.of_options(spec, **options).of_version(records.split.version)
         follows = self.spec.objects is not None or records.table.mask is not None
         if follows and self.spec.augment is not None:
             self.spec.augment.check_objects_follow()
@@ -91,7 +92,8 @@ class BatchMaker:
         parameters = self.parameters(plan) if parameters is None else parameters
         sizes = self._sizes(parameters)
         height, width = sizes.max(axis=0, initial=0).tolist()
-        images = self._buffers.take((rows, height, width, 3))
+        decoded = self.spec.samples.decoded
+        images = self._buffers.take((rows, height, width, decoded.channels), decoded.dtype)
         stored = self.records.table.mask
         masks = None if stored is None else np.empty((rows, height, width), batch_dtype(stored))
 
@@ -114,7 +116,7 @@ class BatchMaker:
             if donor is not None:
                 for part in (sizes, *(objects or ())):
                     part[bad] = part[donor]
-        if self.spec.data.image_channels == 1:
+        if self.spec.samples.channels < decoded.channels:
             images = luma(images)
         ordinals = plan.ordinals
         labels = self.records.table.labels_of(ordinals) if masks is None else masks

@@ -61,7 +61,9 @@ class RamBudget:
             )
 
 
-def check_whole_images(heights: Ints32, widths: Ints32, rows: int, budget_bytes: int) -> None:
+def check_whole_images(
+    heights: Ints32, widths: Ints32, rows: int, budget_bytes: int, pixel_bytes: int = 3
+) -> None:
     """Check that batches of whole images fit into memory, however large the images of a batch are.
 
     Args:
@@ -69,12 +71,13 @@ def check_whole_images(heights: Ints32, widths: Ints32, rows: int, budget_bytes:
         widths: widths of all images of the split, int32 [N] (pixels).
         rows: images of a batch.
         budget_bytes: the most that the batches under way may take.
+        pixel_bytes: the size of a pixel (bytes).
 
     Raises:
         ConfigError: they need more.
     """
     height, width = int(heights.max(initial=0)), int(widths.max(initial=0))
-    needed = WHOLE_BATCHES * rows * height * width * 3
+    needed = WHOLE_BATCHES * rows * height * width * pixel_bytes
     if needed > budget_bytes:
         raise ConfigError(
             f"{WHOLE_BATCHES} batches of {rows} whole images of up to {height} x {width} pixels take up to "

@@ -12,11 +12,12 @@ from typing import Any, Literal, Self
 from shardmill.infra.arguments import at_least
 from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.errors import StorageError, UsageError
+from shardmill.infra.preparation import SampleKind
 from shardmill.infra.settings import nested, validate
 from shardmill.training.config import AugmentSettings, TrainConfig, image_size_of
 from shardmill.training.config.data import DataSettings, ImageOptions, OrderOptions
 from shardmill.training.config.reading import ReadingSettings
-from shardmill.training.models.spec import Fit
+from shardmill.training.models.spec import Fit, samples_read
 from shardmill.training.order import Order, Passes, SequentialOrder
 from shardmill.training.order.from_settings import SplitLabels, order_from_settings
 from shardmill.training.order.passes import passes_of
@@ -99,6 +100,7 @@ class ExampleSpec:
         data: the settings of the order, and of what is seen of images (``ImageOptions``).
         augment: how examples are augmented; None: only as ``data.fit`` says.
         reading: how records are read.
+        samples: the samples of the images, which those of the records replace (``of_version``).
         features: further features of the records.
         objects: the objects in the images, which follow them; None: they are not read.
         training: in the order of training, instead of stored order.
@@ -112,6 +114,7 @@ class ExampleSpec:
     data: DataSettings = field(default_factory=DataSettings)
     augment: AugmentSettings | None = None
     reading: ReadingSettings = field(default_factory=ReadingSettings)
+    samples: SampleKind = SampleKind("uint8", 3)  # noqa: RUF009
     features: FeatureColumns = NO_FEATURES
     objects: SplitObjects | None = None
     training: bool = False
@@ -164,6 +167,22 @@ class ExampleSpec:
         images = {name: options.pop(name) for name in ImageOptions.__annotations__ if name in options}
         return cls(data=validate(DataSettings, images, where="the arguments"), **options)
 
+    def of_version(self, version: DatasetVersion) -> Self:
+        """Return the same of the images of a version.
+
+        Raises:
+            ConfigError: they have other channels than ``data.image_channels``, or an augmentation has no
+                meaning for them. UsageError: whole images are wanted with one channel.
+        """
+        samples = samples_read(version.manifest, self.data.image_channels)
+        if self.image_size is None and samples.is_common and samples.channels != 3:
+            raise UsageError(
+                "whole images have three channels", "give an image_size, or leave out image_channels"
+            )
+        if self.augment is not None:
+            self.augment.check_samples(samples)
+        return replace(self, samples=samples)
+
     @classmethod
     def of_arguments(
         cls,
@@ -198,8 +217,8 @@ class ExampleSpec:
         settings |= {"global_batch_size": batch_size, "last_batch": "drop" if last_batch == "drop" else "pad"}
         data = validate(DataSettings, settings, where="the arguments")
         if size is None:
-            _check_whole(data, named, augment if training else None)
-        return cls(
+            _check_whole(named, augment if training else None)
+        spec = cls(
             image_size=size,
             data=data,
             augment=augment if training and size is not None else None,
@@ -212,11 +231,17 @@ class ExampleSpec:
             first_epoch=given.get("first_epoch", 0),
             ragged=given.get("ragged", True),
         )
+        return spec.of_version(version)
 
     @property
     def image_shape(self) -> tuple[int | None, int | None, int]:
         """Height, width (pixels) and channels of the images."""
-        return self.image_size, self.image_size, self.data.image_channels
+        return self.image_size, self.image_size, self.samples.channels
+
+    @property
+    def pixel_bytes(self) -> int:
+        """The size of a pixel while a batch is made (bytes): the luma comes from three channels."""
+        return self.samples.decoded.pixel_bytes
 
     @property
     def fit(self) -> Fit:
@@ -309,12 +334,8 @@ def _augment(augment: bool | Mapping[str, Any] | AugmentSettings) -> AugmentSett
     return validate(AugmentSettings, nested(augment, AugmentSettings), where="augment")
 
 
-def _check_whole(data: DataSettings, features: Sequence[str], augment: AugmentSettings | None) -> None:
+def _check_whole(features: Sequence[str], augment: AugmentSettings | None) -> None:
     """Check that nothing is asked of whole images that needs a size."""
-    if data.image_channels != 3:
-        raise UsageError(
-            "whole images have three channels", "give an image_size, or leave out image_channels"
-        )
     if augment is not None:
         augment.refuse_batched(
             "whole batches of images of many sizes cannot be augmented", "give an image_size, or turn it off"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from shardmill.infra.errors import ConfigError
-from shardmill.infra.format.known_features import LabelKind
+from shardmill.infra.format.contract import Manifest
 from shardmill.training.config import TrainConfig
 from shardmill.training.config.data import DataSettings
 from shardmill.training.config.reading import Mode, ReadingSettings
@@ -55,7 +55,7 @@ def choose_mode(version: DatasetVersion, reading: ReadingSettings, data: DataSet
     Raises:
         ConfigError: streaming is set, and cannot fulfil another setting.
     """
-    obstacle = _obstacle(reading, data, version.manifest.label_kind)
+    obstacle = _obstacle(reading, data, version.manifest)
     if reading.mode == "streaming" and obstacle:
         raise ConfigError(f"reading.mode = 'streaming' and {obstacle}", "set reading.mode to auto or indexed")
     if reading.mode != "auto":
@@ -92,9 +92,11 @@ def consumed(reading: ReadingSettings, mode: Mode) -> dict[str, Any]:
     return found
 
 
-def _obstacle(reading: ReadingSettings, data: DataSettings, labels: LabelKind) -> str | None:
+def _obstacle(reading: ReadingSettings, data: DataSettings, manifest: Manifest) -> str | None:
     """Return why shards cannot be streamed, or None."""
-    if labels != "class":
+    if not manifest.samples.is_common:
+        return f"TensorFlow does not decode {manifest.samples}"
+    if manifest.label_kind != "class":
         return "labels other than one class are read from the indexes"
     if data.balance != "natural":
         return f"data.balance = {data.balance!r} needs an exact order"
@@ -136,7 +138,7 @@ class Opened:
         windows = self.records.windows.num_bytes
         total, side = self.spec.reading.ram_budget_bytes, self.spec.image_size or 0
         budget = RamBudget(total, cache=self.cache.memory_bytes, windows=windows)
-        budget.check(self.order.global_batch_size * side * side * 3)
+        budget.check(self.order.global_batch_size * side * side * self.spec.pixel_bytes)
         return budget
 
     def described(self) -> dict[str, Any]:
@@ -197,10 +199,11 @@ def open_for_order(
         memory: caches in memory to use again; by default this reader has one of its own.
 
     Raises:
-        ConfigError: the windows of an order by block, or a cache that must fit, need more memory.
+        ConfigError: the windows of an order by block, or a cache that must fit, need more memory; or the
+            augmentation or ``data.image_channels`` does not fit the images.
         StorageError: there is no room on the disk for a cache that must fit.
     """
-    reading = spec.reading
+    reading, spec = spec.reading, spec.of_version(source.split.version)
     if reading.cache == "disk":
         records, cache = open_cached(source, reading)
         records = by_block(records, order, reading.ram_budget_bytes)

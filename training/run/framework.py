@@ -19,7 +19,7 @@ from shardmill.infra.errors import GO_ON, RankLost
 from shardmill.training.arrays import Ints
 from shardmill.training.config import TrainConfig, image_size_of
 from shardmill.training.metrics.evaluation import Evaluation, Rows
-from shardmill.training.models.spec import ModelSpec, pixels_of
+from shardmill.training.models.spec import ModelSpec, pixels_of, samples_read
 from shardmill.training.order import Order
 from shardmill.training.ranks.peers import Peers
 from shardmill.training.reading import RecordReader
@@ -215,7 +215,7 @@ class Shown:
     """The first examples of a batch as the model sees them, for people.
 
     Attributes:
-        images: numbers [n, S, S, C], 0 to 255.
+        images: [n, S, S, C] of the type of the data set.
         labels: as the task has them.
     """
 
@@ -396,19 +396,20 @@ def model_spec(
         num_outputs: ``Task.num_outputs``.
         num_replicas: the replicas that train together.
     """
-    channels = config.data.image_channels
+    samples = samples_read(version.manifest, config.data.image_channels)
     use_statistics = config.data.normalization == "dataset"
     return ModelSpec(
         name=config.model.name,
         num_classes=num_outputs,
         image_size=image_size_of(config),
-        image_channels=channels,
+        image_channels=samples.channels,
+        dtype=samples.dtype,
         dropout=config.model.dropout,
         synchronized=config.model.synchronized_batchnorm and num_replicas > 1,
         weights=config.model.weights,
         partial_weights=config.model.partial_weights,
         seed=config.data.seed,
-        pixels=pixels_of(version.manifest, channels) if use_statistics else None,
+        pixels=pixels_of(version.manifest, samples.channels) if use_statistics else None,
         output=kind_of(version).output,
         fit=config.data.fit or "crop",
     )

@@ -8,6 +8,7 @@ from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.errors import ConfigError
 from shardmill.training.config import TrainConfig
 from shardmill.training.config.data import DataSettings
+from shardmill.training.models.spec import samples_read
 from shardmill.training.tasks.kind import Setting, TaskKind
 from shardmill.training.tasks.registry import LABEL_WORDS, kind_of, learned
 
@@ -18,15 +19,26 @@ def settings_for(config: TrainConfig, version: DatasetVersion) -> TrainConfig:
     """Fill in the settings that the labels decide, and refuse those without a meaning.
 
     The labels decide ``run.best_metric``, where places are found ``data.fit``, and for objects
-    ``data.image_size``.
+    ``data.image_size``; the images decide ``data.image_channels``.
 
     Args:
         config: the configuration of a run.
         version: the dataset version.
 
     Raises:
-        UsageError: there is nothing to learn. ConfigError: a setting has no meaning for the task.
+        UsageError: there is nothing to learn. ConfigError: a setting has no meaning for the task or the
+            images.
     """
+    samples = samples_read(version.manifest, config.data.image_channels)
+    config.augment.check_samples(samples)
+    if samples.white is None and "litert-int8" in config.export.formats:
+        raise ConfigError(
+            f"export.formats has 'litert-int8', and the images of {version.ref} are {samples}, whose values "
+            "have no range that 8 bits could cover",
+            "leave it out; 'litert' and 'onnx' keep float32",
+        )
+    data = config.data.model_copy(update={"image_channels": samples.channels})
+    config = config.model_copy(update={"data": data})
     kind = kind_of(version)
     for group, key, value, plain in _special(config):
         if group not in kind.settings and value != plain:

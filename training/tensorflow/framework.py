@@ -160,7 +160,7 @@ class TensorFlow(Framework):
         with precision(config.run.mixed_precision):
             model = build_model(replace(spec, synchronized=False, weights=None))
         freeze_layers(model, config.model.freeze)
-        images = tf.zeros([rows, *spec.image_shape], tf.uint8)
+        images = tf.zeros([rows, *spec.image_shape], spec.dtype)
 
         def step() -> Any:
             with tf.GradientTape() as tape:
@@ -316,7 +316,8 @@ class KerasModel(Model):
         forms = write_forms(exported, FormsRequest(config.export, train, checked_on(readers)), run_dir)
         measure = task.form_measure()
         name = "" if measure is None else measure.output_name
-        return Written(forms, given, exported.output, partial(open_served, run_dir / "export", name), measure)
+        served = partial(open_served, run_dir / "export", given, name)
+        return Written(forms, given, exported.output, served, measure)
 
     @property
     def num_parameters(self) -> int:

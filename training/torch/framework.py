@@ -117,7 +117,8 @@ class Torch(Framework):
         freeze_modules(model, config.model.freeze)
         model = model.to(self.device, memory_format=torch.channels_last)
         set_training(model)
-        images = torch.zeros((rows, *spec.image_shape), dtype=torch.uint8, device=self.device)
+        dtype = getattr(torch, spec.dtype)
+        images = torch.zeros((rows, *spec.image_shape), dtype=dtype, device=self.device)
         images = images.permute(0, 3, 1, 2)  # channels last in memory
 
         def step() -> float:
@@ -218,7 +219,7 @@ class TorchModel(Model):
 
     def shown(self, batch: TorchBatch, most: int) -> Shown:
         """Return the first examples of a batch after all augmentation."""
-        images = self._augment(batch).images[:most].permute(0, 2, 3, 1).float()
+        images = self._augment(batch).images[:most].permute(0, 2, 3, 1)
         return Shown(images.cpu().numpy(), batch.labels.cpu().numpy())
 
     def export(self, config: TrainConfig, readers: Mapping[str, RecordReader], run_dir: Path) -> Written:

@@ -7,13 +7,16 @@ import io
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import cv2
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from shardmill.infra.codecs import Pixels, encode
+from shardmill.infra.codecs import encode
+from shardmill.infra.codecs.arrays import encode_samples
 from shardmill.infra.dataset.catalog import Catalog
 from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.digests import sha256_hex
@@ -21,8 +24,10 @@ from shardmill.infra.format.contract import (
     INDEX_SCHEMA,
     SPLITS,
     Accounting,
+    ChannelStatistics,
     Manifest,
     Shard,
+    SplitStatistics,
     class_counts_of,
     described_features,
     format_version_of,
@@ -40,7 +45,7 @@ from shardmill.infra.format.known_features import (
 )
 from shardmill.infra.format.layout import data_dir, index_file, shard_file
 from shardmill.infra.format.records import Container, pack_record
-from shardmill.infra.preparation import Encoding
+from shardmill.infra.preparation import Encoding, SampleKind
 from shardmill.infra.storage.filesystem import Storage
 
 PLAN = "0123456789abcdef"
@@ -53,7 +58,7 @@ class Picture:
 
     split: str
     label_name: str
-    pixels: Pixels
+    pixels: npt.NDArray[Any]
     values: tuple[int, ...] | tuple[float, ...] | None = None
 
 
@@ -71,10 +76,15 @@ def publish(  # noqa: PLR0913
 ) -> DatasetVersion:
     """Publish ``pictures`` as version 1 of a dataset; each must be different from the others.
 
+    Pictures that are not uint8 of one or three channels have statistics in the manifest, by numpy in float64.
+
     ``feature``: that of the ``values`` of the pictures, "labels" or "targets"; None: they have classes, or
     with empty ``classes`` no labels.
     """
     storage = Storage.at(root / name)
+    first = pictures[0].pixels
+    samples = SampleKind(first.dtype.name, first.shape[2])  # type: ignore[arg-type]
+    stored_as = samples.stored_as(encoding)
     names = list(sorted({picture.label_name for picture in pictures}) if classes is None else classes)
     kind: LabelKind = _KINDS[feature.name] if feature is not None else "class" if names else "none"
     shards = []
@@ -86,7 +96,12 @@ def publish(  # noqa: PLR0913
                 f"{data_dir(PLAN)}/{shard_file(split, i, count, container)}",
                 f"{data_dir(PLAN)}/{index_file(split, i, count)}",
             )
-            stored = [encode(picture.pixels, encoding, quality) for picture in members[i::count]]
+            stored = [
+                encode(picture.pixels, encoding, quality)
+                if samples.is_common
+                else encode_samples(picture.pixels, stored_as)
+                for picture in members[i::count]
+            ]
             shards.append(
                 _write_shard(storage, paths, split, members[i::count], stored, names, container, feature)
             )
@@ -101,7 +116,10 @@ def publish(  # noqa: PLR0913
         source_digest=PLAN,
         classes=names,
         container=container,
-        image_encoding=encoding,
+        image_encoding=stored_as,
+        dtype=None if samples.is_common else samples.dtype,
+        channels=None if samples.is_common else samples.channels,
+        statistics={} if samples.is_common else {split: _measured(pictures, split) for split in SPLITS},
         config={},
         codecs={},
         format_version=format_version_of(kind),
@@ -116,6 +134,17 @@ def publish(  # noqa: PLR0913
         splits=summarise_splits(shards),
     )
     return Catalog(root).publish(manifest)
+
+
+def _measured(pictures: Sequence[Picture], split: str) -> SplitStatistics:
+    """The statistics of a split, over the values that are finite."""
+    members = [one.pixels.reshape(-1, one.pixels.shape[2]) for one in pictures if one.split == split]
+    if not members:
+        return SplitStatistics()
+    values = np.concatenate(members).astype(np.float64)
+    values[~np.isfinite(values)] = np.nan
+    mean, std = np.nanmean(values, 0).tolist(), np.nanstd(values, 0).tolist()
+    return SplitStatistics(pixels=ChannelStatistics(num_pixels=len(values), mean=mean, std=std))
 
 
 def _write_shard(
@@ -215,6 +244,29 @@ def coloured(counts: dict[str, dict[str, int]], *, size: tuple[int, int] = (40, 
                 base = cv2.cvtColor(colour, cv2.COLOR_HSV2RGB)[0, 0].astype(np.int16)
                 noise = chance.integers(-40, 41, (*size, 1))
                 pictures.append(Picture(split, name, np.clip(base + noise, 0, 255).astype(np.uint8)))
+    return pictures
+
+
+def measured(
+    dtype: str, channels: int, counts: dict[str, dict[str, int]], *, size: tuple[int, int] = (24, 30)
+) -> list[Picture]:
+    """Pictures as instruments make them: {split: {class: number}}; a class is bright in a channel of its own.
+
+    Values reach over the range of the type, float32 from -3 to 9; of float32 some are not finite.
+    """
+    chance = np.random.default_rng([channels, len(dtype)])
+    names = sorted({name for of_split in counts.values() for name in of_split})
+    white = 12 if dtype == "float32" else np.iinfo(dtype).max
+    pictures = []
+    for split, of_split in counts.items():
+        for name, number in of_split.items():
+            for _ in range(number):
+                shares = chance.random((*size, channels)) * 0.5
+                shares[:, :, names.index(name) % channels] += 0.5
+                pixels = (shares * white - 3 * (dtype == "float32")).astype(dtype)
+                if dtype == "float32":
+                    pixels[1, 2, 0], pixels[4, 7, -1] = np.nan, np.inf
+                pictures.append(Picture(split, name, pixels))
     return pictures
 
 

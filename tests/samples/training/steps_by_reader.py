@@ -59,7 +59,8 @@ def steps_of(reader: str, wanted: Wanted) -> list[Step]:
         for of_ranks in islice(zip(*parts, strict=True), stop - len(found)):
             images, labels, weights = (np.concatenate(each) for each in zip(*of_ranks, strict=True))
             shares = np.round(weights / weights.sum(), 6)
-            found.append([hashlib.sha256(images.tobytes()).hexdigest(), labels.tolist(), shares.tolist()])
+            pixels = hashlib.sha256(images.dtype.name.encode() + images.tobytes()).hexdigest()
+            found.append([pixels, labels.tolist(), shares.tolist()])
     return found
 
 

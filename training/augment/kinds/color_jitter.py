@@ -16,13 +16,13 @@ chroma plane of YIQ (linear; torchvision goes through HSV).
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import Field
 
+from shardmill.infra.preparation import SampleKind
 from shardmill.infra.settings import Settings
 from shardmill.infra.splitmix import U64
 from shardmill.training.arrays import Floats
-from shardmill.training.augment.kind import Arrays, ImageAugmentation, cv2
+from shardmill.training.augment.kind import Array, Arrays, ImageAugmentation, cv2
 from shardmill.training.draws import uniform
 
 _BRIGHTNESS, _CONTRAST, _SATURATION, _HUE = 600, 601, 602, 603  # streams
@@ -88,8 +88,19 @@ class ColorJitter(ImageAugmentation[_Fields]):
             "lifts": brightness * (1.0 - contrast),
         }
 
-    def apply(self, image: npt.NDArray[np.uint8], drawn: Arrays, row: int) -> None:
+    def unfit(self, samples: SampleKind) -> str:
+        """Return the settings of what needs luma; brightness is a factor of all values."""
+        reach, names = self.settings.color_jitter, ("contrast", "saturation", "hue")
+        return " and ".join(f"{self.name}.{one}" for one in names if getattr(reach, one))
+
+    def apply(self, image: Array, drawn: Arrays, row: int) -> None:
         """Change the colours of an image in ten fractional bits, rounded and clipped once."""
+        if image.dtype != np.uint8 or image.shape[2] != 3:
+            brighter = image * drawn["matrices"][row, 0, 0]
+            if image.dtype.kind == "u":
+                brighter = np.rint(brighter).clip(0, np.iinfo(image.dtype).max)
+            image[...] = brighter
+            return
         lift = drawn["lifts"][row]
         affine = np.zeros((3, 4))
         affine[:, :3] = drawn["matrices"][row]

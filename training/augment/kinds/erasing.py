@@ -11,9 +11,10 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field, model_validator
 
+from shardmill.infra.preparation import SampleKind
 from shardmill.infra.settings import Settings
 from shardmill.infra.splitmix import U64, splitmix64
-from shardmill.training.augment.kind import Arrays, ImageAugmentation, cv2
+from shardmill.training.augment.kind import Array, Arrays, ImageAugmentation, cv2
 from shardmill.training.augment.windows import check_ranges, random_boxes
 from shardmill.training.draws import Purpose, key_of, uniform
 
@@ -69,30 +70,51 @@ class Erasing(ImageAugmentation[_Fields]):
         boxes[uniform(keys, _IS_ERASED) >= erasing.probability] = 0
         return {"boxes": boxes, "noise": key_of(Purpose.ERASING_NOISE, keys)}
 
-    def apply(self, image: npt.NDArray[np.uint8], drawn: Arrays, row: int) -> None:
+    def unfit(self, samples: SampleKind) -> str:
+        """Return the setting of noise for float32, which has no range of values."""
+        is_noisy = self.settings.erasing.fill == "noise"
+        return "augment.erasing.fill = 'noise'" if is_noisy and samples.white is None else ""
+
+    def apply(self, image: Array, drawn: Arrays, row: int) -> None:
         """Cover the box of an image."""
         top, left, height, width = drawn["boxes"][row].tolist()
         if not height:
             return
         fill = self.settings.erasing.fill
+        box = image[top : top + height, left : left + width]
         if fill == "noise":
-            noisy = noise(drawn["noise"][row : row + 1], height, width)
-            image[top : top + height, left : left + width] = noisy
-            return
-        color = np.rint(cv2.mean(image)[:3]).tolist() if fill == "mean" else (0, 0, 0)
-        cv2.rectangle(image, (left, top, width, height), color, cv2.FILLED)
+            box[...] = noise(drawn["noise"][row : row + 1], height, width, image.shape[2], image.dtype)
+        elif image.dtype != np.uint8 or image.shape[2] != 3:
+            box[...] = _mean(image) if fill == "mean" else 0
+        else:
+            color = np.rint(cv2.mean(image)[:3]).tolist() if fill == "mean" else (0, 0, 0)
+            cv2.rectangle(image, (left, top, width, height), color, cv2.FILLED)
 
 
-def noise(key: U64, height: int, width: int) -> npt.NDArray[np.uint8]:
-    """Return noise, the same for the same key: uint8 [height, width, 3].
+def _mean(image: Array) -> Array:
+    """Return the mean of each channel over what is finite, 0 where nothing is: [C] of the image's type."""
+    if image.dtype != np.float32:
+        rounded: Array = np.rint(image.mean((0, 1), np.float64)).astype(image.dtype)
+        return rounded
+    finite = np.isfinite(image)
+    total = image.sum((0, 1), np.float64, where=finite)
+    mean: Array = (total / np.maximum(finite.sum((0, 1)), 1)).astype(np.float32)
+    return mean
+
+
+def noise(key: U64, height: int, width: int, channels: int = 3, dtype: npt.DTypeLike = np.uint8) -> Array:
+    """Return noise, the same for the same key: [height, width, channels].
 
     Args:
         key: uint64 [1].
         height: height of the box (pixels).
         width: width of the box (pixels).
+        channels: channels of the image.
+        dtype: its type, unsigned; the noise has all its values.
     """
-    num_bytes = height * width * 3
+    num_bytes = height * width * channels * np.dtype(dtype).itemsize
     counters = np.arange(-(-num_bytes // 8), dtype=np.uint64)
     counters += key
     words = splitmix64(counters)
-    return words.astype("<u8").view(np.uint8)[:num_bytes].reshape(height, width, 3)
+    found = words.astype("<u8").view(np.uint8)[:num_bytes].view(np.dtype(dtype).newbyteorder("<"))
+    return found.astype(dtype, copy=False).reshape(height, width, channels)

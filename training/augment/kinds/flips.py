@@ -6,15 +6,16 @@ from functools import partial
 from typing import Annotated, Any
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import Field
 
+from shardmill.infra.preparation import SampleKind
 from shardmill.infra.settings import AlsoCalled, Settings
 from shardmill.infra.splitmix import U64
 from shardmill.training.augment.kind import Array, Arrays, Boxes, ImageAugmentation, cv2, tf
 from shardmill.training.draws import uniform
 
 _LEFT_RIGHT, _TOP_BOTTOM = 400, 401  # streams
+_MOST_CHANNELS = 4  # of OpenCV
 _OPENCV = {(True, False): 1, (False, True): 0, (True, True): -1}
 
 
@@ -52,8 +53,15 @@ class Flips(ImageAugmentation[_Fields]):
         )
         return {"left_right": left_right, "top_bottom": top_bottom}
 
-    def apply(self, image: npt.NDArray[np.uint8], drawn: Arrays, row: int) -> None:
+    def unfit(self, samples: SampleKind) -> str:
+        """Say that every image can be mirrored."""
+        return ""
+
+    def apply(self, image: Array, drawn: Arrays, row: int) -> None:
         """Mirror an image in place."""
+        if image.shape[2] > _MOST_CHANNELS:
+            image[...] = self.move_mask(image, drawn, row).copy()
+            return
         axes = _OPENCV.get((bool(drawn["left_right"][row]), bool(drawn["top_bottom"][row])))
         if axes is not None:
             cv2.flip(image, axes, dst=image)

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
+from shardmill.infra.preparation import SampleKind
 from shardmill.infra.settings import Settings
 from shardmill.infra.splitmix import U64
 from shardmill.training.arrays import Floats
@@ -91,8 +92,12 @@ class Mixing(BatchAugmentation[_Fields]):
             "own_share": own_share.astype(np.float32),
         }
 
+    def unfit(self, samples: SampleKind) -> str:
+        """Say that all images can be mixed."""
+        return ""
+
     def tensorflow(self, *, deterministic: bool) -> Any:
-        """Return the function that mixes images uint8 [b, S, S, C] with these parameters."""
+        """Return the function that mixes images [b, S, S, C] with these parameters."""
         return _on_tensorflow
 
     def torch(self, images: Any, drawn: Arrays) -> Any:
@@ -130,7 +135,7 @@ def _on_tensorflow(images: Any, drawn: dict[str, Any]) -> Any:
     own_share = tf.where(in_box, 0.0, drawn["blend"][:, None, None, None])
     pixels = tf.cast(images, tf.float32)
     mixed = own_share * pixels + (1.0 - own_share) * tensorflow_partners(pixels)
-    return tf.saturate_cast(tf.round(mixed), tf.uint8)
+    return mixed if images.dtype.is_floating else tf.saturate_cast(tf.round(mixed), images.dtype)
 
 
 def _boxes(keys: U64, own_share: Floats, image_size: int) -> npt.NDArray[np.int32]:

@@ -36,7 +36,7 @@ class CachePlan:
 
     Attributes:
         place: "none", "memory" or "disk".
-        form: images as stored, or decoded (uint8 [h, w, 3] each).
+        form: images as stored, or decoded (uint8 [h, w, 3] each, or [h, w, C] of their type).
         offsets: int64 [N + 1], where each image begins, and the end of the last (bytes).
         reason: why the plan differs from the settings; empty if it does not.
     """
@@ -90,9 +90,19 @@ def plan_cache(
 
 
 def image_offsets(version: DatasetVersion, table: SplitTable, form: CacheForm) -> Ints:
-    """Return the offset of each image in a cache of consecutive images, and the end: int64 [N + 1]."""
+    """Return the offset of each image in a cache of consecutive images, and the end: int64 [N + 1].
+
+    Raises:
+        ConfigError: the images have more channels than a cache can state.
+    """
+    samples = version.manifest.samples
+    if samples.channels > _MOST_CHANNELS:
+        raise ConfigError(
+            f"the images of {version.ref} are {samples}, and a cache holds at most {_MOST_CHANNELS}",
+            "leave reading.cache and preload out",
+        )
     if form == "decoded":
-        sizes = table.height.astype(np.int64) * table.width * 3
+        sizes = table.height.astype(np.int64) * table.width * samples.decoded.pixel_bytes
     else:
         columns = [version.rows(shard, ["stored_bytes"]) for shard in version.shards(table.split)]
         sizes = np.concatenate([column["stored_bytes"].to_numpy() for column in columns]).astype(np.int64)
@@ -100,6 +110,7 @@ def image_offsets(version: DatasetVersion, table: SplitTable, form: CacheForm) -
 
 
 _RUN_BYTES = 1 << 20
+_MOST_CHANNELS = 255
 
 
 class CachedReader(RecordReader):
@@ -297,7 +308,8 @@ def to_cache_form(
     """
     if form == "encoded":
         return stored.image, stored.shape[2]
-    return source.decoded(ordinal, stored).reshape(-1).data, 3
+    pixels = source.decoded(ordinal, stored)
+    return pixels.reshape(-1).view(np.uint8).data, pixels.shape[2]
 
 
 def describe(plan: CachePlan) -> dict[str, Any]:

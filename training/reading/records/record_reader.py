@@ -125,13 +125,17 @@ class RecordReader(Protocol):
         return self.read(last)
 
     def decoded(self, ordinal: int, stored: EncodedImage) -> Pixels:
-        """Decode the whole image of a record that this reader returned: uint8 [H, W, 3].
+        """Decode the whole image of a record that this reader returned.
+
+        Returns:
+            uint8 [H, W, 3]; of images that are not common (``SampleKind``) [H, W, C] of their type.
 
         Raises:
             CorruptDataError: the image cannot be decoded; names the shard and the record.
         """
         height, width, _ = stored.shape
-        pixels = np.empty((height, width, 3), np.uint8)
+        samples = self.split.version.manifest.samples.decoded
+        pixels = np.empty((height, width, samples.channels), samples.dtype)
         try:
             decode_window(stored.image, self.image_encoding, stored.shape, (0, 0, height, width), pixels)
         except CorruptDataError as error:

@@ -14,6 +14,7 @@ import numpy as np
 from PIL import Image
 
 from shardmill.infra.arguments import at_least, checked
+from shardmill.infra.codecs.arrays import for_people
 from shardmill.infra.codecs.masks import class_colors, lay_over
 from shardmill.infra.dataset.thumbnails import picture_uri
 from shardmill.infra.errors import UsageError
@@ -57,8 +58,9 @@ def show_batch(
     """Return the first examples of a batch as pictures, which a notebook shows and ``save`` writes.
 
     Images are [b, H, W, C] or [b, C, H, W], grey or RGB, arrays or tensors. Whole numbers are taken as 0 to
-    255 and others as 0 to 1, unless ``value_range``, or ``mean`` and ``std``, say otherwise. Boxes are drawn,
-    masks are laid over their images, and whole images are shown without their padding.
+    255 and others as 0 to 1, unless ``value_range``, or ``mean`` and ``std``, say otherwise. Those of 16 bits
+    or of a dataset of other depths or channels are stretched. Boxes are drawn, masks are laid over their
+    images, and whole images are shown without their padding.
 
     Args:
         batch: a ``Batch``, a batch of ``.tf`` or ``.torch``, (images, labels) or (images, labels, weights), a
@@ -78,8 +80,16 @@ def show_batch(
         raise UsageError("dataset and classes both name the classes", "give one of them")
     asked = ValueRange.asked(value_range, mean, std)
     parts = parts_of(batch)
-    images = images_of(parts, count)
-    known = asked or ValueRange.told(images)
+    samples = None if dataset is None else dataset.version.manifest.samples
+    channels = None if samples is None or samples.is_common else samples.channels
+    images = images_of(parts, count, channels)
+    if asked is not None and channels not in (None, 1, 3):
+        raise UsageError(
+            f"images have {channels} channels, and value_range, mean and std are for grey or RGB",
+            "leave them out: each channel is then stretched to what it has",
+        )
+    stretches = channels is not None or any(image.dtype == np.uint16 for image in images)
+    known = asked or (None if stretches else ValueRange.told(images))
     labels = _Labels(parts, len(images), dataset, classes)
     cells = []
     for row, image in enumerate(images):
@@ -87,8 +97,9 @@ def show_batch(
         lines = [labels.words(row)]
         if not finite.all():
             lines.append(f"{counted(int((~finite).sum()), 'value')} not finite, shown black")
-            image = np.where(finite, image, known.black)
-        cells.append(Cell(labels.drawn(row, known.pixels(image)), (*lines, *labels.notes(row))))
+            image = image if known is None else np.where(finite, image, known.black)
+        pixels = for_people(image) if known is None else known.pixels(image)
+        cells.append(Cell(labels.drawn(row, pixels), (*lines, *labels.notes(row))))
     about = counted(len(parts.images), "example")
     if len(cells) < len(parts.images):
         about = f"{len(cells):,} of {about}"

@@ -248,8 +248,13 @@ class ValueRange:
         return pixels
 
 
-def images_of(parts: Parts, count: int) -> list[Array]:
+def images_of(parts: Parts, count: int, channels: int | None = None) -> list[Array]:
     """Return the first images of a batch: [h, w, C] each, without padding around whole images.
+
+    Args:
+        parts: the batch.
+        count: the number of images.
+        channels: their channels; None: one or three.
 
     Raises:
         UsageError: nothing tells which axis has the channels.
@@ -263,7 +268,7 @@ def images_of(parts: Parts, count: int) -> list[Array]:
                 f"an image of the shape {[*image.shape]} has no pixels, or not three axes",
                 "give a batch of images: [b, H, W, C] or [b, C, H, W]",
             )
-    if images and _are_channels_first(images, is_torch):
+    if images and _are_channels_first(images, is_torch, _CHANNELS if channels is None else (channels,)):
         images = [image.transpose(1, 2, 0) for image in images]
     if parts.sizes is not None:
         sizes = array_of(parts.sizes[:count], "sizes").astype(np.int64).tolist()
@@ -271,15 +276,15 @@ def images_of(parts: Parts, count: int) -> list[Array]:
     return images
 
 
-def _are_channels_first(images: Sequence[Array], is_torch: bool) -> bool:
-    first = all(image.shape[0] in _CHANNELS for image in images)
-    last = all(image.shape[2] in _CHANNELS for image in images)
+def _are_channels_first(images: Sequence[Array], is_torch: bool, channels: tuple[int, ...]) -> bool:
+    first = all(image.shape[0] in channels for image in images)
+    last = all(image.shape[2] in channels for image in images)
     if first == last:
         shapes = first_of([str([*image.shape]) for image in images[:1]], 1)
         if not first:
             raise UsageError(
                 f"images have the shape {shapes}, without an axis of one or three channels",
-                "give them grey or in RGB: [b, H, W, C] or [b, C, H, W]",
+                "give them grey or in RGB: [b, H, W, C] or [b, C, H, W]; or name the dataset that has others",
             )
         return is_torch
     return first

@@ -10,6 +10,7 @@ import numpy as np
 from markupsafe import Markup
 
 from shardmill.infra.codecs import encode_jpeg, resize_short_side
+from shardmill.infra.codecs.arrays import for_people
 from shardmill.infra.errors import CorruptDataError
 from shardmill.infra.html.page import data_uri
 from shardmill.infra.storage.locations import name_of
@@ -69,7 +70,7 @@ def _thumbnail(
     reader: RecordReader, ordinal: int, source_uri: str, annotation: Annotation | None
 ) -> Thumbnail:
     (stored,) = reader.read_images(np.array([ordinal]))
-    pixels = resize_short_side(reader.decoded(ordinal, stored), _SHORT_SIDE)
+    pixels = resize_short_side(for_people(reader.decoded(ordinal, stored)), _SHORT_SIDE)
     if annotation is not None:
         pixels = annotation.drawn(pixels)
     height, width = pixels.shape[:2]

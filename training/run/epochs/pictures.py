@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shardmill.infra.codecs import resize_short_side
+from shardmill.infra.codecs.arrays import for_people
 from shardmill.infra.codecs.masks import lay_over
 from shardmill.training.arrays import Ints
 from shardmill.training.metrics.evaluation import Rows
@@ -38,13 +39,13 @@ def log_training_examples(
 
     Args:
         log: gets the picture, at step 0.
-        images: numbers [b, S, S, C], 0 to 255.
+        images: [b, S, S, C] of the type of the data set.
         labels: what each is labelled, for people.
         mixed: an image may show two examples.
         masks: [b, S, S], which are laid over the images; None: there are none.
         num_classes: number of classes of the masks.
     """
-    shown = np.clip(np.rint(images[:NUM_SHOWN].astype(np.float32)), 0, 255).astype(np.uint8)
+    shown = [for_people(image) for image in images[:NUM_SHOWN]]
     drawn = [
         _in_colour(pixels) if masks is None else lay_over(pixels, masks[row], num_classes)
         for row, pixels in enumerate(shown)
@@ -103,7 +104,7 @@ class HardestExamples:
         for one in self._kept:
             (stored,) = reader.read_images(np.array([one.ordinal]))
             captions = (one.label, one.outcome, f"loss {one.loss:.2f}")
-            pixels = resize_short_side(reader.decoded(one.ordinal, stored), _SHORT_SIDE)
+            pixels = resize_short_side(for_people(reader.decoded(one.ordinal, stored)), _SHORT_SIDE)
             pixels = pixels if one.annotation is None else one.annotation.drawn(pixels)
             cells.append(Cell(_in_colour(pixels), captions))
         split = reader.table.split

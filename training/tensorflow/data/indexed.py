@@ -65,11 +65,17 @@ class IndexedPipeline(Pipeline):
             threads: threads that decode; None: one for each processor.
 
         Raises:
-            ConfigError: TensorFlow cannot decode masks, or masks and boxes cannot follow the augmentation.
+            ConfigError: TensorFlow cannot decode the images or masks, or masks and boxes cannot follow the
+                augmentation.
         """
         by_tensorflow = spec.reading.decoder == "tensorflow"
         if by_tensorflow and reader.table.mask is not None:
             raise ConfigError("reading.decoder = 'tensorflow' reads no masks", "set reading.decoder to auto")
+        spec = spec.of_version(reader.split.version)
+        if by_tensorflow and not spec.samples.is_common:
+            raise ConfigError(
+                f"reading.decoder = 'tensorflow' reads no {spec.samples}", "set reading.decoder to auto"
+            )
         self.reader, self.order, self.spec, self.budget = reader, order, spec, budget
         self.rows = rows or slice(0, order.global_batch_size)
         self.class_weights = order.class_weights
@@ -105,7 +111,7 @@ class IndexedPipeline(Pipeline):
 
     def _decoded_outside(self, start: Any, stop: Any, rows: int, slices: int) -> Any:
         columns = {
-            "images": Column(tf.uint8, self.spec.image_shape),
+            "images": Column(tf.as_dtype(self.spec.samples.dtype), self.spec.image_shape),
             "weights": Column(tf.float32, ()),
             "ordinals": Column(tf.int64, ()),
         }

@@ -53,7 +53,7 @@ class Pipeline(ABC):
                 fewer, the replicas' slices come one after the other.
 
         Returns:
-            Dataset of dicts: images uint8 [b, S, S, C]; labels (as of ``Batch``, or ``Objects`` by name);
+            Dataset of dicts: images [b, S, S, C]; labels (as of ``Batch``, or ``Objects`` by name);
             weights float32 [b], 0 for padding; ordinals int64 [b]. Whole images are [b, largest height,
             largest width, C], zero beyond each one's own height and width.
         """

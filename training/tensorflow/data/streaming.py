@@ -66,7 +66,7 @@ class StreamingPipeline(Pipeline):
             class_weights: float64 [C], weights of the classes in the loss; only for one worker, which sees
                 all of a step.
         """
-        self.reader, self.order, self.spec = reader, order, spec
+        self.reader, self.order, self.spec = reader, order, spec.of_version(reader.split.version)
         self.rows, self.class_weights, self.is_tuned = order.rows, class_weights, True
         self.shuffle_buffer, self.budget = shuffle_buffer, budget
         self.source: RecordSource

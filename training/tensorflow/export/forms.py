@@ -30,7 +30,7 @@ _FILES: dict[ExportFormat, str] = {
     "litert-int8": "model-int8.tflite",
     "onnx": "model.onnx",
 }
-# images uint8 [b, S, S, C] -> float32 [b, K], or of masks [b, S, S, K]
+# images [b, S, S, C] -> float32 [b, K], or of masks [b, S, S, K]
 Values = Callable[[Any], np.ndarray[Any, Any]]
 
 
@@ -158,14 +158,14 @@ def _converted(
     if kind == "onnx":
         from shardmill.training.tensorflow.export import onnx
 
-        content = onnx.convert(exported.output, shape, output_name)
+        content = onnx.convert(exported.output, shape, output_name, exported.given.dtype)
         return content, onnx.OnnxModel(content).values
     from shardmill.training.tensorflow.export import litert
 
     images = None
     if kind == "litert-int8":
         images = next(iter(_batches(exported, calibration, _CALIBRATION_IMAGES))).images
-    content = litert.convert(exported.output, shape, images)
+    content = litert.convert(exported.output, shape, images, exported.given.dtype)
     return content, litert.LiteRTModel(content).values
 
 
@@ -174,7 +174,7 @@ def compare(exported: Exported, values: Values, reader: RecordReader, measure: F
 
     Args:
         exported: the model.
-        values: function of the other form: images uint8 [b, S, S, C] -> float32 [b, K].
+        values: function of the other form: images [b, S, S, C] -> float32 [b, K].
         reader: the records.
         measure: how they are compared.
     """

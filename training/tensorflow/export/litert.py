@@ -15,25 +15,30 @@ import numpy.typing as npt
 import tensorflow as tf
 from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
 
+from shardmill.infra.preparation import SampleType
 from shardmill.training.frameworks import quiet
 from shardmill.training.reading.decode import Pixels
 
 
 def convert(
-    output: Callable[[Any], Any], input_shape: Sequence[int | None], calibration: Pixels | None = None
+    output: Callable[[Any], Any],
+    input_shape: Sequence[int | None],
+    calibration: Pixels | None = None,
+    dtype: SampleType = "uint8",
 ) -> bytes:
     """Convert a model to a LiteRT file.
 
-    Input ``images``: uint8 [1, S, S, C], decoded. Output: what ``output`` returns, float32 [1, K].
+    Input ``images``: [1, S, S, C], decoded. Output: what ``output`` returns, float32 [1, K].
 
     Args:
-        output: images uint8 [b, S, S, C] -> probabilities or numbers float32 [b, K], on one device.
+        output: images [b, S, S, C] -> probabilities or numbers float32 [b, K], on one device.
         input_shape: shape of the images.
-        calibration: uint8 [N, S, S, C], training images: quantise to 8 bits; None: keep float32.
+        calibration: [N, S, S, C], training images: quantise to 8 bits; None: keep float32.
+        dtype: the type of images.
     """
     shape = (1, *input_shape[1:])
     traced = tf.function(
-        output, input_signature=[tf.TensorSpec(shape, tf.uint8, name="images")], autograph=False
+        output, input_signature=[tf.TensorSpec(shape, dtype, name="images")], autograph=False
     )
     # Calibration cannot run a graph with variables.
     frozen = convert_variables_to_constants_v2(traced.get_concrete_function())
@@ -64,7 +69,7 @@ class LiteRTModel:
         """Return the output for each image: float32 [b, K].
 
         Args:
-            images: uint8 [b, S, S, C].
+            images: [b, S, S, C].
         """
         rows = []
         for image in images:

@@ -15,6 +15,7 @@ import numpy.typing as npt
 import tensorflow as tf
 from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
 
+from shardmill.infra.preparation import SampleType
 from shardmill.training.frameworks import quiet
 from shardmill.training.reading.decode import Pixels
 
@@ -22,22 +23,26 @@ _OPSET = 17  # published in 2022; today's runtimes read it
 _INPUT = "images"
 
 
-def convert(output: Callable[[Any], Any], input_shape: Sequence[int | None], output_name: str) -> bytes:
+def convert(
+    output: Callable[[Any], Any],
+    input_shape: Sequence[int | None],
+    output_name: str,
+    dtype: SampleType = "uint8",
+) -> bytes:
     """Convert a model to an ONNX file.
 
-    Input ``images``: uint8 [N, S, S, C], decoded; N is any number. Output: float32 [N, K].
+    Input ``images``: [N, S, S, C], decoded; N is any number. Output: float32 [N, K].
 
     Args:
-        output: images uint8 [N, S, S, C] -> probabilities or numbers float32 [N, K], on one device.
+        output: images [N, S, S, C] -> probabilities or numbers float32 [N, K], on one device.
         input_shape: shape of the images.
         output_name: the name of the output.
+        dtype: the type of images.
     """
     from tf2onnx import convert as converter
 
     shape = [None, *input_shape[1:]]
-    traced = tf.function(
-        output, input_signature=[tf.TensorSpec(shape, tf.uint8, name=_INPUT)], autograph=False
-    )
+    traced = tf.function(output, input_signature=[tf.TensorSpec(shape, dtype, name=_INPUT)], autograph=False)
     # With from_function constants that a model captured would become inputs of the file.
     frozen = convert_variables_to_constants_v2(traced.get_concrete_function())
     (given,), (found,) = frozen.inputs, frozen.outputs
@@ -76,7 +81,7 @@ class OnnxModel:
         """Return the output for each image: float32 [b, K].
 
         Args:
-            images: uint8 [b, S, S, C].
+            images: [b, S, S, C].
         """
         (found,) = self._session.run(None, {_INPUT: images})
         return np.asarray(found, np.float32)

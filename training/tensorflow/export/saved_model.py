@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from shardmill.infra.codecs import Pixels
 from shardmill.infra.errors import CorruptDataError
+from shardmill.training.export.model_input import ModelInput
 from shardmill.training.tensorflow import starting
 from shardmill.training.tensorflow.export.forms import Exported
 from shardmill.training.tensorflow.export.graph.preparing import see_in_graph
@@ -23,9 +24,10 @@ def export(exported: Exported, folder: Path) -> None:
 
     ``serving_default`` takes ``image_bytes``: string [B], each a JPEG, PNG, WebP, BMP or GIF. They become
     what preparation and then evaluation make of them (``shardmill.training.tensorflow.export.graph``); a file
-    for which the graph cannot do so is an error. ``pixels`` takes ``images``: uint8 [B, S, S, C], as
-    ``ModelInput.see`` returns them. B may be 0. Outputs by task; the attribute ``class_names`` of the loaded
-    module has the names of the classes or targets::
+    for which the graph cannot do so is an error. ``pixels`` takes ``images``: [B, S, S, C], as
+    ``ModelInput.see`` returns them; it is ``serving_default`` too where images are not of 8 bits, grey or
+    RGB, since TensorFlow decodes no others. B may be 0. Outputs by task; the attribute ``class_names`` of
+    the loaded module has the names of the classes or targets::
 
         single-label   ``probabilities`` float32 [B, C], ``label`` int64 [B], ``class_name`` string [B]
         multi-label    ``probabilities`` float32 [B, C], ``predicted`` bool [B, C]
@@ -47,12 +49,12 @@ def export(exported: Exported, folder: Path) -> None:
     model = module.model = exported.model
     module.class_names = tf.constant([name.encode("utf-8", "surrogateescape") for name in exported.names])
     given = exported.given
-    shape = given.image_shape
+    shape, dtype = given.image_shape, given.dtype
 
     def of_pixels(images: Any) -> dict[str, Any]:
         size = tf.shape(images)[0]
         # Some kernels refuse an empty batch: use a black image in its place, and cut off its result.
-        images = tf.cond(size > 0, lambda: images, lambda: tf.zeros([1, *shape], tf.uint8))
+        images = tf.cond(size > 0, lambda: images, lambda: tf.zeros([1, *shape], dtype))
         outputs = in_float32(model(images, training=False))
         served = exported.task.served(tf.nest.map_structure(lambda part: part[:size], outputs))
         if "label" in served:
@@ -73,25 +75,31 @@ def export(exported: Exported, folder: Path) -> None:
         return served
 
     files = tf.TensorSpec([None], tf.string, name="image_bytes")
-    pixels = tf.TensorSpec([None, *shape], tf.uint8, name="images")
-    module.classify = tf.function(of_files, input_signature=[files], autograph=False)
+    pixels = tf.TensorSpec([None, *shape], dtype, name="images")
     module.classify_pixels = tf.function(of_pixels, input_signature=[pixels], autograph=False)
+    module.classify = module.classify_pixels
+    if given.samples.is_common:
+        module.classify = tf.function(of_files, input_signature=[files], autograph=False)
     signatures = {"serving_default": module.classify, "pixels": module.classify_pixels}
     tf.saved_model.save(module, str(folder), signatures=signatures)
 
 
-def open_served(folder: Path, output_name: str) -> Callable[[bytes], npt.NDArray[Any]]:
+def open_served(folder: Path, given: ModelInput, output_name: str) -> Callable[[bytes], npt.NDArray[Any]]:
     """Load a SavedModel, and return a function from an image file to an output."""
     served = tf.saved_model.load(str(folder)).signatures["serving_default"]
 
     def of_file(data: bytes) -> npt.NDArray[Any]:
-        return np.asarray(served(image_bytes=tf.constant([data]))[output_name][0])
+        if given.samples.is_common:
+            found = served(image_bytes=tf.constant([data]))
+        else:
+            found = served(images=tf.constant(given.see(data).pixels[np.newaxis]))
+        return np.asarray(found[output_name][0])
 
     return of_file
 
 
 def open_predictor(folder: Path, outputs: Sequence[str]) -> Callable[[Pixels], dict[str, npt.NDArray[Any]]]:
-    """Start TensorFlow, and return a function from images uint8 [n, S, S, C] to outputs of a SavedModel.
+    """Start TensorFlow, and return a function from images [n, S, S, C] to outputs of a SavedModel.
 
     Args:
         folder: the folder of the exported model.

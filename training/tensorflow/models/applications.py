@@ -21,9 +21,10 @@ def build(spec: ModelSpec) -> Any:
     """Build the backbone with pooling, dropout and a classifier of ``spec.num_classes``.
 
     Raises:
-        ConfigError: the images are too small for it.
+        ConfigError: the images are too small for it, or are not of 8 bits.
         EnvironmentFault: "imagenet" weights are asked for and cannot be downloaded.
     """
+    spec.check_common()
     shape = (spec.image_size, spec.image_size, 3)
     make = getattr(keras.applications, spec.name)
     with _explained_failure(spec):

@@ -33,7 +33,7 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from shardmill.infra.arguments import checked
-from shardmill.training.models.spec import LEAST_STD, ModelSpec
+from shardmill.training.models.spec import ModelSpec
 
 SumOfRanks = Callable[[npt.NDArray[np.float32]], npt.NDArray[np.float32]]
 
@@ -189,19 +189,30 @@ def _sum_of_ranks(total: SumOfRanks, value: Any) -> Any:
 
 @checked
 def normalized(images: Any, spec: ModelSpec) -> Any:
-    """Normalise images to mean 0 and deviation 1 over the train split; without statistics, to -1 to 1.
+    """Normalise images as ``spec.normalization`` says; a value that is not finite becomes the mean.
 
-    A layer without weights: a weights file fits models of any dataset.
+    Layers without weights: a weights file fits models of any dataset.
 
     Args:
         images: Keras tensor [B, S, S, C].
         spec: the parameters of the model.
+
+    Raises:
+        ConfigError: see ``spec.normalization``.
     """
-    if spec.pixels is None:
-        return keras.layers.Rescaling(1 / 127.5, offset=-1.0, name="normalization")(images)
-    stds = [max(std, LEAST_STD) for std in spec.pixels.std]
-    return keras.layers.Rescaling(
-        scale=[1 / std for std in stds],
-        offset=[-mean / std for mean, std in zip(spec.pixels.mean, stds, strict=True)],
+    by = spec.normalization
+    rescale = keras.layers.Rescaling(
+        scale=[1 / std for std in by.std],
+        offset=[-mean / std for mean, std in zip(by.mean, by.std, strict=True)],
         name="normalization",
-    )(images)
+        # Half precision holds no whole numbers above 2,048.
+        dtype=None if spec.dtype == "uint8" else "float32",
+    )
+    if spec.dtype != "float32":
+        return rescale(images)
+    # LiteRT does not know "is finite". tf2onnx selects by products, in which NaN would stay, unless a
+    # constant is infinite; so what is not finite becomes the largest number first.
+    infinity, largest = np.float32(np.inf), np.finfo(np.float32).max
+    ops = keras.ops
+    bounded = ops.minimum(ops.where(ops.abs(images) < infinity, images, infinity), largest)
+    return rescale(ops.where(bounded < largest, bounded, np.array(by.mean, np.float32)))

@@ -16,7 +16,7 @@ from torch import nn
 from torch.distributed.nn.functional import all_reduce
 
 from shardmill.training.models.changes import LimitedMomentum
-from shardmill.training.models.spec import LEAST_STD, ModelSpec
+from shardmill.training.models.spec import ModelSpec
 from shardmill.training.torch.models.layers import BATCH_NORMALIZATIONS
 
 
@@ -26,22 +26,28 @@ class Normalization(nn.Module):  # type: ignore[misc]
     It has no state: weights of a model fit any dataset.
     """
 
-    def __init__(self, mean: Sequence[float], std: Sequence[float]) -> None:
+    def __init__(self, mean: Sequence[float], std: Sequence[float], *, fills: bool = False) -> None:
         """Normalise by ``mean`` and ``std`` of each channel, or of all, in the unit of the pixels."""
         super().__init__()
+        self.fills = fills
         for name, values in (("mean", mean), ("std", std)):
             values = torch.tensor(values, dtype=torch.float32).view(1, -1, 1, 1)
             self.register_buffer(name, values, persistent=False)
 
     @classmethod
     def of(cls, spec: ModelSpec) -> Normalization:
-        """Normalise to mean 0 and deviation 1 over the train split; without its statistics, to -1 to 1."""
-        if spec.pixels is None:
-            return cls([127.5], [127.5])
-        return cls(spec.pixels.mean, [max(std, LEAST_STD) for std in spec.pixels.std])
+        """Normalise as ``spec.normalization`` says.
+
+        Raises:
+            ConfigError: see there.
+        """
+        by = spec.normalization
+        return cls(by.mean, by.std, fills=spec.dtype == "float32")
 
     def forward(self, images: Any) -> Any:
-        """Normalise float32 [B, C, H, W]."""
+        """Normalise float32 [B, C, H, W]; with ``fills`` a value that is not finite becomes the mean."""
+        if self.fills:
+            images = torch.where(images.abs() < float("inf"), images, self.mean)
         return (images - self.mean) / self.std
 
 

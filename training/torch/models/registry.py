@@ -45,9 +45,10 @@ def _torchvision(spec: ModelSpec) -> Any:
     """Build the model ``spec.name`` with random weights.
 
     Raises:
-        ConfigError: it takes no images of this size.
+        ConfigError: it takes no images of this size, or no such channels.
         EnvironmentFault: torchvision is not installed.
     """
+    spec.check_common()
     if importlib.util.find_spec("torchvision") is None:
         raise EnvironmentFault("torchvision is not installed", install("torch"))
     from torchvision.models import get_model

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.samples.datasets.published import coloured, publish, publish_patterned
+from tests.samples.datasets.published import coloured, measured, publish, publish_patterned
 from tests.samples.training.steps_by_reader import Wanted, steps_of
 
 OTHERS = ["jax", "grain"]
@@ -23,6 +23,8 @@ ASKED: dict[str, dict[str, Any]] = {
     "classes": {"balance": "uniform", "class_weights": "balanced", "augment": AUGMENT},
     "blocks": {"granularity": "block", "last_batch": "pad"},
     "several": {"last_batch": "pad", "augment": False},
+    "uint16": {"last_batch": "pad", "augment": AUGMENT},
+    "float32": {"last_batch": "pad", "augment": AUGMENT},
 }
 
 
@@ -32,11 +34,13 @@ def wanted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Wanted]:
     counts = {"train": {"a": 21, "b": 13, "c": 5}}
     publish(root, coloured(counts, size=(40, 52)), name="classes", shards_per_split=3)
     publish_patterned(root, {"train": 38}, several=True, name="several")
+    for dtype, channels in (("uint16", 5), ("float32", 2)):
+        publish(root, measured(dtype, channels, counts), name=dtype, shards_per_split=3)
     common = {"batch_size": 12, "image_size": 24, "seed": 7}
     return {
         name: Wanted(
             str(root),
-            "several" if name == "several" else "classes",
+            "classes" if name == "blocks" else name,
             4 if options.get("last_batch") == "pad" else 3,
             common | options,
         )
