@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from shardmill.infra.settings import AlsoCalled, Settings, WholeText, WrongValue
 
@@ -15,6 +15,8 @@ Resample = Literal["area", "lanczos"]
 Encoding = Literal["jpeg", "webp", "png", "raw"]
 StoredEncoding = Literal["jpeg", "webp", "png", "raw", "array"]
 SampleType = Literal["uint8", "uint16", "float32"]
+Pages = Literal["first", "images", "channels"]
+NoData = Literal["keep", "mask"] | Annotated[float, Field(allow_inf_nan=False)]
 Window = Literal["file", "full"] | tuple[float, float]  # or its centre and width
 
 Depth = Literal[8, 16, "float32", "keep"]
@@ -90,6 +92,10 @@ class SampleKind:
         return "png" if self.dtype == "uint16" and self.channels in (1, 3) else ARRAY
 
 
+def _one_is_a_list(value: object) -> object:
+    return (value,) if isinstance(value, int) else value
+
+
 class Preparation(Settings):
     """Which stored image the file of an image becomes. ``shardmill.infra.codecs.prepare`` makes it."""
 
@@ -149,18 +155,29 @@ class Preparation(Settings):
     max_pixels: Annotated[int, Field(ge=1, le=1 << 32)] = Field(
         178_956_970, description="Most pixels of a source image; images with more are quarantined undecoded"
     )
-    pages: Literal["first", "images"] = Field(
+    pages: Pages = Field(
         "first",
         description=(
             "first: the first page of a TIFF, and no DICOM of several frames; images: each page or frame is "
-            "an image"
+            "an image; channels: they are the channels of one"
+        ),
+    )
+    bands: Annotated[tuple[Annotated[int, Field(ge=1)], ...], BeforeValidator(_one_is_a_list)] = Field(
+        (),
+        description="Channels of the files, from 1, that are kept, in this order; unset: all",
+    )
+    no_data: NoData = Field(
+        "keep",
+        description=(
+            "Pixels without data (NaN, or as a GeoTIFF says): keep (NaN is refused); mask: 0, and a last "
+            "channel that is 0 there; or a number in their place"
         ),
     )
     window: Window = Field(
         "file",
         description=(
-            "Values of DICOM that become black and white: file: of its own window, else of all its bits; "
-            "full: of all its bits; or [centre, width]"
+            "Values that become black and white: [centre, width]; file: of DICOM its own window, else all "
+            "its bits; full: all its bits"
         ),
     )
     allow_truncated: bool = Field(
@@ -194,6 +211,12 @@ class Preparation(Settings):
             return None
         dtype: dict[int | str, SampleType] = {8: "uint8", 16: "uint16", "float32": "float32"}
         return SampleKind(dtype[self.depth], self.channels)
+
+    @property
+    def reads_samples(self) -> bool:
+        """Whether the samples of files are chosen or scaled, so that pictures for viewing will not do."""
+        chosen = bool(self.bands) or self.pages == "channels" or self.no_data != "keep"
+        return chosen or isinstance(self.window, tuple) or self.samples is None or not self.samples.is_common
 
     @property
     def may_be_float(self) -> bool:

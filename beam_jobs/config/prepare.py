@@ -86,7 +86,7 @@ class FilterConfig(Settings):
 
 
 # Later ones are left out of digests at their defaults, so that these stay those of earlier releases.
-_LATER_OF_IMAGES = ("metadata", "pages", "window", "depth")
+_LATER_OF_IMAGES = ("metadata", "pages", "bands", "no_data", "window", "depth")
 _FIRST_FILTERS = {"min_width", "min_height", "max_aspect", "classes", "ignore"}
 
 

@@ -82,6 +82,7 @@ _DECODERS_OF_EXTRAS = {
     "tiff": ("tiff.decode", "prepare"),
     "jpeg2000": ("jpeg2000", "prepare"),
     "dicom": ("dicom.decode", "dicom"),
+    "numpy": ("deep", "prepare"),
 }
 
 
@@ -139,14 +140,24 @@ def decode(
         return decode_jpeg(data, wanted)
     if found not in _DECODERS_OF_EXTRAS:
         return decode_with_pillow(data, found, wanted)
-    module, extra = _DECODERS_OF_EXTRAS[found]
+    module, _ = _DECODERS_OF_EXTRAS[found]
     try:
         loaded: Any = importlib.import_module(f"{__name__}.{module}")
     except ModuleNotFoundError as error:
-        extra = extra_for(error.name or "", (extra,)) or extra
-        words = f"a {FORMATS[found]} image; to read these, {install(extra)}, and prepare again"
-        raise ImageRejected("unsupported", words) from error
+        raise lacking_decoder(found, error) from error
     return cast(DecodedImage, getattr(loaded, f"decode_{found}")(data, wanted))
+
+
+def lacking_decoder(found: str, error: ModuleNotFoundError) -> ImageRejected:
+    """Return the rejection of a file whose decoder needs a library that is not installed.
+
+    Args:
+        found: its format.
+        error: what importing the decoder raised.
+    """
+    extra = extra_for(error.name or "", (found,)) or _DECODERS_OF_EXTRAS[found][1]
+    words = f"a {FORMATS[found]} image; to read these, {install(extra)}, and prepare again"
+    return ImageRejected("unsupported", words)
 
 
 def check_storable(height: int, width: int, encoding: StoredEncoding, max_pixels: int) -> None:

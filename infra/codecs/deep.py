@@ -15,24 +15,31 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import imagecodecs
 import numpy as np
 import numpy.typing as npt
 
-from shardmill.infra.codecs import decode
-from shardmill.infra.codecs.color import Choice, Conversion, Statement, ToneMapping, choose_conversion
+from shardmill.infra.codecs import decode, lacking_decoder
+from shardmill.infra.codecs.color import Choice, Statement, choose_conversion
 from shardmill.infra.codecs.formats import (
     FORMATS,
     Color,
+    DecodedImage,
     ImageRejected,
     SourceFacts,
+    Wanted,
     apply_orientation,
     check_format,
     check_pixels,
 )
 from shardmill.infra.codecs.jpeg.header import read_header
+from shardmill.infra.codecs.numpy_files import name_of, read_numpy, shades_of
+from shardmill.infra.codecs.pages import InMemory, count_pages, page_of
+from shardmill.infra.codecs.samples import DeepWanted, FileSamples, Values
+from shardmill.infra.codecs.structure.exif import read_exif
+from shardmill.infra.codecs.structure.geotiff import no_data_in
 from shardmill.infra.codecs.structure.heif_colors import heif_colors
 from shardmill.infra.codecs.structure.png_chunks import PngFile, can_hold_all_rows, is_undamaged, read_png
 from shardmill.infra.codecs.tiff.decode import TiffSamples, black_and_white, read_strips
@@ -40,56 +47,11 @@ from shardmill.infra.codecs.tiff.kinds import ASSOCIATED, INT, UINT, WHITE_IS_ZE
 from shardmill.infra.codecs.tiff.page import read_page
 from shardmill.infra.preparation import Depth, Hdr
 
-Values = npt.NDArray[Any]
-
 _LUMA = np.array([0.299, 0.587, 0.114])  # ITU-R BT.601
 _ROWS = 64  # that are computed in float64 at a time
+_WINDOWED = ("tiff", "png", "numpy")  # formats whose values image.window may declare black and white
 _BYTES_A_PIXEL = 3  # of memory for the samples, for each pixel that max_pixels allows
 _DEEP_COLOR = re.compile(r"(\d+)-bit| float")
-
-
-@dataclass(frozen=True, slots=True)
-class DeepWanted:
-    """The image that is made of a file.
-
-    Attributes:
-        depth: 8, 16, "float32" or "keep".
-        channels: samples of a pixel; "keep": those of the file, of which opacity is one.
-        max_pixels: refuse larger images by their header. Their samples may take 3 bytes for each.
-        background: colour behind transparent pixels, where 1 or 3 channels are wanted.
-        allow_truncated: decode what there is of a TIFF that ends early.
-        hdr: what becomes of HDR.
-    """
-
-    depth: Depth
-    channels: int | Literal["keep"]
-    max_pixels: int
-    background: Color
-    allow_truncated: bool = False
-    hdr: Hdr = "tone-map"
-
-
-@dataclass(frozen=True, slots=True)
-class FileSamples:
-    """The samples of a file.
-
-    Attributes:
-        values: [H, W, S] of a numeric type, upright.
-        source: facts about the file.
-        colors: how many samples are colours: 1 (grey), 3 (RGB), or 0 if the file does not say.
-        shades: the numbers of black and white; None if the file does not say.
-        alpha_at: the sample that is the opacity, or None.
-        premultiplied: colours are multiplied by the opacity.
-        conversion: of the colours to sRGB; None if they are in sRGB, or no colours.
-    """
-
-    values: Values
-    source: SourceFacts
-    colors: int = 0
-    shades: tuple[float, float] | None = None
-    alpha_at: int | None = None
-    premultiplied: bool = False
-    conversion: Conversion | ToneMapping | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,12 +74,76 @@ def decode_deep(data: bytes, wanted: DeepWanted) -> DeepImage:
         ImageRejected: the file is damaged or too large, is of a kind that is not read ("unsupported"), has
             other channels than are wanted ("channels"), or numbers that are not finite ("not_finite").
     """
-    reader = _READERS.get(check_format(data))
-    found = reader(data, wanted) if reader else _read_common(data, wanted)
-    if found.conversion is not None:
-        found = _in_srgb(found, wanted.depth)
-    found = _in_channels(found, wanted)
-    return DeepImage(_in_depth(found, wanted.depth), found.source)
+    found = _with_bands(_read(data, wanted), wanted)
+    missing = None if wanted.no_data == "keep" else _without_data(found)
+    if missing is not None:
+        number = 0.0 if isinstance(wanted.no_data, str) else wanted.no_data
+        found = replace(found, values=np.where(missing, _number_of(found.values.dtype, number), found.values))
+    masked = missing if wanted.no_data == "mask" else None
+    found = _in_channels(found, wanted, more=masked is not None)
+    pixels = _in_depth(found, wanted.depth)
+    return DeepImage(pixels if masked is None else _with_mask(pixels, masked), found.source)
+
+
+def _read(data: bytes, wanted: DeepWanted) -> FileSamples:
+    """Read the samples of a file, with the channels of all of its pages if these are wanted."""
+    form = check_format(data)
+    reader = _READERS.get(form, _read_common)
+    if wanted.pages != "channels" or form not in ("tiff", "dicom"):
+        return _in_srgb(reader(data, wanted), wanted.depth)
+    file = InMemory(data)
+    pages = (reader(page_of(data, number), wanted) for number in range(count_pages(file, file)[1]))
+    parts = [_in_srgb(page, wanted.depth) for page in pages]
+    kinds = sorted({f"{part.values.shape[1]}×{part.values.shape[0]} {part.source.color}" for part in parts})
+    if len(kinds) > 1:
+        raise ImageRejected("unsupported", f"its pages differ: {', '.join(kinds[:4])}")
+    first = parts[0]
+    if len(parts) == 1:
+        return first
+    shades = first.shades if all(part.shades == first.shades for part in parts) else None
+    values = np.concatenate([part.values for part in parts], 2)
+    _check_bytes(values.nbytes, wanted.max_pixels)
+    color = f"{len(parts)} pages, {first.source.color}"
+    return FileSamples(values, replace(first.source, color=color), shades=shades, no_data=first.no_data)
+
+
+def _with_bands(found: FileSamples, wanted: DeepWanted) -> FileSamples:
+    """Return the samples of the channels that are chosen, and their window."""
+    if isinstance(wanted.window, tuple) and found.source.format in _WINDOWED:
+        center, width = wanted.window
+        found = replace(found, shades=(center - width / 2, center + width / 2))
+    if not wanted.bands:
+        return found
+    given = found.values.shape[2]
+    if max(wanted.bands) > given:
+        raise ImageRejected("channels", f"it has {given} channels, and image.bands names {max(wanted.bands)}")
+    values = np.ascontiguousarray(found.values[:, :, [band - 1 for band in wanted.bands]])
+    colors = len(wanted.bands) if len(wanted.bands) in (1, 3) else 0
+    return replace(found, values=values, colors=colors, alpha_at=None, premultiplied=False)
+
+
+def _without_data(found: FileSamples) -> npt.NDArray[np.bool_]:
+    """Return the pixels of which a channel has no data: bool [H, W, 1]."""
+    values = found.values
+    missing = np.isnan(values) if values.dtype.kind == "f" else np.zeros(values.shape, np.bool_)
+    if found.no_data is not None and not np.isnan(found.no_data):
+        missing |= values == (values.dtype.type(found.no_data) if values.dtype.kind == "f" else found.no_data)
+    return np.asarray(missing.any(axis=2, keepdims=True))
+
+
+def _number_of(dtype: np.dtype[Any], number: float) -> npt.NDArray[Any]:
+    if dtype.kind in "iu" and not (
+        number.is_integer() and np.iinfo(dtype).min <= number <= np.iinfo(dtype).max
+    ):
+        raise ImageRejected("unsupported", f"image.no_data = {number:g} is no value of its type, {dtype}")
+    return np.array(number).astype(dtype)
+
+
+def _with_mask(pixels: Values, missing: npt.NDArray[np.bool_]) -> Values:
+    """Return pixels that are 0 where there is no data, with a last channel that tells where."""
+    white = 1 if pixels.dtype.kind == "f" else np.iinfo(pixels.dtype).max
+    mask = np.where(missing, 0, white).astype(pixels.dtype)
+    return np.concatenate([np.where(missing, np.zeros(1, pixels.dtype), pixels), mask], 2)
 
 
 def common_channels(data: bytes, wanted: DeepWanted) -> int | None:
@@ -128,7 +154,10 @@ def common_channels(data: bytes, wanted: DeepWanted) -> int | None:
     Raises:
         ImageRejected: the file is damaged, or has more than 8 bits that are wanted and cannot be read.
     """
-    if wanted.depth not in (8, "keep") or wanted.channels not in (1, 3, "keep"):
+    of_samples = wanted.pages == "channels" or wanted.bands or wanted.no_data != "keep"
+    if of_samples or wanted.depth not in (8, "keep") or wanted.channels not in (1, 3, "keep"):
+        return None
+    if isinstance(wanted.window, tuple) and check_format(data) in _WINDOWED:
         return None
     bits, channels = _described(data, wanted)
     channels = channels if wanted.channels == "keep" else wanted.channels
@@ -146,6 +175,12 @@ def _described(data: bytes, wanted: DeepWanted) -> tuple[int, int]:
         if is_shades(kind):
             of_8_bits = kind.sample_format == UINT and max(kind.bits) <= 8
             return 8 if of_8_bits else max(9, *kind.bits), kind.samples
+    if found == "numpy":
+        return 9, 0
+    if found == "dicom" and wanted.depth != 8:
+        from shardmill.infra.codecs.dicom.decode import has_common_colors
+
+        return (8, 3) if has_common_colors(data) else (9, 1)
     if found == "jpeg":
         header = read_header(data)
         return 8, 1 if header.color_space == "grey" else 3
@@ -229,12 +264,12 @@ def _read_tiff(data: bytes, wanted: DeepWanted) -> FileSamples:
     _check_bytes(page.height * page.width * kind.samples * max(1, kind.bits[0] // 8), wanted.max_pixels)
     read = read_strips(data, page, wanted.max_pixels, wanted.allow_truncated)
     colors = read.colors
-    values, shades = read.samples, _shades_of_tiff(read)
+    values, shades, no_data = read.samples, _shades_of_tiff(read), no_data_in(read_exif(data).values)
     if kind.photometric == WHITE_IS_ZERO:
+        white = np.iinfo(values.dtype).max >> (8 * values.itemsize - kind.bits[0])
         values = values.copy()
-        values[:, :, 0] = (np.iinfo(values.dtype).max >> (8 * values.itemsize - kind.bits[0])) - values[
-            :, :, 0
-        ]
+        values[:, :, 0] = white - values[:, :, 0]
+        no_data = None if no_data is None else white - no_data
     choice = _choice((page.icc,) if page.icc else (), colors, wanted.hdr)
     source = read.facts(note=choice.note)
     others = kind.samples - colors - (read.alpha_at is not None)
@@ -243,7 +278,7 @@ def _read_tiff(data: bytes, wanted: DeepWanted) -> FileSamples:
         source = replace(source, color=f"{name}+{others} {more}".rstrip())
     return FileSamples(
         apply_orientation(values, page.orientation), source, colors, shades, read.alpha_at,
-        ASSOCIATED in kind.extra, choice.conversion,
+        ASSOCIATED in kind.extra, no_data, choice.conversion,
     )  # fmt: skip
 
 
@@ -256,10 +291,42 @@ def _shades_of_tiff(read: TiffSamples) -> tuple[float, float] | None:
         return None
 
 
+def _read_dicom(data: bytes, wanted: DeepWanted) -> FileSamples:
+    try:
+        from shardmill.infra.codecs.dicom.decode import dicom_samples
+    except ModuleNotFoundError as error:
+        raise lacking_decoder("dicom", error) from error
+    found, profile = dicom_samples(data, wanted)
+    choice = _choice((profile,) if profile else (), found.colors, wanted.hdr)
+    return replace(found, source=replace(found.source, note=choice.note), conversion=choice.conversion)
+
+
+def _read_numpy(data: bytes, wanted: DeepWanted) -> FileSamples:
+    values = read_numpy(data, wanted.max_pixels)
+    height, width, channels = values.shape
+    source = SourceFacts("numpy", name_of(values), height, width)
+    shades = shades_of(values)
+    values = values.view(np.uint8) if values.dtype.kind == "b" else values
+    return FileSamples(values, source, channels if channels in (1, 3) else 0, shades)
+
+
+def decode_numpy(data: bytes, wanted: Wanted) -> DecodedImage:
+    """Decode a NumPy array to 8 bits of grey or RGB.
+
+    Raises:
+        ImageRejected: as for ``decode_deep``.
+    """
+    deep = DeepWanted(8, wanted.channels, wanted.max_pixels, wanted.background)
+    found = decode_deep(data, deep)
+    return DecodedImage(found.pixels, found.source)
+
+
 # A reader of each format whose files may hold other samples than 8 bits of grey or RGB.
 _READERS: Final[dict[str, Callable[[bytes, DeepWanted], FileSamples]]] = {
     "png": _read_png,
     "tiff": _read_tiff,
+    "dicom": _read_dicom,
+    "numpy": _read_numpy,
 }
 
 
@@ -280,12 +347,13 @@ def _choice(stated: Sequence[Statement], colors: int, hdr: Hdr) -> Choice:
 def _in_srgb(found: FileSamples, depth: Depth) -> FileSamples:
     """Convert shades to sRGB, at 16 bits. Numbers are not converted."""
     conversion = found.conversion
-    if depth not in (8, 16) or found.premultiplied or conversion is None:
-        described = "" if conversion is None else conversion.description
+    if conversion is None:
+        return found
+    if depth not in (8, 16) or found.premultiplied:
         raise ImageRejected(
             "unsupported",
-            f"its colours are those of {described!r}, which are converted at image.depth = 8, and at 16 "
-            "unless they are multiplied by their opacity; convert the file first",
+            f"its colours are those of {conversion.description!r}, which are converted at image.depth = 8, "
+            "and at 16 unless they are multiplied by their opacity; convert the file first",
         )
     values = _scaled(found.values, _known_shades(found), np.dtype(np.uint16)).copy()
     grey = found.colors == 1
@@ -295,25 +363,27 @@ def _in_srgb(found: FileSamples, depth: Depth) -> FileSamples:
     return replace(found, values=values, source=source, shades=(0.0, 65535.0), conversion=None)
 
 
-def _in_channels(found: FileSamples, wanted: DeepWanted) -> FileSamples:
-    """Return the samples with the channels that are wanted."""
+def _in_channels(found: FileSamples, wanted: DeepWanted, more: int) -> FileSamples:
+    """Return the samples with the channels that are wanted, but for so many more that follow."""
     given, colors = found.values.shape[2], found.colors
-    if wanted.channels in ("keep", given):
+    if wanted.channels == "keep" or wanted.channels == given + more:
         return found
+    number = wanted.channels - more
     alpha = None if found.alpha_at is None else found.values[:, :, found.alpha_at :][:, :, :1]
-    if wanted.channels not in (1, 3) or not colors or given > colors + (alpha is not None):
+    if number not in (1, 3) or not colors or given > colors + (alpha is not None):
+        with_mask = " and its mask of no data" if more else ""
         raise ImageRejected(
             "channels",
-            f"it has {given} channels ({found.source.color}), and image.channels is {wanted.channels}; "
-            f"set that to {given} or keep",
+            f"it has {given} channels ({found.source.color}){with_mask}, and image.channels is "
+            f"{wanted.channels}; set that to {given + more} or keep",
         )
     values, source = found.values[:, :, :colors], found.source
-    if wanted.channels == 3 and colors == 1:
+    if number == 3 and colors == 1:
         values = values.repeat(3, axis=2)
     if alpha is not None:
         values = _on_background(values, alpha, found, wanted.background)
         source = replace(source, had_alpha=bool(alpha.min() < _known_shades(found)[1]))
-    if wanted.channels == 1 and colors == 3:
+    if number == 1 and colors == 3:
         rows = range(0, len(values), _ROWS)
         parts = [_rounded(values[top : top + _ROWS] @ _LUMA[:, np.newaxis], values.dtype) for top in rows]
         values = np.concatenate(parts)

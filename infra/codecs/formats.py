@@ -31,6 +31,7 @@ FORMATS = {
     "avif": "AVIF",
     "heif": "HEIF",
     "dicom": "DICOM",
+    "numpy": "NumPy",
 }
 
 _SIGNATURES: tuple[tuple[bytes, str], ...] = (
@@ -47,6 +48,8 @@ _SIGNATURES: tuple[tuple[bytes, str], ...] = (
     (b"\xff\x4f\xff\x51", "jpeg2000"),
 )
 _DICOM_MARK_AT = 128
+_NPY = b"\x93NUMPY"
+_LATER = ("dicom", "numpy")
 GROUP_OF_FILE = "series:"  # keys of groups that files give begin with this
 _AVIF_BRANDS = frozenset({b"avif", b"avis"})
 _HEIF_BRANDS = frozenset(
@@ -162,6 +165,11 @@ def sniff(data: bytes) -> str | None:
     for signature, name in _SIGNATURES:
         if data.startswith(signature):
             return name
+    if data.startswith(_NPY) or (
+        data.startswith(b"PK\x03\x04")
+        and data[30 : 30 + int.from_bytes(data[26:28], "little")].endswith(b".npy")
+    ):
+        return "numpy"
     if data.startswith(b"RIFF") and data[8:12] == b"WEBP":
         return "webp"
     return _sniff_brands(data) if data[4:8] == b"ftyp" else None
@@ -187,7 +195,9 @@ def check_format(data: bytes) -> str:
         return found
     if not data:
         raise ImageRejected("empty", "the file is empty (0 bytes)")
-    known = ", ".join(name for found, name in FORMATS.items() if found != "dicom")  # messages stay the same
+    known = ", ".join(
+        name for found, name in FORMATS.items() if found not in _LATER
+    )  # messages stay the same
     begin = data[:64].lstrip().lower()
     stranger = next((words for signature, words in _STRANGERS if begin.startswith(signature)), None)
     if data[4:8] == b"ftyp":

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import cv2
 import numpy as np
@@ -40,10 +40,8 @@ from shardmill.infra.codecs.measures import (
     without_border,
 )
 from shardmill.infra.codecs.metadata import NOTHING, Metadata, without_metadata
+from shardmill.infra.codecs.samples import DeepWanted
 from shardmill.infra.preparation import Preparation, Resample, SampleKind, StoredEncoding
-
-if TYPE_CHECKING:
-    from shardmill.infra.codecs.deep import DeepWanted
 
 
 def fit_pixels(
@@ -140,12 +138,13 @@ def prepare_image(data: bytes, how: Preparation, check_size: CheckSize = _any_si
         ImageRejected: the bytes are not a complete image. Libraries may also raise LIBRARY_FAULTS.
     """
     kind = how.samples
-    if kind is None or not kind.is_common:
-        from shardmill.infra.codecs.deep import DeepWanted, common_channels  # readers do without tifffile
+    if kind is None or how.reads_samples:
+        from shardmill.infra.codecs.deep import common_channels  # readers do without tifffile
 
         wanted = DeepWanted(
-            how.depth, how.channels, how.max_pixels, how.color_behind, how.allow_truncated, how.hdr
-        )
+            how.depth, how.channels, how.max_pixels, how.color_behind, how.allow_truncated, how.hdr,
+            how.window, how.pages, how.bands, how.no_data,
+        )  # fmt: skip
         channels = common_channels(data, wanted)
         if channels is None:
             return _through_samples(data, how, wanted, check_size)
@@ -176,7 +175,9 @@ def _through_samples(data: bytes, how: Preparation, wanted: DeepWanted, check_si
     _check((height, width), to, how, check_size, kind.stored_as(how.encoding))
     pixels = fit_pixels(decoded.pixels, to, how.resample, how.color_behind)
     return StoredImage(
-        image=encode_samples(pixels, kind.stored_as(how.encoding)),
+        image=encode(pixels, how.encoding, how.quality)
+        if kind.is_common
+        else encode_samples(pixels, kind.stored_as(how.encoding)),
         upright=(height, width),
         geometry=to,
         stored_from="pixels",

@@ -7,11 +7,12 @@ one of the file, its table, another one by choice, or the whole range of the bit
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
 import logging
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -33,6 +34,7 @@ from shardmill.infra.codecs.formats import (
 )
 from shardmill.infra.codecs.pillow.decode import no_warnings
 from shardmill.infra.codecs.pillow.raster import composited
+from shardmill.infra.codecs.samples import DeepWanted, FileSamples
 from shardmill.infra.preparation import Window
 
 Values = npt.NDArray[np.float64]
@@ -74,6 +76,18 @@ class _Frame:
         found = (part.get(name) for part in (*self.shared, self.file))
         return next((value for value in found if value not in (None, "")), None)
 
+    @property
+    def profile(self) -> bytes | None:
+        """The ICC profile of a file in colour."""
+        found = self.file.get("ICCProfile") if self.color not in _GREY else None
+        return found if isinstance(found, bytes) else None
+
+    def facts(self) -> SourceFacts:
+        """Return the facts about the file."""
+        height, width = self.stored.shape[:2]
+        series = self.file.get("SeriesInstanceUID")
+        return SourceFacts("dicom", _color_name(self), height, width, group=_group(series))
+
     def part_with(self, name: str) -> Any:
         """Return the data elements, of the frame or of the file, among which ``name`` is."""
         return next((part for part in (*self.shared, self.file) if name in part), None)
@@ -85,24 +99,60 @@ def decode_dicom(data: bytes, wanted: Wanted) -> DecodedImage:
     Raises:
         ImageRejected: the file is damaged, too large, of a kind that is not read, or has no picture.
     """
+    with _own_errors():
+        frame = _read(data, wanted.max_pixels)
+        color, profile, facts = _colors(frame, wanted.window), frame.profile, frame.facts()
+    flat = composited(Image.fromarray(color), None, (profile,) if profile else (), wanted)
+    facts = replace(facts, icc_profile=flat.icc_profile, note=flat.note)
+    return DecodedImage(flat.pixels(wanted.channels), facts)
+
+
+def dicom_samples(data: bytes, wanted: DeepWanted) -> tuple[FileSamples, bytes | None]:
+    """Return the samples of the picture of a DICOM file, and its ICC profile.
+
+    For a depth of 8 or 16 grey values are shades, 0 to 1, by the window. Otherwise they are modality values,
+    such as Hounsfield units: uint8 or uint16 if all that the declared bits can hold are such numbers. Those
+    of MONOCHROME1 are turned round within these bits.
+
+    Raises:
+        ImageRejected: as for ``decode_dicom``.
+    """
+    with _own_errors():
+        frame = _read(data, wanted.max_pixels)
+        stored, facts = frame.stored, frame.facts()
+        if frame.color == _PALETTE:
+            return FileSamples(_colors_of_palette(frame), facts, 3, (0.0, 255.0)), frame.profile
+        if frame.color not in _GREY:
+            if stored.dtype.kind != "u":
+                raise ImageRejected("unsupported", "a DICOM file whose colours are signed or floating-point")
+            return FileSamples(stored, facts, 3, (0.0, float((1 << frame.bits) - 1))), frame.profile
+        if wanted.depth in (8, 16):
+            shades = _by_table(frame, partial(_shades, frame, wanted.window))
+            return FileSamples(shades[:, :, np.newaxis], facts, 1, (0.0, 1.0)), None
+        return FileSamples(_numbers(frame)[:, :, np.newaxis], facts, 1), None
+
+
+def has_common_colors(data: bytes) -> bool:
+    """Tell whether the picture of a DICOM file is one of 8 bits in colour.
+
+    Raises:
+        ImageRejected: the file is damaged.
+    """
+    with _own_errors():
+        file = pydicom.dcmread(io.BytesIO(data), stop_before_pixels=True)
+        return file.PhotometricInterpretation not in _GREY and file.get("BitsStored", 8) <= 8
+
+
+@contextlib.contextmanager
+def _own_errors() -> Iterator[None]:
+    """Turn what pydicom raises in a block into ``ImageRejected``."""
     try:
         with no_warnings:
-            frame = _read(data, wanted.max_pixels)
-            color = _colors(frame, wanted.window)
-            profile = frame.file.get("ICCProfile") if frame.color not in _GREY else None
-            series = frame.file.get("SeriesInstanceUID")
+            yield
     except (ImageRejected, MemoryError):
         raise
-    except Exception as error:  # pydicom raises anything on hostile bytes; the error becomes a row
+    except Exception as error:  # it raises anything on hostile bytes; the error becomes a row
         raise rejected(error) from error
-    stated = (profile,) if isinstance(profile, bytes) else ()
-    flat = composited(Image.fromarray(color), None, stated, wanted)
-    height, width = frame.stored.shape[:2]
-    facts = SourceFacts(
-        "dicom", _color_name(frame), height, width, icc_profile=flat.icc_profile, group=_group(series),
-        note=flat.note,
-    )  # fmt: skip
-    return DecodedImage(flat.pixels(wanted.channels), facts)
 
 
 def _group(series: object) -> str | None:
@@ -133,7 +183,8 @@ def _read(data: bytes, max_pixels: int) -> _Frame:
     frames = int(file.get("NumberOfFrames") or 1)
     if frames != 1:
         raise ImageRejected(
-            "unsupported", f"a DICOM file of {frames} frames; to make each an image, --set image.pages=images"
+            "unsupported",
+            f"a DICOM file of {frames} frames; set image.pages: images (each is one) or channels (of one)",
         )
     bits = int(file.BitsStored) if "PixelData" in held else 0
     return _Frame(file, tuple(groups_of_frame(file, 0).values()), stored_values(file, 0), color, bits)
@@ -162,12 +213,12 @@ def _colors(frame: _Frame, window: Window) -> Pixels:
     if frame.color == _PALETTE:
         return _colors_of_palette(frame)
     if frame.color in _GREY:
-        return _by_table(frame, partial(_shades, frame, window))
+        return _in_8_bits(_by_table(frame, partial(_shades, frame, window)))
     if frame.stored.dtype.kind == "f":
         raise ImageRejected("unsupported", "a DICOM file whose colours are floating-point numbers")
     if frame.bits == 8:
         return frame.stored.astype(np.uint8)
-    return _by_table(frame, lambda stored: (stored - _stored_range(frame)[0]) / ((1 << frame.bits) - 1))
+    return _in_8_bits((frame.stored.astype(np.float64) - _stored_range(frame)[0]) / ((1 << frame.bits) - 1))
 
 
 def _colors_of_palette(frame: _Frame) -> Pixels:
@@ -179,19 +230,43 @@ def _colors_of_palette(frame: _Frame) -> Pixels:
     return colors
 
 
-def _by_table(frame: _Frame, shades: Callable[[Values], Values]) -> Pixels:
-    """Convert stored values to 8 bits by a function whose result runs from 0 to 1."""
+def _in_8_bits(shades: Values) -> Pixels:
+    return np.rint(255 * np.clip(np.nan_to_num(shades), 0, 1)).astype(np.uint8)
 
-    def levels(stored: npt.NDArray[Any]) -> Pixels:
-        return np.rint(255 * np.clip(np.nan_to_num(shades(stored.astype(np.float64))), 0, 1)).astype(np.uint8)
 
+def _by_table(frame: _Frame, convert: Callable[[Values], npt.NDArray[Any]]) -> npt.NDArray[Any]:
+    """Convert each stored value by a function, which sees every possible value once if they are few."""
     stored = frame.stored
     if stored.dtype.kind not in "iu" or stored.dtype.itemsize > _TABLE_BYTES:
-        return levels(stored)
+        return convert(stored.astype(np.float64))
     first = np.iinfo(stored.dtype).min
-    table = levels(np.arange(first, np.iinfo(stored.dtype).max + 1))
-    converted: Pixels = np.take(table, stored.astype(np.int32) - first)
-    return converted
+    table = convert(np.arange(first, np.iinfo(stored.dtype).max + 1, dtype=np.float64))
+    return np.asarray(np.take(table, stored.astype(np.int32) - first))
+
+
+def _numbers(frame: _Frame) -> npt.NDArray[Any]:
+    """Return modality values, as uint8, uint16 or float64."""
+    turned = frame.color == _INVERTED
+    if frame.stored.dtype.kind == "f":
+        if turned:
+            raise ImageRejected(
+                "unsupported", "a DICOM file of floating-point values whose white is the least"
+            )
+        return frame.stored
+    low, high = _stored_range(frame)
+
+    def numbers(stored: Values) -> Values:
+        return _modality(frame, low + high - stored if turned else stored)
+
+    ends, unit = numbers(np.array([low, high], np.float64)), numbers(np.array([low, low + 1], np.float64))
+    is_whole = frame.part_with("ModalityLUTSequence") is None and all(
+        float(end).is_integer() for end in (*ends, *unit)
+    )
+    least, most = ends.min(), ends.max()
+    kind = (
+        np.float64 if not is_whole or least < 0 or most > 0xFFFF else np.uint8 if most <= 0xFF else np.uint16
+    )
+    return _by_table(frame, lambda stored: np.clip(numbers(stored), least, most).astype(kind))
 
 
 def _shades(frame: _Frame, window: Window, stored: Values) -> Values:

@@ -17,7 +17,15 @@ class File(Protocol):
         """Return ``length`` bytes from ``offset``; fewer only if the file ends."""
 
 
-def count_pages(file: io.RawIOBase, ranges: File) -> tuple[str | None, int]:
+class InMemory(io.BytesIO):
+    """A file in memory."""
+
+    def read_at(self, length: int, offset: int) -> bytes:
+        """Return ``length`` bytes from ``offset``; fewer only if the file ends."""
+        return bytes(self.getbuffer()[offset : offset + length])
+
+
+def count_pages(file: io.RawIOBase | io.BytesIO, ranges: File) -> tuple[str | None, int]:
     """Return the format of a file and its number of pages or frames; 1 for other formats than TIFF and DICOM.
 
     Args:
