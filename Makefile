@@ -171,6 +171,8 @@ bench: $(VENV)/.stamp ## Every table without peers: rates against the codec's li
 .PHONY: bench-peers
 bench-peers: $(VENV)/.stamp ## Whole prepare commands beside other libraries', IMAGES=32000 for more photographs (makes .venv-peers, 8 GB, on first use)
 	$(PY) -m tests.benchmarks.prepare.compare $(PHOTOS) --codec $(CODEC) --images $(IMAGES)
+	$(PY) -m tests.benchmarks.prepare.compare $(PHOTOS) --megapixels 12 --images 480
+	$(PY) -m tests.benchmarks.prepare.compare $(PHOTOS) --megapixels 48 --images 120
 
 .PHONY: bench-read-peers
 bench-read-peers: $(VENV)/.stamp ## Reading beside other libraries (makes .venv-peers, 16 GB, on first use)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 from pathlib import Path
 
+import cv2
 import numpy as np
 import simplejpeg
 
@@ -15,7 +16,7 @@ REPOSITORY = Path(__file__).parents[3]
 PHOTOGRAPHS = REPOSITORY.parent / "shared" / "data" / "clothing"
 PHOTO_HEIGHT, PHOTO_WIDTH = 533, 400
 SMALL_HEIGHT, SMALL_WIDTH = 48, 64
-_QUALITY = 90
+_QUALITY, _LARGE_QUALITY = 90, 88
 _VIEWS = 4  # as it is, mirrored, upside down, both
 
 
@@ -37,7 +38,7 @@ def _make_small(target: Path, number: int) -> None:
     _small_place(target, number).write_bytes(jpeg(number, SMALL_HEIGHT, SMALL_WIDTH))
 
 
-def make_photographs(target: Path, count: int, source: Path | None) -> Path:
+def make_photographs(target: Path, count: int, source: Path | None, megapixels: int = 0) -> Path:
     """Fill a folder with ``count`` photographs, in one subfolder for each class.
 
     The photographs of ``source`` come first, unchanged; then their mirror images, then both upside down.
@@ -48,8 +49,14 @@ def make_photographs(target: Path, count: int, source: Path | None) -> Path:
         target: the folder.
         count: how many photographs.
         source: a folder of photographs; None makes them up.
+        megapixels: size of each photograph, put together from enlarged ones; 0 keeps their sizes.
     """
     files = sorted(source.rglob("*.jpg")) if source else []
+    if megapixels:
+        target.mkdir(parents=True)
+        with multiprocessing.get_context("spawn").Pool() as pool:
+            pool.starmap(_make_large, [(files, number, megapixels, target) for number in range(count)])
+        return target
     tasks = [
         (files[number % len(files)] if files else None, number, len(files), target) for number in range(count)
     ]
@@ -58,6 +65,30 @@ def make_photographs(target: Path, count: int, source: Path | None) -> Path:
     with multiprocessing.get_context("spawn").Pool() as pool:
         pool.starmap(_make, tasks, chunksize=64)
     return target
+
+
+_ENLARGED, _GRAIN = 4, 2.5  # times; deviation of the noise (grey levels)
+
+
+def _make_large(files: list[Path], number: int, megapixels: int, target: Path) -> None:
+    """Write a photograph with as much detail and grain as a phone's: a file of 12 megapixels has 1.7 MB."""
+    generator = np.random.default_rng(number)
+    height = round((megapixels * 0.75e6) ** 0.5) & ~15
+    width = height * 4 // 3
+    whole = np.empty((height, width, 3), np.uint8)
+    rows, columns = PHOTO_HEIGHT * _ENLARGED, PHOTO_WIDTH * _ENLARGED
+    for top in range(0, height, rows):
+        for left in range(0, width, columns):
+            seed = int(generator.integers(1 << 30))
+            data = files[seed % len(files)].read_bytes() if files else jpeg(seed, PHOTO_HEIGHT, PHOTO_WIDTH)
+            tile = cv2.resize(simplejpeg.decode_jpeg(data), (columns, rows), interpolation=cv2.INTER_LANCZOS4)
+            tile = cv2.addWeighted(tile, 1.6, cv2.GaussianBlur(tile, (0, 0), 0.6 * _ENLARGED), -0.6, 0)
+            grain = generator.normal(0, _GRAIN, (rows, columns, 1))
+            part = np.clip(tile + grain, 0, 255)[: height - top, : width - left]
+            whole[top : top + rows, left : left + columns] = part
+    folder = target / ("even", "odd")[number % 2]
+    folder.mkdir(exist_ok=True)
+    (folder / f"{number:06d}.jpg").write_bytes(encode_jpeg(whole, _LARGE_QUALITY))
 
 
 def _place(file: Path | None, number: int, round_length: int, target: Path) -> Path:

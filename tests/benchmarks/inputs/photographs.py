@@ -6,11 +6,12 @@ Runs in the peers' environment as well as in Shardmill's own.
 from __future__ import annotations
 
 import argparse
+import io
 from pathlib import Path
 
 SHORT_SIDE = 256
 QUALITY = 90
-CODECS = ("shardmill", "opencv")
+CODECS = ("shardmill", "opencv", "opencv-reduced", "pillow-draft")
 
 Photograph = tuple[str, int]  # path, label
 
@@ -43,7 +44,9 @@ def key_of(path: str) -> str:
 def convert(path: str, codec: str) -> bytes:
     """A photograph as the shards hold it: short side 256 by area averaging, JPEG of quality 90, 4:2:0."""
     data = Path(path).read_bytes()
-    return _with_opencv(data) if codec == "opencv" else _as_shardmill(data)
+    if codec == "pillow-draft":
+        return _with_pillow(data)
+    return _as_shardmill(data) if codec == "shardmill" else _with_opencv(data, reduced=codec != "opencv")
 
 
 def _as_shardmill(data: bytes) -> bytes:
@@ -51,26 +54,48 @@ def _as_shardmill(data: bytes) -> bytes:
     from shardmill.infra.codecs import WHITE, decode, encode_jpeg, resize_short_side
     from shardmill.infra.codecs.geometry import geometry
     from shardmill.infra.codecs.jpeg import turbojpeg
-    from shardmill.infra.codecs.jpeg.planes import fit
+    from shardmill.infra.codecs.jpeg.planes import decoding_scale, fit
     from shardmill.infra.codecs.jpeg.turbojpeg import library
     from shardmill.infra.preparation import Sizing
 
     header = turbojpeg.read_planar_header(data) if library() else None
     if header is None:
         return encode_jpeg(resize_short_side(decode(data).pixels, SHORT_SIDE), QUALITY)
-    planes = turbojpeg.decode_planes(data, header)
+    to = geometry(header.height, header.width, Sizing("short", SHORT_SIDE, SHORT_SIDE))
+    planes = turbojpeg.decode_planes(data, header, decoding_scale(to, header.sample, 1, 3))
     if planes is None:
         return encode_jpeg(resize_short_side(decode(data).pixels, SHORT_SIDE), QUALITY)
-    to = geometry(header.height, header.width, Sizing("short", SHORT_SIDE, SHORT_SIDE))
     return turbojpeg.encode_planes(fit(planes, to, 3, WHITE), QUALITY)
 
 
-def _with_opencv(data: bytes) -> bytes:
+def _with_pillow(data: bytes) -> bytes:
+    """Decode at the scale that leaves twice the size or more, as ``Image.thumbnail`` does."""
+    from PIL import Image
+
+    with Image.open(io.BytesIO(data)) as opened:
+        scale = min(1, SHORT_SIDE / min(opened.size))
+        size = round(opened.width * scale), round(opened.height * scale)
+        opened.draft("RGB", (2 * size[0], 2 * size[1]))
+        small = opened.convert("RGB").resize(size, Image.Resampling.BICUBIC, reducing_gap=2.0)
+    file = io.BytesIO()
+    small.save(file, "JPEG", quality=QUALITY)
+    return file.getvalue()
+
+
+def _with_opencv(data: bytes, *, reduced: bool) -> bytes:
+    """Decode whole, or at the scale that leaves twice the size or more."""
     import cv2
     import numpy as np
+    from PIL import Image
 
     cv2.setNumThreads(1)
-    pixels = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR)
+    flag = cv2.IMREAD_COLOR
+    if reduced:
+        with Image.open(io.BytesIO(data)) as opened:
+            ratio = min(opened.size) / (2 * SHORT_SIDE)
+        modes = {8: cv2.IMREAD_REDUCED_COLOR_8, 4: cv2.IMREAD_REDUCED_COLOR_4, 2: cv2.IMREAD_REDUCED_COLOR_2}
+        flag = next((mode for times, mode in modes.items() if ratio >= times), flag)
+    pixels = cv2.imdecode(np.frombuffer(data, np.uint8), flag)
     height, width = pixels.shape[:2]
     scale = SHORT_SIDE / min(height, width)
     if scale < 1:

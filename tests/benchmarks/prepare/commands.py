@@ -26,6 +26,7 @@ class Peer:
         count: (records, bytes) below a folder.
         env: variables that it needs.
         requirements: the list of packages of its environment.
+        codec: what converts its photographs; None for the one that the comparison chooses.
     """
 
     title: str
@@ -34,12 +35,13 @@ class Peer:
     count: Callable[[Path], tuple[int, int]] = count_tfrecords
     env: dict[str, str] = field(default_factory=dict)
     requirements: str = "prepare.txt"
+    codec: str | None = None
 
     def argv(self, python: Path, source: Path, out: Path, codec: str) -> list[str]:
         """Return the command that writes the photographs of ``source`` to ``out``."""
         if self.module is None:
             return _prepare_argv(source, out)
-        told = ["--shards", str(NUM_SHARDS), "--workers", str(WORKERS), "--codec", codec]
+        told = ["--shards", str(NUM_SHARDS), "--workers", str(WORKERS), "--codec", self.codec or codec]
         return [
             str(python),
             "-m",
@@ -98,3 +100,10 @@ PEERS = {
         "MosaicML MDSWriter, pool", 1.6, "mosaicml_pool", count_mds, requirements="mosaicml.txt"
     ),
 }
+
+# The same pool with the decoders that one takes for large photographs.
+LARGE_PEERS = {
+    f"webdataset-{codec}": Peer(f"WebDataset, pool, {codec}", aim, "webdataset_pool", count_tars, codec=codec)
+    for codec, aim in (("pillow-draft", 1.3), ("opencv-reduced", 1.0), ("opencv", 4.0))
+}
+PEERS |= LARGE_PEERS

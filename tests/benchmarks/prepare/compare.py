@@ -13,6 +13,9 @@ and with bytes appended, so that contents differ. Start-up is named apart: it is
 on 16 photographs, measured in the same turn; "then" is the rate of the remaining photographs in the remaining
 time.
 
+``--megapixels 12`` takes photographs of that size, beside the decoders that one takes for those: Pillow with
+``draft``, OpenCV with reduced reading and OpenCV in full.
+
 Commands run in turn, several times. The table shows medians, and medians of the ratios within a turn. The
 records written are counted each time: Beam's in-process runner sometimes loses a record where several threads
 feed a shuffle. Memory is that of all processes of a command together (PSS).
@@ -35,7 +38,7 @@ from tests.benchmarks.inputs.arguments import REQUIREMENTS, add_folders, compari
 from tests.benchmarks.inputs.photo_folders import REPOSITORY, make_photographs
 from tests.benchmarks.inputs.photographs import CODECS
 from tests.benchmarks.measuring.process_tree import RARELY_SECONDS, Cost, run_measured
-from tests.benchmarks.prepare.commands import PEERS, SHARDMILL, Peer
+from tests.benchmarks.prepare.commands import LARGE_PEERS, PEERS, SHARDMILL, Peer
 from tests.benchmarks.prepare.comparison_table import FEW, Run, show
 from tests.environments import environment
 
@@ -99,8 +102,8 @@ def measure_in_turn(
     runs: dict[str, list[Run]] = {name: [] for name in names}
     failures: Counter[str] = Counter()
     sources = Sources(
-        make_photographs(scratch / "photographs", told.images, told.folder),
-        make_photographs(scratch / "few", FEW, told.folder),
+        make_photographs(scratch / "photographs", told.images, told.folder, told.megapixels),
+        make_photographs(scratch / "few", FEW, told.folder, told.megapixels),
     )
     for turn in range(told.repeats):
         for name in list(runs):
@@ -122,10 +125,14 @@ def measure_in_turn(
 def _parse() -> argparse.Namespace:
     parser = comparison_parser(__doc__)
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--peers", default=",".join(name for name in PEERS if name != SHARDMILL))
+    parser.add_argument("--megapixels", type=int, default=0, help="make photographs of this size")
+    parser.add_argument("--peers", help="names, separated by commas (default: those for the photographs)")
     parser.add_argument("--codec", choices=CODECS, default=CODECS[0])
     add_folders(parser, "folder for photographs and shards (default: a temporary one)")
     told = parser.parse_args()
+    if told.peers is None:
+        small = (name for name in PEERS if name != SHARDMILL and name not in LARGE_PEERS)
+        told.peers = ",".join(LARGE_PEERS if told.megapixels else small)
     refuse_unknown(parser, told.peers, PEERS, "peer")
     return told
 

@@ -10,12 +10,16 @@ anyone would write, and with the compiled one (shardmill.infra.native.area).
 *Prepare*: ``python -m shardmill.beam_jobs.prepare`` on the same photos, from files to a published version
 with eight shards a split. Both in turn, several times; medians are shown, and the median of the ratios within
 a turn. Other work on the machine slows both, so trust the ratios, and the CPU seconds more than the clock.
+
+*Large photographs*: CPU time of one of 12 and of 48 megapixels in one process, from its file to all that
+prepare stores of it, beside the decoders that others take for them (tests.benchmarks.inputs.photographs).
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import json
 import multiprocessing
 import os
@@ -23,7 +27,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,10 +38,13 @@ from shardmill.beam_jobs.sources import list_inputs
 from shardmill.beam_jobs.sources.files.folder import SourceFolder
 from shardmill.infra.codecs import WHITE, ImageRejected
 from shardmill.infra.codecs.geometry import geometry
-from shardmill.infra.codecs.jpeg.planes import fit
+from shardmill.infra.codecs.jpeg.planes import decoding_scale, fit
 from shardmill.infra.codecs.jpeg.turbojpeg import decode_planes, encode_planes, library, read_planar_header
 from shardmill.infra.native.library import FOLDER_VARIABLE
 from shardmill.infra.preparation import Sizing
+from tests.benchmarks.inputs.photo_folders import make_photographs
+from tests.benchmarks.inputs.photographs import CODECS, photographs
+from tests.benchmarks.inputs.photographs import convert as convert_as_peer
 from tests.benchmarks.measuring.process_tree import RARELY_SECONDS, run_measured
 from tests.samples.images.photos import jpeg, write
 
@@ -94,7 +101,8 @@ def _convert(data: bytes, config: PrepareConfig) -> None:
     header = read_planar_header(data) if library() else None
     if header is not None:
         to = geometry(header.height, header.width, Sizing("short", config.image.size, config.image.size))
-        if (planes := decode_planes(data, header)) is not None:
+        scale = decoding_scale(to, header.sample, 1, 3)
+        if (planes := decode_planes(data, header, scale)) is not None:
             encode_planes(fit(planes, to, 3, WHITE), config.image.quality)
             return
     with contextlib.suppress(ImageRejected):
@@ -161,6 +169,35 @@ def show(name: str, runs: list[Run], limits: list[Run]) -> None:
     print(f"{name:<28}{per_second:>10,.0f}{ratio:>10.2f}{wall:>10.2f}{cpu:>10.2f}{cpu_ratio:>10.2f}")
 
 
+def show_large(folder: Path | None, scratch: Path, repeats: int) -> None:
+    """Print the CPU time of a large photograph, and of its peers in the same turns."""
+    config = PrepareConfig()
+    ways: dict[str, Callable[[str], object]] = {
+        "prepare": lambda path: convert(Path(path).read_bytes(), config.image, config.filter),
+        **{
+            codec: functools.partial(convert_as_peer, codec=codec) for codec in CODECS if codec != "shardmill"
+        },
+    }
+    print(f"{'CPU ms a photograph':<28}" + "".join(f"{name:>16}" for name in ways))
+    for megapixels, count in ((12, 8), (48, 4)):
+        made = make_photographs(scratch / f"{megapixels}", count, folder, megapixels)
+        paths = [path for path, _ in photographs(made)]
+        turns = [[_cpu_milliseconds(way, paths) for way in ways.values()] for _ in range(repeats)]
+        cells = []
+        for number in range(len(ways)):
+            spent = statistics.median(turn[number] for turn in turns)
+            ratio = statistics.median(turn[number] / turn[0] for turn in turns)
+            cells.append(f"{spent:.1f} ({ratio:.2f} x)")
+        print(f"{megapixels:>4} megapixels{'':<14}" + "".join(f"{cell:>16}" for cell in cells))
+
+
+def _cpu_milliseconds(way: Callable[[str], object], paths: list[str]) -> float:
+    began = time.process_time()
+    for path in paths:
+        way(path)
+    return 1e3 * (time.process_time() - began) / len(paths)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -180,6 +217,7 @@ def main() -> None:
             limits.append(measure_limit(paths, arguments.workers, compiled=False))
             compiled.append(measure_limit(paths, arguments.workers, compiled=True))
             turns.append(measure_prepare(folder, Path(scratch) / f"root{number}", arguments.workers))
+        show_large(arguments.folder, Path(scratch), arguments.repeats)
     print(f"{len(paths):,} photos, {arguments.workers} workers, medians of {arguments.repeats} turns")
     print(f"{'':<28}{'images/s':>10}{'of limit':>10}{'seconds':>10}{'CPU s':>10}{'x limit':>10}")
     for limit, of_which in ((limits, "OpenCV's area averaging"), (compiled, "compiled area averaging")):
