@@ -71,7 +71,7 @@ def find_known_files(
     if previous is None or inputs is None:
         nothing = with_features(PLACED_FACTS_SCHEMA, features).empty_table()
         return KnownFiles(np.zeros(references.num_rows, np.bool_), nothing)
-    retried = retried_reasons(previous.version.manifest, config)
+    retried = retried_reasons(previous.version.manifest, config, previous.reuse.new_rules)
     rows, files = _same_files(inputs, references, purged)
     ids = record_ids(hex_bytes(pc.fill_null(rows["record_id"], "0" * 16), 8))
     places, found = find_ids(previous.ids, ids)

@@ -21,7 +21,7 @@ from shardmill.beam_jobs.schemas import PLAN_SCHEMA, PREVIOUS_RECORDS_SCHEMA
 from shardmill.beam_jobs.tables.columns import find_ids, in_one_chunk, mask_of, with_short_offsets
 from shardmill.beam_jobs.tables.features import PREFIX, feature_columns, with_features
 from shardmill.beam_jobs.tables.ids import UInt64, digest_bytes, hex_bytes, hex_text, record_ids
-from shardmill.infra.codecs import SCALED_DECODING
+from shardmill.infra.codecs import COLORS, RULES, SCALED_DECODING
 from shardmill.infra.codecs.geometry import Mask, geometry, upright_sizes
 from shardmill.infra.codecs.jpeg.planes import decoding_scale
 from shardmill.infra.dataset.version import DatasetVersion
@@ -40,13 +40,15 @@ class Reuse:
         contents: images are stored and filtered in the same way, by the same libraries.
         uris: and it is of the same source.
         shards: and records are cut into shards in the same way.
-        but_scaled: how images are stored, if JPEGs that are decoded scaled are now stored in another way.
+        new_rules: RULES of shardmill.infra.codecs by which some images are now stored in another way.
+        image: how images are stored; None without new rules.
     """
 
     contents: bool
     uris: bool
     shards: bool
-    but_scaled: Preparation | None = None
+    new_rules: frozenset[str] = frozenset()
+    image: Preparation | None = None
 
 
 class PreviousVersion:
@@ -97,24 +99,11 @@ class PreviousVersion:
     @cached_property
     def valid(self) -> Mask:
         """The ``records`` whose source would be stored with the same bytes now: bool [N]."""
-        how, records = self.reuse.but_scaled, self.records
-        valid = np.ones(records.num_rows, np.bool_)
-        if how is None or how.resample != "area":
-            return valid
-        is_jpeg = pc.equal(records["source_format"], "jpeg")
-        is_made = pc.not_equal(records["stored_from"], "source")
-        at = np.flatnonzero(mask_of(pc.fill_null(pc.and_(is_jpeg, is_made), False)))
-        names = ("source_height", "source_width", "orientation")
-        heights, widths, orientations = (
-            pc.fill_null(records[name], 1).to_numpy()[at].astype(np.int64) for name in names
-        )
-        upright = upright_sizes(np.stack([heights, widths], 1), orientations)
-        sizes, of_size = np.unique(upright @ (1 << 32, 1), return_inverse=True)
-        scales = [
-            decoding_scale(geometry(size >> 32, size & 0xFFFFFFFF, how.sizing), (1, 1), 1, channels=1)
-            for size in sizes.tolist()
-        ]
-        valid[at] = np.array(scales, np.int64)[of_size] == 1
+        valid = np.ones(self.records.num_rows, np.bool_)
+        if COLORS in self.reuse.new_rules:
+            valid &= ~_may_have_other_colors(self.records)
+        if SCALED_DECODING in self.reuse.new_rules and self.reuse.image is not None:
+            valid &= ~_is_decoded_scaled(self.records, self.reuse.image)
         return valid
 
     @cached_property
@@ -224,6 +213,42 @@ def _records_of(index: pa.Table, number: int, schema: pa.Schema) -> pa.Table:
     return pa.table(columns).select(schema.names).cast(schema)
 
 
+def _may_have_other_colors(records: pa.Table) -> Mask:
+    """Return whether the conversion of colours may store other bytes of a record now: bool [N].
+
+    The index does not tell which PNG, AVIF and HEIF files state colours without a profile.
+    """
+    color = records["source_color"]
+    by_statement = pc.is_in(records["source_format"], pa.array(["png", "avif", "heif"]))
+    by_profile = pc.and_(
+        pc.is_valid(records["icc_profile"]), pc.match_substring_regex(color, "grey|bit|float")
+    )
+    found = pc.or_(pc.or_(by_statement, by_profile), pc.starts_with(color, "Lab"))
+    return mask_of(pc.fill_null(found, True))
+
+
+def _is_decoded_scaled(records: pa.Table, how: Preparation) -> Mask:
+    """Return whether a record is of a JPEG that is now decoded scaled: bool [N]."""
+    scaled = np.zeros(records.num_rows, np.bool_)
+    if how.resample != "area":
+        return scaled
+    is_jpeg = pc.equal(records["source_format"], "jpeg")
+    is_made = pc.not_equal(records["stored_from"], "source")
+    at = np.flatnonzero(mask_of(pc.fill_null(pc.and_(is_jpeg, is_made), False)))
+    names = ("source_height", "source_width", "orientation")
+    heights, widths, orientations = (
+        pc.fill_null(records[name], 1).to_numpy()[at].astype(np.int64) for name in names
+    )
+    upright = upright_sizes(np.stack([heights, widths], 1), orientations)
+    sizes, of_size = np.unique(upright @ (1 << 32, 1), return_inverse=True)
+    scales = [
+        decoding_scale(geometry(size >> 32, size & 0xFFFFFFFF, how.sizing), (1, 1), 1, channels=1)
+        for size in sizes.tolist()
+    ]
+    scaled[at] = np.array(scales, np.int64)[of_size] != 1
+    return scaled
+
+
 _NOTHING = Reuse(contents=False, uris=False, shards=False)
 
 
@@ -237,9 +262,11 @@ def reuse_of(manifest: Manifest, config: PrepareConfig, source: str, builds: Map
         builds: library -> version, of this run.
     """
     previous = config_of(manifest)
-    same_scaling = manifest.codecs.get(SCALED_DECODING) == builds.get(SCALED_DECODING)
-    then = {**manifest.codecs, SCALED_DECODING: builds.get(SCALED_DECODING)}
-    if previous is None or then != {SCALED_DECODING: None, **builds}:
+    new_rules = frozenset(rule for rule in RULES if manifest.codecs.get(rule) != builds.get(rule))
+    others, now = (
+        {name: each[name] for name in each if name not in RULES} for each in (manifest.codecs, builds)
+    )
+    if previous is None or others != now:
         return _NOTHING
     if previous.image != config.image or _at_decoding(previous.filter) != _at_decoding(config.filter):
         return _NOTHING
@@ -252,7 +279,8 @@ def reuse_of(manifest: Manifest, config: PrepareConfig, source: str, builds: Map
         uris=manifest.source == source,
         shards=cut == (config.seed, config.shards.num_shards, config.shards.shard_bytes)
         and container in ("auto", manifest.container),
-        but_scaled=None if same_scaling else config.image,
+        new_rules=new_rules,
+        image=config.image if new_rules else None,
     )
 
 
@@ -276,11 +304,14 @@ def _of_masks(config: PrepareConfig) -> object:
     return source.masks.at_decoding() if source.label_kind == "mask" else None
 
 
-def retried_reasons(manifest: Manifest, config: PrepareConfig) -> tuple[str, ...]:
+def retried_reasons(
+    manifest: Manifest, config: PrepareConfig, new_rules: Collection[str] = ()
+) -> tuple[str, ...]:
     """Return the quarantine reasons that may have passed although the file is unchanged.
 
     A verdict on an image with a mask may be due to the mask, which may have changed.
     """
     has_masks = config.source.label_kind == "mask"
     verdicts = VERDICT_REASONS if has_masks else reasons_to_retry(manifest.config, config.runner)
-    return (*PASSING_REASONS, *MASK_REASONS, *verdicts)
+    colors = ("unsupported",) if COLORS in new_rules else ()
+    return (*PASSING_REASONS, *MASK_REASONS, *verdicts, *colors)

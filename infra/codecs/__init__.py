@@ -69,9 +69,10 @@ _PNG_LEVEL = 6
 _WEBP_METHOD = 4
 
 
-# The build of the rule that decodes large JPEGs scaled (infra/codecs/jpeg/planes.py). If it alone is new,
-# other sources keep their stored images.
-SCALED_DECODING = "scaled_decoding"
+# Builds of rules that concern some sources: which large JPEGs are decoded scaled (jpeg/planes.py), and how
+# colours are converted (color/). If they alone are new, other sources keep their stored images.
+SCALED_DECODING, COLORS = "scaled_decoding", "colors"
+RULES = (SCALED_DECODING, COLORS)
 
 # Pillow may take these from the system, so its own version does not tell which one is loaded.
 _ENCODER_OF = {"png": "zlib", "webp": "webp"}
@@ -107,6 +108,7 @@ def codec_builds(encoding: Encoding) -> dict[str, str]:
         "imagecodecs": imagecodecs.__version__,
         "littlecms": features.version("littlecms2") or "absent",
         "heif": version_of("pi-heif") or "absent",
+        COLORS: "1",
     }
     if (pydicom := version_of("pydicom")) is not None:  # named only where it is: it came with a later release
         builds["pydicom"] = pydicom

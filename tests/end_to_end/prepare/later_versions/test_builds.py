@@ -16,7 +16,8 @@ from shardmill.infra.format.examples import parse_example
 from shardmill.infra.format.layout import decode_manifest, encode_manifest, manifest_file
 from shardmill.infra.format.records import iter_records
 from shardmill.infra.storage.filesystem import Storage
-from tests.samples.images.forms import saved
+from tests.samples.images.colors import gama, with_chunks
+from tests.samples.images.forms import grey_profile, saved
 from tests.samples.images.photos import jpeg, make_photos, picture, rotated_jpeg, write
 from tests.samples.preparing.runs import folders, problems, run, stopped
 
@@ -105,6 +106,31 @@ def test_only_jpegs_that_are_decoded_scaled_are_read_again_after_the_release_tha
     fresh = stored(tmp_path / "fresh")
     assert {uri: fresh[uri] for uri in changed} == {uri: after[uri] for uri in changed}
     assert run(source, root, **settings)["version"] == 2, "nothing has changed"
+
+
+def test_only_files_that_may_have_other_colours_are_read_again_after_the_release_that_converts_them(
+    source: Path, tmp_path: Path
+) -> None:
+    root, settings = tmp_path / "root", {"image": {"encoding": "png"}, "failure_budget": 0.5}
+    plain = saved(Image.fromarray(picture(902, 60, 70)), "PNG")
+    grey = saved(Image.fromarray(picture(903, 60, 70)).convert("L"), "JPEG", icc_profile=grey_profile(1.0))
+    write(
+        source, {"a/plain.png": plain, "a/gamma.png": with_chunks(plain, gAMA=gama(1.0)), "b/grey.jpg": grey}
+    )
+    write(source, {"b/hdr.png": with_chunks(plain, cICP=bytes((9, 16, 0, 1)))})
+    run(source, root, **{**settings, "image": {"encoding": "png", "hdr": "quarantine"}})
+    # An earlier release refused HDR, and had no such setting.
+    place = root / "d" / manifest_file(1)
+    manifest = decode_manifest(place.read_bytes())
+    del manifest.config["image"]["hdr"], manifest.codecs["colors"]
+    place.write_bytes(encode_manifest(manifest))
+    before = stored(root)
+    outcome = run(source, root, **settings)
+    pngs = len(list(source.rglob("*.png")))
+    assert (outcome["version"], outcome["num_encoded"]) == (2, pngs + 1)
+    after = stored(root)
+    assert {uri for uri in after if after[uri] != before.get(uri)} == {"b/hdr.png"}
+    assert problems(root) == []
 
 
 def test_other_builds_begin_anew_where_the_old_work_was_given_up(

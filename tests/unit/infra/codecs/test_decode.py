@@ -216,7 +216,7 @@ def test_encoding_is_faithful_and_repeatable(channels: int) -> None:
 def test_builds_name_every_library(encoding: Encoding, encoder: set[str]) -> None:
     builds = codecs.codec_builds(encoding)
     always = {"simplejpeg", "turbojpeg", "opencv", "pillow", "littlecms", "heif"}
-    always |= {"tifffile", "imagecodecs", "pydicom"}
+    always |= {"tifffile", "imagecodecs", "pydicom", "colors"}
     assert set(builds) == always | encoder
     assert all(builds.values())
     assert all(builds[name][0].isdigit() for name in encoder)
