@@ -141,10 +141,7 @@ def prepare_image(data: bytes, how: Preparation, check_size: CheckSize = _any_si
     if kind is None or how.reads_samples:
         from shardmill.infra.codecs.deep import common_channels  # readers do without tifffile
 
-        wanted = DeepWanted(
-            how.depth, how.channels, how.max_pixels, how.color_behind, how.allow_truncated, how.hdr,
-            how.window, how.pages, how.bands, how.no_data,
-        )  # fmt: skip
+        wanted = DeepWanted.of(how)
         channels = common_channels(data, wanted)
         if channels is None:
             return _through_samples(data, how, wanted, check_size)

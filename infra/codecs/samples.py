@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy.typing as npt
 
 from shardmill.infra.codecs.color import Conversion, ToneMapping
 from shardmill.infra.codecs.formats import Color, SourceFacts
-from shardmill.infra.preparation import Depth, Hdr, NoData, Pages, Window
+from shardmill.infra.preparation import Depth, Hdr, NoData, Pages, Preparation, Window
 
 Values = npt.NDArray[Any]
 
@@ -42,6 +42,14 @@ class DeepWanted:
     pages: Pages = "first"
     bands: tuple[int, ...] = ()
     no_data: NoData = "keep"
+
+    @classmethod
+    def of(cls, how: Preparation) -> Self:
+        """Return what a preparation wants."""
+        return cls(
+            how.depth, how.channels, how.max_pixels, how.color_behind, how.allow_truncated, how.hdr,
+            how.window, how.pages, how.bands, how.no_data,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

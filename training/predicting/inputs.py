@@ -12,6 +12,8 @@ import numpy as np
 
 from shardmill.infra import progress as events
 from shardmill.infra.codecs import ImageRejected, Pixels, decode
+from shardmill.infra.codecs.arrays import in_grey
+from shardmill.infra.codecs.samples import DeepWanted
 from shardmill.infra.dataset.catalog import Catalog
 from shardmill.infra.errors import ShardmillError
 from shardmill.infra.preparation import Preparation
@@ -137,13 +139,21 @@ def _shown(data: bytes, how: Preparation, side: int) -> Pixels | None:
     """Return the upright image, its longer side with at most so many pixels; None for 0."""
     if not side:
         return None
-    pixels = decode(
-        data,
-        max_pixels=how.max_pixels,
-        background=how.color_behind,
-        allow_truncated=how.allow_truncated,
-        hdr=how.hdr,
-    ).pixels
+    try:
+        pixels = decode(
+            data,
+            max_pixels=how.max_pixels,
+            background=how.color_behind,
+            allow_truncated=how.allow_truncated,
+            hdr=how.hdr,
+            window=how.window,
+        ).pixels
+    except ImageRejected:  # of some kinds there is no picture, but channels
+        if not how.reads_samples:
+            raise
+        from shardmill.infra.codecs.deep import decode_deep  # readers do without tifffile
+
+        pixels = np.dstack([in_grey(decode_deep(data, DeepWanted.of(how)).pixels)] * 3)
     height, width = pixels.shape[:2]
     if max(height, width) <= side:
         return pixels

@@ -194,3 +194,15 @@ def test_numbers_are_columns_of_their_own() -> None:
     assert [one["predicted"] for one in objects] == [{"cat": 1234.5, "dog": -0.25}, {}]
     table = pq.read_table(io.BytesIO(output_of("regression", "parquet", rows)))
     assert table["predicted"].to_pylist() == [[1234.5, -0.25], None]
+
+
+def test_files_of_many_channels_are_shown_in_grey(tmp_path: Path) -> None:
+    values = np.random.default_rng(1).integers(0, 4096, (16, 24, 5)).astype(np.uint16)
+    np.save(tmp_path / "a.npy", values)
+    how = Preparation(depth="keep", channels="keep", resize="none")
+    given = ModelInput(preparation=how, image_size=16, image_channels=5, dtype="uint16")
+    found = read_input(tmp_path / "a.npy", given, 12)
+    assert found.seen is not None, found.message
+    assert found.shown is not None
+    np.testing.assert_array_equal(found.seen.pixels, values[:, 4:20])
+    assert found.shown.shape == (8, 12, 3)
