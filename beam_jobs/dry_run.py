@@ -13,7 +13,7 @@ import heapq
 import tempfile
 import time
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -31,6 +31,7 @@ from shardmill.beam_jobs.encode.blocks import (
     read_facts,
     write_references,
 )
+from shardmill.beam_jobs.encode.stage import samples_of
 from shardmill.beam_jobs.execution.pool import Pool
 from shardmill.beam_jobs.execution.pool.supervision import ItemFailed
 from shardmill.beam_jobs.execution.runners import check_runner, num_processes
@@ -52,6 +53,7 @@ from shardmill.beam_jobs.tables.features import PREFIX, features_of
 from shardmill.infra.dataset.catalog import Catalog
 from shardmill.infra.dataset.maintenance.removed import purged_contents
 from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.errors import DataError
 from shardmill.infra.format.contract import SPLITS
 from shardmill.infra.format.known_features import LABELS, MASK_BYTES, MASK_PIXELS
 from shardmill.infra.processes.trees import free_memory_bytes
@@ -78,6 +80,7 @@ class Sample:
         seconds: a file, on average.
         left_out: reason -> files without a stored form.
         first: facts of the first files of the listing, in its order; None: nothing was read.
+        differ: why the run would stop at the samples of these files; None if it would not.
     """
 
     num_images: int
@@ -86,6 +89,7 @@ class Sample:
     seconds: float
     left_out: dict[str, int] = field(default_factory=dict)
     first: pa.Table | None = None
+    differ: str | None = None
 
 
 def dry_run(request: JobRequest) -> dict[str, Any]:
@@ -104,11 +108,11 @@ def dry_run(request: JobRequest) -> dict[str, Any]:
     listing = list_inputs(source, config)
     references = listing.to_read()
     too_little = too_little_memory(config, listing.table, free_memory_bytes())
-    warnings = [*listing.warnings, *([too_little] if too_little else [])]
-    for warning in warnings:
-        log(warning, level="warning")
     is_sampled = not fetches(config)
     sample = _take_sample(references, source, config) if is_sampled else Sample(0, 0, 0.0, 0.0)
+    warnings = [*listing.warnings, *filter(None, (too_little, sample.differ))]
+    for warning in warnings:
+        log(warning, level="warning")
     catalog = Catalog(request.root)
     newest = catalog.latest(request.dataset)
     embeddings = EmbeddingFiles.of(source, config.groups.embeddings)
@@ -213,7 +217,17 @@ def _take_sample(references: pa.Table, source: SourceFolder, config: PrepareConf
         sum(timed) / num_timed if num_timed else 0.0,
         class_counts(pa.chunked_array([table["reason"] for table in facts], pa.string()).drop_null()),
         facts[0] if first and facts else None,
+        _differ(facts),
     )
+
+
+def _differ(facts: Iterable[pa.Table]) -> str | None:
+    """Return the error of images whose samples differ, where the settings keep those of the files."""
+    try:
+        samples_of(table.schema for table in facts)
+    except DataError as error:
+        return f"{error.message}: {error.remedy}"
+    return None
 
 
 def _stored_bytes(facts: pa.Table) -> list[int | None]:

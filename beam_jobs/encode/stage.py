@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -80,28 +80,9 @@ class EncodedFiles:
     def samples(
         self, spool: Storage, image: ImageConfig, before: tuple[SampleKind, int] | None
     ) -> SampleKind:
-        """Return the samples that all stored images of the version have.
-
-        Args:
-            spool: holds the blocks.
-            image: settings, which say it, or leave it to the files.
-            before: samples of the previous version, and the number of files known to be in it; None: there is
-                no such version, or nothing of it is used.
-
-        Raises:
-            DataError: the settings leave it to the files, and these differ.
-        """
-        if image.samples is not None:
-            return image.samples
-        found: Counter[SampleKind | None] = Counter({None: before[1] if before else 0})
-        for block in self.blocks:
-            found += noted_samples(read_facts(spool, block).schema)
-        if before is not None:
-            found[before[0]] += found[None]
-        kinds = {kind: count for kind, count in found.items() if kind and count}
-        if len(kinds) > 1:
-            raise _differing(kinds, image)
-        return next(iter(kinds), before[0] if before else SampleKind("uint8", 3))
+        """Return the samples that all stored images of the version have: see ``samples_of``."""
+        schemas = (read_facts(spool, block).schema for block in self.blocks)
+        return image.samples or samples_of(schemas, before)
 
     def facts(self, spool: Storage) -> pa.Table:
         """Read the facts of all files, with the block of each: PLACED_FACTS_SCHEMA and features."""
@@ -114,10 +95,27 @@ class EncodedFiles:
         return place_facts(_in_one_chunk(parts, self.schema), numbers)
 
 
-def _differing(kinds: Mapping[SampleKind, int], image: ImageConfig) -> DataError:
-    """Return the error of images of several kinds of samples, the most frequent first."""
+def samples_of(schemas: Iterable[pa.Schema], before: tuple[SampleKind, int] | None = None) -> SampleKind:
+    """Return the samples that all stored images have, where the settings leave them to the files.
+
+    Args:
+        schemas: of the facts of all blocks.
+        before: samples of the previous version, and the number of files known to be in it; None: there is
+            no such version, or nothing of it is used.
+
+    Raises:
+        DataError: the files differ.
+    """
+    found: Counter[SampleKind | None] = Counter({None: before[1] if before else 0})
+    for schema in schemas:
+        found += noted_samples(schema)
+    if before is not None:
+        found[before[0]] += found[None]
+    kinds = {kind: count for kind, count in found.items() if kind and count}
+    if len(kinds) <= 1:
+        return next(iter(kinds), before[0] if before else SampleKind("uint8", 3))
     said = [
-        f"{counted(kinds[kind], 'image')} of {kind}" for kind in sorted(kinds, key=lambda kind: -kinds[kind])
+        f"{counted(kinds[kind], 'image')} of {kind}" for kind in sorted(kinds, key=lambda one: -kinds[one])
     ]
     remedies = []
     if len({kind.dtype for kind in kinds}) > 1:
@@ -126,7 +124,7 @@ def _differing(kinds: Mapping[SampleKind, int], image: ImageConfig) -> DataError
         )
     if len({kind.channels for kind in kinds}) > 1:
         remedies.append("image.channels to 1 (grey) or 3 (RGB), which quarantines images of other channels")
-    return DataError(
+    raise DataError(
         f"the images of a dataset have one type and number of channels, and these are {', '.join(said)}",
         f"set {' and '.join(remedies)}; or leave files out by filter.ignore",
     )

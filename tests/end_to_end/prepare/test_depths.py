@@ -20,7 +20,11 @@ import pytest
 import tifffile
 from PIL import Image
 
+from shardmill.beam_jobs.config import PrepareConfig
+from shardmill.beam_jobs.dry_run import dry_run
 from shardmill.beam_jobs.maintain.compaction import compact
+from shardmill.beam_jobs.request import JobRequest
+from shardmill.infra.codecs.prepare import prepare_image
 from shardmill.infra.dataset.catalog import Catalog
 from shardmill.infra.dataset.drift.figures import DriftLimits
 from shardmill.infra.dataset.drift.measuring import measure
@@ -31,7 +35,7 @@ from shardmill.infra.errors import DataError, UsageError
 from shardmill.infra.format.examples import ImageRecord, parse_example
 from shardmill.infra.format.layout import croissant_file
 from shardmill.infra.format.records import unpack_record
-from shardmill.infra.preparation import SampleKind
+from shardmill.infra.preparation import Preparation, SampleKind
 from tests.documentation.test_dataset_format import PAGE, read
 from tests.samples.images import references
 from tests.samples.preparing.prepared import rows, run
@@ -265,6 +269,11 @@ def test_kept_samples_must_be_the_same_in_all_images(tmp_path: Path) -> None:
     ):
         (source / "a" / name).write_bytes(data)
     keep: dict[str, Any] = {"depth": "keep", "channels": "keep", "size": SIDE}
+    config = PrepareConfig.model_validate({"image": keep})
+    foreseen = dry_run(
+        JobRequest(source=str(source), dataset="d", root=str(tmp_path / "datasets"), config=config)
+    )
+    assert "2 images of uint16 with 5 channels, 1 image of uint8" in foreseen["warnings"][-1]
     with pytest.raises(DataError) as caught:
         run(source, tmp_path / "datasets", image=keep)
     assert "2 images of uint16 with 5 channels, 1 image of uint8 with 3 channels" in caught.value.message
@@ -280,15 +289,16 @@ def test_kept_samples_must_be_the_same_in_all_images(tmp_path: Path) -> None:
 def test_common_images_that_are_kept_are_stored_as_ever(tmp_path: Path) -> None:
     source = tmp_path / "source"
     (source / "a").mkdir(parents=True)
-    for seed in range(3):
-        (source / "a" / f"{seed}.jpg").write_bytes(by_pillow(of("uint8", 3, seed), "JPEG"))
-    images = []
-    for name, image in (("kept", {"depth": "keep", "channels": "keep"}), ("usual", {})):
-        run(source, tmp_path / name, image=image | {"size": SIDE})
-        version = Catalog(tmp_path / name).open("d")
-        assert (version.manifest.dtype, version.manifest.channels) == (None, None)
-        images.append({uri: record.image for uri, record in records(version).items()})
-    assert images[0] == images[1]
+    for seed in range(2):
+        pixels = of("uint8", 3, seed)
+        (source / "a" / f"{seed}.jpg").write_bytes(by_pillow(pixels[:, :, 0], "JPEG"))
+    run(source, tmp_path, image={"depth": "keep", "channels": "keep", "size": SIDE})
+    version = Catalog(tmp_path).open("d")
+    assert (version.manifest.dtype, version.manifest.channels) == (None, None)
+    assert version.manifest.samples == SampleKind("uint8", 1)
+    usual = Preparation(channels=1, size=SIDE)
+    for uri, record in records(version).items():
+        assert record.image == prepare_image((source / uri).read_bytes(), usual).image
 
 
 def test_what_is_not_wanted_is_counted(tmp_path: Path) -> None:
