@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from shardmill.infra.codecs.color.hdr import ToneMapping
 from shardmill.infra.codecs.color.icc import Conversion, conversion_by_profile, conversion_by_statement
-from shardmill.infra.codecs.color.stated import Statement
+from shardmill.infra.codecs.color.stated import Statement, hdr_of_profile
 from shardmill.infra.codecs.formats import ImageRejected
 from shardmill.infra.preparation import Hdr
 
@@ -47,7 +47,9 @@ def choose_conversion(statements: Sequence[Statement], mode: str, hdr: Hdr) -> C
         ImageRejected: the picture is HDR, which is refused ("unsupported").
     """
     faults: list[str] = []
-    for statement in statements:
+    for stated in statements:
+        hdr_of_icc = hdr_of_profile(stated) if isinstance(stated, bytes) and mode in ("L", "RGB") else None
+        statement = hdr_of_icc or stated
         if isinstance(statement, bytes):
             conversion, fault = conversion_by_profile(statement, mode)
             if not fault:

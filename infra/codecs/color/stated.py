@@ -50,6 +50,7 @@ _CURVES = {
 _LOG_RANGES = {9: 2.0, 10: 2.5}  # decades
 _SAME_GAMMA = 0.05  # PNG_GAMMA_THRESHOLD of libpng
 _SAME_CHROMATICITY = 0.005
+_MOST_TAGS = 200  # of a profile
 _LEAST_GAMMA, _LARGEST_GAMMA = 0.1, 10.0
 
 
@@ -134,18 +135,19 @@ def _to_xyz(primaries: tuple[float, ...]) -> Values:
 Statement = bytes | Stated | str
 
 
-def of_codes(content: bytes | None, bits: int) -> tuple[Statement, ...]:
+def of_codes(content: bytes | None, bits: int, source: str = "cICP") -> tuple[Statement, ...]:
     """Return what a chunk cICP states; nothing if it is None.
 
     Args:
         content: of the chunk.
         bits: bits of a sample.
+        source: what is told to state it.
     """
     if content is None:
         return ()
     if len(content) != 4 or content[2] != 0 or content[3] > 1:
-        return ("cICP not sound",)
-    return _of_codes("cICP", content[0], content[1], 0 if content[3] else max(bits, 8))
+        return (f"{source} not sound",)
+    return _of_codes(source, content[0], content[1], 0 if content[3] else max(bits, 8))
 
 
 def of_nclx(content: bytes | None) -> tuple[Statement, ...]:
@@ -158,6 +160,16 @@ def of_nclx(content: bytes | None) -> tuple[Statement, ...]:
     if len(content) < 11:
         return ("nclx not sound",)
     return _of_codes("nclx", int.from_bytes(content[4:6], "big"), int.from_bytes(content[6:8], "big"), 0)
+
+
+def hdr_of_profile(icc: bytes) -> Stated | None:
+    """Return the HDR colours that an ICC profile states by its tag cicp (ICC.1:2022, 9.2.17), or None."""
+    for at in range(132, 132 + 12 * min(int.from_bytes(icc[128:132], "big"), _MOST_TAGS), 12):
+        if icc[at : at + 4] == b"cicp":
+            place = int.from_bytes(icc[at + 4 : at + 8], "big") + 8
+            found = of_codes(icc[place : place + 4], 8, "ICC profile")
+            return next((one for one in found if isinstance(one, Stated) and one.is_hdr), None)
+    return None
 
 
 @functools.lru_cache(maxsize=64)

@@ -50,7 +50,7 @@ def decode_jpeg(data: bytes, wanted: Wanted) -> DecodedImage:
     if header.color_space == "other":
         raise ImageRejected("unsupported", f"a JPEG of {header.components} components")
     mode = header.mode
-    conversion, note = header.conversion()
+    conversion, note = header.conversion(wanted.hdr)
     # libjpeg-turbo converts no colours of the lossless process.
     as_stored = conversion is not None or mode == "CMYK" or header.lossless
     if as_stored:

@@ -17,6 +17,7 @@ from shardmill.infra.codecs.color import Choice, choose_conversion
 from shardmill.infra.codecs.formats import ImageRejected, check_pixels
 from shardmill.infra.codecs.jpeg.segments import EOI, FRAMES, SOS, header_segments, scan_markers
 from shardmill.infra.codecs.structure.exif import orientation_in
+from shardmill.infra.preparation import Hdr
 
 _SOS_OR_EOI = re.compile(rb"\xff[\xda\xd9]")
 _ALL_COEFFICIENTS = (1 << 64) - 1  # a bit for each coefficient of a block of 8×8 pixels
@@ -146,9 +147,13 @@ class JpegHeader:
         """Pillow's name of the mode of the decoded pixels."""
         return {"grey": "L", "CMYK": "CMYK", "YCCK": "CMYK"}.get(self.color_space, "RGB")
 
-    def conversion(self) -> Choice:
-        """Return the conversion to sRGB by the profile, and what is left out of the file's colours."""
-        found = choose_conversion(() if self.icc is None else (self.icc,), self.mode, "tone-map")
+    def conversion(self, hdr: Hdr = "tone-map") -> Choice:
+        """Return the conversion to sRGB by the profile, and what is left out of the file's colours.
+
+        Raises:
+            ImageRejected: the picture is HDR, which ``hdr`` refuses.
+        """
+        found = choose_conversion(() if self.icc is None else (self.icc,), self.mode, hdr)
         return found.noting("gain map left out") if self.has_gain_map else found
 
     @property

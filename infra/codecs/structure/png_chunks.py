@@ -177,13 +177,19 @@ def _stated(others: dict[bytes, bytes], bits: int) -> tuple[Statement, ...]:
     """Return what chunks state of the colours, in the order of their precedence (4.3)."""
     return (
         *of_codes(others.get(b"cICP"), bits),
-        *((_profile_in(others[b"iCCP"]),) if b"iCCP" in others else ()),
+        *(_of_iccp(others[b"iCCP"], bits) if b"iCCP" in others else ()),
         *((Stated("sRGB"),) if others.get(b"sRGB", b"")[:1] in _INTENTS else ()),
         *of_gamma(others.get(b"gAMA"), others.get(b"cHRM")),
     )
 
 
 _INTENTS = (b"\x00", b"\x01", b"\x02", b"\x03")
+
+
+def _of_iccp(chunk: bytes, bits: int) -> tuple[Statement, ...]:
+    """Return what a chunk iCCP states; by one name it states PQ (W3C, "Using the PQ EOTF with PNG", 2017)."""
+    is_pq = chunk.startswith(b"ITUR_2100_PQ_FULL\x00")
+    return of_codes(bytes((9, 16, 0, 1)), bits, "iCCP") if is_pq else (_profile_in(chunk),)
 
 
 def _profile_in(chunk: bytes) -> bytes:

@@ -40,7 +40,7 @@ def png_chunk(name: bytes, content: bytes) -> bytes:
     return struct.pack(">I", len(content)) + name + content + struct.pack(">I", zlib.crc32(name + content))
 
 
-def rgb_profile(swapped: bool, gamma: float = 1.8) -> bytes:
+def rgb_profile(swapped: bool, gamma: float = 1.8, more: Mapping[bytes, bytes] | None = None) -> bytes:
     """An ICC profile of matrix and gamma; ``swapped`` exchanges the primaries red and green."""
     primaries = [(0.4361, 0.2225, 0.0139), (0.3851, 0.7169, 0.0971), (0.1431, 0.0606, 0.7141)]
     if swapped:
@@ -48,7 +48,7 @@ def rgb_profile(swapped: bool, gamma: float = 1.8) -> bytes:
     names = (b"rXYZ", b"gXYZ", b"bXYZ")
     tags = {name: _xyz(*primary) for name, primary in zip(names, primaries, strict=True)}
     tags |= dict.fromkeys((b"rTRC", b"gTRC", b"bTRC"), _gamma(gamma))
-    return _profile(b"RGB ", "swapped primaries" if swapped else "plain", tags)
+    return _profile(b"RGB ", "swapped primaries" if swapped else "plain", {**tags, **(more or {})})
 
 
 def display_p3_profile() -> bytes:

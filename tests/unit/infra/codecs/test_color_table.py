@@ -226,6 +226,27 @@ def test_hdr_is_refused_by_choice(primaries: int, curve: int) -> None:
     assert decode(png(12, 13, 0, 1), hdr="quarantine").source.icc_profile == "Display P3 (cICP)"
 
 
+@pytest.mark.parametrize("kind", ["PNG", "JPEG", "TIFF", "WEBP"])
+def test_hdr_may_be_stated_within_a_profile(kind: str) -> None:
+    cicp = {b"cicp": b"cicp" + bytes(4) + bytes((9, 16, 0, 1))}
+    icc = rgb_profile(swapped=True, more=cicp)
+    options = {"PNG": {}, "TIFF": {}, "JPEG": {"quality": 100, "subsampling": 0}, "WEBP": {"lossless": True}}
+    data = saved(CUBE, kind, icc_profile=icc, **options[kind])
+    decoded = decode(data)
+    assert decoded.source.icc_profile == "BT.2020 PQ (ICC profile), tone-mapped"
+    if kind != "JPEG":
+        assert np.abs(decoded.pixels - std.shown(CUBE / 255, std.BT2020, std.pq)).max() <= 1.5
+    for encoding in ("png", "jpeg"):
+        with pytest.raises(ImageRejected, match="HDR"):
+            prepare_image(data, Preparation(hdr="quarantine", encoding=encoding))
+    assert decode(saved(CUBE, kind, icc_profile=icc[:-1], **options[kind])).pixels.shape == CUBE.shape
+
+
+def test_hdr_may_be_stated_by_the_name_of_a_profile_in_png() -> None:
+    found = decode(png(iCCP=b"ITUR_2100_PQ_FULL\0\0" + zlib.compress(b"x"))).source
+    assert found.icc_profile == "BT.2020 PQ (iCCP), tone-mapped"
+
+
 def test_hdr_in_boxes_wins_over_a_profile_and_other_code_points_do_not() -> None:
     data = saved(CUBE, "AVIF", icc_profile=rgb_profile(swapped=True), quality=100, subsampling="4:4:4")
     assert decode(data).source.icc_profile == "swapped primaries"

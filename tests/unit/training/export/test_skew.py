@@ -224,6 +224,9 @@ def test_profiles_that_a_graph_cannot_convert_are_refused() -> None:
     for kind in ("JPEG", "PNG"):
         with pytest.raises(tf.errors.InvalidArgumentError, match=r"a colour profile of grey.*model-input"):
             see(saved(grey, kind, icc_profile=grey_profile(gamma=1.0)))
+    of_pq = rgb_profile(swapped=False, more={b"cicp": b"cicp" + bytes(4) + bytes((9, 16, 0, 1))})
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"a colour profile of.*HDR.*model-input"):
+        see(saved(photo(60, 44), "JPEG", icc_profile=of_pq))
 
 
 def test_what_the_graph_cannot_do_is_refused_in_words() -> None:

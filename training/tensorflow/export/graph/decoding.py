@@ -29,7 +29,7 @@ from shardmill.training.tensorflow.export.graph.profiles import CMYK, GREY, RGB,
 
 _REMEDY = "make the pixels with model-input.json, and call the signature 'pixels'"
 _CMYK = 4
-_PROFILE = "a colour profile of grey, of inks, or with tables"
+_PROFILE = "a colour profile of grey, inks or HDR, or with tables"
 
 
 class Decoded(NamedTuple):

@@ -69,9 +69,13 @@ def _read(icc: Any, space: Any) -> tuple[Any, ...]:
     data = Bytes(icc)
     is_whole = data.has(36, b"acsp") & (data.number(0, 4, True) <= data.size)
     applies = is_whole & (tf.strings.substr(icc + bytes(20), 16, 4) == space)
-    primaries, curves, tables = tf.split(_tags(data, (*_PRIMARIES, *_CURVES, *_LUTS)), [3, 3, 2])
+    primaries, curves, tables, codes = tf.split(
+        _tags(data, (*_PRIMARIES, *_CURVES, *_LUTS, b"cicp")), [3, 3, 2, 1]
+    )
+    is_hdr = tf.reduce_any((codes >= 0) & (data.at(codes + 9) == [16, 18]))  # by PQ or HLG
     has_all = tf.reduce_all((primaries >= 0) & (curves >= 0))
     is_matrix = applies & (space == RGB) & data.has(20, b"XYZ ") & has_all & tf.reduce_all(tables < 0)
+    is_matrix &= ~is_hdr
     rows = _fraction(data, primaries + 8 + 4 * np.arange(3)[:, np.newaxis])
     matrix = tf.cast(tf.constant(_TO_SRGB, tf.float64) @ rows, tf.float32)
     found = Profile(~applies | is_matrix, is_matrix, tf.transpose(_curves(data, curves)), matrix)
