@@ -12,7 +12,7 @@ The tables are integers, and all sums stay below 2**53, so the results are the s
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import product
 
 import numpy as np
@@ -120,25 +120,36 @@ def hashes(values: Float64) -> UInt64:
     return np.packbits(bits.reshape(len(values), HASH_SIDE**2), axis=1).view(">u8")[:, 0].astype(np.uint64)
 
 
-def hash_all(views: Int8, windows: Int64, symmetries: Sequence[tuple[bool, ...]]) -> tuple[UInt64, UInt64]:
+def hash_all(
+    views: Int8,
+    windows: Int64,
+    symmetries: Sequence[tuple[bool, ...]],
+    each: Callable[..., Iterable[None]] = map,
+) -> tuple[UInt64, UInt64]:
     """Hash the windows of views, and the views under symmetries.
 
     Args:
         views: int8 [V, 14, 14].
         windows: int64 [W, 4], of ``WINDOWS``.
         symmetries: S of ``SYMMETRIES``.
+        each: ``map``, or one that makes several calls at a time.
 
     Returns:
         uint64 [W, V] and uint64 [S, V].
     """
     of_windows = np.empty((len(windows), len(views)), np.uint64)
     of_turned = np.empty((len(symmetries), len(views)), np.uint64)
-    for begin in range(0, len(views), _HASHED_AT_A_TIME):
+
+    def hash_from(begin: int) -> None:
         part = slice(begin, begin + _HASHED_AT_A_TIME)
         values = coefficients(views[part])
         _hash_windows(values, windows, of_windows[:, part])
         for at, symmetry in enumerate(symmetries):
             of_turned[at, part] = hashes(turned(values, symmetry))
+
+    _axis_maps()  # before threads would make them several times
+    for _ in each(hash_from, range(0, len(views), _HASHED_AT_A_TIME)):
+        pass
     return of_windows, of_turned
 
 

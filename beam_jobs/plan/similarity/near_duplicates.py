@@ -10,8 +10,10 @@ bounds the work on thousands of nearly equal images.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -45,6 +47,7 @@ _CLOSE = 0.02
 # Windows of images that differ so many times as much as allowed are not moved to fit better.
 _UNLIKE = 4
 _PAIRS_AT_A_TIME = 1 << 14
+_THREADS = 4  # at most; each takes some megabytes
 
 Int64 = npt.NDArray[np.int64]
 Float64 = npt.NDArray[np.float64]
@@ -121,15 +124,20 @@ class _Search:
             int32 [looks], and float64 [looks], infinite if no look is near.
         """
         if len(self._views) and self._config.max_difference:
-            cut, whole = hash_all(self._views, self._windows, self._symmetries)
-            searching = np.arange(len(self._views))
-            for chosen in choices():
-                still = self._searching(searching)
-                if not still.all():
-                    searching, cut, whole = searching[still], cut[:, still], whole[:, still]
-                for at, to in _batched(candidates(cut, whole, chosen, self._config.max_distance)):
-                    self._compare(searching, at, to)
+            with ThreadPoolExecutor(threads := min(_THREADS, pa.cpu_count())) as pool:
+                self._search(threads, pool.map)
         return self._components.root, self._nearest
+
+    def _search(self, at_a_time: int, each: Callable[..., Iterator[Any]]) -> None:
+        """Compare all candidates, which are found by so many threads at a time."""
+        cut, whole = hash_all(self._views, self._windows, self._symmetries, each)
+        searching, most = np.arange(len(self._views)), self._config.max_distance
+        for chosen in choices():
+            still = self._searching(searching)
+            if not still.all():
+                searching, cut, whole = searching[still], cut[:, still], whole[:, still]
+            for at, to in _batched(candidates(cut, whole, chosen, most, at_a_time, each)):
+                self._compare(searching, at, to)
 
     def _searching(self, views: Int64) -> npt.NDArray[np.bool_]:
         """Return which views go on searching: all but some of those in large groups."""

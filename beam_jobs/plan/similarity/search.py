@@ -6,12 +6,13 @@ choice of two bands the hashes of both sets are sorted together, so that hashes 
 (multi-index hashing: Norouzi, Punjani and Fleet, "Fast search in Hamming space with multi-index hashing",
 2012). Each hash is compared with so many successors at most, which bounds the work where very many agree.
 
-The hashes are searched in parts by their first chosen band: hashes of different parts do not agree in it.
+The hashes are searched in parts by their first chosen band: hashes of different parts do not agree in it. So
+parts may be searched at a time, and the pairs come in the same batches whatever their number.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import accumulate, combinations, pairwise
 
 import numpy as np
@@ -28,6 +29,7 @@ _MIX = np.uint64(0x9E3779B97F4A7C15)  # 2**64 ÷ golden ratio: spreads keys over
 
 Int64 = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
+Pairs = tuple[Int64, Int64]  # positions of hashes in one set, and of their partners in the other
 
 
 def choices() -> list[tuple[int, ...]]:
@@ -36,8 +38,13 @@ def choices() -> list[tuple[int, ...]]:
 
 
 def candidates(
-    one: UInt64, other: UInt64, chosen: tuple[int, ...], max_distance: int
-) -> Iterator[tuple[Int64, Int64]]:
+    one: UInt64,
+    other: UInt64,
+    chosen: tuple[int, ...],
+    max_distance: int,
+    at_a_time: int = 1,
+    each: Callable[..., Iterator[Pairs | None]] = map,
+) -> Iterator[Pairs]:
     """Yield pairs that agree in the chosen bands, in batches: positions in the flattened arrays.
 
     Args:
@@ -45,18 +52,37 @@ def candidates(
         other: uint64 [S, B].
         chosen: numbers of two bands.
         max_distance: bits in which a pair may differ.
+        at_a_time: how many parts are searched at a time.
+        each: ``map``, or one that makes so many calls at a time.
     """
     moves, key_bits = _layout(chosen)
     low, _, width = moves[0]
-    parts = min(1 << width, -(-(one.size + other.size) // HASHES_AT_A_TIME))
-    for part in range(parts):
-        bounds = [(number << width) // parts for number in (part, part + 1)]
-        first, second = (_in_band(rows, low, width, bounds) for rows in (one, other))
-        yield from _pairs(first, second, moves, key_bits, max_distance)
+    outer = min(1 << width, -(-(one.size + other.size) // HASHES_AT_A_TIME))
+    parts = min(1 << width, outer * at_a_time)
+    for first in range(0, parts, at_a_time):
+        bounds = [
+            [(number << width) // parts for number in (part, part + 1)]
+            for part in range(first, min(first + at_a_time, parts))
+        ]
+        searches = [
+            _pairs(one, other, (low, width), bound, moves, key_bits, max_distance) for bound in bounds
+        ]
+        while searches:
+            found = list(each(_next_pairs, searches))
+            searches = [search for search, pairs in zip(searches, found, strict=True) if pairs is not None]
+            some = [pairs for pairs in found if pairs is not None and len(pairs[0])]
+            if some:
+                yield np.concatenate([at for at, _ in some]), np.concatenate([to for _, to in some])
+
+
+def _next_pairs(search: Iterator[Pairs]) -> Pairs | None:
+    return next(search, None)
 
 
 def _in_band(rows: UInt64, low: int, width: int, bounds: list[int]) -> tuple[UInt64, Int64]:
     """Return the hashes with a band of [start, stop), and their positions: uint64 [K], int64 [K]."""
+    if bounds == [0, 1 << width]:
+        return rows.reshape(-1), np.arange(rows.size)
     start, stop = (np.uint64(bound) for bound in bounds)
     hashes, positions = [], []
     for number, row in enumerate(rows):
@@ -70,18 +96,23 @@ def _in_band(rows: UInt64, low: int, width: int, bounds: list[int]) -> tuple[UIn
 
 
 def _pairs(
-    one: tuple[UInt64, Int64],
-    other: tuple[UInt64, Int64],
+    one: UInt64,
+    other: UInt64,
+    band: tuple[int, int],
+    bounds: list[int],
     moves: list[tuple[int, int, int]],
     key_bits: int,
     max_distance: int,
-) -> Iterator[tuple[Int64, Int64]]:
-    """Yield the pairs of hashes that agree in their first ``key_bits`` once moved; see ``candidates``."""
-    kept = _with_partners([_moved(values, moves[:_AGREEING]) for values, _ in (one, other)])
-    values = np.concatenate(
-        [_moved(part[at], moves) for (part, _), at in zip((one, other), kept, strict=True)]
-    )
-    entries = np.concatenate([one[1][kept[0]], ~other[1][kept[1]]])
+) -> Iterator[Pairs]:
+    """Yield the pairs of hashes of a part that agree in their first ``key_bits`` once moved.
+
+    Yields the pairs of neighbours, then of next but one neighbours and so on; see ``candidates``.
+    """
+    both = [_in_band(rows, *band, bounds) for rows in (one, other)]
+    kept = _with_partners([_moved(values, moves[:_AGREEING]) for values, _ in both])
+    values = np.concatenate([_moved(part[at], moves) for (part, _), at in zip(both, kept, strict=True)])
+    entries = np.concatenate([both[0][1][kept[0]], ~both[1][1][kept[1]]])
+    del both, kept
     order = np.argsort(values, kind="stable")
     values, entries = values[order], entries[order]
     limit = np.uint64(1 << (HASH_BITS - key_bits))
@@ -97,8 +128,7 @@ def _pairs(
         ends = entries[at[near]], entries[at[near] + lag]
         low, high = np.minimum(*ends), np.maximum(*ends)
         crossing = (low < 0) & (high >= 0)
-        if crossing.any():
-            yield high[crossing], ~low[crossing]
+        yield high[crossing], ~low[crossing]
 
 
 def _with_partners(keys: list[UInt64]) -> list[Int64]:

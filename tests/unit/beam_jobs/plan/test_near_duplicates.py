@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pyarrow as pa
@@ -252,6 +253,19 @@ def test_parts_of_the_search_find_the_same_pairs(at_a_time: int, seed: int) -> N
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(search, "HASHES_AT_A_TIME", at_a_time)
         assert pairs() == whole
+
+
+@pytest.mark.parametrize("at_a_time", [2, 3, 8])
+def test_a_search_in_threads_finds_the_same_pairs_in_the_same_batches(at_a_time: int) -> None:
+    rng = np.random.default_rng(at_a_time)
+    rows = (rng.integers(0, 40, (3, 4000), np.uint64) << np.uint64(58)) | rng.integers(0, 9, 4000, np.uint64)
+    with ThreadPoolExecutor(3) as pool:
+        for chosen in choices():
+            whole = list(candidates(rows, rows[:2], chosen, 3))
+            parts = list(candidates(rows, rows[:2], chosen, 3, at_a_time, pool.map))
+            assert len(whole) > 1
+            for expected, found in zip(whole, parts, strict=True):
+                assert np.array_equal(expected, found)
 
 
 def test_the_search_compares_with_so_many_successors_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
