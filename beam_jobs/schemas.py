@@ -28,9 +28,8 @@ planning.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import IntEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 import pyarrow as pa
 
@@ -38,8 +37,7 @@ from shardmill.beam_jobs.reasons import UNREADABLE as UNREADABLE  # where kinds 
 from shardmill.infra.format.contract import FILTERED, IMAGE_COLUMNS, INDEX_SCHEMA, QUARANTINED
 
 
-@dataclass(frozen=True, slots=True)
-class FileRef:
+class FileRef(NamedTuple):  # made a few times for each image, in a third of the time of a frozen dataclass
     """An image of the source as it was listed: a file of its own, or a member of a container.
 
     A container is a file that holds many images: an archive, or a table or record file whose rows are images.

@@ -20,7 +20,6 @@ import mmap
 import struct
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import astuple
 from pathlib import Path
 
 from shardmill.beam_jobs.schemas import FileRef
@@ -63,7 +62,7 @@ class Note:
 
     def begin(self, file: FileRef) -> None:
         """Note that the file is being processed."""
-        text = dump_json(astuple(file)).encode("ascii")[: _NOTE_BYTES - _HEADER_BYTES]
+        text = dump_json(file).encode("ascii")[: _NOTE_BYTES - _HEADER_BYTES]
         _LENGTH.pack_into(self._memory, _LENGTH_AT, len(text))
         self._memory[_HEADER_BYTES : _HEADER_BYTES + len(text)] = text
         _SINCE.pack_into(self._memory, _SINCE_AT, time.monotonic())

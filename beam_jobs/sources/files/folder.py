@@ -6,7 +6,6 @@ import contextlib
 import os
 import stat
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Protocol
@@ -226,7 +225,7 @@ class _RemoteWalk:
             words = "its key begins or ends in a slash, which is not opened: copy the object to another key"
             fault = SourceFault(BAD_NAME, words)
             found += [
-                FoundFile(replace(ref, uri=uri + "/" * number), None, fault if number else None)
+                FoundFile(ref._replace(uri=uri + "/" * number), None, fault if number else None)
                 for number, ref in enumerate(named)
             ]
         return sorted(found, key=lambda file: file.uri)

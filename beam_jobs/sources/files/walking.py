@@ -14,6 +14,7 @@ import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from shardmill.beam_jobs.reasons import BROKEN_LINK, PATH_TOO_LONG, SPECIAL_FILE, UNLISTED_FOLDER, UNREADABLE
 from shardmill.beam_jobs.schemas import FileRef
@@ -82,8 +83,7 @@ class SourceFault(UnusableInput):
     """
 
 
-@dataclass(frozen=True, slots=True)
-class FoundFile:
+class FoundFile(NamedTuple):
     """A file of a source, or a folder or special file that cannot be read as one.
 
     Attributes:
