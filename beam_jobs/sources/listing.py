@@ -6,9 +6,9 @@ What a kind of source returns is checked before anything is made from it.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -67,32 +67,28 @@ def _with_plain_texts(table: pa.Table) -> pa.Table:
 
 
 @checked
-def rows_of_files(files: Sequence[FoundFile], schema: pa.Schema = LISTING_SCHEMA) -> pa.RecordBatch:
+def rows_of_files(files: Iterable[FoundFile], schema: pa.Schema = LISTING_SCHEMA) -> pa.RecordBatch:
     """Return files as rows without label, split and group.
 
     The status is settled for files that are ignored or cannot be looked at.
 
     Args:
-        files: the files.
+        files: the files; none is kept, as many objects at a time would keep the garbage collection busy.
         schema: LISTING_SCHEMA, or MEMBER_LISTING_SCHEMA.
     """
-    refs = [file.ref for file in files]
-    status, reasons, messages = zip(*map(_settled, files), strict=True) if files else ((), (), ())
-    unknown = [None] * len(files)
-    columns = {
-        "uri": [ref.uri for ref in refs],
-        "size_bytes": [ref.size_bytes for ref in refs],
-        "mtime_ns": [ref.mtime_ns for ref in refs],
-        "label": unknown,
-        "split": unknown,
-        "group": unknown,
-        "status": status,
-        "reason": reasons,
-        "message": messages,
-        "container": [ref.container for ref in refs],
-        "position": [ref.position for ref in refs],
-    }
-    return pa.RecordBatch.from_pydict({name: columns[name] for name in schema.names}, schema=schema)
+    columns: dict[str, list[Any]] = {name: [] for name in schema.names}
+    place = "container" in columns
+    add = [columns[name].append for name in ("uri", "size_bytes", "mtime_ns", "status", "reason", "message")]
+    for file in files:
+        ref = file.ref
+        for append, value in zip(add, (*ref[:3], *_settled(file)), strict=True):
+            append(value)
+        if place:
+            columns["container"].append(ref.container)
+            columns["position"].append(ref.position)
+    unknown = [None] * len(columns["uri"])
+    columns |= dict.fromkeys(("label", "split", "group"), unknown)
+    return pa.RecordBatch.from_pydict(columns, schema=schema)
 
 
 def _settled(file: FoundFile) -> tuple[Status, str | None, str | None]:

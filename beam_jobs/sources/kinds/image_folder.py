@@ -85,9 +85,13 @@ def recognise(glance: Glance, settings: SourceConfig) -> Recognised | None:
 
 def _chunks(files: Iterable[FoundFile], shape: Shape) -> Iterator[pa.RecordBatch]:
     """Yield the files as rows without label and split, and add each to ``shape``."""
-    files = iter(files)
-    while chunk := list(islice(files, _CHUNK_ROWS)):
-        for file in chunk:
-            is_lost = file.fault is not None and file.fault.reason == BAD_NAME
-            shape.add(file.uri, is_ignored=file.ignored_by is not None or is_lost)
-        yield rows_of_files(chunk)
+    seen = _added(files, shape)
+    while (rows := rows_of_files(islice(seen, _CHUNK_ROWS))).num_rows:
+        yield rows
+
+
+def _added(files: Iterable[FoundFile], shape: Shape) -> Iterator[FoundFile]:
+    for file in files:
+        is_lost = file.fault is not None and file.fault.reason == BAD_NAME
+        shape.add(file.uri, is_ignored=file.ignored_by is not None or is_lost)
+        yield file

@@ -3,8 +3,9 @@
     python -m tests.benchmarks.prepare.parent [--images 4000 32000] [--lanes 8 16 32 64 128] [--no-processes]
 
 *In series*: the processor time of the main thread from one stage to the next, on small photographs of two
-numbers; from both follow the fixed part and the part that grows with the images. *Idle pool*: that of all
-threads of the parent, for a pool whose processes do nothing with as many blocks and shards.
+numbers; from both follow the fixed part and the part that grows with the images. In brackets, and not in the
+sum, that of all threads of the parent: while it plans (up to four look for near-duplicates), and for a pool
+whose processes do nothing with as many blocks and shards.
 *Lanes*: the time until that many processes have begun, and what measuring their memory takes.
 *Simulated*: the part of their time in which so many processes work on blocks of photographs, if each block
 goes to whichever is free: 0.6 ms for a photograph and as long again for 24 KiB, give or take a third at
@@ -51,14 +52,15 @@ _OPENED = "opened-"
 def measure_stages(source: str, root: str) -> dict[str, float]:
     """Prepare in this process; return the processor time of the main thread by stage (seconds)."""
     seconds: Counter[str] = Counter()
-    now, since = "begin", time.thread_time()
+    now, since, all_since = "begin", time.thread_time(), time.process_time()
 
     def take(event: Event) -> None:
-        nonlocal now, since
+        nonlocal now, since, all_since
         if event["event"] in ("stage", "end"):
-            until = time.thread_time()
-            seconds[now] += until - since
-            now, since = str(event["stage"]), until
+            seconds[now] += time.thread_time() - since
+            if now == "plan":
+                seconds["(plan, all threads)"] += time.process_time() - all_since
+            now, since, all_since = str(event["stage"]), time.thread_time(), time.process_time()
 
     subscribe(take)
     config = PrepareConfig(runner=RunnerConfig(processes=2))
@@ -67,7 +69,7 @@ def measure_stages(source: str, root: str) -> dict[str, float]:
     before = time.process_time()
     for numbers in (-(-len(list(Path(source).rglob("*.jpg"))) // config.runner.block_images), _SHARDS):
         run_task(DoNothing(), range(numbers), config.runner)
-    seconds["idle pool"] = time.process_time() - before
+    seconds["(idle pool)"] = time.process_time() - before
     return dict(seconds)
 
 
@@ -144,7 +146,7 @@ def show_stages(counts: Sequence[int]) -> None:
     print("| CPU of the parent in series | " + " | ".join(f"{count:,}, s" for count in counts), end="")
     print(" | fixed, s | an image, µs |\n" + "|---" * (len(counts) + 3) + "|")
     for row in rows:
-        row["all"] = sum(row.values())
+        row["all"] = sum(seconds for name, seconds in row.items() if "(" not in name)
     for name in rows[-1]:
         each = (rows[-1][name] - rows[0][name]) / (many - few)
         told = " | ".join(f"{row[name]:.3f}" for row in rows)
