@@ -283,7 +283,7 @@ _quarantined(
 _quarantined(
     "unsupported",
     "This variant of the format is not supported",
-    "See the message; save the image as PNG or 8-bit JPEG",
+    "See the message; name black and white in image.window, or save the image as PNG or 8-bit JPEG",
 )
 _quarantined(
     "truncated",

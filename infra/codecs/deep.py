@@ -12,6 +12,7 @@ file of more bits is refused, because decoding it would lose them.
 
 from __future__ import annotations
 
+import importlib
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -177,10 +178,9 @@ def _described(data: bytes, wanted: DeepWanted) -> tuple[int, int]:
             return 8 if of_8_bits else max(9, *kind.bits), kind.samples
     if found == "numpy":
         return 9, 0
-    if found == "dicom" and wanted.depth != 8:
-        from shardmill.infra.codecs.dicom.decode import has_common_colors
-
-        return (8, 3) if has_common_colors(data) else (9, 1)
+    if found == "dicom":
+        bits, channels = _dicom().bits_and_channels(data)
+        return (8 if wanted.depth == 8 or (bits <= 8 and channels == 3) else 9), channels
     if found == "jpeg":
         header = read_header(data)
         return 8, 1 if header.color_space == "grey" else 3
@@ -291,12 +291,17 @@ def _shades_of_tiff(read: TiffSamples) -> tuple[float, float] | None:
         return None
 
 
-def _read_dicom(data: bytes, wanted: DeepWanted) -> FileSamples:
+def _dicom() -> Any:
+    """Return the module that reads DICOM, which needs an extra."""
     try:
-        from shardmill.infra.codecs.dicom.decode import dicom_samples
+        return importlib.import_module("shardmill.infra.codecs.dicom.decode")
     except ModuleNotFoundError as error:
         raise lacking_decoder("dicom", error) from error
-    found, profile = dicom_samples(data, wanted)
+
+
+def _read_dicom(data: bytes, wanted: DeepWanted) -> FileSamples:
+    found: FileSamples
+    found, profile = _dicom().dicom_samples(data, wanted)
     choice = _choice((profile,) if profile else (), found.colors, wanted.hdr)
     return replace(found, source=replace(found.source, note=choice.note), conversion=choice.conversion)
 
@@ -425,7 +430,7 @@ def _known_shades(found: FileSamples) -> tuple[float, float]:
         raise ImageRejected(
             "unsupported",
             f"samples of type {found.values.dtype} of which the file does not say which are black and white; "
-            "set image.depth to float32 to store the numbers",
+            "name them with image.window = [CENTRE, WIDTH], or set image.depth to float32",
         )
     return found.shades
 

@@ -132,15 +132,16 @@ def dicom_samples(data: bytes, wanted: DeepWanted) -> tuple[FileSamples, bytes |
         return FileSamples(_numbers(frame)[:, :, np.newaxis], facts, 1), None
 
 
-def has_common_colors(data: bytes) -> bool:
-    """Tell whether the picture of a DICOM file is one of 8 bits in colour.
+def bits_and_channels(data: bytes) -> tuple[int, int]:
+    """Return the bits of a value and the channels, 1 or 3, of a DICOM file, by its header.
 
     Raises:
         ImageRejected: the file is damaged.
     """
     with _own_errors():
         file = pydicom.dcmread(io.BytesIO(data), stop_before_pixels=True)
-        return file.PhotometricInterpretation not in _GREY and file.get("BitsStored", 8) <= 8
+        color = file.get("PhotometricInterpretation")
+        return (8 if color == _PALETTE else int(file.get("BitsStored", 32))), 1 if color in _GREY else 3
 
 
 @contextlib.contextmanager

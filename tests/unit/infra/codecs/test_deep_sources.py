@@ -205,3 +205,19 @@ def test_a_stored_image_of_chosen_bands() -> None:
     assert (stored.samples.dtype, stored.samples.channels, stored.source.color) == (
         "uint16", 5, "5 pages, grey 16-bit",
     )  # fmt: skip
+
+
+def test_a_window_for_all_files_of_a_data_set() -> None:
+    how = Preparation(window=(1000.0, 400.0), resize="none", encoding="png", channels=1)
+    wanted = 255 * np.clip((slice_of(1, 1) - 1000.0) / 400 + 0.5, 0, 1)
+    signed = slice_of(1, 1).astype(np.int16)
+    for data in (
+        dicom(signed),
+        npy(signed),
+        tiff(signed, photometric="minisblack"),
+        npy(signed.astype(np.float32)),
+    ):
+        stored = prepare_image(data, how)
+        assert stored.samples.channels == 1
+        found = codecs.decode(stored.image, 1).pixels[:, :, 0]
+        np.testing.assert_allclose(found, wanted, atol=0.51)
