@@ -52,8 +52,10 @@ def deep_samples(
         return None
     if samples.ndim == 3:
         samples = samples[:, :, 0] if mode == "L" else samples[:, :, :3]
-    scaled = samples if bits == 16 else np.rint(samples * (65535 / ((1 << bits) - 1)))
-    return np.ascontiguousarray(scaled.astype(np.uint16))
+    if bits == 16:
+        return np.ascontiguousarray(samples)
+    table = np.rint(np.linspace(0, 65535, 1 << bits)).astype(np.uint16)
+    return table.take(samples, mode="clip")
 
 
 _DEEP_RGB = cv2.IMREAD_ANYDEPTH | cv2.IMREAD_COLOR_RGB

@@ -50,11 +50,12 @@ def _primary_properties(data: bytes) -> list[tuple[bytes, bytes]]:
         return []
     at = parts[b"pitm"][0]
     primary = _number(data, at + 4, 2 if data[at : at + 1] == b"\x00" else 4)
-    within = {name: (start, end) for name, start, end in bounded_boxes(data, *parts[b"iprp"])}
-    if b"ipco" not in within or b"ipma" not in within:
-        return []
-    boxes_of_all = list(bounded_boxes(data, *within[b"ipco"]))
-    numbers = _associated(data, *within[b"ipma"], primary)
+    boxes_of_all, numbers = [], []
+    for name, start, end in bounded_boxes(data, *parts[b"iprp"]):
+        if name == b"ipco":
+            boxes_of_all = list(bounded_boxes(data, start, end))
+        elif name == b"ipma":  # several, of different versions, are allowed
+            numbers += _associated(data, start, end, primary)
     chosen = [boxes_of_all[number - 1] for number in numbers if 0 < number <= len(boxes_of_all)]
     return [(name, data[start:end]) for name, start, end in chosen]
 
