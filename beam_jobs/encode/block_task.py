@@ -119,8 +119,7 @@ def _decode(image: bytes, source: SourceBytes, config: PrepareConfig) -> None:
 
 def _needed_bytes(source: SourceBytes, config: PrepareConfig) -> int:
     """Return how much memory the conversion of an image, and then of its mask, takes at most (bytes)."""
-    largest = config.image.max_pixels
-    return max(decoding_bytes(data, largest) for data in (source.image, source.mask) if data is not None)
+    return max(decoding_bytes(data, config.image) for data in (source.image, source.mask) if data is not None)
 
 
 def _masks_of(config: PrepareConfig) -> MaskConverter | None:

@@ -27,6 +27,7 @@ from shardmill.infra.codecs.formats import (
     Color,
     DecodedImage,
     ImageRejected,
+    Picture,
     Pixels,
     SourceFacts,
     Wanted,
@@ -136,10 +137,21 @@ def decode(
     Raises:
         ImageRejected: the file is not a whole image, or of a kind that is not read.
     """
-    found = check_format(data)
     wanted = Wanted(channels, max_pixels, background, allow_truncated, window, hdr)
+    return decode_in_bands(data, wanted).whole()
+
+
+def decode_in_bands(data: bytes, wanted: Wanted) -> Picture:
+    """Decode an image of any known format: in sRGB, opaque, as grey or RGB.
+
+    TIFFs are decompressed in bands where that is possible, and what Pillow decodes is converted in bands.
+
+    Raises:
+        ImageRejected: the file is not a whole image, or of a kind that is not read.
+    """
+    found = check_format(data)
     if found == "jpeg":
-        return decode_jpeg(data, wanted)
+        return Picture.of(decode_jpeg(data, wanted))
     if found not in _DECODERS_OF_EXTRAS:
         return decode_with_pillow(data, found, wanted)
     module, _ = _DECODERS_OF_EXTRAS[found]
@@ -147,7 +159,8 @@ def decode(
         loaded: Any = importlib.import_module(f"{__name__}.{module}")
     except ModuleNotFoundError as error:
         raise lacking_decoder(found, error) from error
-    return cast(DecodedImage, getattr(loaded, f"decode_{found}")(data, wanted))
+    decoded: DecodedImage | Picture = getattr(loaded, f"decode_{found}")(data, wanted)
+    return decoded if isinstance(decoded, Picture) else Picture.of(decoded)
 
 
 def lacking_decoder(found: str, error: ModuleNotFoundError) -> ImageRejected:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -154,6 +156,51 @@ class DecodedImage:
 
     pixels: Pixels
     source: SourceFacts
+
+
+_BAND_PIXELS = 1 << 20
+
+
+def band_rows(width: int) -> int:
+    """Return how many rows of a picture are handed over at a time."""
+    return max(1, _BAND_PIXELS // max(1, width))
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A decoded picture in sRGB, handed over in bands of rows: so colours are never converted all at once.
+
+    Attributes:
+        height: rows, before the picture is turned (pixels).
+        width: columns, before the picture is turned (pixels).
+        orientation: EXIF orientation by which it is still to be turned, 1 to 8.
+        bands: uint8 [rows, W, C] each, C = 1 (grey) or 3 (RGB), from the top. They come once, and
+            ImageRejected may come in place of one.
+        facts: returns the facts about the file, after the last band.
+    """
+
+    height: int
+    width: int
+    orientation: int
+    bands: Iterator[Pixels]
+    facts: Callable[[], SourceFacts]
+
+    @classmethod
+    def of(cls, decoded: DecodedImage) -> Picture:
+        """Return an upright image as a picture of one band."""
+        height, width = decoded.pixels.shape[:2]
+        return cls(height, width, 1, iter((decoded.pixels,)), lambda: decoded.source)
+
+    def whole(self) -> DecodedImage:
+        """Return the picture upright."""
+        pixels, row = next(self.bands), 0
+        if len(pixels) < self.height:
+            whole = np.empty((self.height, *pixels.shape[1:]), np.uint8)
+            for band in itertools.chain((pixels,), self.bands):
+                whole[row : row + len(band)] = band
+                row += len(band)
+            pixels = whole
+        return DecodedImage(apply_orientation(pixels, self.orientation), self.facts())
 
 
 def sniff(data: bytes) -> str | None:

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from PIL import Image
 
 from shardmill.infra.codecs.formats import Pixels
-from shardmill.infra.native.area import area_average
+from shardmill.infra.native.area import AreaAverage, area_average
 from shardmill.infra.preparation import Resample, Sizing
 
 Samples = npt.NDArray[Any]
@@ -173,6 +173,28 @@ def _area(image: Pixels, size: tuple[int, int]) -> Pixels:
     if shrunk != size:
         image = cast(Pixels, cv2.resize(image, size[::-1], interpolation=cv2.INTER_LINEAR))
     return image
+
+
+class AreaResize:
+    """Scales an image that comes in bands of rows, as ``resize`` does by "area".
+
+    Args:
+        shape: H, W, C of the image.
+        size: new height and width (pixels).
+    """
+
+    def __init__(self, shape: tuple[int, int, int], size: tuple[int, int]) -> None:
+        self._size = size
+        shrunk = min(size[0], shape[0]), min(size[1], shape[1])
+        self._average = AreaAverage(shape, shrunk)
+
+    def add(self, band: Pixels) -> None:
+        """Add the next rows, uint8 [rows, W, C]."""
+        self._average.add(band)
+
+    def result(self) -> Pixels:
+        """Return the image once all rows were added: uint8 [h, w, C]."""
+        return resize(self._average.result(), self._size)
 
 
 def _lanczos(image: Pixels, size: tuple[int, int]) -> Pixels:

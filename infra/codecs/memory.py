@@ -1,7 +1,7 @@
 """How much memory it takes to decode a file, by its header.
 
-The figures are above the largest that ``python -m tests.benchmarks.prepare.large`` measures. A file that does
-not say its size counts as itself: it is refused before memory is taken for a picture.
+The figures are above the largest that ``python -m tests.benchmarks.prepare.large_memory`` measures. A file
+that does not say its size counts as itself: it is refused before memory is taken for a picture.
 """
 
 from __future__ import annotations
@@ -9,33 +9,45 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 
-from shardmill.infra.codecs.formats import ImageRejected, sniff
+from shardmill.infra.codecs.formats import ImageRejected, band_rows, sniff
 from shardmill.infra.codecs.jpeg.segments import FRAMES, header_segments
 from shardmill.infra.codecs.structure.boxes import bounded_boxes, heif_parts
+from shardmill.infra.preparation import Preparation
 
-# Bytes a pixel at the peak, beside the file.
-_OF_PIXEL = {
-    "jpeg": 15, "png": 20, "webp": 24, "gif": 20, "bmp": 20, "tiff": 24, "jpeg2000": 24, "avif": 20,
-    "heif": 20,
-}  # fmt: skip
-_BITS_OF_24_BYTES = 64  # of all samples of a pixel; those of many channels take more
+_MOST_PIXELS = 1 << 40  # that a header can state
+_APP2 = 0xE2
+
+# Bytes a pixel at the peak. Pictures that must be turned are held as a whole, and what says so is not read.
+_OF_PIXEL = {"jpeg": 9, "png": 10, "webp": 17, "gif": 10, "bmp": 10, "jpeg2000": 18, "avif": 11, "heif": 11}
+_CONVERTED_JPEG = 15  # by a profile, or from inks
+_FILTERED = 5  # in addition, where a filter takes the picture as a whole
+_DEEP = 20  # a sample, of images that are not stored in 8 bits of grey or RGB
+_OTHERS = 8  # of the length of other files, such as NumPy's: numbers that are not compressed, and strangers
+_BANDS_BYTES = 24 << 20  # for the colours of a band
 
 
-def decoding_bytes(data: bytes, max_pixels: int) -> int:
-    """Return how much memory the decoding of a file takes at most, with the file (bytes).
+def decoding_bytes(data: bytes, how: Preparation) -> int:
+    """Return how much memory the preparation of a file takes at most, with two copies of the file (bytes).
 
-    Args:
-        data: the file.
-        max_pixels: larger images are refused by their headers.
+    A file of pages or frames may take more: they are prepared one by one.
     """
-    found = sniff(data)
-    if found is None:
-        return len(data)
+    found, files = sniff(data), 2 * len(data)
+    if found not in _NUM_PIXELS:
+        return _OTHERS * len(data)
     try:
         pixels = _NUM_PIXELS[found](data)
+        if pixels > how.max_pixels:
+            return files  # refused by its header
+        whole = how.resample != "area"
+        kind = how.samples
+        if kind is None or not kind.is_common:
+            return files + pixels * _DEEP * (_samples_of_tiff(data) if found == "tiff" else 4)
+        if found == "tiff":
+            return files + _BANDS_BYTES + _of_tiff_at_its_peak(data, whole or how.allow_truncated)
+        of_pixel = _CONVERTED_JPEG if found == "jpeg" and _is_converted(data) else _OF_PIXEL[found]
+        return files + _BANDS_BYTES + pixels * (of_pixel + _FILTERED * whole)
     except (ImageRejected, LookupError, ValueError, StopIteration, struct.error, ModuleNotFoundError):
-        return len(data)
-    return len(data) + (pixels * _OF_PIXEL[found] if pixels <= max_pixels else 0)
+        return files
 
 
 def _two(form: str, at: int) -> Callable[[bytes], int]:
@@ -51,6 +63,16 @@ def _two(form: str, at: int) -> Callable[[bytes], int]:
 def _of_jpeg(data: bytes) -> int:
     start = next(start for marker, start, _ in header_segments(data) if marker in FRAMES)
     return _two(">HH", 1)(data[start : start + 5])
+
+
+def _is_converted(data: bytes) -> bool:
+    """Tell whether a JPEG has a profile of colours, or inks: its pixels may go through Pillow."""
+    for marker, start, end in header_segments(data):
+        if (marker == _APP2 and data[start : start + 4] == b"ICC_") or (
+            marker in FRAMES and end - start > 15
+        ):
+            return True
+    return False
 
 
 def _of_bmp(data: bytes) -> int:
@@ -89,8 +111,29 @@ def _of_jpeg2000(data: bytes) -> int:
 def _of_tiff(data: bytes) -> int:
     from shardmill.infra.codecs.tiff.page import read_page
 
-    page = read_page(data, 1 << 40)
-    return page.height * page.width * -(-page.kind.samples * max(page.kind.bits) // _BITS_OF_24_BYTES)
+    page = read_page(data, _MOST_PIXELS)
+    return page.height * page.width
+
+
+def _of_tiff_at_its_peak(data: bytes, whole: bool) -> int:
+    """Return the memory for samples and pixels, beside those of a band (bytes)."""
+    from shardmill.infra.codecs.tiff.decode import comes_in_bands
+    from shardmill.infra.codecs.tiff.page import in_short_strips, read_page
+    from shardmill.infra.codecs.tiff.strips import sample_type
+
+    page = in_short_strips(read_page(data, _MOST_PIXELS), len(data))
+    of_pixel = 2 * page.kind.samples * sample_type(page).itemsize  # a strip, and its rows in the picture
+    if whole or not comes_in_bands(page):
+        return page.height * page.width * (of_pixel + _OF_PIXEL["png"])
+    rows = min(page.height, max(page.rows, band_rows(page.width)))
+    turned = page.height * page.width * _OF_PIXEL["png"] if page.orientation != 1 else 0
+    return rows * page.width * of_pixel + turned
+
+
+def _samples_of_tiff(data: bytes) -> int:
+    from shardmill.infra.codecs.tiff.page import read_page
+
+    return read_page(data, _MOST_PIXELS).kind.samples
 
 
 _NUM_PIXELS: dict[str, Callable[[bytes], int]] = {

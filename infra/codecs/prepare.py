@@ -10,15 +10,25 @@ has a fault, so that the way through pixels finds and reports it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain
 from typing import cast
 
 import cv2
 import numpy as np
 
-from shardmill.infra.codecs import ImageRejected, Pixels, SourceFacts, check_storable, decode, encode
+from shardmill.infra.codecs import ImageRejected, Pixels, SourceFacts, check_storable, decode_in_bands, encode
 from shardmill.infra.codecs.arrays import encode_samples, in_grey, kind_of
-from shardmill.infra.codecs.geometry import TRANSPOSED, Geometry, Samples, geometry, resize, resize_samples
+from shardmill.infra.codecs.formats import Picture, Wanted, apply_orientation
+from shardmill.infra.codecs.geometry import (
+    TRANSPOSED,
+    AreaResize,
+    Geometry,
+    Samples,
+    geometry,
+    resize,
+    resize_samples,
+)
 from shardmill.infra.codecs.jpeg.decode import is_readable_in_training
 from shardmill.infra.codecs.jpeg.header import JpegHeader, check_header, read_header
 from shardmill.infra.codecs.jpeg.planes import (
@@ -41,6 +51,7 @@ from shardmill.infra.codecs.measures import (
 )
 from shardmill.infra.codecs.metadata import NOTHING, Metadata, without_metadata
 from shardmill.infra.codecs.samples import DeepWanted
+from shardmill.infra.errors import UnusableInput
 from shardmill.infra.preparation import Preparation, Resample, SampleKind, StoredEncoding
 
 
@@ -60,16 +71,21 @@ def fit_pixels(
         [h, w, C] of the same type.
     """
     top, left, height, width = to.window
-    part, channels = pixels[top : top + height, left : left + width], pixels.shape[2]
-    common = kind_of(pixels).is_common
-    scaled = (resize if common else resize_samples)(part, to.scaled, resample)
+    part = pixels[top : top + height, left : left + width]
+    scaled = (resize if kind_of(pixels).is_common else resize_samples)(part, to.scaled, resample)
+    return _on_canvas(scaled, to, background)
+
+
+def _on_canvas(scaled: Samples, to: Geometry, background: tuple[int, int, int]) -> Samples:
+    """Lay a scaled picture, [H, W, C], on its canvas."""
     if to.canvas == to.scaled:
         return scaled
-    whole = np.zeros((*to.canvas, channels), pixels.dtype)
-    if channels in (1, 3) and pixels.dtype != np.float32:
+    channels = scaled.shape[2]
+    whole = np.zeros((*to.canvas, channels), scaled.dtype)
+    if channels in (1, 3) and scaled.dtype != np.float32:
         colour = np.array([[background]], np.uint8)
         colour = colour if channels == 3 else luma(colour)[:, :, np.newaxis]
-        whole[:] = colour.astype(pixels.dtype) * (np.iinfo(pixels.dtype).max // 255)
+        whole[:] = colour.astype(scaled.dtype) * (np.iinfo(scaled.dtype).max // 255)
     top, left = to.offset
     whole[top : top + to.scaled[0], left : left + to.scaled[1]] = scaled
     return whole
@@ -271,35 +287,83 @@ def _through_pixels(data: bytes, how: Preparation, kind: SampleKind, check_size:
     Raises:
         shardmill.infra.codecs.ImageRejected: the bytes are not a complete image.
     """
-    decoded = decode(
-        data,
-        kind.channels,
-        max_pixels=how.max_pixels,
-        background=how.color_behind,
-        allow_truncated=how.allow_truncated,
-        window=how.window,
-        hdr=how.hdr,
-    )
-    height, width = decoded.pixels.shape[:2]
-    to = geometry(height, width, how.sizing)
-    _check((height, width), to, how, check_size, how.encoding)
-    pixels = fit_pixels(decoded.pixels, to, how.resample, how.color_behind)
+    wanted = Wanted(kind.channels, how.max_pixels, how.color_behind, how.allow_truncated, how.window, how.hdr)
+    picture = decode_in_bands(data, wanted)
+    fitted = _fit(picture, how, check_size)
+    pixels, source = fitted.pixels, picture.facts()
     encoded = None
-    source = decoded.source
     if source.orientation == 1 and not (source.icc_profile or source.had_alpha or source.salvaged):
         encoded = _unchanged_source(data, how, kind, source)
         if encoded and source.format == "jpeg" and not is_readable_in_training(encoded):
             encoded = None
     return StoredImage(
         image=encoded or encode(pixels, how.encoding, how.quality),
-        upright=(height, width),
-        geometry=to,
+        upright=fitted.upright,
+        geometry=fitted.geometry,
         stored_from="source" if encoded else "pixels",
         source=source,
         samples=kind,
         statistics=pixel_statistics(pixels),
-        thumbnails=_thumbnails(luma(pixels if to.keeps_all_of(height, width) else decoded.pixels)),
+        thumbnails=_thumbnails(fitted.shown),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Fitted:
+    """A picture at its stored size.
+
+    Attributes:
+        pixels: uint8 [h, w, C].
+        upright: height and width of the upright picture (pixels).
+        geometry: the steps from it to ``pixels``.
+        shown: what its thumbnails show of it: luma, uint8 [H, W].
+    """
+
+    pixels: Pixels
+    upright: tuple[int, int]
+    geometry: Geometry
+    shown: Pixels
+
+
+def _fit(picture: Picture, how: Preparation, check_size: CheckSize) -> _Fitted:
+    """Cut and scale a picture: in bands if it has several, and need not be turned or filtered as a whole."""
+    first = next(picture.bands)
+    if len(first) < picture.height:
+        picture = replace(picture, bands=chain((first,), picture.bands))
+        if how.resample == "area" and picture.orientation == 1:
+            return _fit_bands(picture, how, check_size)
+        first = picture.whole().pixels
+    else:
+        first = apply_orientation(first, picture.orientation)
+    upright = first.shape[0], first.shape[1]
+    to = geometry(*upright, how.sizing)
+    _check(upright, to, how, check_size, how.encoding)
+    pixels = fit_pixels(first, to, how.resample, how.color_behind)
+    return _Fitted(pixels, upright, to, luma(pixels if to.keeps_all_of(*upright) else first))
+
+
+def _fit_bands(picture: Picture, how: Preparation, check_size: CheckSize) -> _Fitted:
+    """Fit an upright picture by area, without ever holding all of its pixels; to the same bytes."""
+    upright = picture.height, picture.width
+    to = geometry(*upright, how.sizing)
+    try:
+        _check(upright, to, how, check_size, how.encoding)
+    except UnusableInput:
+        for _ in picture.bands:
+            pass  # damage is named first
+        raise
+    top, left, height, width = to.window
+    seen, row, scaling = [], 0, None
+    for band in picture.bands:
+        scaling = scaling or AreaResize((height, width, band.shape[2]), to.scaled)
+        inside = slice(max(0, top - row), max(0, top + height - row))
+        scaling.add(band[inside, left : left + width])
+        row += len(band)
+        if not to.keeps_all_of(*upright):
+            seen.append(luma(band))
+    assert scaling is not None
+    pixels = _on_canvas(scaling.result(), to, how.color_behind)
+    return _Fitted(pixels, upright, to, np.concatenate(seen) if seen else luma(pixels))
 
 
 def _thumbnails(luma: Pixels, halved: Pixels | None = None) -> tuple[Pixels, ...]:

@@ -196,26 +196,35 @@ INLINE size_t padded_to_8(int width) { return ((size_t)width + 7) / 8 * 8; }
 static size_t area_bytes(Shares across)
 {
     size_t padded = padded_to_8(across.to), beyond = (size_t)across.from + across.most;
-    return sizeof(floats8) * (beyond + padded + 1) + sizeof(float) * padded * (ROWS + 1);
+    return sizeof(floats8) * (beyond + padded + 1) + sizeof(float) * padded * ROWS;
 }
 
-/* `memory` has area_bytes(across) bytes. */
-VARIANTS static void area_average(const uint8_t *from, ptrdiff_t from_stride, Shares down, Shares across, uint8_t *to,
-                                  ptrdiff_t to_stride, void *memory)
+/* Rows `first` to `end` of the plane, without `end`, and what is left of the rows before them: the row of the result
+ * that is being summed, which of its weights is next, and the sum, of padded_to_8(width) floats. */
+typedef struct {
+    int first, end;
+    int32_t *row_and_part;
+    float *sum;
+} Band;
+
+/* `from` begins with the band; `memory` has area_bytes(across) bytes. */
+VARIANTS static void area_average(const uint8_t *from, ptrdiff_t from_stride, Band band, Shares down, Shares across,
+                                  uint8_t *to, ptrdiff_t to_stride, void *memory)
 {
-    int from_height = down.from, from_width = across.from, to_height = down.to, to_width = across.to;
+    int from_width = across.from, to_height = down.to, to_width = across.to;
     size_t padded = padded_to_8(to_width);
     floats8 *columns = (floats8 *)(((uintptr_t)memory + sizeof(floats8) - 1) & ~(uintptr_t)(sizeof(floats8) - 1));
     floats8 *shrunk = columns + from_width + across.most;
     float *lines = (float *)(shrunk + padded);
-    float *restrict sum = lines + ROWS * padded;
+    float *restrict sum = band.sum;
     memset(columns + from_width, 0, sizeof(floats8) * (across.most + padded)); /* read with weights of 0 */
 
-    int row = 0, part = 0; /* the row of the result that is being summed, and which of its weights is next */
-    for (int top = 0; top < from_height; top += ROWS) {
+    int row = band.row_and_part[0], part = band.row_and_part[1];
+    for (int top = band.first; top < band.end; top += ROWS) {
+        const int bottom = top + ROWS < band.end ? top + ROWS : band.end;
         const uint8_t *rows[ROWS];
         for (int i = 0; i < ROWS; i++)
-            rows[i] = from + from_stride * (top + i < from_height ? top + i : from_height - 1);
+            rows[i] = from + from_stride * ((top + i < bottom ? top + i : bottom - 1) - band.first);
         read_columns(rows, from_width, columns);
         if (across.most == 3) /* the compiler unrolls these */
             shrink_across(columns, across, 3, to_width, shrunk);
@@ -232,7 +241,7 @@ VARIANTS static void area_average(const uint8_t *from, ptrdiff_t from_stride, Sh
                 part = 0;
                 continue;
             }
-            if (y >= top + ROWS)
+            if (y >= bottom)
                 break;
             const float *restrict line = lines + (size_t)(y - top) * padded;
             if (part++ == 0)
@@ -243,15 +252,19 @@ VARIANTS static void area_average(const uint8_t *from, ptrdiff_t from_stride, Sh
                     sum[x] += weight * line[x];
         }
     }
-    if (row < to_height)
+    if (row < to_height && band.end == down.from)
         store(sum, to_width, to + to_stride * row);
+    band.row_and_part[0] = row;
+    band.row_and_part[1] = part;
 }
 
-/* Shrinks a window of a plane; neither side may grow. Strides in bytes. Returns 0, or -1 if memory cannot be
- * allocated. The window begins in the first row and column, and each new pixel begins inside the plane. */
-int shardmill_area(const uint8_t *from, int from_height, int from_width, ptrdiff_t from_stride, uint8_t *to,
-                   int to_height, int to_width, ptrdiff_t to_stride, double top, double left, double height,
-                   double width)
+/* Shrinks a band of a window of a plane; neither side of the window may grow. Bands come from the top to the bottom, all
+ * with the same `state`: 2 + padded_to_8(to_width) words of 4 bytes, zero at the beginning. A row of the result is
+ * written with the band that completes it. Strides in bytes. Returns 0, or -1 if memory cannot be allocated. The window
+ * begins in the first row and column, and each new pixel begins inside the plane. */
+int shardmill_area_band(const uint8_t *from, int first, int end, int from_height, int from_width,
+                        ptrdiff_t from_stride, uint8_t *to, int to_height, int to_width, ptrdiff_t to_stride,
+                        void *state, double top, double left, double height, double width)
 {
     size_t down_bytes = share_bytes(height, to_height), across_bytes = share_bytes(width, to_width);
     char *shares = malloc(down_bytes + across_bytes);
@@ -259,10 +272,23 @@ int shardmill_area(const uint8_t *from, int from_height, int from_width, ptrdiff
         return -1;
     Shares down = share_out(from_height, top, height, to_height, shares);
     Shares across = share_out(from_width, left, width, to_width, shares + down_bytes);
+    Band band = {first, end, state, (float *)state + 2};
     void *memory = malloc(area_bytes(across));
     if (memory != NULL)
-        area_average(from, from_stride, down, across, to, to_stride, memory);
+        area_average(from, from_stride, band, down, across, to, to_stride, memory);
     free(memory);
     free(shares);
     return memory == NULL ? -1 : 0;
+}
+
+/* Shrinks a window of a plane, as a single band. */
+int shardmill_area(const uint8_t *from, int from_height, int from_width, ptrdiff_t from_stride, uint8_t *to,
+                   int to_height, int to_width, ptrdiff_t to_stride, double top, double left, double height,
+                   double width)
+{
+    void *state = calloc(2 + padded_to_8(to_width), sizeof(float));
+    int failed = state == NULL || shardmill_area_band(from, 0, from_height, from_height, from_width, from_stride, to,
+                                                      to_height, to_width, to_stride, state, top, left, height, width);
+    free(state);
+    return failed ? -1 : 0;
 }

@@ -49,11 +49,8 @@ def area_average(image: Pixels, size: tuple[int, int]) -> Pixels:
         MemoryError: there is too little memory.
     """
     function = _compiled()
-    # Where every new pixel covers the same number of whole pixels, OpenCV sums integers.
-    is_whole_ratio = not (image.shape[0] % size[0] or image.shape[1] % size[1])
-    if function is None or is_whole_ratio:
-        shrunk = cv2.resize(image, size[::-1], interpolation=cv2.INTER_AREA)
-        return cast(Pixels, shrunk).reshape(*size, *image.shape[2:])
+    if function is None or _is_whole_ratio(image.shape, size):
+        return _with_opencv(image, size)
     if image.ndim == 2:
         return _average(function, image, size)
     planes = [_average(function, plane, size) for plane in cv2.split(image)]
@@ -88,6 +85,86 @@ def window_average(plane: Pixels, window: Window, size: tuple[int, int]) -> Pixe
     )
 
 
+class AreaAverage:
+    """Shrinks an image that comes in bands of rows, from the top on, to the bytes of ``area_average``.
+
+    Holds the result and a few rows; without compiled code all rows, unless each new pixel covers the same
+    number of whole ones.
+
+    Args:
+        shape: H, W or H, W, C of the image.
+        size: new height and width (pixels), neither larger than before.
+    """
+
+    def __init__(self, shape: tuple[int, ...], size: tuple[int, int]) -> None:
+        self._shape, self._size = shape, size
+        whole = _is_whole_ratio(shape[:2], size)
+        self._function: Any = None if whole else _compiled_for_bands()
+        self._together = shape[0] // size[0] if whole else shape[0]  # rows that OpenCV averages at a time
+        self._waiting: list[Pixels] = []
+        self._num_waiting = self._row = 0
+        channels = shape[2] if len(shape) == 3 else 1
+        self._planes = [np.empty(size, np.uint8) for _ in range(channels)]
+        self._states = [np.zeros(2 + -(-size[1] // 8) * 8, np.float32) for _ in range(channels)]
+
+    def add(self, band: Pixels) -> None:
+        """Add the next rows, uint8 [rows, W] or [rows, W, C].
+
+        Raises:
+            MemoryError: there is too little memory.
+        """
+        if self._function is None:
+            self._collect(band)
+            return
+        if not len(band):
+            return
+        planes = cv2.split(band) if band.ndim == 3 else (band,)
+        for plane, small, state in zip(planes, self._planes, self._states, strict=True):
+            self._add(np.ascontiguousarray(plane) if plane.strides[1] != 1 else plane, small, state)
+        self._row += len(band)
+
+    def _add(self, plane: Pixels, small: Pixels, state: npt.NDArray[np.float32]) -> None:
+        (height, width), size = self._shape[:2], self._size
+        rows = self._row, self._row + len(plane)
+        place, stride = plane.ctypes.data, plane.strides[0]
+        target = small.ctypes.data, *size, small.strides[0]
+        if self._function(
+            place, *rows, height, width, stride, *target, state.ctypes.data, 0, 0, height, width
+        ):
+            raise MemoryError(f"cannot shrink {height}×{width} pixels to {size[0]}×{size[1]}: no memory")
+
+    def _collect(self, band: Pixels) -> None:
+        """Let OpenCV average as many rows as make whole new ones."""
+        self._waiting.append(band)
+        self._num_waiting += len(band)
+        ready = self._num_waiting // self._together * self._together
+        if not ready:
+            return
+        rows = self._waiting[0] if len(self._waiting) == 1 else np.concatenate(self._waiting)
+        new = ready // self._together if self._together < self._shape[0] else self._size[0]
+        shrunk = _with_opencv(rows[:ready], (new, self._size[1]))
+        for plane, small in zip(cv2.split(shrunk), self._planes, strict=True):
+            small[self._row : self._row + new] = plane
+        self._row += new
+        self._waiting, self._num_waiting = [rows[ready:].copy()], len(rows) - ready
+
+    def result(self) -> Pixels:
+        """Return the image once all rows were added: uint8 [h, w] or [h, w, C]."""
+        if len(self._shape) == 2:
+            return self._planes[0]
+        return cast(Pixels, cv2.merge(self._planes)).reshape(*self._size, self._shape[2])
+
+
+def _is_whole_ratio(shape: tuple[int, ...], size: tuple[int, int]) -> bool:
+    """Tell whether every new pixel covers the same number of whole pixels: then OpenCV sums integers."""
+    return not (shape[0] % size[0] or shape[1] % size[1])
+
+
+def _with_opencv(image: Pixels, size: tuple[int, int]) -> Pixels:
+    shrunk = cv2.resize(image, size[::-1], interpolation=cv2.INTER_AREA)
+    return cast(Pixels, shrunk).reshape(*size, *image.shape[2:])
+
+
 def is_compiled() -> bool:
     """Tell whether compiled code does the work."""
     return _compiled() is not None
@@ -105,6 +182,19 @@ def _compiled() -> Any:
     function.argtypes = (pointer, number, number, stride, pointer, number, number, stride, *edges)
     function.restype = number
     return function if _agrees(function) else None
+
+
+@functools.cache
+def _compiled_for_bands() -> Any:
+    """The function of area.c for bands, or None if there is no code that gives OpenCV's bytes."""
+    library = load_library("_area") if _compiled() is not None else None
+    function = getattr(library, "shardmill_area_band", None)  # absent in code that was built before
+    if function is not None:
+        pointer, number, stride = ctypes.c_void_p, ctypes.c_int, ctypes.c_ssize_t
+        of_plane = (pointer, number, number, number, number, stride)
+        function.argtypes = (*of_plane, pointer, number, number, stride, pointer, *(ctypes.c_double,) * 4)
+        function.restype = number
+    return function
 
 
 def _agrees(function: Any) -> bool:

@@ -14,7 +14,7 @@ import importlib
 import io
 import threading
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -22,11 +22,13 @@ from PIL import AvifImagePlugin, Image, ImageFile, UnidentifiedImageError
 
 from shardmill.infra.codecs.color.stated import Stated, Statement, of_nclx
 from shardmill.infra.codecs.formats import (
-    DecodedImage,
     ImageRejected,
+    Picture,
+    Pixels,
     SourceFacts,
     Wanted,
     apply_orientation,
+    band_rows,
     check_pixels,
     too_many_pixels,
 )
@@ -40,7 +42,7 @@ from shardmill.infra.codecs.pillow.faults import (
     rejected_by_library,
     unidentified,
 )
-from shardmill.infra.codecs.pillow.raster import AnyPixels, flatten, samples_of
+from shardmill.infra.codecs.pillow.raster import AnyPixels, flatten, is_flattened_whole, samples_of
 from shardmill.infra.codecs.structure.boxes import ends_within_a_box, items_are_text
 from shardmill.infra.codecs.structure.exif import orientation_in
 from shardmill.infra.codecs.structure.heif_colors import heif_colors
@@ -145,42 +147,82 @@ class _Source:
     short: bool = False
 
 
+# Of a picture: the colours that were converted, whether it had alpha, and a note (``SourceFacts``).
+_NOTHING_CONVERTED: tuple[str | None, bool, str] = (None, False, "")
+
+
 @dataclass(frozen=True, slots=True)
-class _Rendered:
-    """The pixels of a loaded picture, and the conversions that led to them."""
+class _Loaded:
+    """What is known of a picture that Pillow decoded.
 
-    pixels: AnyPixels
-    icc_profile: str | None = None
-    had_alpha: bool = False
-    note: str = ""
+    Attributes:
+        source: facts about its file, all of them.
+        found: the format of the file.
+        short: the file lacks its end.
+        salvaged: the picture may lack a part.
+    """
+
+    source: _Source
+    found: str
+    short: bool
+    salvaged: bool
+
+    @property
+    def orientation(self) -> int:
+        """The EXIF orientation that is to be applied."""
+        return 1 if self.source.upright else self.source.orientation
+
+    def facts(self, icc_profile: str | None = None, had_alpha: bool = False, note: str = "") -> SourceFacts:
+        """Return the facts about the file."""
+        source = self.source
+        return SourceFacts(
+            self.found, source.color, source.height, source.width, source.orientation, icc_profile,
+            had_alpha, self.salvaged, note=note,
+        )  # fmt: skip
 
 
-_Render = Callable[[Image.Image, _Source], _Rendered]
-
-
-def decode_with_pillow(data: bytes, found: str, wanted: Wanted) -> DecodedImage:
+def decode_with_pillow(data: bytes, found: str, wanted: Wanted) -> Picture:
     """Decode an image of the format ``found``, which is a key of ``formats.FORMATS``.
 
     Raises:
         ImageRejected: the file is damaged, too large, or of a kind that is not read.
     """
-
-    def flat(image: Image.Image, source: _Source) -> _Rendered:
-        def deep(mode: str) -> AnyPixels | None:
-            return deep_samples(image, mode, source.data, found, source.bits, source.png)
-
-        flat = flatten(image, source.stated, source.bits, source.png, wanted, deep)
-        note = ", ".join(filter(None, (source.note, flat.note)))
-        return _Rendered(flat.pixels(wanted.channels), flat.icc_profile, flat.had_alpha, note)
-
     source = _read_source(data, found, wanted.max_pixels)
     try:
-        return DecodedImage(*_decode(source, found, wanted.max_pixels, flat))
+        image, loaded = _load(source, found, wanted.max_pixels)
     except ImageRejected as rejected:
         if not wanted.allow_truncated or rejected.reason != "truncated" or found not in _SALVAGEABLE:
             raise
         with _truncation_tolerated():
-            return DecodedImage(*_decode(source, found, wanted.max_pixels, flat, salvage=True))
+            image, loaded = _load(source, found, wanted.max_pixels, salvage=True)
+    source, told = loaded.source, _NOTHING_CONVERTED
+
+    def bands() -> Iterator[Pixels]:
+        nonlocal told
+        whole = is_flattened_whole(image, source.bits, source.stated)
+        for band in _cut(image, image.height if whole else band_rows(image.width)):
+
+            def deep(mode: str, band: Image.Image = band) -> AnyPixels | None:
+                return deep_samples(band, mode, source.data, found, source.bits, source.png)
+
+            with _faults_as_rejections(found, loaded.short, wanted.max_pixels):
+                flat = flatten(band, source.stated, source.bits, source.png, wanted, deep)
+                pixels = flat.pixels(wanted.channels)
+            note = ", ".join(filter(None, (source.note, flat.note)))
+            told = flat.icc_profile, told[1] or flat.had_alpha, note
+            yield pixels
+
+    # Only the bands refer to the image, so it goes with the last one.
+    return Picture(image.height, image.width, loaded.orientation, bands(), lambda: loaded.facts(*told))
+
+
+def _cut(image: Image.Image, rows: int) -> Iterator[Image.Image]:
+    """Yield an image in bands of so many rows."""
+    if rows >= image.height:
+        yield image
+        return
+    for top in range(0, image.height, rows):
+        yield image.crop((0, top, image.width, min(top + rows, image.height)))
 
 
 def decode_samples(data: bytes, found: str, max_pixels: int, in_color: bool) -> tuple[AnyPixels, SourceFacts]:
@@ -198,11 +240,10 @@ def decode_samples(data: bytes, found: str, max_pixels: int, in_color: bool) -> 
     Raises:
         ImageRejected: the file is damaged, too large, or of a kind that is not read.
     """
-
-    def samples(image: Image.Image, source: _Source) -> _Rendered:
-        return _Rendered(samples_of(image, source.bits, in_color))
-
-    return _decode(_read_source(data, found, max_pixels), found, max_pixels, samples)
+    image, loaded = _load(_read_source(data, found, max_pixels), found, max_pixels)
+    with _faults_as_rejections(found, loaded.short, max_pixels):
+        samples = samples_of(image, loaded.source.bits, in_color)
+    return apply_orientation(samples, loaded.orientation), loaded.facts()
 
 
 def _read_source(data: bytes, found: str, max_pixels: int) -> _Source:
@@ -230,15 +271,13 @@ def _read_source(data: bytes, found: str, max_pixels: int) -> _Source:
     return _Source(data)
 
 
-def _decode(
-    source: _Source, found: str, max_pixels: int, render: _Render, salvage: bool = False
-) -> tuple[AnyPixels, SourceFacts]:
-    short = source.short
-    try:
-        with no_warnings, _open(source.data, found) as image:
-            source = _completed(source, image, found)
-            check_pixels(source.height, source.width, max_pixels)
-            short = short or ends_early(source.data, found)
+def _load(source: _Source, found: str, max_pixels: int, salvage: bool = False) -> tuple[Image.Image, _Loaded]:
+    """Decode a picture. Its file may lack its end if it is salvaged."""
+    with _faults_as_rejections(found, source.short, max_pixels), _open(source.data, found) as image:
+        source = _completed(source, image, found)
+        check_pixels(source.height, source.width, max_pixels)
+        short = source.short or ends_early(source.data, found)
+        with _faults_as_rejections(found, short, max_pixels):
             check_before_loading(source.data, source.png, image, salvage)
             if is_run_length_bmp(image):
                 loaded = load_run_length_bmp(image, source.data, salvage)
@@ -246,7 +285,15 @@ def _decode(
                 image.load()
                 loaded = image
             check_after_loading(source.png, loaded, salvage)
-            rendered = render(loaded, source)
+        return loaded, _Loaded(source, found, short, salvage)
+
+
+@contextlib.contextmanager
+def _faults_as_rejections(found: str, short: bool, max_pixels: int) -> Iterator[None]:
+    """Turn what Pillow raises into the rejection of a file, and silence its warnings."""
+    try:
+        with no_warnings:
+            yield
     except ImageRejected:
         raise
     except UnidentifiedImageError as error:
@@ -258,12 +305,6 @@ def _decode(
         raise  # the machine or the image may be to blame; the supervisor finds out
     except Exception as error:  # plugins raise anything on hostile bytes; the error becomes a row
         raise rejected_by_library(error, found, short) from error
-    facts = SourceFacts(
-        found, source.color, source.height, source.width, source.orientation, rendered.icc_profile,
-        rendered.had_alpha, salvage, note=rendered.note,
-    )  # fmt: skip
-    pixels = rendered.pixels
-    return pixels if source.upright else apply_orientation(pixels, source.orientation), facts
 
 
 def _open(data: bytes, found: str) -> Image.Image:

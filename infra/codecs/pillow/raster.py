@@ -73,6 +73,14 @@ def flatten(
     return composited(color, _alpha(image, bits, png), stated, wanted, deep)
 
 
+def is_flattened_whole(image: Image.Image, bits: int, stated: Sequence[Statement]) -> bool:
+    """Tell whether ``flatten`` must see the whole image; it brings bands of others to the same pixels.
+
+    Of deep files another library decodes what is transparent, and what has to be converted.
+    """
+    return image.mode == _DEEP or (bits > 8 and (bool(stated) or "transparency" in image.info))
+
+
 def composited(
     color: Image.Image,
     alpha: Image.Image | None,

@@ -14,7 +14,9 @@ within one level of the exact value. Signed samples of 8 bits are read as unsign
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,12 +24,13 @@ import numpy.typing as npt
 from PIL import Image
 
 from shardmill.infra.codecs.formats import (
-    DecodedImage,
     ImageRejected,
+    Picture,
     Pixels,
     SourceFacts,
     Wanted,
     apply_orientation,
+    band_rows,
 )
 from shardmill.infra.codecs.pillow.raster import composited
 from shardmill.infra.codecs.tiff.kinds import (
@@ -36,6 +39,7 @@ from shardmill.infra.codecs.tiff.kinds import (
     CIE_LAB,
     COLORS,
     COMPRESSIONS,
+    FAX,
     FLOAT,
     PALETTE,
     RGB,
@@ -45,8 +49,8 @@ from shardmill.infra.codecs.tiff.kinds import (
     YCBCR,
     check_kind,
 )
-from shardmill.infra.codecs.tiff.page import Page, read_page
-from shardmill.infra.codecs.tiff.strips import Samples, decode_strips
+from shardmill.infra.codecs.tiff.page import Page, in_short_strips, read_page
+from shardmill.infra.codecs.tiff.strips import Samples, decode_strips, sample_type
 
 _FULL_RANGE = (0.0, 255.0, 128.0, 255.0, 128.0, 255.0)
 _BT601 = (0.299, 0.587, 0.114)
@@ -105,18 +109,63 @@ class TiffSamples:
         )
 
 
-def decode_tiff(data: bytes, wanted: Wanted) -> DecodedImage:
+def decode_tiff(data: bytes, wanted: Wanted) -> Picture:
     """Decode the first page of a TIFF that is neither a thumbnail nor a mask.
 
     Raises:
         ImageRejected: the file is damaged, too large, or of a kind that is not read.
     """
-    read = _read(data, wanted.max_pixels, wanted.allow_truncated)
-    color, alpha = _picture(read)
-    stated = (read.page.icc,) if read.page.icc else ()
-    flat = composited(color, alpha, stated, wanted, lambda mode: _deep_samples(read))
-    pixels = apply_orientation(flat.pixels(wanted.channels), read.page.orientation)
-    return DecodedImage(pixels, read.facts(flat.icc_profile, flat.had_alpha, flat.note))
+    page = read_page(data, wanted.max_pixels)
+    check_kind(page.kind)
+    if comes_in_bands(page) and not wanted.allow_truncated:
+        page = in_short_strips(page, len(data))
+        parts: Iterator[TiffSamples] = (
+            TiffSamples(page, samples) for samples in _lines(data, page, wanted.max_pixels)
+        )
+    else:
+        parts = iter((read_strips(data, page, wanted.max_pixels, wanted.allow_truncated),))
+    told: tuple[str | None, bool, str] = (None, False, "")
+    stated, salvaged = (page.icc,) if page.icc else (), False
+
+    def bands() -> Iterator[Pixels]:
+        nonlocal told, salvaged
+        for part in parts:
+            white, length, salvaged = _white(part), band_rows(page.width), part.salvaged
+            for top in range(0, len(part.samples), length):
+                rows = replace(part, samples=part.samples[top : top + length])
+                flat = composited(*_picture(rows, white), stated, wanted, partial(_deep_samples, rows))
+                told = flat.icc_profile, told[1] or flat.had_alpha, flat.note
+                yield flat.pixels(wanted.channels)
+
+    def facts() -> SourceFacts:
+        return TiffSamples(page, np.empty((0, 0, 0)), salvaged).facts(*told)
+
+    return Picture(page.height, page.width, page.orientation, bands(), facts)
+
+
+def comes_in_bands(page: Page) -> bool:
+    """Tell whether rows can be decoded without the others.
+
+    Fax is compared with another decoder as a whole, and where no tag says which floating-point samples are
+    black and white, all samples decide. A file that is to be refused is decoded as a whole before that.
+    """
+    kind = page.kind
+    if kind.compression in FAX or (kind.sample_format == FLOAT and page.declared_range is None):
+        return False
+    blank = TiffSamples(page, np.zeros((1, 1, kind.samples), sample_type(page)))
+    try:
+        _picture(blank, _white(blank))
+    except ImageRejected:
+        return False
+    return True
+
+
+def _lines(data: bytes, page: Page, max_pixels: int) -> Iterator[Samples]:
+    """Yield the samples of as many lines of strips at a time as make a band."""
+    at_a_time = max(1, band_rows(page.width) // page.rows)
+    for first in range(0, page.in_a_plane // page.across, at_a_time):
+        lines = range(first, min(first + at_a_time, page.in_a_plane // page.across))
+        yield decode_strips(data, page, max_pixels, salvage=False, lines=lines)
 
 
 def decode_tiff_samples(data: bytes, max_pixels: int, in_color: bool) -> tuple[npt.NDArray[Any], SourceFacts]:
@@ -149,7 +198,7 @@ def decode_tiff_samples(data: bytes, max_pixels: int, in_color: bool) -> tuple[n
     if grey and not (in_color and bits <= 8):
         samples = _numbers(read.samples[:, :, :1])
     else:
-        color, _ = _picture(read)
+        color, _ = _picture(read, _white(read))
         samples = np.asarray(color.convert("RGB"))
     return apply_orientation(samples, page.orientation), read.facts()
 
@@ -182,7 +231,15 @@ def read_strips(data: bytes, page: Page, max_pixels: int, allow_truncated: bool)
     return TiffSamples(page, decode_strips(data, page, max_pixels, salvage=True), salvaged=True)
 
 
-def _picture(read: TiffSamples) -> tuple[Image.Image, Image.Image | None]:
+def _white(read: TiffSamples) -> tuple[float, float]:
+    """Return what ``black_and_white`` says of the colours; anything for colours that are no shades."""
+    raw = read.page.kind.photometric == YCBCR and not COMPRESSIONS[read.page.kind.compression].lossy
+    if raw or read.page.kind.photometric in (PALETTE, CIE_LAB):
+        return 0.0, 1.0
+    return black_and_white(read.samples[:, :, : read.colors], read.page)
+
+
+def _picture(read: TiffSamples, white: tuple[float, float]) -> tuple[Image.Image, Image.Image | None]:
     """Return the colours (mode "L", "RGB", "CMYK" or "LAB") and the opacity ("L", or None)."""
     page, kind = read.page, read.page.kind
     channels = COLORS[kind.photometric].channels
@@ -196,9 +253,9 @@ def _picture(read: TiffSamples) -> tuple[Image.Image, Image.Image | None]:
     elif kind.photometric == CIE_LAB:
         color = read.samples
     else:
-        color = _shades(read.samples[:, :, :channels], black_and_white(read.samples[:, :, :channels], page))
+        color = _shades(read.samples[:, :, :channels], white)
         color = 255 - color if kind.photometric == WHITE_IS_ZERO else color
-    size = (page.width, page.height)
+    size = (read.samples.shape[1], read.samples.shape[0])
     mode = {1: "L", 4: "CMYK"}.get(color.shape[2], "LAB" if kind.photometric == CIE_LAB else "RGB")
     image = Image.frombytes(mode, size, np.ascontiguousarray(color).tobytes())
     if alpha is None:
@@ -210,7 +267,7 @@ def _picture(read: TiffSamples) -> tuple[Image.Image, Image.Image | None]:
     return image, opacity
 
 
-def _deep_samples(read: TiffSamples) -> npt.NDArray[np.uint16] | None:
+def _deep_samples(read: TiffSamples, _mode: str) -> npt.NDArray[np.uint16] | None:
     """Return shades in 16 bits, [H, W] or [H, W, 3], for converting colours; None for 8 bits or inks."""
     kind, channels = read.page.kind, read.colors
     is_shade = kind.photometric in (WHITE_IS_ZERO, BLACK_IS_ZERO, RGB)

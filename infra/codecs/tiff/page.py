@@ -6,19 +6,24 @@ import io
 import itertools
 import logging
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 import tifffile
 
-from shardmill.infra.codecs.formats import ImageRejected, check_pixels
+from shardmill.infra.codecs.formats import ImageRejected, band_rows, check_pixels
 from shardmill.infra.codecs.tiff.kinds import (
     COMPRESSIONS,
+    FAX,
+    JPEG,
+    OLD_JPEG,
     PALETTE,
     RGB,
     UNASSOCIATED,
+    UNCOMPRESSED,
+    WEBP,
     YCBCR,
     Kind,
     camera_raw,
@@ -112,6 +117,30 @@ class Page:
         return top, left * self.columns, rows, self.columns
 
 
+def in_short_strips(page: Page, file_bytes: int) -> Page:
+    """Cut the only strip of an uncompressed picture into strips of a few rows, which can be read alone.
+
+    Args:
+        page: any page; it is returned as it is if it has more strips, or if its strip does not hold all rows.
+        file_bytes: length of the file.
+    """
+    kind, rows = page.kind, band_rows(page.width)
+    if kind.compression != UNCOMPRESSED or kind.photometric == YCBCR or page.tiled or page.in_a_plane > 1:
+        return page
+    row_bytes = -(-page.width * page.together * kind.bits[0] // 8)
+    needed = page.height * row_bytes
+    ends = [offset + needed for offset in page.offsets[: page.planes]]
+    if len(ends) < page.planes or max(ends) > file_bytes or min(page.lengths, default=needed) < needed:
+        return page
+    pieces = [(end - needed + top * row_bytes, top) for end in ends for top in range(0, page.height, rows)]
+    return replace(
+        page,
+        rows=rows,
+        offsets=tuple(offset for offset, _ in pieces),
+        lengths=tuple(min(rows, page.height - top) * row_bytes for _, top in pieces),
+    )
+
+
 def read_page(data: bytes, max_pixels: int) -> Page:
     """Read the tags of the picture: the first page that is neither a thumbnail nor a mask.
 
@@ -121,9 +150,11 @@ def read_page(data: bytes, max_pixels: int) -> Page:
     if _directory_ends_early(data):
         raise ImageRejected("truncated", "the TIFF file ends early, before its directory")
     try:
-        file = tifffile.TiffFile(io.BytesIO(data), is_lsm=False, is_ndpi=False, is_scanimage=False)
-        page = _picture(file, data)
-        return _read(page, file.byteorder == ">", max_pixels)
+        # Closed, or the objects of tifffile, which refer to each other, would keep the file in memory.
+        with io.BytesIO(data) as stream:
+            file = tifffile.TiffFile(stream, is_lsm=False, is_ndpi=False, is_scanimage=False)
+            page = _picture(file, data)
+            return _read(page, file.byteorder == ">", max_pixels)
     except ImageRejected:
         raise
     except MemoryError:
@@ -198,9 +229,12 @@ def _read(page: Any, big_endian: bool, max_pixels: int) -> Page:
             "unsupported", f"a TIFF of {kind.samples} samples a pixel and {page.imagedepth} layers"
         )
     value = page.tags.valueof
+    stands_for_pixels = kind.compression in (*FAX, JPEG, OLD_JPEG, WEBP)
+    decompress: Any = page.decode if stands_for_pixels else None
+    tables = page.jpegtables if stands_for_pixels else None
 
     def decode(strip: bytes, number: int) -> npt.NDArray[Any]:
-        return np.asarray(page.decode(strip, number, jpegtables=page.jpegtables)[0][0])
+        return np.asarray(decompress(strip, number, jpegtables=tables)[0][0])
 
     orientation, icc = value(_ORIENTATION), value(_ICC)
     palette = page.colormap if kind.photometric == PALETTE else None

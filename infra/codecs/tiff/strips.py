@@ -51,14 +51,17 @@ class _Short(Exception):
     """A strip has too few bytes for its rows."""
 
 
-def decode_strips(data: bytes, page: Page, max_pixels: int, salvage: bool) -> Samples:
-    """Decode a picture.
+def decode_strips(
+    data: bytes, page: Page, max_pixels: int, salvage: bool, lines: range | None = None
+) -> Samples:
+    """Decode a picture, or some lines of its strips.
 
     Args:
         data: the file.
         page: page of a kind that is read (``kinds.check_kind``).
         max_pixels: largest picture within a strip.
         salvage: leave zero what lies behind the end of the file.
+        lines: which lines of strips that lie side by side, from 0; None: all.
 
     Returns:
         Samples of the type and byte order of this machine, [H, W, samples]. Fewer than 8 bits are not scaled.
@@ -69,9 +72,15 @@ def decode_strips(data: bytes, page: Page, max_pixels: int, salvage: bool) -> Sa
     needed = page.in_a_plane * page.planes
     if len(page.offsets) < needed or (len(page.lengths) < needed and needed > 1):
         raise ImageRejected("truncated", _MISSING)
-    picture = np.zeros((page.planes, page.height, page.width, page.together), _sample_type(page))
+    lines = range(page.in_a_plane // page.across) if lines is None else lines
+    begin, end = lines.start * page.rows, min(lines.stop * page.rows, page.height)
+    picture = np.zeros((page.planes, end - begin, page.width, page.together), sample_type(page))
     decoded_any = False
-    for number in range(needed):
+    for number in (
+        plane * page.in_a_plane + place
+        for plane in range(page.planes)
+        for place in range(lines.start * page.across, lines.stop * page.across)
+    ):
         strip, cut = _strip(data, page, number)
         top, left, rows, columns = page.size_of(number)
         try:
@@ -82,7 +91,7 @@ def decode_strips(data: bytes, page: Page, max_pixels: int, salvage: bool) -> Sa
                 raise ImageRejected("truncated", early) from short
             continue
         decoded_any = True
-        part = picture[number // page.in_a_plane, top : top + rows, left : left + columns]
+        part = picture[number // page.in_a_plane, top - begin : top - begin + rows, left : left + columns]
         part[:] = samples[: part.shape[0], : part.shape[1]]
     if not decoded_any:
         raise ImageRejected("truncated", "the TIFF file ends so early that nothing is left")
@@ -91,7 +100,8 @@ def decode_strips(data: bytes, page: Page, max_pixels: int, salvage: bool) -> Sa
     return picture[0] if page.planes == 1 else np.ascontiguousarray(np.moveaxis(picture[..., 0], 0, 2))
 
 
-def _sample_type(page: Page) -> np.dtype[Any]:
+def sample_type(page: Page) -> np.dtype[Any]:
+    """Return the type of the samples that ``decode_strips`` returns."""
     (bits,) = page.kind.bits
     size = 1 if bits <= 8 else 2 if bits <= 16 else 4 if bits <= 32 else 8
     letter = {INT: "i", FLOAT: "f"}.get(page.kind.sample_format, "u")
@@ -195,7 +205,7 @@ def _check_fax(data: bytes, page: Page, samples: Samples) -> None:
 def _unpacked(content: bytes, page: Page, rows: int, columns: int) -> Samples:
     """Return samples of the machine's own byte order: [rows, columns, samples]."""
     (bits,) = page.kind.bits
-    dtype, shape = _sample_type(page), (rows, columns, page.together)
+    dtype, shape = sample_type(page), (rows, columns, page.together)
     if bits not in (8, 16, 32, 64):
         runs = columns * page.together
         return np.asarray(imagecodecs.packints_decode(content, dtype, bits, runlen=runs)).reshape(shape)

@@ -18,7 +18,7 @@ from shardmill.infra.preparation import Preparation
 
 HEIGHT, WIDTH = 31, 53
 PIXELS = np.random.default_rng(0).integers(0, 256, (HEIGHT, WIDTH, 3), dtype=np.uint8)
-MAX_PIXELS = Preparation().max_pixels
+HOW = Preparation()
 
 
 def pillow(form: str, mode: str = "RGB", **options: Any) -> Callable[[], bytes]:
@@ -73,16 +73,17 @@ FILES: dict[str, Callable[[], bytes]] = {
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_memory_grows_with_the_pixels_that_the_header_states(name: str) -> None:
+def test_memory_is_counted_by_the_pixels_that_the_header_states(name: str) -> None:
     data = FILES[name]()
-    needed, refused = decoding_bytes(data, MAX_PIXELS), decoding_bytes(data, HEIGHT * WIDTH - 1)
-    assert refused == len(data)
-    assert needed > len(data)
-    assert (needed - len(data)) % (HEIGHT * WIDTH) == 0
+    allowed, refused = (
+        decoding_bytes(data, HOW.model_copy(update={"max_pixels": HEIGHT * WIDTH - less})) for less in (0, 1)
+    )
+    assert refused == 2 * len(data)
+    assert allowed > refused
 
 
 @pytest.mark.parametrize("name", FILES)
 @pytest.mark.parametrize("length", [0, 3, 12, 20, 40, 100])
 def test_a_file_that_ends_within_its_header_costs_itself_or_what_it_states(name: str, length: int) -> None:
     data = FILES[name]()[:length]
-    assert decoding_bytes(data, MAX_PIXELS) >= len(data)
+    assert decoding_bytes(data, HOW) >= len(data)

@@ -21,7 +21,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shardmill.infra.native.area import Pixels, area_average, is_compiled, window_average
+from shardmill.infra.native.area import AreaAverage, Pixels, area_average, is_compiled, window_average
 from shardmill.infra.native.library import FOLDER_VARIABLE
 
 needs_compiler = pytest.mark.skipif(not is_compiled(), reason="installed without a C compiler")
@@ -43,6 +43,8 @@ def averaged() -> str:
         plane = generator.integers(0, 256, generator.integers(2, 130, 2), dtype=np.uint8)
         window, size = any_window(generator, plane.shape)
         digest.update(window_average(plane, window, size))
+    for size in ((31, 29), (53, 47)):
+        digest.update(in_bands(image, size, [10, 20, 45]))
     return digest.hexdigest()
 
 
@@ -87,6 +89,15 @@ def test_the_bytes_are_those_of_opencv(data: st.DataObject) -> None:
     if data.draw(st.booleans()):
         image[:] = image.flat[0]
     assert np.array_equal(area_average(image, size), with_opencv(image, size))
+    cuts = sorted(data.draw(st.sets(st.integers(1, height), max_size=5)))
+    assert np.array_equal(in_bands(image, size, cuts), with_opencv(image, size))
+
+
+def in_bands(image: Pixels, size: tuple[int, int], cuts: list[int]) -> Pixels:
+    average = AreaAverage(image.shape, size)
+    for band in np.split(image, cuts):
+        average.add(band)
+    return average.result()
 
 
 @needs_compiler
