@@ -12,6 +12,7 @@ from shardmill.infra.settings import AlsoCalled, Settings, WrongValue
 from shardmill.training.models.spec import Fit
 
 Balance = Literal["natural", "uniform", "sqrt", "effective-number", "repeat-factor", "weights"]
+Decoding = Literal["scaled", "whole"]
 WeightRuleName = Literal["none", "balanced", "effective-number"]
 _MOST_IMAGES: Final = 1 << 24
 DEFAULT_BETA: Final = 0.9999
@@ -36,6 +37,13 @@ class DataSettings(Settings):
         description=(
             "Channels of the model's input; default: those of the data set, of grey or RGB of 8 bits 3; 1 "
             "takes their luma"
+        ),
+    )
+    decoding: Decoding = Field(
+        default="scaled",
+        description=(
+            "Decode JPEGs whose visible part is three times as large as the input, or more, 'scaled': "
+            "straight to a half, a quarter or an eighth; or 'whole', which takes longer"
         ),
     )
     fit: Fit | None = Field(
@@ -230,7 +238,10 @@ class ImageOptions(TypedDict, total=False):
             "stretch", all of it, squeezed into a square.
         image_channels: for images of 8 bits, grey or RGB: 3 (the default), or 1, the luma of coloured ones;
             others have those of the data set.
+        decoding: "scaled" (the default): JPEGs whose visible part is three times as large as the image, or
+            more, are decoded straight to a half, a quarter or an eighth; or "whole".
     """
 
     fit: Fit
     image_channels: int | None
+    decoding: Decoding

@@ -28,7 +28,7 @@ from shardmill.infra.settings import Settings
 from shardmill.infra.storage.filesystem import Storage
 from shardmill.infra.strict_json import dump_json
 from shardmill.training.augment.windows import fixed_windows
-from shardmill.training.config.data import ImageOptions
+from shardmill.training.config.data import Decoding, ImageOptions
 from shardmill.training.models.spec import Fit, samples_read
 from shardmill.training.reading import RecordReader
 from shardmill.training.reading.decode import Pixels, Window, decode_window, luma
@@ -133,6 +133,7 @@ class ModelInput(Settings):
         fit: what it sees of stored images that are not square: the central square, or all.
         image_channels: C.
         dtype: the type of its input.
+        decoding: how it sees large JPEGs (``DataSettings.decoding``).
     """
 
     preparation: Preparation
@@ -140,6 +141,7 @@ class ModelInput(Settings):
     fit: Fit = "crop"
     image_channels: int = 3
     dtype: SampleType = "uint8"
+    decoding: Decoding = "scaled"
 
     @classmethod
     def of(cls, records: RecordReader, spec: ExampleSpec) -> Self:
@@ -194,7 +196,7 @@ class ModelInput(Settings):
         window = self.window(stored.height, stored.width)
         pixels = np.empty((self.image_size, self.image_size, decoded.channels), decoded.dtype)
         encoding = found.stored_as(self.preparation.encoding)
-        decode_window(stored.image, encoding, shape, window, pixels)
+        decode_window(stored.image, encoding, shape, window, pixels, decoding=self.decoding)
         view = View(stored.upright, stored.geometry, window, self.image_size)
         return Seen(luma(pixels) if self.image_channels < decoded.channels else pixels, view)
 

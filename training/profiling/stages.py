@@ -149,11 +149,11 @@ def _inflate(subject: Subject, reading: float) -> Figure | None:
 
 def _decode(subject: Subject) -> Figure:
     plan, images, windows = _first_batch(subject)
-    encoding = subject.records.image_encoding
+    encoding, decoding = subject.records.image_encoding, subject.spec.data.decoding
 
     def decode() -> None:
         for stored, window in zip(images, windows, strict=True):
-            cut_window(stored.image, encoding, stored.shape, window, subject.image_size)
+            cut_window(stored.image, encoding, stored.shape, window, subject.image_size, decoding=decoding)
 
     table = subject.records.table
     sides = np.minimum(table.height[plan.ordinals], table.width[plan.ordinals])
@@ -162,16 +162,16 @@ def _decode(subject: Subject) -> Figure:
 
 def _resize(subject: Subject) -> Figure:
     _, images, windows = _first_batch(subject)
-    encoding = subject.records.image_encoding
+    encoding, decoding = subject.records.image_encoding, subject.spec.data.decoding
     cut = [
-        cut_window(stored.image, encoding, stored.shape, window, subject.image_size).copy()
+        cut_window(stored.image, encoding, stored.shape, window, subject.image_size, decoding=decoding)
         for stored, window in zip(images, windows, strict=True)
     ]
     out = np.empty((subject.image_size, subject.image_size, 3), np.uint8)
 
     def resize() -> None:
-        for pixels in cut:
-            resize_into(pixels, out)
+        for each in cut:
+            resize_into(each, out)
 
     return _repeat(subject, resize, len(cut)), f"to {subject.image_size}"
 

@@ -188,9 +188,10 @@ class BatchMaker:
         size, window, out = self.spec.image_size, tuple(parameters.windows[row].tolist()), images[row]
         if size is None:
             out = _without_padding(out, window)
+        encoding, decoding = self.records.image_encoding, self.spec.data.decoding
         mirrored = parameters.mirrors(row)
         try:
-            decode_window(stored.image, self.records.image_encoding, stored.shape, window, out, mirrored)
+            decode_window(stored.image, encoding, stored.shape, window, out, mirrored, decoding)
             if masks is not None and (form := self.records.table.mask) is not None:
                 fill_mask(stored, parameters, row, size, form.ignore, masks[row])
         except CorruptDataError as error:

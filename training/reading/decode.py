@@ -9,7 +9,7 @@ by more than a few grey levels (tests state how many).
 from __future__ import annotations
 
 import math
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import cv2
 import numpy as np
@@ -19,11 +19,13 @@ import simplejpeg
 from shardmill.infra.codecs import ImageRejected
 from shardmill.infra.codecs import decode as decode_any
 from shardmill.infra.codecs.arrays import decode_samples
+from shardmill.infra.codecs.jpeg.scales import SEEN, scale_for
 from shardmill.infra.codecs.jpeg.segments import first_rows
 from shardmill.infra.errors import ConfigError, CorruptDataError
-from shardmill.infra.native.area import area_average
+from shardmill.infra.native.area import area_average, window_average
 from shardmill.infra.native.bilinear import resize_bilinear
 from shardmill.infra.preparation import ARRAY, SampleKind, SampleType
+from shardmill.training.config.data import Decoding
 
 # ITU-R BT.601 in the fixed point of Pillow: shares of red, green and blue in 2^16. float32 computes the sums
 # exactly, since all of them are whole and below 2^24.
@@ -47,6 +49,7 @@ def luma(images: Pixels) -> Pixels:
 
 Pixels = npt.NDArray[Any]  # uint8, uint16 or float32
 Window = tuple[int, int, int, int]  # y, x, height, width (pixels)
+Edges = tuple[float, float, float, float]  # the same
 
 RGB = SampleKind("uint8", 3)
 _TOGETHER = 4  # channels: OpenCV averages no more at a time
@@ -55,11 +58,18 @@ _TOGETHER = 4  # channels: OpenCV averages no more at a time
 # do not alias visibly (median PSNR against averaging at 1.25: 48 dB, at 1.5: 45), and averaging takes four
 # times as long.
 INTERPOLATED_UP_TO = 1.5
-# libjpeg-turbo decodes at these fractions straight from the coefficients, in half of the time or less. The
-# result is at least twice the final size and is averaged after that, so that the filter of the fraction is
-# invisible.
-FRACTIONS = (8, 4, 2)
-LEFT_TO_AVERAGE = 2
+
+
+class Cut(NamedTuple):
+    """A window of a decoded image.
+
+    Attributes:
+        pixels: [h, w, C].
+        edges: y, x, height, width of the window within them, if its edges lie inside pixels.
+    """
+
+    pixels: Pixels
+    edges: Edges | None = None
 
 
 def decode_window(
@@ -69,6 +79,7 @@ def decode_window(
     window: Window,
     out: Pixels,
     mirrored: bool = False,
+    decoding: Decoding = "scaled",
 ) -> None:
     """Decode a window of a stored image and resize it into ``out``.
 
@@ -80,12 +91,14 @@ def decode_window(
         out: uint8 [S, S, 3], written; grey in three equal channels. Of images that are not common
             (``SampleKind``) [S, S, C] of their type.
         mirrored: mirror it from left to right.
+        decoding: "whole" decodes a JPEG at its full size, however large the window.
 
     Raises:
         CorruptDataError: the image cannot be decoded, or is not of ``shape``.
         ConfigError: ``encoding`` is not known.
     """
-    resize_into(cut_window(image, encoding, shape, window, out.shape[0], _kind_of(out)), out, mirrored)
+    cut = cut_window(image, encoding, shape, window, out.shape[0], _kind_of(out), decoding)
+    resize_into(cut, out, mirrored)
 
 
 def _kind_of(pixels: Pixels) -> SampleKind:
@@ -99,43 +112,50 @@ def cut_window(
     window: Window,
     size: int,
     samples: SampleKind = RGB,
-) -> Pixels:
+    decoding: Decoding = "scaled",
+) -> Cut:
     """Decode a window for an image of ``size``, without resizing it; arguments as for ``decode_window``.
 
-    A JPEG window at least four times as large as ``size`` is decoded at a half, a quarter or an eighth: its
-    edges are then rounded to pixels of that size, by at most a quarter of one of the new image.
+    A JPEG window at least three times as large as ``size`` is decoded at a half, a quarter or an eighth
+    (``infra.codecs.jpeg.scales``) if ``decoding`` is "scaled".
 
     Returns:
-        uint8 [h, w, 3]; of images that are not common [h, w, C] of their type.
+        Pixels [h, w, 3], of images that are not common [h, w, C] of their type.
     """
     if not samples.is_common:
         pixels, scale, rows = _decode_samples(image, encoding, shape, samples), 1, shape[0]
     elif encoding == "jpeg":
-        pixels, scale, rows = _decode_jpeg(image, shape, window, _fraction(window, size))
+        ratio = min(window[2:]) / size if decoding == "scaled" else 1.0
+        pixels, scale, rows = _decode_jpeg(image, shape, window, scale_for(ratio, SEEN))
     else:
         pixels, scale, rows = _decode_other(image, encoding, shape), 1, shape[0]
-    expected = (-(-rows // scale), -(-shape[1] // scale))
-    if pixels.shape[:2] != expected:
+    if pixels.shape[:2] != (-(-rows // scale), -(-shape[1] // scale)):
         raise CorruptDataError(f"the image has {pixels.shape[:2]} pixels, but its record says {shape[:2]}")
-    top, left, height, width = window if scale == 1 else _scaled(window, scale, expected)
-    return pixels[top : top + height, left : left + width]
+    if scale > 1:
+        return _cut_scaled(pixels, scale, window)
+    top, left, height, width = window
+    return Cut(pixels[top : top + height, left : left + width])
 
 
-def resize_into(pixels: Pixels, out: Pixels, mirrored: bool = False) -> None:
+def resize_into(image: Pixels | Cut, out: Pixels, mirrored: bool = False) -> None:
     """Resize without visible aliasing: average the sides that shrink, interpolate those that grow.
 
     Args:
-        pixels: uint8 [h, w, 3], or any [h, w, C].
+        image: uint8 [h, w, 3] or any [h, w, C], or a window of it.
         out: [S, T, C] of the same type, written.
         mirrored: mirror it from left to right.
     """
+    pixels, edges = image if isinstance(image, Cut) else (image, None)
     if not _kind_of(pixels).is_common:
         _resize_samples(pixels, out)
         out[...] = out[:, ::-1].copy() if mirrored else out
         return
     height, width = pixels.shape[:2]
     rows, columns = out.shape[:2]
-    if height > rows * INTERPOLATED_UP_TO or width > columns * INTERPOLATED_UP_TO:
+    if edges is not None:
+        planes = [window_average(plane, edges, (rows, columns)) for plane in cv2.split(pixels)]
+        pixels = cast(Pixels, cv2.merge(planes))
+    elif height > rows * INTERPOLATED_UP_TO or width > columns * INTERPOLATED_UP_TO:
         pixels = area_average(pixels, (min(height, rows), min(width, columns)))
     if pixels.shape != out.shape:
         resize_bilinear(pixels, out, mirrored)
@@ -160,20 +180,11 @@ def _resize_samples(pixels: Pixels, out: Pixels) -> None:
         out[:, :, start : start + _TOGETHER] = some.reshape(rows, columns, -1)
 
 
-def _fraction(window: Window, size: int) -> int:
-    """Return the denominator of the fraction at which a window is decoded."""
-    least = min(window[2], window[3])
-    if least < LEFT_TO_AVERAGE * FRACTIONS[-1] * size:
-        return 1
-    return next((fraction for fraction in FRACTIONS if least >= LEFT_TO_AVERAGE * fraction * size), 1)
-
-
-def _scaled(window: Window, scale: int, shape: tuple[int, int]) -> Window:
-    """Scale a window to an image decoded at a fraction, its edges rounded to whole pixels."""
-    top, left = round(window[0] / scale), round(window[1] / scale)
-    bottom = min(round((window[0] + window[2]) / scale), shape[0])
-    right = min(round((window[1] + window[3]) / scale), shape[1])
-    return top, left, max(bottom - top, 1), max(right - left, 1)
+def _cut_scaled(pixels: Pixels, scale: int, window: Window) -> Cut:
+    """Cut a window out of an image decoded at ``1 / scale``."""
+    top, left, height, width = (side / scale for side in window)
+    rows, columns = slice(int(top), math.ceil(top + height)), slice(int(left), math.ceil(left + width))
+    return Cut(pixels[rows, columns], (top % 1, left % 1, height, width))
 
 
 def _decode_jpeg(

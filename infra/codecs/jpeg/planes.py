@@ -17,15 +17,11 @@ import numpy as np
 
 from shardmill.infra.codecs.formats import Pixels
 from shardmill.infra.codecs.geometry import MIRRORED, TRANSPOSED, UPSIDE_DOWN, Geometry, resize
+from shardmill.infra.codecs.jpeg.scales import STORED, scale_for
 from shardmill.infra.codecs.jpeg.turbojpeg import Planes
 from shardmill.infra.native.area import window_average
 
 _NEUTRAL = 128  # chroma without colour
-
-# Scale -> least number of source pixels to a pixel of the result, along each side. From here on decoding
-# scaled comes as near to Lanczos in float64 as decoding whole: of photographs nearer by 0.03 to 0.2 dB on the
-# average, farther by at most 0.6 dB. With two samples for a new pixel: farther by 0.2 to 0.5 dB (worst 2.3).
-_LEAST_RATIO = {8: 23.0, 4: 11.5, 2: 7.0}
 
 
 def decoding_scale(to: Geometry, sample: tuple[int, int], orientation: int, channels: int) -> int:
@@ -43,7 +39,7 @@ def decoding_scale(to: Geometry, sample: tuple[int, int], orientation: int, chan
     of_chroma = sample[::-1] if orientation in TRANSPOSED else sample
     coarsest = [max(1.0, side / 2) if channels == 3 else 1.0 for side in of_chroma]
     ratio = min(to.window[2 + side] / (to.scaled[side] * coarsest[side]) for side in (0, 1))
-    return next((scale for scale, least in _LEAST_RATIO.items() if ratio >= least), 1)
+    return scale_for(ratio, STORED)
 
 
 def turns_exactly(planes: Planes, orientation: int) -> bool:

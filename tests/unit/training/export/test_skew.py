@@ -20,6 +20,7 @@ from PIL import Image, ImageCms
 
 from shardmill import open_dataset
 from shardmill.infra.preparation import Preparation
+from shardmill.training.config.data import Decoding
 from shardmill.training.export.model_input import ModelInput, View, read_model_input
 from shardmill.training.models.spec import Fit
 from shardmill.training.order import SequentialOrder
@@ -49,6 +50,7 @@ MORE_PREPARATIONS: dict[str, dict[str, Any]] = {
 }
 KINDS = [*PREPARATIONS, *(pytest.param(name, marks=pytest.mark.slow) for name in MORE_PREPARATIONS)]
 FITS: list[Fit] = ["crop", "stretch"]
+DECODINGS: list[Decoding] = ["scaled", "whole"]
 # Fit, size and channels of the graph's input, where not both are tried: building a graph takes seconds.
 VIEWS: dict[str, list[tuple[Fit, int, int]]] = {
     "pad": [("crop", 24, 3)],
@@ -252,6 +254,18 @@ def overlaps(old: int, new: int) -> np.ndarray:
         np.minimum.outer(edges[1:], np.arange(1, old + 1)),
     )
     return np.maximum(ends - starts, 0) * new / old
+
+
+@pytest.mark.parametrize("size", [24, 40, 70, 95])
+def test_the_graph_decodes_large_jpegs_at_the_same_scale(size: int) -> None:
+    pytest.importorskip("tensorflow")
+    data = saved(photo(301, 423), "JPEG", quality=92)
+    how = Preparation(resize="none", passthrough=True)
+    seen = [ModelInput(preparation=how, image_size=size, decoding=each) for each in DECODINGS]
+    for model_input in seen:
+        found = at_once(model_input)(data)[0].numpy()
+        assert np.abs(found.astype(int) - model_input.see(data).pixels).max() <= 1
+    assert not np.array_equal(seen[0].see(data).pixels, seen[1].see(data).pixels)
 
 
 def test_padding_is_what_numpy_says() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import itertools
+import math
 import threading
 
 import cv2
@@ -33,8 +34,8 @@ def psnr(found: Pixels, wanted: Pixels) -> float:
     return float(10 * np.log10(255**2 / max(error, 1e-9)))
 
 
-# What shrinks by more than a half is averaged, the rest interpolated; from four times the size on, a JPEG is
-# decoded at a fraction, which is another filter, and the window's edges are rounded.
+# What shrinks by more than a half is averaged, the rest interpolated; from three times the size on, a JPEG is
+# decoded at a fraction, which is another filter.
 @pytest.mark.parametrize(
     ("window", "mean_difference", "least_psnr"),
     [
@@ -44,7 +45,7 @@ def psnr(found: Pixels, wanted: Pixels) -> float:
         ((8, 1, 47, 52), 0.6, 44),  # averaged
         ((8, 1, 24, 60), 0.6, 44),  # averaged across, interpolated down
         ((16, 8, 128, 160), 1.5, 36),  # decoded at a half, on even edges
-        ((1, 3, 131, 133), 7.0, 26),  # decoded at a half
+        ((1, 3, 131, 133), 1.5, 36),  # decoded at a half
     ],
 )
 def test_pixels_are_those_of_tensorflow(window: Window, mean_difference: float, least_psnr: float) -> None:
@@ -68,12 +69,39 @@ def test_large_windows_are_decoded_at_a_fraction(fraction: int, monkeypatch: pyt
         "decode_jpeg",
         lambda *args, **options: decoded.append(original(*args, **options)) or decoded[-1],
     )
-    side = SIZE * 2 * fraction + 3  # not divided evenly
+    side = SIZE * 3 * fraction // 2 + 3  # not divided evenly
     pixels = picture(1, side, side + 10)
-    found = window_of(encode_jpeg(pixels, 95), (side, side + 10, 3), (0, 0, side, side))
+    image = encode_jpeg(pixels, 95)
+    found = window_of(image, (side, side + 10, 3), (0, 0, side, side))
     assert decoded[0].shape[:2] == (-(-side // fraction), -(-(side + 10) // fraction))
     wanted = cv2.resize(pixels[:, :side], (SIZE, SIZE), interpolation=cv2.INTER_AREA)
     assert psnr(found, wanted) > 26
+    decoded.clear()
+    out = np.empty((SIZE, SIZE, 3), np.uint8)
+    decode_window(image, "jpeg", pixels.shape, (0, 0, side, side), out, decoding="whole")
+    assert decoded[0].shape == pixels.shape
+
+
+def averaged_in_float64(image: bytes, window: Window) -> Pixels:
+    """Average the window by area, of the picture as Pillow decodes it: uint8 [SIZE, SIZE, 3]."""
+    pixels = np.asarray(Image.open(io.BytesIO(image)), np.float64)
+    for start, length in zip(window[:2], window[2:], strict=True):
+        begins = start + np.arange(SIZE)[:, np.newaxis] * length / SIZE
+        places = np.arange(pixels.shape[0])
+        shares = np.minimum(begins + length / SIZE, places + 1) - np.maximum(begins, places)
+        pixels = np.tensordot(shares.clip(0) * SIZE / length, pixels, 1).swapaxes(0, 1)
+    return pixels.round().astype(np.uint8)
+
+
+# How many times as large as the image the window is, and the floor of scaled decoding (dB).
+@pytest.mark.parametrize(("times", "least_psnr"), [(3.1, 40), (4.3, 42), (5.8, 43), (6.2, 35), (12.1, 29)])
+def test_scaled_pixels_are_near_to_averaging_in_float64(times: float, least_psnr: float) -> None:
+    side = round(SIZE * times)
+    for seed in range(3):
+        image = encode_jpeg(picture(seed, side + 30, side + 41), 95)
+        window = (7, 13 + seed, side + 3, side)
+        found = window_of(image, (side + 30, side + 41, 3), window)
+        assert psnr(found, averaged_in_float64(image, window)) >= least_psnr
 
 
 def _jpeg(pixels: Pixels, *options: int) -> bytes:
@@ -103,9 +131,10 @@ def test_rows_below_the_window_change_no_pixel(form: str) -> None:
         whole = simplejpeg.decode_jpeg(image, min_height=600 // scale, min_width=200, min_factor=scale)
         window = (bottom - 64 * scale, 4, 64 * scale, 64 * scale)
         if window[0] >= 0:
-            found = cut_window(image, "jpeg", (600, 400, 3), window, SIZE)
-            top, left, height, width = (round(side / scale) for side in window)
-            assert np.array_equal(found, whole[top : top + height, left : left + width]), window
+            found = cut_window(image, "jpeg", (600, 400, 3), window, SIZE if scale > 1 else 64)
+            top, left, bottom, right = (at / scale for at in (window[0], 4, bottom, 4 + window[3]))
+            part = whole[int(top) : math.ceil(bottom), int(left) : math.ceil(right)]
+            assert np.array_equal(found.pixels, part), window
     rows = first_rows(image, (600, 400), 100)[1]
     assert rows == (600 if form in ("progressive", "a scan for each component") else 112)
 

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from shardmill.infra.codecs.jpeg.scales import SEEN
 from shardmill.infra.preparation import Preparation, Sizing
 from shardmill.training.export.model_input import ModelInput
-from shardmill.training.reading.decode import FRACTIONS, LEFT_TO_AVERAGE
 from shardmill.training.tensorflow.data.preprocess import resize, to_grey
 from shardmill.training.tensorflow.export.graph.decoding import decode_in_graph
 
@@ -47,10 +47,9 @@ def see_in_graph(image: Any, given: ModelInput) -> tuple[Any, Any]:
     if how.encoding == "jpeg":
         is_copied = decoded.may_be_copied & to.changes_nothing() if how.passthrough else tf.constant(False)
         file = tf.cond(is_copied, lambda: image, lambda: _encoded(prepared, how))
-        seen = _decoded_window(file, to.canvas, start, sides, size)
+        pixels = _decoded_window(file, start, sides, given)
     else:
-        seen = _cut(prepared, start, start + sides)
-    pixels = resize(seen, size)
+        pixels = resize(_cut(prepared, start, start + sides), size)
     return to_grey(pixels) if given.image_shape[-1] == 1 else pixels, to.edges(start, sides)
 
 
@@ -187,22 +186,40 @@ def _encoded(pixels: Any, how: Preparation) -> Any:
     return tf.io.encode_jpeg(pixels, "rgb", quality=how.quality)
 
 
-def _decoded_window(file: Any, canvas: Any, start: Any, sides: Any, size: int) -> Any:
+def _decoded_window(file: Any, start: Any, sides: Any, given: ModelInput) -> Any:
     """Decode a window of a stored JPEG at the fraction that ``shardmill.training.reading.decode`` takes.
 
     Returns:
-        uint8 [h, w, 3].
+        uint8 [S, S, 3].
     """
+    size = given.image_size
 
     def at(scale: int) -> Any:
         pixels = tf.io.decode_jpeg(file, channels=3, ratio=scale, dct_method="INTEGER_ACCURATE")
-        first, last = (tf.cast(tf.round(_float(end) / scale), tf.int32) for end in (start, start + sides))
-        last = tf.maximum(tf.minimum(last, -(-canvas // scale)), first + 1)
-        return _cut(pixels, first, last)
+        if scale == 1:
+            return resize(_cut(pixels, start, start + sides), size)
+        return _window_averaged(pixels, _float(start) / scale, _float(sides) / scale, size)
 
-    leasts = [LEFT_TO_AVERAGE * scale * size for scale in reversed(FRACTIONS)]
+    if given.decoding == "whole":
+        return at(1)
+    scales = sorted(SEEN)
+    leasts = [int(SEEN[scale] * size) for scale in scales]
     fraction = tf.reduce_sum([tf.cast(tf.reduce_min(sides) >= least, tf.int32) for least in leasts])
-    return tf.switch_case(fraction, [lambda scale=scale: at(scale) for scale in (1, *reversed(FRACTIONS))])
+    return tf.switch_case(fraction, [lambda scale=scale: at(scale) for scale in (1, *scales)])
+
+
+def _window_averaged(pixels: Any, start: Any, sides: Any, size: int) -> Any:
+    """Average a window whose edges may lie inside pixels, as ``shardmill.infra.native.area`` does."""
+    averaged = tf.cast(pixels, tf.float32)
+    for axis in (0, 1):  # down the rows, then along them
+        step = sides[axis] / size
+        begins = (start[axis] + tf.range(size, dtype=tf.float64) * step)[:, tf.newaxis]
+        places = tf.range(tf.shape(pixels)[axis])[tf.newaxis]
+        covered = tf.minimum(begins + step, _float(places + 1)) - tf.maximum(begins, _float(places))
+        shares = tf.maximum(covered, 0.0)
+        shares = tf.cast(shares / tf.reduce_sum(shares, axis=1, keepdims=True), tf.float32)
+        averaged = tf.transpose(tf.tensordot(shares, averaged, [[1], [0]]), [1, 0, 2])
+    return _rounded(averaged)
 
 
 def _cut(pixels: Any, start: Any, end: Any) -> Any:
