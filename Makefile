@@ -159,24 +159,34 @@ test-torch: $(VENV)/.stamp .venv-torch/.stamp ## PyTorch: data sets and training
 	.venv-torch/bin/python -m pip install --quiet --constraint constraints.txt --requirement tests/torch/requirements.txt; \
 	touch $@
 
+# The ratios of one call, beside those of the last release on this machine; KEEP=1 keeps them for this release.
+bench bench-peers bench-read-peers: export SHARDMILL_RATIOS := build/ratios.jsonl
+RATIOS = $(PY) -m tests.benchmarks.measuring.history $(if $(KEEP),--keep)
+
 .PHONY: bench
 bench: $(VENV)/.stamp ## Every table without peers: rates against the codec's limit, memory, the parent, again, planning
+	rm -f $$SHARDMILL_RATIOS
 	$(PY) -m tests.benchmarks.prepare.rate $(PHOTOS)
 	$(PY) -m tests.benchmarks.read.rate
 	$(PY) -m tests.benchmarks.prepare.memory
 	$(PY) -m tests.benchmarks.prepare.parent
 	$(PY) -m tests.benchmarks.prepare.again
 	$(PY) -m tests.benchmarks.scale.plan
+	$(RATIOS)
 
 .PHONY: bench-peers
 bench-peers: $(VENV)/.stamp ## Whole prepare commands beside other libraries', IMAGES=32000 for more photographs (makes .venv-peers, 8 GB, on first use)
+	rm -f $$SHARDMILL_RATIOS
 	$(PY) -m tests.benchmarks.prepare.compare $(PHOTOS) --codec $(CODEC) --images $(IMAGES)
 	$(PY) -m tests.benchmarks.prepare.compare $(PHOTOS) --megapixels 12 --images 480
 	$(PY) -m tests.benchmarks.prepare.compare $(PHOTOS) --megapixels 48 --images 120
+	$(RATIOS)
 
 .PHONY: bench-read-peers
 bench-read-peers: $(VENV)/.stamp ## Reading beside other libraries (makes .venv-peers, 16 GB, on first use)
+	rm -f $$SHARDMILL_RATIOS
 	$(PY) -m tests.benchmarks.read.compare $(PHOTOS)
+	$(RATIOS)
 
 .PHONY: bench-formats
 bench-formats: $(VENV)/.stamp ## Storage formats on the same images (uses .venv-peers too)

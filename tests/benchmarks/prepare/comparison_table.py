@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from dataclasses import dataclass
 
+from tests.benchmarks.measuring.history import note
 from tests.benchmarks.measuring.process_tree import Cost
 from tests.benchmarks.prepare.commands import NUM_SHARDS, PEERS, SHARDMILL, WORKERS
 
@@ -62,6 +63,9 @@ def _cells(name: str, of_peer: list[Run], runs: dict[str, list[Run]]) -> list[st
     cheaper = statistics.median(run.cost.cpu_seconds / own.cost.cpu_seconds for run, own in pairs)
     later = statistics.median(own.later_per_second / max(run.later_per_second, 1e-9) for run, own in pairs)
     aim = PEERS[name].aim
+    if name != SHARDMILL:
+        note(f"prepare, whole command, times {PEERS[name].title}", faster)
+        note(f"prepare, after start-up, times {PEERS[name].title}", later)
     records = min(run.num_records for run in of_peer)
     return [
         f"{records / wall:,.0f}",

@@ -43,6 +43,7 @@ from shardmill.beam_jobs.schemas import REFERENCE_SCHEMA
 from shardmill.infra.processes.trees import SAMPLE_SECONDS, MemorySampler
 from shardmill.infra.progress import Event, subscribe
 from tests.benchmarks.inputs.photo_folders import PHOTOGRAPHS, make_small_photographs
+from tests.benchmarks.measuring.history import note
 from tests.benchmarks.scale.schedule import DoNothing
 
 _SHARDS = 24
@@ -177,6 +178,7 @@ def main() -> int:
         ready, look = (0.0, 0.0) if told.no_processes else measure_lanes(lanes)
         share = look / max(SAMPLE_SECONDS, 100 * look)
         simulated = [simulate(np.resize(sizes, count), lanes) for count in (3_781, 30_248)]
+        note(f"prepare, busy part of {lanes} processes at 30,248 photographs, simulated", simulated[-1][1])
         parts = " | ".join(f"{blocks} | {busy:.0%}" for blocks, busy in simulated)
         print(f"| {lanes} | {ready:.2f} | {1e3 * look:.1f} | {share:.1%} | {parts} |", flush=True)
     return 0

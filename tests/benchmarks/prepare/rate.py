@@ -45,6 +45,7 @@ from shardmill.infra.preparation import Sizing
 from tests.benchmarks.inputs.photo_folders import make_photographs
 from tests.benchmarks.inputs.photographs import CODECS, photographs
 from tests.benchmarks.inputs.photographs import convert as convert_as_peer
+from tests.benchmarks.measuring.history import note
 from tests.benchmarks.measuring.process_tree import RARELY_SECONDS, run_measured
 from tests.samples.images.photos import jpeg, write
 
@@ -158,14 +159,16 @@ def _work(seconds_by_stage: dict[str, float]) -> float:
     return sum(seconds for stage, seconds in seconds_by_stage.items() if stage not in _STARTUP_STAGES)
 
 
-def show(name: str, runs: list[Run], limits: list[Run]) -> None:
-    """A line of the table."""
+def show(name: str, runs: list[Run], limits: list[Run], which: str) -> None:
+    """A line of the table; ``which`` names the limit."""
     pairs = list(zip(runs, limits, strict=True))
     per_second = statistics.median(run.per_second for run in runs)
     ratio = statistics.median(run.per_second / limit.per_second for run, limit in pairs)
     wall = statistics.median(run.wall_seconds for run in runs)
     cpu = statistics.median(run.cpu_seconds for run in runs)
     cpu_ratio = statistics.median(run.cpu_seconds / limit.cpu_seconds for run, limit in pairs)
+    if runs is not limits:
+        note(f"{name.strip()}, of {which}", ratio)
     print(f"{name:<28}{per_second:>10,.0f}{ratio:>10.2f}{wall:>10.2f}{cpu:>10.2f}{cpu_ratio:>10.2f}")
 
 
@@ -184,9 +187,11 @@ def show_large(folder: Path | None, scratch: Path, repeats: int) -> None:
         paths = [path for path, _ in photographs(made)]
         turns = [[_cpu_milliseconds(way, paths) for way in ways.values()] for _ in range(repeats)]
         cells = []
-        for number in range(len(ways)):
+        for number, name in enumerate(ways):
             spent = statistics.median(turn[number] for turn in turns)
             ratio = statistics.median(turn[number] / turn[0] for turn in turns)
+            if number:
+                note(f"prepare, CPU of a photograph of {megapixels} megapixels, times {name}", ratio)
             cells.append(f"{spent:.1f} ({ratio:.2f} x)")
         print(f"{megapixels:>4} megapixels{'':<14}" + "".join(f"{cell:>16}" for cell in cells))
 
@@ -222,9 +227,9 @@ def main() -> None:
     print(f"{'':<28}{'images/s':>10}{'of limit':>10}{'seconds':>10}{'CPU s':>10}{'x limit':>10}")
     for limit, of_which in ((limits, "OpenCV's area averaging"), (compiled, "compiled area averaging")):
         print(f"of the limit with {of_which}:")
-        show("  limit: codec, tight loop", limit, limit)
-        show("  prepare, start-up apart", [inner for inner, _, _ in turns], limit)
-        show("  prepare, whole command", [whole for _, whole, _ in turns], limit)
+        show("  limit: codec, tight loop", limit, limit, of_which)
+        show("  prepare, start-up apart", [inner for inner, _, _ in turns], limit, of_which)
+        show("  prepare, whole command", [whole for _, whole, _ in turns], limit, of_which)
     for clock in ("stage_seconds", "stage_cpu_seconds"):
         stages = {name: [outcome[clock][name] for _, _, outcome in turns] for name in turns[0][2][clock]}
         told = ", ".join(f"{name} {statistics.median(seconds):.2f}" for name, seconds in stages.items())

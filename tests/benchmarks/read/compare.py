@@ -40,6 +40,7 @@ import numpy as np
 from shardmill.training.reading import load_table
 from tests.benchmarks.inputs.arguments import REQUIREMENTS, add_folders, comparison_parser, refuse_unknown
 from tests.benchmarks.inputs.stored_photographs import make_stored
+from tests.benchmarks.measuring.history import note
 from tests.benchmarks.measuring.reader_process import QUIET, REPOSITORY, Rate, ReaderFailed, measure
 from tests.benchmarks.read.peers.reading import DECODER
 from tests.environments import NotInstallable, environment
@@ -170,12 +171,14 @@ def aims(rates: dict[str, list[Rate]]) -> list[str]:
     """The goals and their results, a line each."""
     lines = []
     if found := _ratio(rates, _OWN, _LIMIT):
+        note("read, indexed, of the limit beside the peers", found)
         lines.append(f"share of the limit: {found:.2f} (aim {_LIMIT_AIM})")
     peers = [name for name in rates if not READERS[name].module.startswith("shardmill.")]
     for words, figure in (("images/s", _speed), ("CPU", _thrift)):
         times = {name: found for name in peers if (found := _ratio(rates, _OWN, name, figure))}
         if times:
             best = min(times, key=lambda name: times[name])
+            note(f"read, times the best peer by {words}", times[best])
             lines.append(
                 f"times the best peer by {words} ({READERS[best].title}): {times[best]:.2f} (aim {_AIM})"
             )

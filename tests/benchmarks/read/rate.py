@@ -46,6 +46,7 @@ from shardmill.training.reading.batch_maker import NumpyBatches
 from shardmill.training.reading.decode import decode_window
 from shardmill.training.reading.example_spec import ExampleSpec
 from shardmill.training.tensorflow import starting
+from tests.benchmarks.measuring.history import note
 from tests.benchmarks.read.tensorflow_examples import parse, random_window, train_files
 from tests.samples.datasets.published import Picture, publish
 from tests.samples.training.drawn import drawn_for_images
@@ -103,6 +104,8 @@ def measure(dataset: Dataset, seconds: float, rounds: int) -> None:
         bound = name if name in (TURBO, TENSORFLOW) else bound
         share, times = (ratio(rates[name], rates[other]) for other in (bound, TUTORIAL))
         figures = f"{statistics.median(rates[name]):>10,.0f}{statistics.median(cpu[name]):>9,.0f}"
+        if name != bound:
+            note(f"read, {name}, of its limit", share)
         print(f"{name:<32}{figures}{share:>14.2f}{times:>12.2f}")
     print(f"under Python's lock, of batches: {locked_microseconds(dataset):.1f} µs an image")
 
