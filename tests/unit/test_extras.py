@@ -217,13 +217,17 @@ def test_the_base_refuses_images_that_an_extra_reads(base: Path) -> None:
         "from shardmill.infra.codecs import ImageRejected, decode\n"
         "file = io.BytesIO()\n"
         "Image.new('RGB', (8, 8)).save(file, 'TIFF')\n"
-        "try:\n"
-        "    decode(file.getvalue())\n"
-        "except ImageRejected as error:\n"
-        "    print(error)\n"
+        "for data in (file.getvalue(), b'\\x93NUMPY', bytes(128) + b'DICM'):\n"
+        "    try:\n"
+        "        decode(data)\n"
+        "    except ImageRejected as error:\n"
+        "        print(error.message)\n"
     )
     done = ran(base, "-c", script)
-    assert "a tiff image; to read these, pip install 'shardmill[prepare]'" in done.stdout, done.stderr
+    assert done.stdout.splitlines() == [
+        f"a {name} image; to read these, pip install 'shardmill[{extra}]', and prepare again"
+        for name, extra in (("TIFF", "prepare"), ("NumPy", "prepare"), ("DICOM", "dicom"))
+    ], done.stderr
 
 
 def test_the_base_reads_batches(base: Path) -> None:
