@@ -150,7 +150,9 @@ class ModelInput(Settings):
         how = preparation_of(manifest)
         if how is None:  # it says nothing of its images, so they are taken as they are
             channels = records.first_sound().channels
-            how = Preparation(resize="none", encoding="png", channels=1 if channels == 1 else 3)
+            common = {"channels": 1 if channels == 1 else 3}
+            kept = common if manifest.samples.is_common else {"depth": "keep", "channels": "keep"}
+            how = Preparation.model_validate({"resize": "none", "encoding": "png", **kept})
         samples = samples_read(manifest, spec.data.image_channels)
         return cls(
             preparation=how,

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from shardmill.infra.preparation import SampleKind
 from shardmill.training.augment.parameters import augment_image
 from shardmill.training.order import Order, StepPlan
 from shardmill.training.reading import BatchMaker, EncodedImage, ShardReader
@@ -59,6 +60,11 @@ class Subject:
         """Height and width of the images (pixels)."""
         assert self.spec.image_size is not None, "training has images of one size"
         return self.spec.image_size
+
+    @property
+    def decoded(self) -> SampleKind:
+        """The samples of decoded images."""
+        return self.records.split.version.manifest.samples.decoded
 
     def plans(self) -> Iterator[StepPlan]:
         """Yield step after step, epoch after epoch."""
@@ -153,7 +159,9 @@ def _decode(subject: Subject) -> Figure:
 
     def decode() -> None:
         for stored, window in zip(images, windows, strict=True):
-            cut_window(stored.image, encoding, stored.shape, window, subject.image_size, decoding=decoding)
+            cut_window(
+                stored.image, encoding, stored.shape, window, subject.image_size, subject.decoded, decoding
+            )
 
     table = subject.records.table
     sides = np.minimum(table.height[plan.ordinals], table.width[plan.ordinals])
@@ -164,10 +172,12 @@ def _resize(subject: Subject) -> Figure:
     _, images, windows = _first_batch(subject)
     encoding, decoding = subject.records.image_encoding, subject.spec.data.decoding
     cut = [
-        cut_window(stored.image, encoding, stored.shape, window, subject.image_size, decoding=decoding)
+        cut_window(
+            stored.image, encoding, stored.shape, window, subject.image_size, subject.decoded, decoding
+        )
         for stored, window in zip(images, windows, strict=True)
     ]
-    out = np.empty((subject.image_size, subject.image_size, 3), np.uint8)
+    out = np.empty((subject.image_size, subject.image_size, subject.decoded.channels), subject.decoded.dtype)
 
     def resize() -> None:
         for each in cut:

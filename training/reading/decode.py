@@ -18,7 +18,8 @@ import simplejpeg
 
 from shardmill.infra.codecs import ImageRejected
 from shardmill.infra.codecs import decode as decode_any
-from shardmill.infra.codecs.arrays import decode_samples
+from shardmill.infra.codecs.arrays import decode_samples, kind_of
+from shardmill.infra.codecs.geometry import resize_samples
 from shardmill.infra.codecs.jpeg.scales import SEEN, scale_for
 from shardmill.infra.codecs.jpeg.segments import first_rows
 from shardmill.infra.errors import ConfigError, CorruptDataError
@@ -52,7 +53,6 @@ Window = tuple[int, int, int, int]  # y, x, height, width (pixels)
 Edges = tuple[float, float, float, float]  # the same
 
 RGB = SampleKind("uint8", 3)
-_TOGETHER = 4  # channels: OpenCV averages no more at a time
 
 # Sides that shrink by at most this factor are interpolated. Every stored pixel still counts then, photographs
 # do not alias visibly (median PSNR against averaging at 1.25: 48 dB, at 1.5: 45), and averaging takes four
@@ -97,12 +97,8 @@ def decode_window(
         CorruptDataError: the image cannot be decoded, or is not of ``shape``.
         ConfigError: ``encoding`` is not known.
     """
-    cut = cut_window(image, encoding, shape, window, out.shape[0], _kind_of(out), decoding)
+    cut = cut_window(image, encoding, shape, window, out.shape[0], kind_of(out), decoding)
     resize_into(cut, out, mirrored)
-
-
-def _kind_of(pixels: Pixels) -> SampleKind:
-    return SampleKind(cast(SampleType, pixels.dtype.name), pixels.shape[2])
 
 
 def cut_window(
@@ -141,14 +137,14 @@ def resize_into(image: Pixels | Cut, out: Pixels, mirrored: bool = False) -> Non
     """Resize without visible aliasing: average the sides that shrink, interpolate those that grow.
 
     Args:
-        image: uint8 [h, w, 3] or any [h, w, C], or a window of it.
+        image: uint8 [h, w, 3], or any [h, w, C], which is averaged wherever it shrinks; or a window of it.
         out: [S, T, C] of the same type, written.
         mirrored: mirror it from left to right.
     """
     pixels, edges = image if isinstance(image, Cut) else (image, None)
-    if not _kind_of(pixels).is_common:
-        _resize_samples(pixels, out)
-        out[...] = out[:, ::-1].copy() if mirrored else out
+    if not kind_of(pixels).is_common:
+        resized = resize_samples(pixels, (out.shape[0], out.shape[1]))
+        out[...] = resized[:, ::-1] if mirrored else resized
         return
     height, width = pixels.shape[:2]
     rows, columns = out.shape[:2]
@@ -163,21 +159,6 @@ def resize_into(image: Pixels | Cut, out: Pixels, mirrored: bool = False) -> Non
         cv2.flip(pixels, 1, dst=out)
     else:
         out[...] = pixels
-
-
-def _resize_samples(pixels: Pixels, out: Pixels) -> None:
-    """Do what ``resize_into`` does for samples of any type, some channels at a time."""
-    height, width = pixels.shape[:2]
-    rows, columns, channels = out.shape
-    shrinks = height > rows * INTERPOLATED_UP_TO or width > columns * INTERPOLATED_UP_TO
-    for start in range(0, channels, _TOGETHER):
-        some = np.ascontiguousarray(pixels[:, :, start : start + _TOGETHER])
-        if shrinks:
-            size = min(width, columns), min(height, rows)
-            some = cast(Pixels, cv2.resize(some, size, interpolation=cv2.INTER_AREA))
-        if some.shape[:2] != (rows, columns):
-            some = cast(Pixels, cv2.resize(some, (columns, rows), interpolation=cv2.INTER_LINEAR))
-        out[:, :, start : start + _TOGETHER] = some.reshape(rows, columns, -1)
 
 
 def _cut_scaled(pixels: Pixels, scale: int, window: Window) -> Cut:

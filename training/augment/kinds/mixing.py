@@ -112,10 +112,14 @@ class Mixing(BatchAugmentation[_Fields]):
         own = blend.masked_fill(in_box, 0.0)  # shares of the row's own image, [b, 1, S, S]
         first, second = images[0::2].float(), images[1::2].float()
         mixed = torch.empty_like(images)
-        difference = second.sub_(first)
+        is_whole = not images.is_floating_point()  # then first and second are copies
+        difference = second.sub_(first) if is_whole else second - first
         for row, share in ((0, 1.0 - own[0::2]), (1, own[1::2])):  # shares of the second image of each pair
             values = torch.addcmul(first, difference, share)
-            mixed[row::2] = values if images.is_floating_point() else values.round_()
+            if is_whole:
+                mixed[row::2] = values.round_()
+            else:  # what is not finite stays where none of it is taken
+                mixed[row::2] = torch.where(share == 0, first, torch.where(share == 1, second, values))
         return mixed
 
 
@@ -134,8 +138,11 @@ def _on_tensorflow(images: Any, drawn: dict[str, Any]) -> Any:
     in_box = (in_rows[:, :, None] & in_columns[:, None, :])[..., None]
     own_share = tf.where(in_box, 0.0, drawn["blend"][:, None, None, None])
     pixels = tf.cast(images, tf.float32)
-    mixed = own_share * pixels + (1.0 - own_share) * tensorflow_partners(pixels)
-    return mixed if images.dtype.is_floating else tf.saturate_cast(tf.round(mixed), images.dtype)
+    partners = tensorflow_partners(pixels)
+    mixed = own_share * pixels + (1.0 - own_share) * partners
+    if images.dtype.is_floating:  # what is not finite stays where none of it is taken
+        return tf.where(own_share == 1.0, pixels, tf.where(own_share == 0.0, partners, mixed))
+    return tf.saturate_cast(tf.round(mixed), images.dtype)
 
 
 def _boxes(keys: U64, own_share: Floats, image_size: int) -> npt.NDArray[np.int32]:
