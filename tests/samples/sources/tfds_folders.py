@@ -41,10 +41,10 @@ def class_label(count: int = len(CLASSES)) -> dict[str, Any]:
     return feature("class_label_feature.ClassLabel", classLabel={"numClasses": str(count)})
 
 
-def image(channels: int = 3) -> dict[str, Any]:
+def image(channels: int = 3, dtype: str = "uint8") -> dict[str, Any]:
     """An image of any size."""
     shape = {"dimensions": ["-1", "-1", str(channels)]}
-    return feature("image_feature.Image", image={"shape": shape, "dtype": "uint8", "encodingFormat": "jpeg"})
+    return feature("image_feature.Image", image={"shape": shape, "dtype": dtype, "encodingFormat": "jpeg"})
 
 
 TEXT = feature("text_feature.Text", text={})

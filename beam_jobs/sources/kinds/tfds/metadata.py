@@ -176,6 +176,7 @@ def _wrong(why: str) -> ConfigError:
 MAX_VALUES = 4096  # most values of a feature of fixed length
 
 _TEXTS = ("string", "str", "object", "bytes")
+_IMAGE_TYPES = ("uint8", "uint16")  # of the samples of images that are files of their own
 _WHOLE = ("bool", "bool_", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 _FLOATS = ("float16", "float32", "float64", "bfloat16")
 
@@ -265,7 +266,8 @@ def _leaf(key: str, node: Mapping[str, Any], length: int | None) -> Leaf:
     if "image" in node and kind == "Image":
         if length is not None:
             return Leaf(key, "unusable", why="it is a list of images")
-        return Leaf(key, "image", dtype="bytes")
+        samples = str(_object(node, "image").get("dtype") or "uint8")
+        return Leaf(key, "image", dtype="bytes", why="" if samples in _IMAGE_TYPES else samples)
     if "classLabel" in node:
         shape, count = _shape([], length)
         number = _whole(_object(node, "classLabel").get("numClasses", -1))

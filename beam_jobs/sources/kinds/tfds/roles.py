@@ -90,6 +90,7 @@ def roles_of(
     """
     given = settings.columns
     image = _image(leaves, given.image)
+    _check_samples(leaves, image)
     label = None
     if settings.labels not in ("none", "targets"):
         label = _label(leaves, supervised, given.label)
@@ -144,6 +145,16 @@ def _image(leaves: Sequence[Leaf], asked: str | None) -> str:
     if asked is None and not images and "image" in encoded:
         return "image"
     return image_of(_offer(leaves), asked)
+
+
+def _check_samples(leaves: Sequence[Leaf], image: str) -> None:
+    """Refuse numbers that TensorFlow Datasets stores as if they were colours."""
+    for leaf in leaves:
+        if leaf.key == image and leaf.role == "image" and leaf.why:
+            raise ConfigError(
+                f"the images {image!r} of the dataset are {leaf.why}, whose bytes are stored as colours",
+                "write them as files of their own, such as TIFF, and prepare that folder",
+            )
 
 
 def _label(leaves: Sequence[Leaf], supervised: str | None, asked: str | None) -> Leaf | None:

@@ -248,6 +248,7 @@ def test_wrong_metadata_are_refused_in_words(tmp_path: Path, wrong: dict[str, An
     ("features", "source", "message"),
     [
         ({"label": class_label()}, {}, "no feature that could hold images"),
+        ({"image": image(dtype="float32")}, {}, "are float32, whose bytes are stored as colours"),
         (
             {"left": image(), "right": image(), "label": class_label()},
             {},
