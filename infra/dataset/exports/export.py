@@ -93,7 +93,7 @@ def export(
 
 
 def _exported(form: Format, plan: Plan, destination: str | Path, on_progress: OnProgress | None) -> Exported:
-    _check_samples(plan)
+    _check_samples(plan, form)
     form.check(plan)
     target = Target(destination)
     linked = form.links(plan, target.destination)
@@ -113,17 +113,17 @@ def _exported(form: Format, plan: Plan, destination: str | Path, on_progress: On
     return Exported(str(destination), summary, linked)
 
 
-def _check_samples(plan: Plan) -> None:
-    """Refuse images that no other reader of the formats was compared on.
+def _check_samples(plan: Plan, form: Format) -> None:
+    """Refuse images that no other reader of the format was compared on.
 
     Raises:
         UsageError: images have other samples than 8 bits of grey or RGB.
     """
     samples, ref = plan.version.manifest.samples, plan.version.ref
-    if not samples.is_common:
+    if not samples.is_common and not form.holds_samples:
         raise UsageError(
-            f"the images of {ref} are {samples}, and exports hold 8 bits of grey or RGB",
-            f"read {ref} with shardmill.open_dataset, or prepare the source with image.depth = 8 and "
+            f"the images of {ref} are {samples}, and this format holds 8 bits of grey or RGB",
+            "export the format webdataset or folder, or prepare the source with image.depth = 8 and "
             "image.channels = 1 or 3",
         )
 

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.types as types
 
 from shardmill.infra.codecs import encode
+from shardmill.infra.codecs.arrays import decode_samples
 from shardmill.infra.dataset.version import DatasetVersion, index_schema
 from shardmill.infra.digests import digest_of
 from shardmill.infra.errors import CorruptDataError
@@ -27,6 +28,7 @@ from shardmill.infra.format.examples import ImageRecord, parse_example
 from shardmill.infra.format.known_features import LABELS, NO_CLASS
 from shardmill.infra.format.layout import shard_stem
 from shardmill.infra.format.records import iter_records, unpack_record
+from shardmill.infra.preparation import ARRAY
 from shardmill.infra.storage.locations import uri_of
 from shardmill.infra.strict_json import dump_json
 
@@ -243,7 +245,7 @@ def _payloads(version: DatasetVersion, part: Part, places: list[tuple[int, int]]
         )
 
 
-_SUFFIXES = {"jpeg": "jpg", "png": "png", "webp": "webp"}
+_SUFFIXES = {"jpeg": "jpg", "png": "png", "webp": "webp", ARRAY: "npy"}
 
 
 def class_names(plan: Plan) -> list[str]:
@@ -262,18 +264,19 @@ def image_suffix(plan: Plan, raw: str) -> str:
     return _SUFFIXES.get(plan.version.manifest.image_encoding, raw)
 
 
-def as_npy(record: ImageRecord) -> bytes:
-    """A raw image as a file of numpy: uint8 [H, W, C]."""
+def as_npy(plan: Plan, record: ImageRecord) -> bytes:
+    """A raw image or an array as a file of numpy: [H, W, C]."""
     sink = io.BytesIO()
-    np.save(sink, _pixels(record), allow_pickle=False)
+    np.save(sink, _pixels(plan, record), allow_pickle=False)
     return sink.getvalue()
 
 
 def as_picture(plan: Plan, record: ImageRecord) -> bytes:
-    """The stored image as a file that any program opens: raw pixels become a PNG."""
-    if plan.version.manifest.image_encoding != "raw":
-        return record.image
-    return encode(_pixels(record), "png", 100)
+    """The stored image as a file that any program opens: raw pixels become a PNG, arrays files of numpy."""
+    encoding = plan.version.manifest.image_encoding
+    if encoding == ARRAY:
+        return as_npy(plan, record)
+    return encode(_pixels(plan, record), "png", 100) if encoding == "raw" else record.image
 
 
 def json_rows(plan: Plan, batch: Batch) -> Iterator[dict[str, Any]]:
@@ -299,5 +302,8 @@ def json_line(value: dict[str, Any]) -> bytes:
     return (dump_json(value, sort_keys=True, ensure_ascii=False) + "\n").encode()
 
 
-def _pixels(record: ImageRecord) -> np.ndarray[Any, np.dtype[np.uint8]]:
-    return np.frombuffer(record.image, np.uint8).reshape(record.shape)
+def _pixels(plan: Plan, record: ImageRecord) -> np.ndarray[Any, np.dtype[Any]]:
+    manifest = plan.version.manifest
+    if manifest.dtype is None:
+        return np.frombuffer(record.image, np.uint8).reshape(record.shape)
+    return decode_samples(record.image, manifest.image_encoding, record.shape, manifest.dtype)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from shardmill.infra.dataset.exports import FORMATS
 from shardmill.infra.dataset.exports.parts import Batch, Part, Plan
@@ -18,8 +18,13 @@ from shardmill.infra.storage.filesystem import Storage
 class Format:
     """Writes the records of a version in one form. It is stateless, and several threads use it.
 
-    This one holds every version, never links, and needs no description.
+    This one holds every version with images of 8 bits in grey or RGB, never links, and needs no description.
+
+    Attributes:
+        holds_samples: it was compared with other readers on images of any depth and number of channels.
     """
+
+    holds_samples: ClassVar[bool] = False
 
     def check(self, plan: Plan) -> None:
         """Check before anything is written that this version can be exported.

@@ -2,7 +2,7 @@
 
 ::
 
-    train/hat/0f3c5a7be1d24c68.jpg       the stored image (.png, .webp; raw pixels as .png)
+    train/hat/0f3c5a7be1d24c68.jpg       the stored image (.png, .webp; raw pixels as .png, arrays as .npy)
     index/train-00000-of-00012.parquet   a row for each image: its file, class name, all of the index
 
 Images with masks lie in ``train/images``, their masks in ``train/masks``, as the source kind masks reads
@@ -28,6 +28,8 @@ _HARMLESS = " !#$&'()+,-.=@[]^_{}~" + "".join(map(chr, range(0xA0, 0x3000)))
 
 
 class _Folder(Format):
+    holds_samples = True
+
     def check(self, plan: Plan) -> None:
         for name in plan.version.manifest.classes:
             if len(folder_name(name).encode()) > _LONGEST_BYTES:

@@ -2,7 +2,7 @@
 
 For each record ``train-00000-of-00012.tar`` has::
 
-    0f3c5a7be1d24c68.jpg     the stored image (.png, .webp; raw pixels as .npy, uint8 [H, W, C])
+    0f3c5a7be1d24c68.jpg     the stored image (.png, .webp; raw pixels and arrays as .npy, [H, W, C])
     0f3c5a7be1d24c68.seg.png the stored mask; only of labels of kind mask
     0f3c5a7be1d24c68.cls     the label in decimal digits; missing if the record has none
     0f3c5a7be1d24c68.json    class name and every column of the index; bytes as base64
@@ -31,6 +31,8 @@ from shardmill.infra.dataset.exports.target import PartFiles
 
 
 class _WebDataset(Format):
+    holds_samples = True
+
     def write(self, plan: Plan, part: Part, batches: Iterator[Batch], files: PartFiles) -> int:
         suffix, number = image_suffix(plan, raw="npy"), 0
         with (
@@ -39,7 +41,7 @@ class _WebDataset(Format):
         ):
             for batch in batches:
                 for record, row in zip(batch.records, json_rows(plan, batch), strict=True):
-                    image = as_npy(record) if suffix == "npy" else record.image
+                    image = as_npy(plan, record) if suffix == "npy" else record.image
                     _add(tar, f"{record.id}.{suffix}", image)
                     if record.mask is not None:
                         _add(tar, f"{record.id}.seg.png", record.mask)
