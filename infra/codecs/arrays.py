@@ -17,6 +17,7 @@ its fast compiled form writes other bytes on other processors. Without the steps
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any, Final, cast
 
 import cv2
@@ -37,7 +38,12 @@ _UNSIGNED: Final[dict[int, np.dtype[Any]]] = {1: np.dtype("<u1"), 2: np.dtype("<
 
 def kind_of(pixels: Samples) -> SampleKind:
     """Return the kind of uint8, uint16 or float32 [H, W, C]."""
-    return SampleKind(cast(SampleType, pixels.dtype.name), pixels.shape[2])
+    return _kind(pixels.dtype, pixels.shape[2])
+
+
+@cache  # numpy takes 2 µs for the name of a type
+def _kind(dtype: np.dtype[Any], channels: int) -> SampleKind:
+    return SampleKind(cast(SampleType, dtype.name), channels)
 
 
 def encode_array(pixels: Samples) -> bytes:

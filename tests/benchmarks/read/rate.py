@@ -15,7 +15,9 @@ that what else the machine does falls on all alike; medians count, of ratios tho
   crops, resizes and flips, ``batch``; nothing parallel, no prefetch.
 
 Below the table: the time that an image takes under Python's lock, which bounds how many cores one process can
-use. The calls that release the lock do not count: reading, inflating, decoding and resizing.
+use. The calls that release the lock do not count: reading, inflating, decoding and resizing. Then the same
+batches with a decoder that does nothing, by 1 to 16 threads: batches a second, and the processor time of an
+image, which is that under the lock and what handing it over costs.
 """
 
 from __future__ import annotations
@@ -41,7 +43,7 @@ from shardmill.training.augment.parameters import augment_image, draw_parameters
 from shardmill.training.config import AugmentSettings
 from shardmill.training.config.reading import Decoder, ReadingSettings
 from shardmill.training.order import Passes, TrainingOrder
-from shardmill.training.reading import BatchMaker, decode, shard_reader
+from shardmill.training.reading import BatchMaker, batch_maker, decode, shard_reader
 from shardmill.training.reading.batch_maker import NumpyBatches
 from shardmill.training.reading.decode import decode_window
 from shardmill.training.reading.example_spec import ExampleSpec
@@ -108,6 +110,10 @@ def measure(dataset: Dataset, seconds: float, rounds: int) -> None:
             note(f"read, {name}, of its limit", share)
         print(f"{name:<32}{figures}{share:>14.2f}{times:>12.2f}")
     print(f"under Python's lock, of batches: {locked_microseconds(dataset):.1f} µs an image")
+    print(f"\n{'threads, empty decoder':<32}{'batches/s':>10}{'CPU µs':>9}")
+    for threads in (1, 2, 4, 8, 16):
+        batches, used = without_decoding(dataset, threads, seconds)
+        print(f"{threads:<32}{batches:>10,.1f}{used:>9,.1f}")
 
 
 def ratio(ours: list[float], others: list[float]) -> float:
@@ -212,6 +218,25 @@ def locked_microseconds(dataset: Dataset) -> float:
             maker.make(order.step(*divmod(step, order.steps_per_epoch)))
             best = min(best, (time.thread_time() - begun - unlocked) / BATCH * 1e6)
     return best
+
+
+def without_decoding(dataset: Dataset, threads: int, seconds: float) -> tuple[float, float]:
+    """Return batches a second and the microseconds of processor time of an image, if none is decoded."""
+    maker = BatchMaker(dataset.reader("train"), image_size=SIZE, augment=AUGMENT, threads=threads)
+    batches = iter(NumpyBatches(maker, order_of(dataset), Passes(range(1_000_000))))
+    with mock.patch.object(batch_maker, "decode_window", _decode_nothing):
+        for _ in range(2 * threads):
+            next(batches)
+        begun, used, made = time.perf_counter(), time.process_time(), 0
+        while time.perf_counter() - begun < seconds:
+            next(batches)
+            made += 1
+        used = time.process_time() - used
+    maker.close()
+    return made / (time.perf_counter() - begun), used / made / BATCH * 1e6
+
+
+def _decode_nothing(*_: object) -> None: ...
 
 
 def tensorflow_limit(dataset: Dataset) -> Way:
