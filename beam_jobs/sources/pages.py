@@ -82,7 +82,7 @@ def _counted(table: pa.Table, folder: SourceFolder) -> tuple[pa.Table, list[tupl
             continue
         try:
             with folder.open_container(uri) as file:
-                found[-1] = count_pages(file, file)
+                found[-1] = count_pages(file)
         except (SourceFault, ModuleNotFoundError):
             continue  # reading the file tells it
         except ImageRejected as rejected:

@@ -93,7 +93,7 @@ def _read(data: bytes, wanted: DeepWanted) -> FileSamples:
     if wanted.pages != "channels" or form not in ("tiff", "dicom"):
         return _in_srgb(reader(data, wanted), wanted.depth)
     file = InMemory(data)
-    pages = (reader(page_of(data, number), wanted) for number in range(count_pages(file, file)[1]))
+    pages = (reader(page_of(data, number), wanted) for number in range(count_pages(file)[1]))
     parts = [_in_srgb(page, wanted.depth) for page in pages]
     kinds = sorted({f"{part.values.shape[1]}×{part.values.shape[0]} {part.source.color}" for part in parts})
     if len(kinds) > 1:

@@ -3,18 +3,11 @@
 from __future__ import annotations
 
 import io
-from typing import Protocol
+from typing import Any
 
 from shardmill.infra.codecs.formats import ImageRejected, sniff
 from shardmill.infra.codecs.pages.tiff_pages import HEAD_BYTES, picture_pages, tiff_page
 from shardmill.infra.extras import install
-
-
-class File(Protocol):
-    """An open file, or one in memory."""
-
-    def read_at(self, length: int, offset: int) -> bytes:
-        """Return ``length`` bytes from ``offset``; fewer only if the file ends."""
 
 
 class InMemory(io.BytesIO):
@@ -25,19 +18,18 @@ class InMemory(io.BytesIO):
         return bytes(self.getbuffer()[offset : offset + length])
 
 
-def count_pages(file: io.RawIOBase | io.BytesIO, ranges: File) -> tuple[str | None, int]:
+def count_pages(file: Any) -> tuple[str | None, int]:
     """Return the format of a file and its number of pages or frames; 1 for other formats than TIFF and DICOM.
 
     Args:
-        file: open at its beginning.
-        ranges: the same file.
+        file: open at its beginning, with ``read_at``, as that of ``InMemory``.
 
     Raises:
         ImageRejected: its directories are damaged, or its library is not installed.
     """
-    found = sniff(ranges.read_at(HEAD_BYTES, 0))
+    found = sniff(file.read_at(HEAD_BYTES, 0))
     if found == "tiff":
-        return found, len(picture_pages(ranges.read_at)) or 1
+        return found, len(picture_pages(file.read_at)) or 1
     if found != "dicom":
         return found, 1
     from shardmill.infra.codecs.pages.dicom_frames import count_frames

@@ -18,22 +18,14 @@ from pydicom.pixels import pixel_array
 
 from shardmill.infra import codecs
 from shardmill.infra.codecs import ImageRejected
-from shardmill.infra.codecs.pages import count_pages, page_of
+from shardmill.infra.codecs.pages import InMemory, count_pages, page_of
 from tests.samples.images.dicoms import dicom, slice_of
 
 STACK = np.random.default_rng(3).integers(0, 200, (4, 45, 61, 3)).astype(np.uint8)
 
 
-class InMemory(io.BytesIO):
-    """A file in memory, as ``count_pages`` takes it."""
-
-    def read_at(self, length: int, offset: int) -> bytes:
-        return self.getvalue()[offset : offset + length]
-
-
 def pages(data: bytes) -> int:
-    file: Any = InMemory(data)
-    return count_pages(file, file)[1]
+    return count_pages(InMemory(data))[1]
 
 
 def tiff(values: npt.NDArray[Any], **how: Any) -> bytes:
