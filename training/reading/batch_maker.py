@@ -60,8 +60,8 @@ class BatchMaker:
 
         Raises:
             UsageError: whole images cannot be augmented.
-            ConfigError: boxes or masks cannot follow the augmentation of their images, or it or
-                ``image_channels`` does not fit the images.
+            ConfigError: boxes or masks cannot follow the augmentation of their images, or it or the wanted
+                channels do not fit the images.
         """
         at_least(1, threads=threads)
         self.records = records

@@ -200,7 +200,7 @@ def open_for_order(
 
     Raises:
         ConfigError: the windows of an order by block, or a cache that must fit, need more memory; or the
-            augmentation or ``data.image_channels`` does not fit the images.
+            augmentation or the wanted channels do not fit the images.
         StorageError: there is no room on the disk for a cache that must fit.
     """
     reading, spec = spec.reading, spec.of_version(source.split.version)

@@ -86,6 +86,6 @@ def test_one_command_each(tmp_path: Path, dtype: str, channels: int) -> None:
     out = tmp_path / "found.csv"
     found = command("predict", result["run_dir"], str(photos), "--out", str(out), *places)
     assert (found["predicted"], found["refused"]) == (60, 0)
-    rows = list(csv.DictReader(out.open()))
+    rows = list(csv.DictReader(out.read_text().splitlines()))
     right = sum(row["predicted"] == Path(row["path"]).parent.name for row in rows)
     assert right >= 58
