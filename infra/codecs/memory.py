@@ -22,6 +22,7 @@ _OF_PIXEL = {"jpeg": 9, "png": 10, "webp": 17, "gif": 10, "bmp": 10, "jpeg2000":
 _CONVERTED_JPEG = 15  # by a profile, or from inks
 _FILTERED = 5  # in addition, where a filter takes the picture as a whole
 _DEEP = 20  # a sample, of images that are not stored in 8 bits of grey or RGB
+_DICOM = 12  # a byte of the values of DICOM
 _OTHERS = 8  # of the length of other files, such as NumPy's: numbers that are not compressed, and strangers
 _BANDS_BYTES = 24 << 20  # for the colours of a band
 
@@ -32,9 +33,11 @@ def decoding_bytes(data: bytes, how: Preparation) -> int:
     A file of pages or frames may take more: they are prepared one by one.
     """
     found, files = sniff(data), 2 * len(data)
-    if found not in _NUM_PIXELS:
+    if found not in (*_NUM_PIXELS, "dicom"):
         return _OTHERS * len(data)
     try:
+        if found == "dicom":
+            return files + _DICOM * _values_of_dicom(data)
         pixels = _NUM_PIXELS[found](data)
         if pixels > how.max_pixels:
             return files  # refused by its header
@@ -106,6 +109,12 @@ def _of_jpeg2000(data: bytes) -> int:
     at = data.index(b"\xff\x4f\xff\x51")
     right, bottom, left, top = struct.unpack_from(">IIII", data, at + 8)
     return int(max(0, right - left) * max(0, bottom - top))
+
+
+def _values_of_dicom(data: bytes) -> int:
+    from shardmill.infra.codecs.dicom.decode import bytes_of_values
+
+    return bytes_of_values(data)
 
 
 def _of_tiff(data: bytes) -> int:

@@ -13,7 +13,6 @@ import io
 import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -110,7 +109,7 @@ def decode_dicom(data: bytes, wanted: Wanted) -> DecodedImage:
 def dicom_samples(data: bytes, wanted: DeepWanted) -> tuple[FileSamples, bytes | None]:
     """Return the samples of the picture of a DICOM file, and its ICC profile.
 
-    For a depth of 8 or 16 grey values are shades, 0 to 1, by the window. Otherwise they are modality values,
+    For a depth of 8 or 16 grey values are shades by the window. Otherwise they are modality values,
     such as Hounsfield units: uint8 or uint16 if all that the declared bits can hold are such numbers. Those
     of MONOCHROME1 are turned round within these bits.
 
@@ -127,8 +126,10 @@ def dicom_samples(data: bytes, wanted: DeepWanted) -> tuple[FileSamples, bytes |
                 raise ImageRejected("unsupported", "a DICOM file whose colours are signed or floating-point")
             return FileSamples(stored, facts, 3, (0.0, float((1 << frame.bits) - 1))), frame.profile
         if wanted.depth in (8, 16):
-            shades = _by_table(frame, partial(_shades, frame, wanted.window))
-            return FileSamples(shades[:, :, np.newaxis], facts, 1, (0.0, 1.0)), None
+            shades = _shades_of(frame, wanted.window, np.dtype(f"u{int(wanted.depth) // 8}"))
+            return FileSamples(
+                shades[:, :, np.newaxis], facts, 1, (0.0, float(np.iinfo(shades.dtype).max))
+            ), None
         return FileSamples(_numbers(frame)[:, :, np.newaxis], facts, 1), None
 
 
@@ -139,9 +140,25 @@ def bits_and_channels(data: bytes) -> tuple[int, int]:
         ImageRejected: the file is damaged.
     """
     with _own_errors():
-        file = pydicom.dcmread(io.BytesIO(data), stop_before_pixels=True)
+        file = _header(data)
         color = file.get("PhotometricInterpretation")
         return (8 if color == _PALETTE else int(file.get("BitsStored", 32))), 1 if color in _GREY else 3
+
+
+def bytes_of_values(data: bytes) -> int:
+    """Return the length of the values of a frame before they are compressed, by its header (bytes).
+
+    Raises:
+        ImageRejected: the file is damaged.
+    """
+    with _own_errors():
+        file = _header(data)
+        samples = int(file.Rows) * int(file.Columns) * int(file.SamplesPerPixel)
+        return samples * max(2, int(file.get("BitsAllocated", 64)) // 8)
+
+
+def _header(data: bytes) -> Any:
+    return pydicom.dcmread(io.BytesIO(data), stop_before_pixels=True)
 
 
 @contextlib.contextmanager
@@ -214,12 +231,13 @@ def _colors(frame: _Frame, window: Window) -> Pixels:
     if frame.color == _PALETTE:
         return _colors_of_palette(frame)
     if frame.color in _GREY:
-        return _in_8_bits(_by_table(frame, partial(_shades, frame, window)))
+        return _shades_of(frame, window, np.dtype(np.uint8))
     if frame.stored.dtype.kind == "f":
         raise ImageRejected("unsupported", "a DICOM file whose colours are floating-point numbers")
     if frame.bits == 8:
         return frame.stored.astype(np.uint8)
-    return _in_8_bits((frame.stored.astype(np.float64) - _stored_range(frame)[0]) / ((1 << frame.bits) - 1))
+    low, high = _stored_range(frame)
+    return _by_table(frame, lambda stored: _scaled((stored - low) / (high - low), np.dtype(np.uint8)))
 
 
 def _colors_of_palette(frame: _Frame) -> Pixels:
@@ -231,8 +249,13 @@ def _colors_of_palette(frame: _Frame) -> Pixels:
     return colors
 
 
-def _in_8_bits(shades: Values) -> Pixels:
-    return np.rint(255 * np.clip(np.nan_to_num(shades), 0, 1)).astype(np.uint8)
+def _scaled(shades: Values, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    return np.rint(np.iinfo(dtype).max * np.clip(np.nan_to_num(shades), 0, 1)).astype(dtype)
+
+
+def _shades_of(frame: _Frame, window: Window, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    """Return grey by the window, from 0 to the largest number of an unsigned type."""
+    return _by_table(frame, lambda stored: _scaled(_shades(frame, window, stored), dtype))
 
 
 def _by_table(frame: _Frame, convert: Callable[[Values], npt.NDArray[Any]]) -> npt.NDArray[Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import struct
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import imagecodecs
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 import tifffile
 from PIL import Image
+from pydicom.data import get_testdata_file
 
 from shardmill.infra.codecs.memory import decoding_bytes
 from shardmill.infra.preparation import Preparation
@@ -87,3 +89,12 @@ def test_memory_is_counted_by_the_pixels_that_the_header_states(name: str) -> No
 def test_a_file_that_ends_within_its_header_costs_itself_or_what_it_states(name: str, length: int) -> None:
     data = FILES[name]()[:length]
     assert decoding_bytes(data, HOW) >= len(data)
+
+
+def test_memory_for_dicom_is_counted_by_its_values_not_its_length() -> None:
+    path = get_testdata_file("693_J2KI.dcm", download=False)
+    assert isinstance(path, str), "it comes with pydicom"
+    data = Path(path).read_bytes()
+    assert decoding_bytes(data, HOW) > 12 * 512 * 512 * 2 > 100 * len(data)
+    assert decoding_bytes(data[:900], HOW) <= 12 * 512 * 512 * 2 + 2 * 900
+    assert decoding_bytes(data[:140], HOW) == 2 * 140, "it does not say its size"
