@@ -17,7 +17,8 @@ import tifffile
 from PIL import Image, ImageCms
 
 from shardmill.infra.codecs import ImageRejected, decode
-from shardmill.infra.codecs.deep import DeepWanted, decode_deep
+from shardmill.infra.codecs.deep import decode_deep
+from shardmill.infra.codecs.samples import DeepWanted
 from shardmill.infra.codecs.tiff import kinds
 from shardmill.infra.codecs.tiff.kinds import (
     ASSOCIATED,
