@@ -21,8 +21,8 @@ OTHERS = ["jax", "grain"]
 AUGMENT = {"vertical_flip": True, "erasing.probability": 0.5, "color_jitter.brightness": 0.3}
 ASKED: dict[str, dict[str, Any]] = {
     "classes": {"balance": "uniform", "class_weights": "balanced", "augment": AUGMENT},
-    "blocks": {"granularity": "block", "last_batch": "pad"},
-    "several": {"last_batch": "pad", "augment": False},
+    "blocks": {"granularity": "block", "last_batch": "pad", "image_size": 10},  # decoded scaled
+    "several": {"last_batch": "pad", "augment": False, "image_size": 10, "decoding": "whole"},
     "uint16": {"last_batch": "pad", "augment": AUGMENT},
     "float32": {"last_batch": "pad", "augment": AUGMENT},
 }
