@@ -17,6 +17,7 @@ from shardmill.beam_jobs.dry_run import dry_run
 from shardmill.beam_jobs.sources import list_inputs, open_source
 from shardmill.beam_jobs.sources.recognition.recognising import folder_and_files, settled
 from shardmill.infra.errors import NotFoundError, UsageError
+from tests.samples.images.dicoms import dicom, slice_of
 from tests.samples.images.photos import jpeg, write
 from tests.samples.sources.archives import make_tar, make_zip, pictures
 from tests.samples.sources.requests import asked, parquet
@@ -37,6 +38,10 @@ SOURCES: dict[str, tuple[Callable[[Path], object], str]] = {
     "folders": (lambda path: write(path, IMAGES), "image_folder"),
     "folders of splits": (
         lambda path: write(path, {f"train/{name}": b"" for name in IMAGES}),
+        "image_folder",
+    ),
+    "DICOM without endings": (
+        lambda path: write(path, {"lung/IM1": dicom(slice_of(0, 0)), "liver/1.2.840": dicom(slice_of(1, 0))}),
         "image_folder",
     ),
     "tar": (lambda path: make_tar(path / "a.tar", IMAGES), "archive"),
