@@ -15,9 +15,11 @@ Resample = Literal["area", "lanczos"]
 Encoding = Literal["jpeg", "webp", "png", "raw"]
 StoredEncoding = Literal["jpeg", "webp", "png", "raw", "array"]
 SampleType = Literal["uint8", "uint16", "float32"]
+_Finite = Annotated[float, Field(allow_inf_nan=False)]
 Pages = Literal["first", "images", "channels"]
-NoData = Literal["keep", "mask"] | Annotated[float, Field(allow_inf_nan=False)]
-Window = Literal["file", "full"] | tuple[float, float]  # or its centre and width
+NoData = Literal["keep", "mask"] | _Finite
+# Its centre and width are two numbers.
+Window = Literal["file", "full"] | tuple[_Finite, Annotated[float, Field(gt=0, allow_inf_nan=False)]]
 
 Depth = Literal[8, 16, "float32", "keep"]
 

@@ -287,9 +287,9 @@ def _numbers(frame: _Frame) -> npt.NDArray[Any]:
         float(end).is_integer() for end in (*ends, *unit)
     )
     least, most = ends.min(), ends.max()
-    kind = (
-        np.float64 if not is_whole or least < 0 or most > 0xFFFF else np.uint8 if most <= 0xFF else np.uint16
-    )
+    if not is_whole or least < 0 or most > 0xFFFF:
+        return _by_table(frame, numbers)
+    kind = np.uint8 if most <= 0xFF else np.uint16
     return _by_table(frame, lambda stored: np.clip(numbers(stored), least, most).astype(kind))
 
 
@@ -337,11 +337,14 @@ def _chosen_window(frame: _Frame, window: Window) -> Callable[[Values], Values]:
             f"a DICOM file of {words} without a window: say which values are black and white with "
             f"--set image.window=[CENTRE,WIDTH]{or_full}",
         )
-    ends = _modality(frame, np.array(_stored_range(frame), np.float64))
-    low, high = float(ends.min()), float(ends.max())
-    if low == high:
+    low, high = _stored_range(frame)
+    by_table = frame.part_with("ModalityLUTSequence") is not None and frame.bits <= 8 * _TABLE_BYTES
+    levels = np.arange(low, high + 1) if by_table else np.array([low, high])
+    ends = _modality(frame, levels.astype(np.float64))
+    black, white = float(ends.min()), float(ends.max())
+    if black == white:
         raise ImageRejected("corrupt", "not a sound DICOM file: its rescale slope is 0")
-    return lambda values: (values - low) / (high - low)
+    return lambda values: (values - black) / (white - black)
 
 
 def _window_of_file(center: float, width: float, function: str) -> Callable[[Values], Values]:

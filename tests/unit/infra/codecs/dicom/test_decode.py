@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pydicom
 import pytest
+from pydantic import ValidationError
 from pydicom.data import get_testdata_file
 from pydicom.encaps import encapsulate
 from pydicom.pixels import apply_voi_lut
@@ -18,7 +19,9 @@ from pydicom.uid import MPEG2MPML
 
 from shardmill.infra import codecs
 from shardmill.infra.codecs import ImageRejected
-from shardmill.infra.preparation import Window
+from shardmill.infra.codecs.deep import decode_deep
+from shardmill.infra.codecs.samples import DeepWanted
+from shardmill.infra.preparation import Preparation, Window
 from tests.samples.images.dicoms import data_set, dicom, written
 
 RAMP = np.arange(4096, dtype=np.uint16).reshape(64, 64)
@@ -120,6 +123,19 @@ def test_windows_by_choice() -> None:
     np.testing.assert_array_equal(
         decode(data), np.where(values > 4, 255, np.where(values < -4, 0, decode(data)))
     )
+
+
+def test_tables_of_modality_values() -> None:
+    table = np.abs(np.arange(256) * 20 - 3000).astype("<u2")  # falls, then rises
+    modality = pydicom.Dataset()
+    modality.LUTDescriptor, modality.LUTData, modality.ModalityLUTType = [256, 0, 16], table.tobytes(), "US"
+    modality["LUTData"].VR = "OW"
+    stored = RAMP.astype(np.uint8)
+    data = dicom(stored, ModalityLUTSequence=[modality])
+    wanted = table[stored].astype(np.float64)
+    np.testing.assert_allclose(decode(data), 255 * (wanted - wanted.min()) / np.ptp(wanted), atol=0.51)
+    numbers = decode_deep(data, DeepWanted("float32", 1, 1 << 20, (0, 0, 0))).pixels[:, :, 0]
+    np.testing.assert_array_equal(numbers, wanted)
 
 
 def test_without_a_window_all_declared_bits_count() -> None:
@@ -227,3 +243,9 @@ def test_without_its_library_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPat
         monkeypatch.delitem(sys.modules, loaded)
     with pytest.raises(ImageRejected, match=r"pip install 'shardmill\[dicom\]'"):
         codecs.decode(data)
+
+
+def test_a_window_has_a_width() -> None:
+    for window in ((40.0, 0.0), (float("nan"), 1.0), (1.0, float("inf"))):
+        with pytest.raises(ValidationError):
+            Preparation(window=window)
