@@ -12,6 +12,7 @@ from collections.abc import Callable
 from shardmill.infra.codecs.formats import ImageRejected, band_rows, sniff
 from shardmill.infra.codecs.jpeg.segments import FRAMES, header_segments
 from shardmill.infra.codecs.structure.boxes import bounded_boxes, heif_parts
+from shardmill.infra.codecs.structure.heif_colors import heif_colors
 from shardmill.infra.preparation import Preparation
 
 _MOST_PIXELS = 1 << 40  # that a header can state
@@ -20,6 +21,11 @@ _APP2 = 0xE2
 # Bytes a pixel at the peak. Pictures that must be turned are held as a whole, and what says so is not read.
 _OF_PIXEL = {"jpeg": 9, "png": 10, "webp": 17, "gif": 10, "bmp": 10, "jpeg2000": 18, "avif": 11, "heif": 11}
 _CONVERTED_JPEG = 15  # by a profile, or from inks
+_DEEPER = {
+    "png": 8,
+    "avif": 11,
+    "heif": 11,
+}  # in addition, where colours of more than 8 bits may be converted
 _FILTERED = 5  # in addition, where a filter takes the picture as a whole
 _DEEP = 20  # a sample, of images that are not stored in 8 bits of grey or RGB
 _DICOM = 12  # a byte of the values of DICOM
@@ -48,6 +54,8 @@ def decoding_bytes(data: bytes, how: Preparation) -> int:
         if found == "tiff":
             return files + _BANDS_BYTES + _of_tiff_at_its_peak(data, whole or how.allow_truncated)
         of_pixel = _CONVERTED_JPEG if found == "jpeg" and _is_converted(data) else _OF_PIXEL[found]
+        is_deep = data[24] > 8 if found == "png" else found in _DEEPER and heif_colors(data).bits > 8
+        of_pixel += _DEEPER[found] if is_deep else 0
         return files + _BANDS_BYTES + pixels * (of_pixel + _FILTERED * whole)
     except (ImageRejected, LookupError, ValueError, StopIteration, struct.error, ModuleNotFoundError):
         return files

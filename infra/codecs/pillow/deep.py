@@ -13,7 +13,7 @@ import cv2
 import numpy as np
 from PIL import Image
 
-from shardmill.infra.codecs.formats import ImageRejected
+from shardmill.infra.codecs.formats import ImageRejected, band_rows
 from shardmill.infra.codecs.pillow.raster import AnyPixels, is_unscaled
 from shardmill.infra.codecs.structure.png_chunks import PngFile
 from shardmill.infra.extras import install
@@ -45,7 +45,8 @@ def deep_samples(
     elif found == "avif":
         samples = _avif(data)
     elif found == "heif":
-        samples = _heif(data) >> (16 - bits)
+        samples = _heif(data)
+        samples >>= 16 - bits
     else:
         return None
     if samples.dtype != np.uint16 or samples.shape[:2] != image.size[::-1]:
@@ -55,7 +56,10 @@ def deep_samples(
     if bits == 16:
         return np.ascontiguousarray(samples)
     table = np.rint(np.linspace(0, 65535, 1 << bits)).astype(np.uint16)
-    return table.take(samples, mode="clip")
+    scaled, rows = np.empty(samples.shape, np.uint16), band_rows(samples.shape[1])
+    for top in range(0, len(samples), rows):  # numpy makes an index of 8 bytes of each sample
+        table.take(samples[top : top + rows], out=scaled[top : top + rows], mode="clip")
+    return scaled
 
 
 _DEEP_RGB = cv2.IMREAD_ANYDEPTH | cv2.IMREAD_COLOR_RGB
