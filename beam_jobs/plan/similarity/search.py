@@ -28,7 +28,7 @@ _BANDS, _AGREEING = 5, 2
 _MIX = np.uint64(0x9E3779B97F4A7C15)  # 2**64 ÷ golden ratio: spreads keys over slots
 
 Int64 = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
+UInt16 = npt.NDArray[np.uint16]
 Pairs = tuple[Int64, Int64]  # positions of hashes in one set, and of their partners in the other
 
 
@@ -57,6 +57,8 @@ def candidates(
     """
     moves, key_bits = _layout(chosen)
     low, _, width = moves[0]
+    band = np.uint64((1 << width) - 1)
+    sets = [(rows, (rows >> np.uint64(low) & band).astype(np.uint16)) for rows in (one, other)]
     outer = min(1 << width, -(-(one.size + other.size) // HASHES_AT_A_TIME))
     parts = min(1 << width, outer * at_a_time)
     for first in range(0, parts, at_a_time):
@@ -64,9 +66,7 @@ def candidates(
             [(number << width) // parts for number in (part, part + 1)]
             for part in range(first, min(first + at_a_time, parts))
         ]
-        searches = [
-            _pairs(one, other, (low, width), bound, moves, key_bits, max_distance) for bound in bounds
-        ]
+        searches = [_pairs(sets, bound, moves, key_bits, max_distance) for bound in bounds]
         while searches:
             found = list(each(_next_pairs, searches))
             searches = [search for search, pairs in zip(searches, found, strict=True) if pairs is not None]
@@ -79,26 +79,19 @@ def _next_pairs(search: Iterator[Pairs]) -> Pairs | None:
     return next(search, None)
 
 
-def _in_band(rows: UInt64, low: int, width: int, bounds: list[int]) -> tuple[UInt64, Int64]:
+def _in_band(rows: UInt64, bands: UInt16, bounds: list[int]) -> tuple[UInt64, Int64]:
     """Return the hashes with a band of [start, stop), and their positions: uint64 [K], int64 [K]."""
-    if bounds == [0, 1 << width]:
-        return rows.reshape(-1), np.arange(rows.size)
-    start, stop = (np.uint64(bound) for bound in bounds)
+    start, stop = bounds
     hashes, positions = [], []
-    for number, row in enumerate(rows):
-        band = row >> np.uint64(low)
-        band &= np.uint64((1 << width) - 1)
-        band -= start  # wraps around below the start
-        found = np.flatnonzero(band < stop - start)
+    for number, (row, band) in enumerate(zip(rows, bands, strict=True)):
+        found = np.flatnonzero((band >= start) & (band < stop))
         hashes.append(row[found])
         positions.append(found + number * len(row))
     return np.concatenate(hashes), np.concatenate(positions)
 
 
 def _pairs(
-    one: UInt64,
-    other: UInt64,
-    band: tuple[int, int],
+    sets: list[tuple[UInt64, UInt16]],
     bounds: list[int],
     moves: list[tuple[int, int, int]],
     key_bits: int,
@@ -108,7 +101,7 @@ def _pairs(
 
     Yields the pairs of neighbours, then of next but one neighbours and so on; see ``candidates``.
     """
-    both = [_in_band(rows, *band, bounds) for rows in (one, other)]
+    both = [_in_band(rows, bands, bounds) for rows, bands in sets]
     kept = _with_partners([_moved(values, moves[:_AGREEING]) for values, _ in both])
     values = np.concatenate([_moved(part[at], moves) for (part, _), at in zip(both, kept, strict=True)])
     entries = np.concatenate([both[0][1][kept[0]], ~both[1][1][kept[1]]])
