@@ -49,13 +49,18 @@ def make_photographs(target: Path, count: int, source: Path | None, megapixels: 
         target: the folder.
         count: how many photographs.
         source: a folder of photographs; None makes them up.
-        megapixels: size of each photograph, put together from enlarged ones; 0 keeps their sizes.
+        megapixels: size of each photograph, put together from enlarged ones (24 of them, repeated); 0: as is.
     """
     files = sorted(source.rglob("*.jpg")) if source else []
     if megapixels:
         target.mkdir(parents=True)
         with multiprocessing.get_context("spawn").Pool() as pool:
-            pool.starmap(_make_large, [(files, number, megapixels, target) for number in range(count)])
+            numbers = range(min(count, _LARGE_ONES))
+            made = pool.starmap(_make_large, [(files, number, megapixels, target) for number in numbers])
+        for number in range(_LARGE_ONES, count):
+            first = made[number % _LARGE_ONES]
+            copy = first.with_name(f"{number:06d}.jpg")
+            copy.write_bytes(first.read_bytes() + number.to_bytes(4, "little"))
         return target
     tasks = [
         (files[number % len(files)] if files else None, number, len(files), target) for number in range(count)
@@ -68,9 +73,10 @@ def make_photographs(target: Path, count: int, source: Path | None, megapixels: 
 
 
 _ENLARGED, _GRAIN = 4, 2.5  # times; deviation of the noise (grey levels)
+_LARGE_ONES = 24
 
 
-def _make_large(files: list[Path], number: int, megapixels: int, target: Path) -> None:
+def _make_large(files: list[Path], number: int, megapixels: int, target: Path) -> Path:
     """Write a photograph with as much detail and grain as a phone's: a file of 12 megapixels has 1.7 MB."""
     generator = np.random.default_rng(number)
     height = round((megapixels * 0.75e6) ** 0.5) & ~15
@@ -86,9 +92,10 @@ def _make_large(files: list[Path], number: int, megapixels: int, target: Path) -
             grain = generator.normal(0, _GRAIN, (rows, columns, 1))
             part = np.clip(tile + grain, 0, 255)[: height - top, : width - left]
             whole[top : top + rows, left : left + columns] = part
-    folder = target / ("even", "odd")[number % 2]
-    folder.mkdir(exist_ok=True)
-    (folder / f"{number:06d}.jpg").write_bytes(encode_jpeg(whole, _LARGE_QUALITY))
+    place = target / ("even", "odd")[number % 2] / f"{number:06d}.jpg"
+    place.parent.mkdir(exist_ok=True)
+    place.write_bytes(encode_jpeg(whole, _LARGE_QUALITY))
+    return place
 
 
 def _place(file: Path | None, number: int, round_length: int, target: Path) -> Path:
