@@ -43,7 +43,8 @@ class DataSettings(Settings):
         default="scaled",
         description=(
             "Decode JPEGs whose visible part is three times as large as the input, or more, 'scaled': "
-            "straight to a half, a quarter or an eighth; or 'whole', which takes longer"
+            "straight to a half, a quarter (39 dB or more from averaging all pixels) or an eighth (35); or "
+            "'whole', which takes longer"
         ),
     )
     fit: Fit | None = Field(
