@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from shardmill.infra.codecs.structure.boxes import bounded_boxes, heif_parts
 
 _MAX_ITEMS = 10_000
+_MOST_BITS = 16  # that decoders return
 _GAIN_MAP_OF_APPLE = b"urn:com:apple:photo:2020:aux:hdrgainmap"
 
 
@@ -29,14 +30,15 @@ def heif_colors(data: bytes) -> HeifColors:
     """Read what boxes say of the samples of an AVIF or HEIF file's primary image."""
     properties = _primary_properties(data)
     colors = [content for name, content in properties if name == b"colr" and content[:4] == b"nclx"]
-    bits = 8
+    bits = coded = 0
     for name, content in properties:
         if name == b"pixi" and len(content) > 5:
-            bits = max(content[5:])
-        elif name == b"av1C" and len(content) > 2 and content[2] & 0x40:
-            bits = 12 if content[2] & 0x20 else 10
+            bits = max(content[5 : 5 + content[4]], default=0)
+        elif name == b"av1C" and len(content) > 2:
+            coded = (12 if content[2] & 0x20 else 10) if content[2] & 0x40 else 8
         elif name == b"hvcC" and len(content) > 17:
-            bits = max(bits, (content[17] & 7) + 8)
+            coded = (content[17] & 7) + 8
+    bits = min(coded or bits or 8, _MOST_BITS)  # only a picture of tiles has no codec of its own
     parts, nothing = heif_parts(data), (0, 0)
     has_map = data.find(b"tmap", *parts.get(b"iinf", nothing)) >= 0
     has_map = has_map or data.find(_GAIN_MAP_OF_APPLE, *parts.get(b"iprp", nothing)) >= 0

@@ -170,6 +170,11 @@ def test_damaged_boxes_state_no_colours() -> None:
     for end in range(0, data.index(b"mdat"), 3):
         heif_colors(data[:end])  # raises nothing
     assert of_nclx(b"nclx\0\x0c") == ("nclx not sound",)
+    at = data.index(b"pixi") + 9
+    lying = data[:at] + b"\xff\x1e\xff" + data[at + 3 :]
+    assert np.array_equal(decode(lying).pixels, decode(data).pixels)
+    tiled = lying.replace(b"av1C", b"xxxx")
+    assert heif_colors(tiled).bits == 16  # the most: a table of all levels takes little memory
 
 
 def test_the_base_picture_of_a_gain_map_is_stored_and_told() -> None:
