@@ -172,7 +172,7 @@ def test_damaged_boxes_state_no_colours() -> None:
     assert of_nclx(b"nclx\0\x0c") == ("nclx not sound",)
     at = data.index(b"pixi") + 9
     lying = data[:at] + b"\xff\x1e\xff" + data[at + 3 :]
-    assert np.array_equal(decode(lying).pixels, decode(data).pixels)
+    assert heif_colors(lying).bits == 10
     tiled = lying.replace(b"av1C", b"xxxx")
     assert heif_colors(tiled).bits == 16  # the most: a table of all levels takes little memory
 
