@@ -26,6 +26,7 @@ _DEEPER = {
     "avif": 11,
     "heif": 11,
 }  # in addition, where colours of more than 8 bits may be converted
+_PLANES = 5  # of a JPEG that becomes a JPEG, with the coefficients of a progressive one
 _FILTERED = 5  # in addition, where a filter takes the picture as a whole
 _DEEP = 20  # a sample, of images that are not stored in 8 bits of grey or RGB
 _DICOM = 12  # a byte of the values of DICOM
@@ -53,7 +54,11 @@ def decoding_bytes(data: bytes, how: Preparation) -> int:
             return files + pixels * _DEEP * (_samples_of_tiff(data) if found == "tiff" else 4)
         if found == "tiff":
             return files + _BANDS_BYTES + _of_tiff_at_its_peak(data, whole or how.allow_truncated)
-        of_pixel = _CONVERTED_JPEG if found == "jpeg" and _is_converted(data) else _OF_PIXEL[found]
+        of_pixel = _OF_PIXEL[found]
+        if found == "jpeg" and _is_converted(data):
+            of_pixel = _CONVERTED_JPEG
+        elif found == "jpeg" and how.encoding == "jpeg" and not whole:
+            return files + pixels * _PLANES
         is_deep = data[24] > 8 if found == "png" else found in _DEEPER and heif_colors(data).bits > 8
         of_pixel += _DEEPER[found] if is_deep else 0
         return files + _BANDS_BYTES + pixels * (of_pixel + _FILTERED * whole)
