@@ -25,7 +25,7 @@ from shardmill.training.torch.models import build_model
 from shardmill.training.torch.models.normalization import Normalization
 from shardmill.training.train import train_dataset
 from tests.samples.datasets.published import measured, publish
-from tests.samples.training.torch_runs import settings
+from tests.samples.training.torch_runs import MODEL, settings
 
 COUNTS = {"train": {"a": 15, "b": 10}, "test": {"a": 4, "b": 3}}
 KINDS = [("uint8", 4), ("uint16", 5), ("float32", 2)]
@@ -103,7 +103,9 @@ def test_mixed_images_are_those_of_float64(tmp_path: Path, dtype: str) -> None:
     assert np.abs(found.numpy()[finite] - wanted[finite]).max() <= steps
 
 
-def test_models_of_torchvision_refuse_other_images() -> None:
+def test_models_of_users_take_other_images_and_those_of_torchvision_refuse_them() -> None:
+    model = build_model(ModelSpec(MODEL, 3, 16, image_channels=5, dtype="uint16"))
+    assert model(torch.zeros(2, 5, 16, 16)).shape == (2, 3)
     with pytest.raises(
         ConfigError, match="'resnet18' takes grey or RGB of 8 bits, and the images are uint16"
     ):

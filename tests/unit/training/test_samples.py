@@ -201,13 +201,21 @@ def test_channels_follow_from_the_dataset(root: Path) -> None:
         settings_for(quantised, opened(root, "float32", 2).version)
 
 
-@pytest.mark.parametrize(("dtype", "channels"), [("uint8", 4), ("uint16", 5), ("float32", 2)])
-def test_models_normalise_by_the_statistics_of_the_split(root: Path, dtype: str, channels: int) -> None:
+@pytest.mark.parametrize(
+    ("dtype", "channels", "name"),
+    [
+        ("uint8", 4, "small_cnn"),
+        ("uint16", 5, "compact_resnet"),
+        ("float32", 2, "tests.samples.models.normalized_model"),
+    ],
+)
+def test_models_normalise_by_the_statistics_of_the_split(
+    root: Path, dtype: str, channels: int, name: str
+) -> None:
     pytest.importorskip("tensorflow")
     from shardmill.training.tensorflow.models import build_model
 
     statistics = pixels_of(opened(root, dtype, channels).version.manifest, channels)
-    name = "compact_resnet" if channels == 5 else "small_cnn"
     spec = ModelSpec(name, 3, 16, image_channels=channels, dtype=dtype, pixels=statistics)  # type: ignore[arg-type]
     model = build_model(spec)
     assert model.input_shape == (None, 16, 16, channels)
