@@ -37,7 +37,6 @@ from shardmill.beam_jobs.execution.pool import Pool
 from shardmill.beam_jobs.execution.pool.starting import start_ahead, start_server
 from shardmill.beam_jobs.execution.runners import run_task
 from shardmill.beam_jobs.execution.task import Limits, Task
-from shardmill.beam_jobs.job import prepare_version
 from shardmill.beam_jobs.request import JobRequest
 from shardmill.beam_jobs.schemas import REFERENCE_SCHEMA
 from shardmill.infra.processes.trees import SAMPLE_SECONDS, MemorySampler
@@ -52,6 +51,8 @@ _OPENED = "opened-"
 
 def measure_stages(source: str, root: str) -> dict[str, float]:
     """Prepare in this process; return the processor time of the main thread by stage (seconds)."""
+    from shardmill.beam_jobs.job import prepare_version  # each process of a pool loads this module, too
+
     seconds: Counter[str] = Counter()
     now, since, all_since = "begin", time.thread_time(), time.process_time()
 
