@@ -15,7 +15,8 @@ Resample = Literal["area", "lanczos"]
 Encoding = Literal["jpeg", "webp", "png", "raw"]
 StoredEncoding = Literal["jpeg", "webp", "png", "raw", "array"]
 SampleType = Literal["uint8", "uint16", "float32"]
-_Finite = Annotated[float, Field(allow_inf_nan=False)]
+_LARGEST_FLOAT32 = 3.4028234663852886e38
+_Finite = Annotated[float, Field(allow_inf_nan=False, ge=-_LARGEST_FLOAT32, le=_LARGEST_FLOAT32)]
 Pages = Literal["first", "images", "channels"]
 NoData = Literal["keep", "mask"] | _Finite
 # Its centre and width are two numbers.

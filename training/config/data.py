@@ -8,6 +8,7 @@ from typing import Annotated, Any, Final, Literal, Self, TypedDict, get_args
 from pydantic import Field, field_validator, model_validator
 
 from shardmill.infra.errors import ConfigError
+from shardmill.infra.preparation import MAX_CHANNELS
 from shardmill.infra.settings import AlsoCalled, Settings, WrongValue
 from shardmill.training.models.spec import Fit
 
@@ -34,6 +35,7 @@ class DataSettings(Settings):
     image_channels: int | None = Field(
         default=None,
         ge=1,
+        le=MAX_CHANNELS,
         description=(
             "Channels of the model's input; default: those of the data set, of grey or RGB of 8 bits 3; 1 "
             "takes their luma"

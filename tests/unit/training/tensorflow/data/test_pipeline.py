@@ -402,11 +402,11 @@ def test_settings_of_reading_are_told_as_arguments(
 
 def test_how_to_read_is_said_when_the_dataset_is_opened(dataset: Dataset) -> None:
     root = Path(dataset.version.storage.uri).parent
-    wanted = list(dataset.tf("train", batch_size=8, image_size=16))
+    wanted = list(dataset.tf("train", batch_size=8, image_size=16, decoding="whole"))
     for options in ({"decoder": "tensorflow"}, {"cache": "memory"}, {"ram_budget_bytes": 1 << 27}):
         opened = open_dataset("set", root, **options)  # type: ignore[arg-type]
         for (images, labels), (wanted_images, wanted_labels) in zip(
-            opened.tf("train", batch_size=8, image_size=16), wanted, strict=True
+            opened.tf("train", batch_size=8, image_size=16, decoding="whole"), wanted, strict=True
         ):
             assert np.abs(images.numpy().astype(int) - wanted_images.numpy().astype(int)).mean() < 1
             assert np.array_equal(labels, wanted_labels)
