@@ -171,10 +171,10 @@ def check_kind(kind: Kind) -> None:
     if kind.photometric in _RAW_PHOTOMETRICS:
         raise camera_raw(f"its samples are those of a sensor ({kind})")
     if not _is_read(kind):
-        raise ImageRejected(
-            "unsupported",
-            f"a kind of TIFF that is not read: {kind}; save it as TIFF or PNG of 8 or 16 bits in grey or RGB",
-        )
+        remedy = "save it as TIFF or PNG of 8 or 16 bits in grey or RGB"
+        if is_shades(kind) and _are_read(kind):
+            remedy = f"set image.depth and image.channels to keep, or {remedy}"
+        raise ImageRejected("unsupported", f"a kind of TIFF that is not read: {kind}; {remedy}")
 
 
 # Bits of samples that are stored as they are in the file, by their format.
@@ -194,8 +194,13 @@ def check_samples(kind: Kind) -> None:
     Raises:
         ImageRejected: "unsupported", with the combination.
     """
+    if not _are_read(kind):
+        raise ImageRejected("unsupported", f"a kind of TIFF whose samples are not read: {kind}")
+
+
+def _are_read(kind: Kind) -> bool:
     compression = COMPRESSIONS.get(kind.compression)
-    is_read = (
+    return (
         compression is not None
         and len(kind.bits) == 1
         and kind.bits[0] in _SAMPLE_BITS.get(kind.sample_format, ())
@@ -204,8 +209,6 @@ def check_samples(kind: Kind) -> None:
         and all(meaning in (UNSPECIFIED, ASSOCIATED, UNASSOCIATED) for meaning in kind.extra)
         and _fits_predictor(kind, compression)
     )
-    if not is_read:
-        raise ImageRejected("unsupported", f"a kind of TIFF whose samples are not read: {kind}")
 
 
 def camera_raw(why: str) -> ImageRejected:
