@@ -126,7 +126,8 @@ def test_normalisation_is_that_of_the_train_split() -> None:
     layer = Normalization.of(spec("small_cnn", pixels=pixels))
     image = torch.tensor([12.0, 24.0, 31.0]).view(1, 3, 1, 1)
     assert layer(image).flatten().tolist() == [1.0, 1.0, 1.0]
-    assert Normalization.of(spec("small_cnn"))(torch.tensor([[[[255.0]]]])).item() == 1.0
+    white = Normalization.of(spec("small_cnn"))(torch.full((1, 3, 1, 1), 255.0))
+    assert white.flatten().tolist() == [1.0, 1.0, 1.0]
     assert not layer.state_dict()
 
 
