@@ -154,13 +154,9 @@ class ModelInput(Settings):
             kept = common if manifest.samples.is_common else {"depth": "keep", "channels": "keep"}
             how = Preparation.model_validate({"resize": "none", "encoding": "png", **kept})
         samples = samples_read(manifest, spec.data.image_channels)
-        return cls(
-            preparation=how,
-            image_size=spec.image_size,
-            fit=spec.fit,
-            image_channels=samples.channels,
-            dtype=samples.dtype,
-        )
+        seen = {name: getattr(spec.data, name) for name in ImageOptions.__annotations__}
+        settled = {"fit": spec.fit, "image_channels": samples.channels, "dtype": samples.dtype}
+        return cls.model_validate({"preparation": how, "image_size": spec.image_size} | seen | settled)
 
     @property
     def samples(self) -> SampleKind:

@@ -143,13 +143,14 @@ def test_a_file_gives_the_pixels_of_its_record(name: str, tmp_path: Path) -> Non
     of_id = {id_number(hashlib.sha256(data).hexdigest()[:16]): data for data in sources.values()}
     assert len(reader.table) == len(sources)
     order = SequentialOrder(len(sources), len(sources))
-    for fit in FITS:
-        model_input = ModelInput.of(reader, ExampleSpec.of_options(image_size=24, fit=fit))
+    for seen in [*({"fit": fit} for fit in FITS), {"decoding": "whole"}]:
+        spec = ExampleSpec.of_options(image_size=24, **seen)
+        model_input = ModelInput.of(reader, spec)
         assert model_input.preparation == Preparation.of(image)
-        batch = BatchMaker(reader, image_size=24, fit=fit).make(order.step(0, 0))
+        batch = BatchMaker(reader, spec).make(order.step(0, 0))
         for ordinal, pixels in zip(batch.ordinals, batch.images, strict=True):
-            seen = model_input.see(of_id[int(reader.table.id[ordinal])])
-            assert np.array_equal(seen.pixels, pixels)
+            file = of_id[int(reader.table.id[ordinal])]
+            assert np.array_equal(model_input.see(file).pixels, pixels)
 
 
 def in_graph(model_input: ModelInput) -> Any:
