@@ -85,9 +85,13 @@ class FilterConfig(Settings):
     )
 
 
-# Later ones are left out of digests at their defaults, so that these stay those of earlier releases.
-_LATER_OF_IMAGES = ("metadata", "pages", "bands", "no_data", "window", "depth")
-_FIRST_FILTERS = {"min_width", "min_height", "max_aspect", "classes", "ignore"}
+# All others came later. They are left out of digests at their defaults, so that these stay those of earlier
+# releases.
+_FIRST_OF_IMAGES = frozenset({
+    "size", "height", "width", "resize", "upscale", "resample", "encoding", "quality", "passthrough",
+    "channels", "background", "max_bytes", "max_pixels", "allow_truncated",
+})  # fmt: skip
+_FIRST_FILTERS = frozenset({"min_width", "min_height", "max_aspect", "classes", "ignore"})
 
 
 class PrepareConfig(Settings):
@@ -143,14 +147,16 @@ class PrepareConfig(Settings):
     def effective(self) -> dict[str, Any]:
         """Return ``in_use`` in the form of earlier releases, which digests are made from."""
         settings = self.in_use() | {"source": self.source.effective()}
-        defaults = ImageConfig().model_dump(mode="json")
-        for name in _LATER_OF_IMAGES:
-            if settings["image"][name] == defaults[name]:
-                del settings["image"][name]
+        for group, first, plain in (
+            ("image", _FIRST_OF_IMAGES, ImageConfig()),
+            ("filter", _FIRST_FILTERS, FilterConfig()),
+        ):
+            defaults = plain.model_dump(mode="json")
+            settings[group] = {
+                name: value
+                for name, value in settings[group].items()
+                if name in first or value != defaults[name]
+            }
         if self.groups.embeddings.file is None:
             del settings["groups"]["embeddings"]
-        rules, defaults = settings["filter"].items(), type(self.filter)().model_dump(mode="json")
-        settings["filter"] = {
-            name: value for name, value in rules if name in _FIRST_FILTERS or value != defaults[name]
-        }
         return settings

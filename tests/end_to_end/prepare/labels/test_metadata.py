@@ -16,6 +16,7 @@ from shardmill.beam_jobs.maintain.compaction import compact
 from shardmill.beam_jobs.report.figures.survey import survey_indexes, traits
 from shardmill.infra.dataset.catalog import Catalog
 from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.digests import digest_of
 from shardmill.infra.errors import ConfigError
 from shardmill.infra.format.examples import parse_whole_example
 from shardmill.infra.format.known_features import METADATA_NAMES
@@ -211,6 +212,7 @@ def test_ai_made_images_are_left_out_on_request(source: Path, prepared: Path) ->
 
 def test_a_configuration_that_asks_for_nothing_keeps_its_digests() -> None:
     effective = PrepareConfig().effective()
+    assert digest_of(effective) == "e4ed86c557f5e0b8", "as of the first release that had these settings"
     assert "metadata" not in effective["image"]
     assert "ai_made" not in effective["filter"]
 
