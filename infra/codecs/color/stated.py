@@ -23,11 +23,11 @@ import numpy.typing as npt
 Values = npt.NDArray[np.float64]
 
 _D65, _C = (0.3127, 0.3290), (0.310, 0.316)
-_SRGB: Final = (*_D65, 0.640, 0.330, 0.300, 0.600, 0.150, 0.060)
+SRGB: Final = (*_D65, 0.640, 0.330, 0.300, 0.600, 0.150, 0.060)
 _SMPTE_C: Final = (*_D65, 0.630, 0.340, 0.310, 0.595, 0.155, 0.070)
 # ColourPrimaries (H.273, table 2): name; x and y of white, red, green and blue.
 _PRIMARIES: Final[dict[int, tuple[str, tuple[float, ...]]]] = {
-    1: ("BT.709", _SRGB),
+    1: ("BT.709", SRGB),
     4: ("NTSC 1953", (*_C, 0.67, 0.33, 0.21, 0.71, 0.14, 0.08)),
     5: ("BT.601 of 625 lines", (*_D65, 0.64, 0.33, 0.29, 0.60, 0.15, 0.06)),
     6: ("BT.601 of 525 lines", _SMPTE_C),
@@ -48,8 +48,8 @@ _CURVES = {
     PQ: "PQ", 17: "SMPTE ST 428-1", HLG: "HLG",
 }  # fmt: skip
 _LOG_RANGES = {9: 2.0, 10: 2.5}  # decades
-_SAME_GAMMA = 0.05  # PNG_GAMMA_THRESHOLD of libpng
-_SAME_CHROMATICITY = 0.005
+SAME_GAMMA = 0.05  # PNG_GAMMA_THRESHOLD of libpng
+SAME_CHROMATICITY = 0.005
 _MOST_TAGS = 200  # of a profile
 _LEAST_GAMMA, _LARGEST_GAMMA = 0.1, 10.0
 
@@ -67,7 +67,7 @@ class Stated:
     """
 
     name: str
-    primaries: tuple[float, ...] = _SRGB
+    primaries: tuple[float, ...] = SRGB
     curve: int = SRGB_CURVE
     gamma: float = 0.0
     narrow_bits: int = 0
@@ -80,9 +80,7 @@ class Stated:
     @property
     def is_srgb(self) -> bool:
         """Tell whether these are the colours of sRGB."""
-        return (
-            self.primaries == _SRGB and self.curve == SRGB_CURVE and not self.gamma and not self.narrow_bits
-        )
+        return self.primaries == SRGB and self.curve == SRGB_CURVE and not self.gamma and not self.narrow_bits
 
     def signal(self, levels: Values) -> Values:
         """Return samples with black at 0 and white at 1. ``levels``: samples, 1 for the largest."""
@@ -116,7 +114,7 @@ class Stated:
 
     def to_srgb(self) -> Values:
         """Return the matrix [3, 3] from linear RGB to linear sRGB."""
-        matrix: Values = np.linalg.inv(_to_xyz(_SRGB)) @ self.to_xyz(_D65)
+        matrix: Values = np.linalg.inv(_to_xyz(SRGB)) @ self.to_xyz(_D65)
         return matrix
 
 
@@ -191,7 +189,7 @@ def _of_codes(source: str, primaries: int, curve: int, narrow_bits: int) -> tupl
 def of_gamma(gama: bytes | None, chrm: bytes | None) -> tuple[Statement, ...]:
     """Return what the chunks gAMA and cHRM of a PNG state; each is None if there is none."""
     found: list[Statement] = []
-    gamma, primaries, names = 0.0, _SRGB, []
+    gamma, primaries, names = 0.0, SRGB, []
     if gama is not None:
         value = int.from_bytes(gama, "big") / 100_000 if len(gama) == 4 else 0.0
         if _LEAST_GAMMA <= value <= _LARGEST_GAMMA:
@@ -202,10 +200,10 @@ def of_gamma(gama: bytes | None, chrm: bytes | None) -> tuple[Statement, ...]:
         corners = tuple((np.frombuffer(chrm, ">u4") / 100_000).tolist()) if len(chrm) == 32 else ()
         if not _is_sound(corners):
             found.append("cHRM not sound")
-        elif max(abs(one - other) for one, other in zip(corners, _SRGB, strict=True)) > _SAME_CHROMATICITY:
+        elif max(abs(one - other) for one, other in zip(corners, SRGB, strict=True)) > SAME_CHROMATICITY:
             primaries = corners
             names.append("cHRM")
-    if primaries == _SRGB and abs(2.2 / gamma - 1 if gamma else 0.0) <= _SAME_GAMMA:
+    if primaries == SRGB and abs(2.2 / gamma - 1 if gamma else 0.0) <= SAME_GAMMA:
         gamma, names = 0.0, []
     if gama is None and chrm is None:
         return ()

@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from shardmill.infra.codecs.color.stated import SAME_CHROMATICITY, SAME_GAMMA, SRGB
+
 _TAG = 274
 _EXIF, _ICC = b"Exif\x00\x00", b"ICC_PROFILE\x00"
 _SEARCHED_FOR_ICC = 1 << 18  # profiles stand behind EXIF and XMP
@@ -134,15 +136,19 @@ def png_gamma_is_srgb(image: Any) -> Any:
     "Near" is that of ``shardmill.infra.codecs.color.stated``.
     """
     near = []
-    for name, wanted, most in ((b"gAMA", _GAMMA, 2272), (b"cHRM", _CHROMATICITIES, 500)):
+    for name, stated, most in (
+        (b"gAMA", [1 / 2.2], SAME_GAMMA / 2.2),
+        (b"cHRM", SRGB, SAME_CHROMATICITY),
+    ):
+        wanted = [round(value * _PNG_ONE) for value in stated]
         at, length = _find_chunk(image, name, _PNG)
         content = Bytes(tf.strings.substr(image, tf.maximum(at, 0), tf.where(at < 0, _int(0), length)))
         values = content.number(4 * np.arange(len(wanted)), 4, True)
-        near.append((at < 0) | tf.reduce_all(tf.abs(values - wanted) <= most))
+        near.append((at < 0) | tf.reduce_all(tf.abs(values - wanted) <= int(most * _PNG_ONE)))
     return near[0] & near[1]
 
 
-_GAMMA, _CHROMATICITIES = (45_455,), (31_270, 32_900, 64_000, 33_000, 30_000, 60_000, 15_000, 6_000)
+_PNG_ONE = 100_000  # in gAMA and cHRM
 
 
 def gif_is_opaque(image: Any) -> Any:
