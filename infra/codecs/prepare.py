@@ -201,8 +201,11 @@ def _through_samples(data: bytes, how: Preparation, wanted: DeepWanted, check_si
     )
 
 
-def _planar_header(data: bytes, how: Preparation) -> JpegHeader | None:
-    """Read the header of a JPEG that may go through planes; None for every other file."""
+def _planar_header(data: bytes, how: Preparation) -> tuple[JpegHeader, str] | None:
+    """Read the header of a JPEG that may go through planes, and the note on its colours (``SourceFacts``).
+
+    None for every other file.
+    """
     if how.encoding != "jpeg" or how.resample != "area" or data[:3] != b"\xff\xd8\xff" or not library():
         return None
     try:
@@ -210,20 +213,22 @@ def _planar_header(data: bytes, how: Preparation) -> JpegHeader | None:
         check_header(header, how.max_pixels)
     except ImageRejected:
         return None
-    if not header.complete:
+    if not header.complete or header.color_space not in ("YCbCr", "grey"):
         return None
-    if header.color_space not in ("YCbCr", "grey") or header.conversion().conversion:
-        return None
-    return header
+    conversion, note = header.conversion()
+    return None if conversion else (header, note)
 
 
 def _through_planes(
     data: bytes, how: Preparation, kind: SampleKind, check_size: CheckSize
 ) -> StoredImage | None:
     """Convert a JPEG without making pixels; None if the result would not be exact or the JPEG has a fault."""
-    header = _planar_header(data, how)
-    planar = read_planar_header(data) if header else None
-    if header is None or planar is None or (planar.height, planar.width) != (header.height, header.width):
+    found = _planar_header(data, how)
+    planar = read_planar_header(data) if found else None
+    if found is None or planar is None:
+        return None
+    header, note = found
+    if (planar.height, planar.width) != (header.height, header.width):
         return None
     upright = header.height, header.width
     if header.orientation in TRANSPOSED:
@@ -239,9 +244,8 @@ def _through_planes(
         return None
     small = fit(planes, to, kind.channels, how.color_behind)
     source = SourceFacts(
-        "jpeg", header.source_color, header.height, header.width, header.orientation,
-        note=header.conversion().note,
-    )  # fmt: skip
+        "jpeg", header.source_color, header.height, header.width, header.orientation, note=note
+    )
     encoded = None
     if source.orientation == 1:
         encoded = _unchanged_source(data, how, kind, source)
