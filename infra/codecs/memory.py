@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from shardmill.infra.codecs.formats import ImageRejected, band_rows, sniff
 from shardmill.infra.codecs.jpeg.segments import FRAMES, header_segments
 from shardmill.infra.codecs.structure.boxes import bounded_boxes, heif_parts
 from shardmill.infra.codecs.structure.heif_colors import heif_colors
 from shardmill.infra.preparation import Preparation
+
+if TYPE_CHECKING:
+    from shardmill.infra.codecs.tiff.page import Page
 
 _MOST_PIXELS = 1 << 40  # that a header can state
 _APP2 = 0xE2
@@ -40,20 +44,21 @@ def decoding_bytes(data: bytes, how: Preparation) -> int:
     A file of pages or frames may take more: they are prepared one by one.
     """
     found, files = sniff(data), 2 * len(data)
-    if found not in (*_NUM_PIXELS, "dicom"):
+    if found not in (*_NUM_PIXELS, "dicom", "tiff"):
         return _OTHERS * len(data)
     try:
         if found == "dicom":
             return files + _DICOM * _values_of_dicom(data)
-        pixels = _NUM_PIXELS[found](data)
+        page = _page_of_tiff(data) if found == "tiff" else None
+        pixels = page.height * page.width if page else _NUM_PIXELS[found](data)
         if pixels > how.max_pixels:
             return files  # refused by its header
         whole = how.resample != "area"
         kind = how.samples
         if kind is None or not kind.is_common:
-            return files + pixels * _DEEP * (_samples_of_tiff(data) if found == "tiff" else 4)
-        if found == "tiff":
-            return files + _BANDS_BYTES + _of_tiff_at_its_peak(data, whole or how.allow_truncated)
+            return files + pixels * _DEEP * (page.kind.samples if page else 4)
+        if page:
+            return files + _BANDS_BYTES + _of_tiff_at_its_peak(page, len(data), whole or how.allow_truncated)
         of_pixel = _OF_PIXEL[found]
         if found == "jpeg" and _is_converted(data):
             of_pixel = _CONVERTED_JPEG
@@ -130,32 +135,25 @@ def _values_of_dicom(data: bytes) -> int:
     return bytes_of_values(data)
 
 
-def _of_tiff(data: bytes) -> int:
+def _page_of_tiff(data: bytes) -> Page:
     from shardmill.infra.codecs.tiff.page import read_page
 
-    page = read_page(data, _MOST_PIXELS)
-    return page.height * page.width
+    return read_page(data, _MOST_PIXELS)
 
 
-def _of_tiff_at_its_peak(data: bytes, whole: bool) -> int:
+def _of_tiff_at_its_peak(page: Page, file_bytes: int, whole: bool) -> int:
     """Return the memory for samples and pixels, beside those of a band (bytes)."""
     from shardmill.infra.codecs.tiff.decode import comes_in_bands
-    from shardmill.infra.codecs.tiff.page import in_short_strips, read_page
+    from shardmill.infra.codecs.tiff.page import in_short_strips
     from shardmill.infra.codecs.tiff.strips import sample_type
 
-    page = in_short_strips(read_page(data, _MOST_PIXELS), len(data))
+    page = in_short_strips(page, file_bytes)
     of_pixel = 2 * page.kind.samples * sample_type(page).itemsize  # a strip, and its rows in the picture
     if whole or not comes_in_bands(page):
         return page.height * page.width * (of_pixel + _OF_PIXEL["png"])
     rows = min(page.height, max(page.rows, band_rows(page.width)))
     turned = page.height * page.width * _OF_PIXEL["png"] if page.orientation != 1 else 0
     return rows * page.width * of_pixel + turned
-
-
-def _samples_of_tiff(data: bytes) -> int:
-    from shardmill.infra.codecs.tiff.page import read_page
-
-    return read_page(data, _MOST_PIXELS).kind.samples
 
 
 _NUM_PIXELS: dict[str, Callable[[bytes], int]] = {
@@ -167,5 +165,4 @@ _NUM_PIXELS: dict[str, Callable[[bytes], int]] = {
     "avif": _of_heif,
     "heif": _of_heif,
     "jpeg2000": _of_jpeg2000,
-    "tiff": _of_tiff,
 }
