@@ -45,10 +45,6 @@ class ToneMapping:
         """Convert an image of mode "L" or "RGB" to the same mode in sRGB."""
         return Image.fromarray(self.to_samples(np.asarray(image), np.uint8))
 
-    def apply_deep(self, samples: npt.NDArray[np.uint16]) -> Image.Image:
-        """Convert samples of 16 bits, [H, W] or [H, W, 3], to mode "L" or "RGB" in sRGB."""
-        return Image.fromarray(self.to_samples(samples, np.uint8))
-
     def to_samples(
         self, samples: npt.NDArray[np.uint8 | np.uint16], dtype: type[np.uint8 | np.uint16]
     ) -> npt.NDArray[Any]:

@@ -63,14 +63,6 @@ class Conversion:
         levels = Image.fromarray(np.arange(256, dtype=np.uint8)[np.newaxis])
         return Image.fromarray(np.asarray(self.transform.apply(levels))[0][np.asarray(image)])
 
-    def apply_deep(self, samples: npt.NDArray[np.uint16]) -> Image.Image:
-        """Convert samples of 16 bits, [H, W] or [H, W, 3], to mode "RGB" in sRGB.
-
-        Raises:
-            ImageRejected: the library for it is not installed ("unsupported").
-        """
-        return Image.fromarray(self.to_samples(samples, np.uint8))
-
     def to_samples(
         self, samples: npt.NDArray[np.uint16], dtype: type[np.uint8 | np.uint16]
     ) -> npt.NDArray[Any]:

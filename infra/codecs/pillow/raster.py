@@ -101,7 +101,10 @@ def composited(
     conversion, note = choose_conversion(stated, color.mode, wanted.hdr)
     if conversion is not None:
         samples = deep(color.mode)
-        color = conversion.apply(color) if samples is None else conversion.apply_deep(samples)
+        if samples is None:
+            color = conversion.apply(color)
+        else:
+            color = Image.fromarray(conversion.to_samples(samples, np.uint8))
     elif color.mode == "LAB":
         color = lab_to_srgb().apply(color)
     elif color.mode == "CMYK":
