@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image, ImageCms
 
-from shardmill.infra.codecs.color.stated import SRGB_CURVE, Stated
+from shardmill.infra.codecs.color.stated import Stated
 from shardmill.infra.codecs.formats import ImageRejected
 from shardmill.infra.extras import install
 
@@ -178,7 +178,7 @@ _POINTS = 16 * 255 + 1  # of a curve: each level of 8 bits is one of them
 
 def _made_profile(stated: Stated, mode: str) -> bytes:
     """Write a profile of primaries and a curve (ICC.1:2022, 8.3 and 8.4)."""
-    if stated.curve == SRGB_CURVE and not stated.gamma and not stated.narrow_bits:
+    if stated.has_srgb_curve:
         shape = b"para" + bytes(4) + b"\x00\x03\x00\x00" + _fractions(*_SRGB_CURVE)
     else:
         curve = np.rint(65535 * stated.linear(np.linspace(0, 1, _POINTS))).astype(">u2").tobytes()

@@ -78,9 +78,14 @@ class Stated:
         return self.curve in (PQ, HLG)
 
     @property
+    def has_srgb_curve(self) -> bool:
+        """Tell whether the samples follow the curve of sRGB, over their full range."""
+        return self.curve == SRGB_CURVE and not self.gamma and not self.narrow_bits
+
+    @property
     def is_srgb(self) -> bool:
         """Tell whether these are the colours of sRGB."""
-        return self.primaries == SRGB and self.curve == SRGB_CURVE and not self.gamma and not self.narrow_bits
+        return self.primaries == SRGB and self.has_srgb_curve
 
     def signal(self, levels: Values) -> Values:
         """Return samples with black at 0 and white at 1. ``levels``: samples, 1 for the largest."""
@@ -188,6 +193,8 @@ def _of_codes(source: str, primaries: int, curve: int, narrow_bits: int) -> tupl
 
 def of_gamma(gama: bytes | None, chrm: bytes | None) -> tuple[Statement, ...]:
     """Return what the chunks gAMA and cHRM of a PNG state; each is None if there is none."""
+    if gama is None and chrm is None:
+        return ()
     found: list[Statement] = []
     gamma, primaries, names = 0.0, SRGB, []
     if gama is not None:
@@ -205,9 +212,7 @@ def of_gamma(gama: bytes | None, chrm: bytes | None) -> tuple[Statement, ...]:
             names.append("cHRM")
     if primaries == SRGB and abs(2.2 / gamma - 1 if gamma else 0.0) <= SAME_GAMMA:
         gamma, names = 0.0, []
-    if gama is None and chrm is None:
-        return ()
-    return (*found, Stated(f"{' and '.join(names)}" or "sRGB", primaries, gamma=gamma))
+    return (*found, Stated(" and ".join(names) or "sRGB", primaries, gamma=gamma))
 
 
 def _is_sound(corners: tuple[float, ...]) -> bool:
