@@ -18,9 +18,9 @@ import numpy.typing as npt
 from PIL import Image
 
 from shardmill.infra.codecs.color.stated import HLG, Stated, Values, srgb_of
+from shardmill.infra.codecs.formats import band_rows
 
 PEAK, WHITE = 1000.0, 203.0  # cd/m²
-_ROWS = 1 << 20  # samples that are converted at a time
 _M1, _M2, _C1, _C2, _C3 = 2610 / 16384, 2523 / 32, 3424 / 4096, 2413 / 128, 2392 / 128
 _A, _B, _C = 0.17883277, 0.28466892, 0.55991073
 _EXTRA_GAMMA = 0.2
@@ -54,7 +54,7 @@ class ToneMapping:
         colors = samples.reshape(*samples.shape[:2], -1)
         out = np.empty(colors.shape, dtype)
         matrix = self.stated.to_srgb().astype(np.float32)
-        rows = max(1, _ROWS // max(1, colors[0].size))
+        rows = band_rows(colors[0].size)
         for start in range(0, len(colors), rows):
             scene = light[colors[start : start + rows]]
             shown = tone_mapped(self._on_display(scene)) / np.float32(WHITE)
