@@ -17,6 +17,7 @@ from shardmill.infra.codecs.color import Choice, choose_conversion
 from shardmill.infra.codecs.formats import ImageRejected, check_pixels
 from shardmill.infra.codecs.jpeg.segments import EOI, FRAMES, SOS, header_segments, scan_markers
 from shardmill.infra.codecs.structure.exif import orientation_in
+from shardmill.infra.codecs.structure.heif_colors import GAIN_MAP_OF_APPLE
 from shardmill.infra.preparation import Hdr
 
 _SOS_OR_EOI = re.compile(rb"\xff[\xda\xd9]")
@@ -105,7 +106,6 @@ _SEARCHED_BYTES = 1 << 16  # EXIF comes first; shardmill.training.tensorflow.exp
 _ICC = b"ICC_PROFILE\x00"
 # XMP of Ultra HDR and Adobe's gain maps, ISO 21496-1, and Apple's.
 _GAIN_MAP, _GAIN_MAP_OF_ISO = b"http://ns.adobe.com/hdr-gain-map/", b"urn:iso:std:iso:ts:21496:-1\x00"
-_GAIN_MAP_OF_APPLE = b"urn:com:apple:photo:2020:aux:hdrgainmap"
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +214,7 @@ def read_header(data: bytes) -> JpegHeader:
         elif marker == 0xE2 and data.startswith((_GAIN_MAP_OF_ISO, b"MPF\x00"), start):
             # Telephones of Apple name the map only in its own header, behind the picture.
             is_iso = data.startswith(_GAIN_MAP_OF_ISO, start)
-            has_gain_map = has_gain_map or is_iso or data.find(_GAIN_MAP_OF_APPLE, end) >= 0
+            has_gain_map = has_gain_map or is_iso or data.find(GAIN_MAP_OF_APPLE, end) >= 0
         elif marker == 0xE2 and data.startswith(_ICC, start) and end - start >= 14:
             icc_parts[data[start + 12]] = data[start + 14 : end]
             icc_count = data[start + 13]

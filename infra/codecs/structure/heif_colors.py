@@ -8,7 +8,7 @@ from shardmill.infra.codecs.structure.boxes import bounded_boxes, heif_parts
 
 _MAX_ITEMS = 10_000
 _MOST_BITS = 16  # that decoders return
-_GAIN_MAP_OF_APPLE = b"urn:com:apple:photo:2020:aux:hdrgainmap"
+GAIN_MAP_OF_APPLE = b"urn:com:apple:photo:2020:aux:hdrgainmap"  # in HEIF and JPEG
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ def heif_colors(data: bytes) -> HeifColors:
     bits = min(coded or bits or 8, _MOST_BITS)  # only a picture of tiles has no codec of its own
     parts, nothing = heif_parts(data), (0, 0)
     has_map = data.find(b"tmap", *parts.get(b"iinf", nothing)) >= 0
-    has_map = has_map or data.find(_GAIN_MAP_OF_APPLE, *parts.get(b"iprp", nothing)) >= 0
+    has_map = has_map or data.find(GAIN_MAP_OF_APPLE, *parts.get(b"iprp", nothing)) >= 0
     return HeifColors(colors[0] if colors else None, bits, has_map)
 
 
