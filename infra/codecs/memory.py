@@ -22,19 +22,16 @@ if TYPE_CHECKING:
 _MOST_PIXELS = 1 << 40  # that a header can state
 _APP2 = 0xE2
 
-# Bytes a pixel at the peak. Pictures that must be turned are held as a whole, and what says so is not read.
+# Bytes a pixel at the peak. Orientations are not read: each picture counts as one that must be turned, and so
+# is held as a whole.
 _OF_PIXEL = {"jpeg": 9, "png": 10, "webp": 17, "gif": 10, "bmp": 10, "jpeg2000": 18, "avif": 11, "heif": 11}
 _CONVERTED_JPEG = 15  # by a profile, or from inks
-_DEEPER = {
-    "png": 8,
-    "avif": 11,
-    "heif": 11,
-}  # in addition, where colours of more than 8 bits may be converted
+_DEEPER = {"png": 8, "avif": 11, "heif": 11}  # in addition, where more than 8 bits may be converted
 _PLANES = 5  # of a JPEG that becomes a JPEG, with the coefficients of a progressive one
 _FILTERED = 5  # in addition, where a filter takes the picture as a whole
 _DEEP = 20  # a sample, of images that are not stored in 8 bits of grey or RGB
 _DICOM = 12  # a byte of the values of DICOM
-_OTHERS = 8  # of the length of other files, such as NumPy's: numbers that are not compressed, and strangers
+_OTHERS = 8  # a byte of other files: NumPy's, which are not compressed, and those of unknown formats
 _BANDS_BYTES = 24 << 20  # for the colours of a band
 
 
@@ -83,7 +80,7 @@ def _two(form: str, at: int) -> Callable[[bytes], int]:
 
 def _of_jpeg(data: bytes) -> int:
     start = next(start for marker, start, _ in header_segments(data) if marker in FRAMES)
-    return _two(">HH", 1)(data[start : start + 5])
+    return _two(">HH", start + 1)(data)
 
 
 def _is_converted(data: bytes) -> bool:

@@ -1,8 +1,8 @@
 """Convert the colours of image files to sRGB.
 
-A file may state its colours several times. The first statement that is sound counts, in the order in which
-the format ranks them. One that is not sound is told beside the colour of the source and costs nothing else. A
-picture without a sound statement is taken for sRGB.
+A file may state its colours several times, by ICC profiles, code points and the like. Its format ranks these
+statements, and the first sound one counts. Records tell which ones before it are not sound, and the picture
+is stored all the same. Without a sound statement it is taken for sRGB.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ class Choice(NamedTuple):
     """The conversion of a picture's colours.
 
     Attributes:
-        conversion: None if they are those of sRGB.
-        note: what is wrong with statements that do not count; "" for nothing.
+        conversion: None if the colours are those of sRGB already.
+        note: what is wrong with the statements that were passed over; "" if there are none.
     """
 
     conversion: Conversion | ToneMapping | None
     note: str
 
     def noting(self, more: str) -> Choice:
-        """Return the choice with a further note, in front."""
+        """Return the choice with another note in front of its own."""
         return self._replace(note=f"{more}, {self.note}" if self.note else more)
 
 
@@ -39,7 +39,7 @@ def choose_conversion(statements: Sequence[Statement], mode: str, hdr: Hdr) -> C
     """Choose the conversion to sRGB.
 
     Args:
-        statements: what the file states, the one that wins over the others first.
+        statements: what the file states of its colours, highest rank first.
         mode: Pillow's mode of the images: "L", "RGB", "CMYK" or "LAB".
         hdr: what becomes of HDR.
 

@@ -38,7 +38,7 @@ class ToneMapping:
 
     @property
     def description(self) -> str:
-        """What is told of the conversion."""
+        """What records say of the conversion."""
         return f"{self.stated.name}, tone-mapped"
 
     def apply(self, image: Image.Image) -> Image.Image:
@@ -48,7 +48,7 @@ class ToneMapping:
     def to_samples(
         self, samples: npt.NDArray[np.uint8 | np.uint16], dtype: type[np.uint8 | np.uint16]
     ) -> npt.NDArray[Any]:
-        """Convert samples, [H, W] or [H, W, 3], to sRGB of a type and of the same shape."""
+        """Convert samples, [H, W] or [H, W, 3], to sRGB of the same shape and the type ``dtype``."""
         num_levels = np.iinfo(samples.dtype).max + 1
         light = self._light(np.linspace(0.0, 1.0, num_levels)).astype(np.float32)
         colors = samples.reshape(*samples.shape[:2], -1)
@@ -62,7 +62,7 @@ class ToneMapping:
         return out[:, :, 0] if samples.ndim == 2 else out
 
     def _light(self, levels: Values) -> Values:
-        """Return the light of samples: of PQ on the display (cd/m²), of HLG in the scene (0 to 1)."""
+        """Return the light of samples: for PQ on the display (cd/m²), for HLG in the scene (0 to 1)."""
         signal = self.stated.signal(levels)
         if self.stated.curve != HLG:
             return cast(Values, nits_of_pq(signal))

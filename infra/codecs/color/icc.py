@@ -1,8 +1,8 @@
 """Convert colours to sRGB by ICC profiles, through Little CMS.
 
-A profile is converted with the relative colorimetric intent and black point compensation. A profile that
-means sRGB, whatever its name, is not converted. Colours that a file states without a profile are converted by
-a profile that is made for them, so that the same colours become the same pixels.
+Colours are converted with the relative colorimetric intent and black point compensation, unless their profile
+means sRGB, whatever its name. Colours that a file states without a profile are converted by a profile that is
+made for them, so that the same colours become the same pixels however they are stated.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Conversion:
     """The conversion from a profile to sRGB.
 
     Attributes:
-        description: name that the profile gives itself, or of the colours that it was made for.
+        description: the profile's name for itself, or the name of the colours that it was made for.
         icc: the profile.
         transform: transform of Little CMS; several threads may use it at once.
     """
@@ -66,7 +66,7 @@ class Conversion:
     def to_samples(
         self, samples: npt.NDArray[np.uint16], dtype: type[np.uint8 | np.uint16]
     ) -> npt.NDArray[Any]:
-        """Convert samples of 16 bits, [H, W] or [H, W, 3], to RGB in sRGB of a type, [H, W, 3].
+        """Convert samples of 16 bits, [H, W] or [H, W, 3], to sRGB of the type ``dtype``, [H, W, 3].
 
         Raises:
             ImageRejected: the library for it is not installed ("unsupported").
@@ -91,12 +91,12 @@ class Conversion:
 
 
 def conversion_by_profile(icc: bytes, mode: str) -> tuple[Conversion | None, str]:
-    """Return the conversion from a profile to sRGB, and what is wrong with the profile.
+    """Return the conversion from a profile to sRGB, and what is wrong with the profile ("" for nothing).
 
-    The conversion is None if it is not needed or not possible.
+    The conversion is None if the profile means sRGB, or if something is wrong with it.
 
     Args:
-        icc: the profile; empty if the file has a part of it.
+        icc: the profile; empty if the file does not hold it whole.
         mode: Pillow's mode of the images: "L", "RGB", "CMYK" or "LAB".
     """
     return _found(icc, mode) if len(icc) <= MAX_ICC_BYTES else (None, "ICC profile too long")
@@ -143,7 +143,7 @@ def _transform(profile: Any, mode: str) -> ImageCms.ImageCmsTransform:
 
 
 def _keeps_black_and_white(conversion: Conversion, mode: str) -> bool:
-    """Tell whether black stays dark and white bright; else the profile would cost the picture."""
+    """Tell whether black stays dark and white bright; a profile that fails this would spoil the picture."""
     black, white = (
         conversion.apply(Image.new(mode, (1, 1), color)).getpixel((0, 0)) for color in _BLACK_AND_WHITE[mode]
     )

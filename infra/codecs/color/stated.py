@@ -39,7 +39,7 @@ _PRIMARIES: Final[dict[int, tuple[str, tuple[float, ...]]]] = {
     12: ("Display P3", (*_D65, 0.680, 0.320, 0.265, 0.690, 0.150, 0.060)),
     22: ("EBU Tech 3213", (*_D65, 0.630, 0.340, 0.295, 0.605, 0.155, 0.077)),
 }
-# TransferCharacteristics (table 3). The name of those that are read as the curve of sRGB is not told.
+# TransferCharacteristics (table 3). Those that are read as the curve of sRGB have no name of their own.
 UNSPECIFIED, SRGB_CURVE, PQ, HLG = 2, 13, 16, 18
 _LIKE_SRGB = frozenset({1, 6, 11, 12, SRGB_CURVE, 14, 15})
 _GAMMAS = {4: 2.2, 5: 2.8, 8: 1.0}
@@ -59,11 +59,12 @@ class Stated:
     """Colours by primaries and a curve.
 
     Attributes:
-        name: what is told of them, and what states it: "Display P3 (cICP)".
+        name: what records call them, and in brackets where the file states them: "Display P3 (cICP)".
         primaries: x and y (CIE 1931) of white, red, green and blue.
         curve: TransferCharacteristics of H.273; those that are like sRGB are SRGB_CURVE.
         gamma: exponent of a pure power, in place of ``curve``; 0 for none.
-        narrow_bits: bits of samples whose black is 16 and white 235 of 8 bits; 0 for the full range.
+        narrow_bits: bits a sample, where samples have the narrow range of video: black is 16 and white 235 on
+            the scale of 8 bits. 0 for the full range.
     """
 
     name: str
@@ -74,7 +75,7 @@ class Stated:
 
     @property
     def is_hdr(self) -> bool:
-        """Tell whether white is not the brightest colour."""
+        """Tell whether colours may be brighter than white."""
         return self.curve in (PQ, HLG)
 
     @property
@@ -88,7 +89,11 @@ class Stated:
         return self.primaries == SRGB and self.has_srgb_curve
 
     def signal(self, levels: Values) -> Values:
-        """Return samples with black at 0 and white at 1. ``levels``: samples, 1 for the largest."""
+        """Return samples on the scale from black, 0, to white, 1.
+
+        Args:
+            levels: samples, divided by the largest number of their bits.
+        """
         if not self.narrow_bits:
             return levels
         unit = 1 << (self.narrow_bits - 8)
@@ -108,7 +113,7 @@ class Stated:
         return np.where(signal <= 0.04045, signal / 12.92, ((signal + 0.055) / 1.055) ** 2.4)
 
     def to_xyz(self, white: tuple[float, float]) -> Values:
-        """Return the matrix [3, 3] from linear RGB to CIE XYZ under a white (x, y), by Bradford's way."""
+        """Return the matrix [3, 3] from linear RGB to CIE XYZ, adapted to a white (x, y) as Bradford does."""
         found = _to_xyz(self.primaries)
         bradford = np.array(
             [[0.8951, 0.2664, -0.1614], [-0.7502, 1.7135, 0.0367], [0.0389, -0.0685, 1.0296]], np.float64
@@ -139,12 +144,12 @@ Statement = bytes | Stated | str
 
 
 def of_codes(content: bytes | None, bits: int, source: str = "cICP") -> tuple[Statement, ...]:
-    """Return what a chunk cICP states; nothing if it is None.
+    """Return what a chunk cICP states; nothing if there is none.
 
     Args:
-        content: of the chunk.
+        content: of the chunk, or None.
         bits: bits of a sample.
-        source: what is told to state it.
+        source: where the file states it, in the words of records.
     """
     if content is None:
         return ()
@@ -154,9 +159,9 @@ def of_codes(content: bytes | None, bits: int, source: str = "cICP") -> tuple[St
 
 
 def of_nclx(content: bytes | None) -> tuple[Statement, ...]:
-    """Return what a box colr states, whose content begins with "nclx"; nothing if it is None.
+    """Return what a box colr states whose content begins with "nclx"; nothing if there is none.
 
-    The decoder applies its matrix and range, which win over those in the picture.
+    Its matrix and range win over those in the picture; the decoder applies them.
     """
     if content is None:
         return ()

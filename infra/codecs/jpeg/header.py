@@ -125,7 +125,7 @@ class JpegHeader:
         complete: no scan is missing.
         orientation: from EXIF, 1 to 8.
         icc: the ICC profile; empty if a part of it is missing, None if there is none.
-        has_gain_map: the file also has a map from which HDR viewers brighten the picture.
+        has_gain_map: the file also holds a map by which HDR viewers brighten the picture.
     """
 
     height: int
@@ -148,7 +148,7 @@ class JpegHeader:
         return {"grey": "L", "CMYK": "CMYK", "YCCK": "CMYK"}.get(self.color_space, "RGB")
 
     def conversion(self, hdr: Hdr = "tone-map") -> Choice:
-        """Return the conversion to sRGB by the profile, and what is left out of the file's colours.
+        """Return the conversion to sRGB, with a note on what of the file's colours is left out.
 
         Raises:
             ImageRejected: the picture is HDR, which ``hdr`` refuses.

@@ -34,7 +34,8 @@ def decoding_scale(to: Geometry, sample: tuple[int, int], orientation: int, chan
         channels: of the result.
 
     Returns:
-        Pixels a sample: 1, 2, 4 or 8. Each scaled plane has about three samples or more for each new one.
+        Side of a decoded sample: 1, 2, 4 or 8 pixels. A scaled plane keeps about three samples or more for
+        each new one.
     """
     of_chroma = sample[::-1] if orientation in TRANSPOSED else sample
     coarsest = [max(1.0, side / 2) if channels == 3 else 1.0 for side in of_chroma]

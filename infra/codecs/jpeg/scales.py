@@ -1,6 +1,6 @@
 """The scale at which a large JPEG is decoded, straight from its coefficients, before it is averaged.
 
-Distances are those of photographs to a Lanczos reduction in float64 of the whole picture.
+The figures in dB compare photographs with a Lanczos reduction in float64 of the whole picture.
 """
 
 from __future__ import annotations
@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 # Scale (pixels a decoded sample, along each side) -> least number of pixels to one of the result.
-# Of stored images: as near as decoded whole, on the average from 0.04 dB farther to 0.3 dB nearer, at worst
-# 1 dB farther. With two samples for a new pixel: farther by 0.7 to 1 dB (worst 3.5), as
-# tests/benchmarks/prepare/scaled.py prints.
+# For stored images. They are as near as images decoded whole: on average between 0.04 dB farther and 0.3 dB
+# nearer, at worst 1 dB farther. With only two samples for each new pixel they would be 0.7 to 1 dB farther,
+# at worst 3.5. tests/benchmarks/prepare/scaled.py prints these figures.
 STORED = {8: 23.0, 4: 11.5, 2: 7.0}
-# Of images that a model sees, with 1.5 samples or more: farther than decoded whole by 1.1 dB at 3 to 3.5
-# pixels (worst 1.4), by 1.7 at 6 to 7 (worst 2.2), else by less than 1 on the average. They differ by
-# 39 dB or more from averaging by area in float64 (35 at a scale of 8).
+# For images that a model sees: 1.5 samples or more for each new pixel. On average they are farther than
+# images decoded whole by 1.1 dB where 3 to 3.5 pixels become one (worst 1.4), by 1.7 dB where 6 to 7 do
+# (worst 2.2), and elsewhere by less than 1 dB. They differ by 39 dB or more from averaging by area in float64
+# (35 at a scale of 8).
 SEEN = {8: 12.0, 4: 6.0, 2: 3.0}
 
 

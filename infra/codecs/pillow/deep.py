@@ -1,6 +1,7 @@
-"""Decode the samples of 16 bits of files whose colours are converted: 8 bits would be too few of some curves.
+"""Decode files of more than 8 bits to samples of 16 bits, for the conversion of their colours.
 
-Pillow has 8 bits of colours, so other libraries decode PNG, AVIF and HEIF of more.
+Some curves, such as linear light, have too few dark levels in 8 bits. Pillow gives no more for colours, so
+other libraries decode such PNG, AVIF and HEIF.
 """
 
 from __future__ import annotations

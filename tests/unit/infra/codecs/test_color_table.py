@@ -59,7 +59,7 @@ def avif(primaries: int, curve: int, bits: int = 8, matrix: int = 0) -> bytes:
 
 @dataclass(frozen=True)
 class Row:
-    """A row of the table: the file, the colours that it has, and what is told of them."""
+    """A file of the table, the colours that it states, and what its record is to say of them (``told``)."""
 
     name: str
     data: Callable[[], bytes]
@@ -78,7 +78,7 @@ class Row:
 
 
 def narrow(bits: int) -> std.Curve:
-    """The curve of sRGB for samples whose black is 16 and white 235 of 8 bits."""
+    """The curve of sRGB for samples of narrow range: on the scale of 8 bits, black is 16 and white 235."""
     unit, top = 1 << (bits - 8), (1 << bits) - 1
     return lambda signal: std.srgb_curve(np.clip((signal * top - 16 * unit) / (219 * unit), 0, 1))
 
