@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -35,15 +33,6 @@ OUTPUTS = RANDOM.normal(size=(8, 3))
 SEVERAL = (RANDOM.random((8, 3)) > 0.5).astype(np.float64)
 NUMBERS = RANDOM.normal(size=(8, 3)) * 10 + 100
 SHARES = np.array([0.7, 0.7, 0.2, 0.2, 1.0, 1.0, 0.4, 0.4])
-
-
-@pytest.fixture(autouse=True)
-def _own_signal_handlers() -> Iterator[None]:
-    """A run takes over the signals of its process."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
-    yield
-    for number, handler in before.items():
-        signal.signal(number, handler)
 
 
 @pytest.fixture(scope="module")

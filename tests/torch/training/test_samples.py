@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -29,15 +27,6 @@ from tests.samples.training.torch_runs import MODEL, settings
 
 COUNTS = {"train": {"a": 15, "b": 10}, "test": {"a": 4, "b": 3}}
 KINDS = [("uint8", 4), ("uint16", 5), ("float32", 2)]
-
-
-@pytest.fixture(autouse=True)
-def _own_signal_handlers() -> Iterator[None]:
-    """A run takes over the signals of its process."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
-    yield
-    for number, handler in before.items():
-        signal.signal(number, handler)
 
 
 @pytest.mark.parametrize(("dtype", "channels"), KINDS)

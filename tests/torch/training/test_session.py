@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import signal
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -33,15 +31,6 @@ from tests.samples.datasets.published import coloured, publish
 from tests.samples.strict_json import strict_documents
 from tests.samples.training.rounding import near
 from tests.samples.training.torch_runs import Interrupting, assert_same_model, consumed, settings, weights
-
-
-@pytest.fixture(autouse=True)
-def _own_signal_handlers() -> Iterator[None]:
-    """A run takes over the signals of its process."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
-    yield
-    for number, handler in before.items():
-        signal.signal(number, handler)
 
 
 @pytest.fixture(scope="module")

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,15 +17,6 @@ from shardmill.training.train import main, train_dataset
 from tests.samples.datasets.published import coloured, publish
 
 TRAINABLE = {"train": {"a": 2, "b": 2}}
-
-
-@pytest.fixture(autouse=True)
-def _own_signal_handlers() -> Iterator[None]:
-    """``main`` is made for a process of its own and takes over its signals."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
-    yield
-    for number, handler in before.items():
-        signal.signal(number, handler)
 
 
 def test_a_dataset_without_train_examples_is_refused(tmp_path: Path) -> None:
