@@ -19,6 +19,7 @@ from shardmill.beam_jobs.sources.files.folder import SourceFolder
 from shardmill.beam_jobs.sources.files.walking import SourceFault
 from shardmill.beam_jobs.sources.listing import Listing
 from shardmill.beam_jobs.sources.rows.listing import row_of
+from shardmill.beam_jobs.tables.columns import with_column
 from shardmill.infra.codecs.formats import ImageRejected
 from shardmill.infra.codecs.pages import count_pages, page_of
 from shardmill.infra.errors import ConfigError
@@ -60,7 +61,7 @@ def with_pages(listing: Listing, folder: SourceFolder) -> Listing:
         group=pc.coalesce(pages["group"], pa.array(groups, pa.string())),
         size_bytes=pa.array(np.zeros(len(numbers), np.int64)),
     )
-    pages = _placed(pages, containers, numbers)
+    pages = _placed(pages, pa.array(containers), pa.array(numbers))
     messages = [f"its {count:,} pages are images" if count > 1 else None for count in counts.tolist()]
     files = _with(
         table,
@@ -68,7 +69,7 @@ def with_pages(listing: Listing, folder: SourceFolder) -> Listing:
         reason=pc.if_else(pa.array(several), ROW_FILE, table["reason"]),
         message=pc.if_else(pa.array(several), pa.array(messages, pa.string()), table["message"]),
     )
-    files = _placed(files, [None] * table.num_rows, None)
+    files = _placed(files, *(pa.nulls(table.num_rows, field.type) for field in MEMBER_COLUMNS))
     return replace(listing, table=pa.concat_tables([files, pages]).sort_by("uri"))
 
 
@@ -93,16 +94,13 @@ def _counted(table: pa.Table, folder: SourceFolder) -> tuple[pa.Table, list[tupl
 
 def _with(table: pa.Table, **columns: Any) -> pa.Table:
     for name, column in columns.items():
-        at = table.schema.get_field_index(name)
-        table = table.set_column(at, table.schema.field(at), column.cast(table.schema.field(at).type))
+        table = with_column(table, table.schema.field(name), column)
     return table
 
 
-def _placed(table: pa.Table, containers: list[str | None], positions: Any) -> pa.Table:
-    count = table.num_rows
-    found = (pa.array(containers, pa.string()), pa.nulls(count) if positions is None else pa.array(positions))
-    for field, column in zip(MEMBER_COLUMNS, found, strict=True):
-        table = table.append_column(field, column.cast(field.type))
+def _placed(table: pa.Table, *places: pa.Array) -> pa.Table:
+    for field, column in zip(MEMBER_COLUMNS, places, strict=True):
+        table = with_column(table, field, column)
     return table
 
 
