@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -50,7 +50,7 @@ _SIGNATURES: tuple[tuple[bytes, str], ...] = (
     (b"\xff\x4f\xff\x51", "jpeg2000"),
 )
 _DICOM_MARK_AT = 128
-_NPY = b"\x93NUMPY"
+NPY: Final = b"\x93NUMPY"
 _LATER = ("dicom", "numpy")
 GROUP_OF_FILE = "series:"  # keys of groups that files give begin with this
 _AVIF_BRANDS = frozenset({b"avif", b"avis"})
@@ -212,7 +212,7 @@ def sniff(data: bytes) -> str | None:
     for signature, name in _SIGNATURES:
         if data.startswith(signature):
             return name
-    if data.startswith(_NPY) or (
+    if data.startswith(NPY) or (
         data.startswith(b"PK\x03\x04")
         and data[30 : 30 + int.from_bytes(data[26:28], "little")].endswith(b".npy")
     ):

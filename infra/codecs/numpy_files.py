@@ -12,15 +12,21 @@ import struct
 import tokenize
 import zipfile
 import zlib
+from collections.abc import Callable, Mapping
 from typing import Any, BinaryIO, Final, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from shardmill.infra.codecs.formats import ImageRejected, check_pixels
+from shardmill.infra.codecs.formats import NPY, ImageRejected, check_pixels
 
-NPY: Final = b"\x93NUMPY"
 _BYTES_A_PIXEL = 3  # as shardmill.infra.codecs.deep allows
+
+# By version of the format: returns shape, whether in Fortran order, and type.
+HEADER_READERS: Final[Mapping[tuple[int, int], Callable[[BinaryIO], tuple[Any, ...]]]] = {
+    (1, 0): np.lib.format.read_array_header_1_0,
+    (2, 0): np.lib.format.read_array_header_2_0,
+}
 
 # What NumPy and zipfile raise for files that are damaged, also on purpose.
 _DAMAGES = (
@@ -56,12 +62,9 @@ def read_numpy(data: bytes, max_pixels: int) -> npt.NDArray[Any]:
 
 def _read(stream: BinaryIO, size_bytes: int, max_pixels: int) -> npt.NDArray[Any]:
     version = np.lib.format.read_magic(stream)
-    if version == (1, 0):
-        shape, in_columns, dtype = np.lib.format.read_array_header_1_0(stream)
-    elif version == (2, 0):
-        shape, in_columns, dtype = np.lib.format.read_array_header_2_0(stream)
-    else:
+    if version not in HEADER_READERS:
         raise ImageRejected("unsupported", f"version {version[0]}.{version[1]} of NumPy's format")
+    shape, in_columns, dtype = HEADER_READERS[version](stream)
     if dtype.kind not in "buif" or dtype.itemsize > 8:
         what = "Python objects, which are never unpickled" if dtype.hasobject else f"values of type {dtype}"
         raise ImageRejected("unsupported", f"a NumPy array of {what}")

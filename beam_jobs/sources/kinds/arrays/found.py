@@ -22,13 +22,14 @@ import numpy.typing as npt
 
 from shardmill.beam_jobs.sources.rows.row_files import RowFile, RowFileBroken
 from shardmill.beam_jobs.sources.rows.unpacked import Inflated, PackedDataBroken
+from shardmill.infra.codecs.formats import NPY
+from shardmill.infra.codecs.numpy_files import HEADER_READERS
 
 ENDINGS = (".npy", ".npz", ".idx", "-ubyte", ".idx.gz", "-ubyte.gz")
 
 # IDX is described on the page of MNIST (http://yann.lecun.com/exdb/mnist): two zero bytes, the type, the
 # number of dimensions, and the length of each (big-endian, as the values).
 _IDX_TYPES = {0x08: "u1", 0x09: "i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
-_NPY_MAGIC = b"\x93NUMPY"
 _GZIP_MAGIC = b"\x1f\x8b"
 _ZIP_MAGIC = b"PK\x03\x04"
 _MAX_DIMENSIONS = 8
@@ -130,10 +131,10 @@ def _in_archive(file: RowFile, stream: BinaryIO) -> list[FoundArray]:
 
 
 def _plain(file: RowFile, stream: BinaryIO, packing: Packing, most_bytes: int) -> FoundArray:
-    head = stream.read(len(_NPY_MAGIC))
+    head = stream.read(len(NPY))
     stream.seek(0)
     name = _name_of_file(file.uri)
-    if head == _NPY_MAGIC:
+    if head == NPY:
         shape, is_fortran, dtype, offset = _npy_header(stream)
         return FoundArray(
             file, name, shape, dtype, offset, packing, is_fortran, most_bytes=most_bytes - offset
@@ -149,12 +150,9 @@ def _plain(file: RowFile, stream: BinaryIO, packing: Packing, most_bytes: int) -
 def _npy_header(stream: BinaryIO) -> tuple[tuple[int, ...], bool, np.dtype[np.generic], int]:
     """Return shape, whether in Fortran order, type, and length of the header of an ``.npy`` file."""
     version = np.lib.format.read_magic(stream)
-    if version == (1, 0):
-        shape, is_fortran, dtype = np.lib.format.read_array_header_1_0(stream)
-    elif version == (2, 0):
-        shape, is_fortran, dtype = np.lib.format.read_array_header_2_0(stream)
-    else:
+    if version not in HEADER_READERS:
         raise ValueError(f"version {version} of NumPy's format is not known")
+    shape, is_fortran, dtype = HEADER_READERS[version](stream)
     if dtype.hasobject:
         raise ValueError("it holds Python objects, which are not loaded")
     if min(shape, default=0) < 0 or not dtype.itemsize:
