@@ -21,10 +21,10 @@ import pyarrow.types as types
 
 from shardmill.beam_jobs.config import EmbeddingsConfig
 from shardmill.beam_jobs.sources.files.folder import SourceFolder
-from shardmill.beam_jobs.sources.kinds.arrays.found import ARRAY_DAMAGES
 from shardmill.beam_jobs.sources.kinds.table.tables import Table, find_files_named
 from shardmill.beam_jobs.tables.columns import without_broken_texts
 from shardmill.beam_jobs.tables.vectors import MAX_DIMENSIONS, Float32, Vectors
+from shardmill.infra.codecs.numpy_files import ARRAY_DAMAGES
 from shardmill.infra.errors import DataError
 
 Key = Literal["id", "uri"]

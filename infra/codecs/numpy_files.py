@@ -8,6 +8,7 @@ black and white.
 from __future__ import annotations
 
 import io
+import lzma
 import struct
 import tokenize
 import zipfile
@@ -29,9 +30,9 @@ HEADER_READERS: Final[Mapping[tuple[int, int], Callable[[BinaryIO], tuple[Any, .
 }
 
 # What NumPy and zipfile raise for files that are damaged, also on purpose.
-_DAMAGES = (
+ARRAY_DAMAGES: Final = (
     EOFError, ValueError, OverflowError, TypeError, IndexError, KeyError, RuntimeError, SyntaxError, OSError,
-    struct.error, tokenize.TokenError, zipfile.BadZipFile, zlib.error, NotImplementedError,
+    struct.error, tokenize.TokenError, zipfile.BadZipFile, zlib.error, lzma.LZMAError,
 )  # fmt: skip
 
 
@@ -55,7 +56,7 @@ def read_numpy(data: bytes, max_pixels: int) -> npt.NDArray[Any]:
                 )
             with archive.open(members[0]) as member:
                 return _read(cast(BinaryIO, member), members[0].file_size, max_pixels)
-    except _DAMAGES as error:
+    except ARRAY_DAMAGES as error:
         words = str(error) or type(error).__name__
         raise ImageRejected("corrupt", f"not a sound NumPy file: {words}") from error
 

@@ -6,16 +6,13 @@ Only headers are read here; the values stay where they are.
 from __future__ import annotations
 
 import io
-import lzma
 import math
 import struct
-import tokenize
 import zipfile
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, BinaryIO, Final, Literal, cast
+from typing import Any, BinaryIO, Literal, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +20,7 @@ import numpy.typing as npt
 from shardmill.beam_jobs.sources.rows.row_files import RowFile, RowFileBroken
 from shardmill.beam_jobs.sources.rows.unpacked import Inflated, PackedDataBroken
 from shardmill.infra.codecs.formats import NPY
-from shardmill.infra.codecs.numpy_files import HEADER_READERS
+from shardmill.infra.codecs.numpy_files import ARRAY_DAMAGES, HEADER_READERS
 
 ENDINGS = (".npy", ".npz", ".idx", "-ubyte", ".idx.gz", "-ubyte.gz")
 
@@ -220,10 +217,3 @@ def read_values(array: FoundArray) -> npt.NDArray[np.generic]:
 
 def _in_words(error: Exception) -> str:
     return str(error) or type(error).__name__
-
-
-# What NumPy and zipfile raise for files that are damaged, also on purpose.
-ARRAY_DAMAGES: Final = (
-    EOFError, ValueError, OverflowError, TypeError, IndexError, KeyError, RuntimeError, SyntaxError, OSError,
-    struct.error, tokenize.TokenError, zipfile.BadZipFile, zlib.error, lzma.LZMAError,
-)  # fmt: skip

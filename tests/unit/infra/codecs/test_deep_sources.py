@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import warnings
+import zipfile
 from typing import Any
 
 import numpy as np
@@ -100,6 +101,15 @@ def test_refused_numpy_files() -> None:
             damaged[RANDOM.integers(6, len(damaged))] = RANDOM.integers(256)
             with contextlib.suppress(ImageRejected):  # most are refused, some can be read
                 assert deep(bytes(damaged)).ndim == 3
+
+
+def test_a_numpy_file_with_damaged_lzma_is_refused() -> None:
+    sink = io.BytesIO()
+    with zipfile.ZipFile(sink, "w", zipfile.ZIP_LZMA) as archive:
+        archive.writestr("a.npy", npy(RGB))
+    damaged = bytearray(sink.getvalue())
+    damaged[200:210] = bytes(10)
+    assert refused(bytes(damaged))[0] == "corrupt"
 
 
 def test_pages_as_channels() -> None:
