@@ -98,7 +98,7 @@ def decode_dicom(data: bytes, wanted: Wanted) -> DecodedImage:
     Raises:
         ImageRejected: the file is damaged, too large, of a kind that is not read, or has no picture.
     """
-    with _own_errors():
+    with own_errors():
         frame = _read(data, wanted.max_pixels)
         color, profile, facts = _colors(frame, wanted.window), frame.profile, frame.facts()
     flat = composited(Image.fromarray(color), None, (profile,) if profile else (), wanted)
@@ -116,7 +116,7 @@ def dicom_samples(data: bytes, wanted: DeepWanted) -> tuple[FileSamples, bytes |
     Raises:
         ImageRejected: as for ``decode_dicom``.
     """
-    with _own_errors():
+    with own_errors():
         frame = _read(data, wanted.max_pixels)
         stored, facts = frame.stored, frame.facts()
         if frame.color == _PALETTE:
@@ -139,7 +139,7 @@ def bits_and_channels(data: bytes) -> tuple[int, int]:
     Raises:
         ImageRejected: the file is damaged.
     """
-    with _own_errors():
+    with own_errors():
         file = _header(data)
         color = file.get("PhotometricInterpretation")
         return (8 if color == _PALETTE else int(file.get("BitsStored", 32))), 1 if color in _GREY else 3
@@ -151,7 +151,7 @@ def bytes_of_values(data: bytes) -> int:
     Raises:
         ImageRejected: the file is damaged.
     """
-    with _own_errors():
+    with own_errors():
         file = _header(data)
         samples = int(file.Rows) * int(file.Columns) * int(file.SamplesPerPixel)
         return samples * max(2, int(file.get("BitsAllocated", 64)) // 8)
@@ -162,15 +162,15 @@ def _header(data: bytes) -> Any:
 
 
 @contextlib.contextmanager
-def _own_errors() -> Iterator[None]:
-    """Turn what pydicom raises in a block into ``ImageRejected``."""
+def own_errors() -> Iterator[None]:
+    """Turn what pydicom raises in a block into ``ImageRejected``, and silence its warnings."""
     try:
         with no_warnings:
             yield
     except (ImageRejected, MemoryError):
         raise
     except Exception as error:  # it raises anything on hostile bytes; the error becomes a row
-        raise rejected(error) from error
+        raise _rejected(error) from error
 
 
 def _group(series: object) -> str | None:
@@ -178,8 +178,7 @@ def _group(series: object) -> str | None:
     return f"{GROUP_OF_FILE}{hashlib.sha256(str(series).encode()).hexdigest()[:16]}" if series else None
 
 
-def rejected(error: Exception) -> ImageRejected:
-    """Return the rejection that an error of pydicom stands for."""
+def _rejected(error: Exception) -> ImageRejected:
     words = str(error) or type(error).__name__
     if isinstance(error, EOFError) or "less than expected" in words or "truncated" in words.lower():
         return ImageRejected("truncated", "the DICOM file ends early")

@@ -11,9 +11,8 @@ from pydicom.encaps import encapsulate, get_frame
 from pydicom.pixels import pack_bits
 from pydicom.pixels.utils import unpack_bits
 
-from shardmill.infra.codecs.dicom.decode import groups_of_frame, rejected
+from shardmill.infra.codecs.dicom.decode import groups_of_frame, own_errors
 from shardmill.infra.codecs.formats import ImageRejected
-from shardmill.infra.codecs.pillow.decode import no_warnings
 
 _IMAGE_GROUP = 0x0028  # of elements that describe pixels
 _KEPT = ("SOPClassUID", "SeriesInstanceUID")
@@ -26,15 +25,8 @@ def count_frames(file: Any) -> int:
     Raises:
         ImageRejected: it is damaged.
     """
-    try:
-        with no_warnings:
-            return int(
-                pydicom.dcmread(file, True, specific_tags=["NumberOfFrames"]).get("NumberOfFrames") or 1
-            )
-    except MemoryError:
-        raise
-    except Exception as error:  # pydicom raises anything on hostile bytes; the error becomes a row
-        raise rejected(error) from error
+    with own_errors():
+        return int(pydicom.dcmread(file, True, specific_tags=["NumberOfFrames"]).get("NumberOfFrames") or 1)
 
 
 def dicom_frame(data: bytes, number: int) -> bytes:
@@ -43,13 +35,8 @@ def dicom_frame(data: bytes, number: int) -> bytes:
     Raises:
         ImageRejected: the file is damaged, or has no such frame.
     """
-    try:
-        with no_warnings:
-            return _written(pydicom.dcmread(io.BytesIO(data)), number)
-    except (ImageRejected, MemoryError):
-        raise
-    except Exception as error:  # as above
-        raise rejected(error) from error
+    with own_errors():
+        return _written(pydicom.dcmread(io.BytesIO(data)), number)
 
 
 def _written(file: Any, number: int) -> bytes:
