@@ -36,6 +36,7 @@ from shardmill.infra.codecs.formats import (
 from shardmill.infra.codecs.jpeg.header import read_header
 from shardmill.infra.codecs.numpy_files import name_of, read_numpy, shades_of
 from shardmill.infra.codecs.pages import InMemory, count_pages, page_of
+from shardmill.infra.codecs.pillow.raster import is_unscaled
 from shardmill.infra.codecs.samples import (
     WINDOWED,
     DeepImage,
@@ -185,17 +186,12 @@ def _read_png(data: bytes, wanted: DeepWanted) -> FileSamples:
 
 
 def _white_of_png(values: Values, png: PngFile) -> float:
-    """Return the sample that is white.
-
-    Some files of 16 bits hold fewer and say so by sBIT, without the scaling that the specification asks for:
-    no sample reaches 2^sBIT, and the low bits are in use.
-    """
+    """Return the sample that is white."""
     bits = png.significant_bits
     largest = int(np.iinfo(values.dtype).max)
     if values.dtype != np.uint16 or values.shape[2] not in (1, 3):
         return float(largest)
-    unscaled = values.max(initial=0) < 1 << bits and (values & ((1 << (16 - bits)) - 1)).any()
-    return float((1 << bits) - 1 if unscaled else largest)
+    return float((1 << bits) - 1 if is_unscaled(values, bits) else largest)
 
 
 def _read_tiff(data: bytes, wanted: DeepWanted) -> FileSamples:

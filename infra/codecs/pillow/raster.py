@@ -133,8 +133,7 @@ def _color(image: Image.Image, png_bits: int | None) -> Image.Image:
 def _deep_to_grey(image: Image.Image, significant_bits: int | None) -> Image.Image:
     """Convert grey of 16 bits to mode "L", by its high bytes.
 
-    Some files hold fewer bits and say so by sBIT, without the scaling to 16 bits that the specification asks
-    for: no sample reaches 2^sBIT, and the low bits are in use. Then white is the largest sample of sBIT.
+    If the samples were not scaled to 16 bits, white is the largest sample of sBIT.
     """
     samples, bits = np.asarray(image), significant_bits or 16
     if not is_unscaled(samples, bits):
@@ -143,7 +142,11 @@ def _deep_to_grey(image: Image.Image, significant_bits: int | None) -> Image.Ima
 
 
 def is_unscaled(samples: AnyPixels, bits: int) -> bool:
-    """Tell whether samples of 16 bits are numbers of so many bits, not scaled up."""
+    """Tell whether samples of a PNG of 16 bits are numbers of fewer bits, not scaled up.
+
+    Some writers state the bits by sBIT, but leave out the scaling that the specification asks for. Then no
+    sample reaches 2^bits, and the low bits are in use.
+    """
     return bool(samples.max(initial=0) < 1 << bits and (samples & ((1 << (16 - bits)) - 1)).any())
 
 
