@@ -34,6 +34,7 @@ from shardmill.infra.codecs.formats import (
 from shardmill.infra.codecs.pillow.decode import no_warnings
 from shardmill.infra.codecs.pillow.raster import composited
 from shardmill.infra.codecs.samples import DeepWanted, FileSamples
+from shardmill.infra.errors import ShardmillError, UnusableInput
 from shardmill.infra.preparation import Window
 
 Values = npt.NDArray[np.float64]
@@ -163,11 +164,14 @@ def _header(data: bytes) -> Any:
 
 @contextlib.contextmanager
 def own_errors() -> Iterator[None]:
-    """Turn what pydicom raises in a block into ``ImageRejected``, and silence its warnings."""
+    """Turn what pydicom raises in a block into ``ImageRejected``, and silence its warnings.
+
+    What the file itself raises where it is read stays as it is.
+    """
     try:
         with no_warnings:
             yield
-    except (ImageRejected, MemoryError):
+    except (UnusableInput, ShardmillError, MemoryError):
         raise
     except Exception as error:  # it raises anything on hostile bytes; the error becomes a row
         raise _rejected(error) from error

@@ -19,6 +19,7 @@ from pydicom.pixels import pixel_array
 from shardmill.infra import codecs
 from shardmill.infra.codecs import ImageRejected
 from shardmill.infra.codecs.pages import InMemory, count_pages, page_of
+from shardmill.infra.errors import StorageError
 from tests.samples.images.dicoms import dicom, slice_of
 
 STACK = np.random.default_rng(3).integers(0, 200, (4, 45, 61, 3)).astype(np.uint8)
@@ -149,3 +150,15 @@ def test_a_frame_has_its_own_window() -> None:
     pixels = codecs.decode(page_of(sink.getvalue(), 1), 1).pixels[:, :, 0]
     wanted = np.clip((slice_of(1, 1) - 1200.0) / 400 + 0.5, 0, 1)
     np.testing.assert_allclose(pixels, 255 * wanted, atol=0.51)
+
+
+class Unreadable(InMemory):
+    """A file whose storage fails while it is read."""
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        raise StorageError("the store does not answer", "try again")
+
+
+def test_a_fault_of_the_storage_is_not_the_fault_of_the_file() -> None:
+    with pytest.raises(StorageError):
+        count_pages(Unreadable(dicom(STACK[..., 0].astype(np.uint16))))
