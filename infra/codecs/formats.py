@@ -50,6 +50,7 @@ _SIGNATURES: tuple[tuple[bytes, str], ...] = (
     (b"\xff\x4f\xff\x51", "jpeg2000"),
 )
 _DICOM_MARK_AT = 128
+HEAD_BYTES: Final = _DICOM_MARK_AT + 4  # the first bytes of a file, with every signature
 NPY: Final = b"\x93NUMPY"
 _LATER = ("dicom", "numpy")
 GROUP_OF_FILE = "series:"  # keys of groups that files give begin with this

@@ -32,11 +32,11 @@ from shardmill.beam_jobs.sources.files.folder import SourceFolder
 from shardmill.beam_jobs.sources.files.walking import FoundFile, IgnorePatterns
 from shardmill.beam_jobs.sources.listing import Listing, rows_of_files
 from shardmill.beam_jobs.sources.recognition.glance import Glance, Recognised
-from shardmill.infra.codecs.formats import sniff
+from shardmill.infra.codecs.formats import HEAD_BYTES, sniff
 from shardmill.infra.errors import NotFoundError
 
 _CHUNK_ROWS = 2048  # files that are Python values at a time
-_BARE_LOOKED_INTO, _HEAD_BYTES = 4, 132  # files without an ending, and their first bytes
+_BARE_LOOKED_INTO = 4  # files without an ending
 
 
 def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
@@ -75,7 +75,7 @@ def recognise(glance: Glance, settings: SourceConfig) -> Recognised | None:
         uri for uri in glance.files if "." not in uri.rpartition("/")[2] or uri.rpartition(".")[2].isdigit()
     )
     images = glance.images or [
-        uri for uri in islice(bare, _BARE_LOOKED_INTO) if sniff(glance.head(uri, _HEAD_BYTES))
+        uri for uri in islice(bare, _BARE_LOOKED_INTO) if sniff(glance.head(uri, HEAD_BYTES))
     ]
     folders = sorted({uri.partition("/")[0] for uri in images if "/" in uri})
     if not folders:

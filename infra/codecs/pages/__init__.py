@@ -5,8 +5,8 @@ from __future__ import annotations
 import io
 from typing import Any
 
-from shardmill.infra.codecs.formats import ImageRejected, sniff
-from shardmill.infra.codecs.pages.tiff_pages import HEAD_BYTES, picture_pages, tiff_page
+from shardmill.infra.codecs.formats import HEAD_BYTES, ImageRejected, sniff
+from shardmill.infra.codecs.pages.tiff_pages import picture_pages, tiff_page
 from shardmill.infra.extras import install
 
 

@@ -11,11 +11,9 @@ import re
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from shardmill.infra.codecs.formats import ImageRejected
 
-HEAD_BYTES: Final = 132
 ReadAt = Callable[[int, int], bytes]  # length, offset
 
 _BYTES_OF_TYPE = {
