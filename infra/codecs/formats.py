@@ -5,13 +5,13 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Final, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from shardmill.infra.errors import UnusableInput
-from shardmill.infra.preparation import Hdr, Window
+from shardmill.infra.preparation import Hdr, Preparation, Window
 
 Sample = TypeVar("Sample", bound=np.generic)
 
@@ -114,6 +114,11 @@ class Wanted:
     allow_truncated: bool
     window: Window = "file"
     hdr: Hdr = "tone-map"
+
+    @classmethod
+    def of(cls, how: Preparation, channels: int = 3) -> Self:
+        """Return what a preparation wants of a file, in grey or RGB."""
+        return cls(channels, how.max_pixels, how.color_behind, how.allow_truncated, how.window, how.hdr)
 
 
 @dataclass(frozen=True, slots=True)

@@ -291,8 +291,7 @@ def _through_pixels(data: bytes, how: Preparation, kind: SampleKind, check_size:
     Raises:
         shardmill.infra.codecs.ImageRejected: the bytes are not a complete image.
     """
-    wanted = Wanted(kind.channels, how.max_pixels, how.color_behind, how.allow_truncated, how.window, how.hdr)
-    picture = decode_in_bands(data, wanted)
+    picture = decode_in_bands(data, Wanted.of(how, kind.channels))
     fitted = _fit(picture, how, check_size)
     pixels, source = fitted.pixels, picture.facts()
     encoded = None

@@ -11,8 +11,9 @@ from pathlib import Path
 import numpy as np
 
 from shardmill.infra import progress as events
-from shardmill.infra.codecs import ImageRejected, Pixels, decode
+from shardmill.infra.codecs import ImageRejected, Pixels, decode_in_bands
 from shardmill.infra.codecs.arrays import in_grey
+from shardmill.infra.codecs.formats import Wanted
 from shardmill.infra.codecs.samples import DeepWanted
 from shardmill.infra.dataset.catalog import Catalog
 from shardmill.infra.errors import ShardmillError
@@ -140,14 +141,7 @@ def _shown(data: bytes, how: Preparation, side: int) -> Pixels | None:
     if not side:
         return None
     try:
-        pixels = decode(
-            data,
-            max_pixels=how.max_pixels,
-            background=how.color_behind,
-            allow_truncated=how.allow_truncated,
-            hdr=how.hdr,
-            window=how.window,
-        ).pixels
+        pixels = decode_in_bands(data, Wanted.of(how)).whole().pixels
     except ImageRejected:  # of some kinds there is no picture, but channels
         if not how.reads_samples:
             raise
