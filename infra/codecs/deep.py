@@ -104,31 +104,29 @@ def common_channels(data: bytes, wanted: DeepWanted) -> int | None:
         return None
     if isinstance(wanted.window, tuple) and check_format(data) in WINDOWED:
         return None
-    bits, channels = _described(data, wanted)
+    of_8_bits, channels = _described(data, wanted)
     channels = channels if wanted.channels == "keep" else wanted.channels
-    return channels if channels in (1, 3) and (bits == 8 or wanted.depth == 8) else None
+    return channels if channels in (1, 3) and (of_8_bits or wanted.depth == 8) else None
 
 
-def _described(data: bytes, wanted: DeepWanted) -> tuple[int, int]:
-    """Return 8, or more or others, and the channels of a file, by its header where that tells."""
+def _described(data: bytes, wanted: DeepWanted) -> tuple[bool, int]:
+    """Return whether 8 bits hold the samples of a file, and its channels, by its header where that tells."""
     found = check_format(data)
     if found == "png":
         png = read_png(data)
-        return png.bit_depth if png.bit_depth > 8 else 8, png.channels
+        return png.bit_depth <= 8, png.channels
     if found == "tiff":
         kind = read_page(data, wanted.max_pixels).kind
         if is_shades(kind):
-            of_8_bits = kind.sample_format == UINT and max(kind.bits) <= 8
-            return 8 if of_8_bits else max(9, *kind.bits), kind.samples
+            return kind.sample_format == UINT and max(kind.bits) <= 8, kind.samples
     if found == "numpy":
-        return 9, 0
+        return False, 0
     if found == "dicom":
         bits, channels = _dicom().bits_and_channels(data)
-        return (8 if wanted.depth == 8 or (bits <= 8 and channels == 3) else 9), channels
+        return bits <= 8 and channels == 3, channels
     if found == "jpeg":
-        header = read_header(data)
-        return 8, 1 if header.color_space == "grey" else 3
-    return 8, _read_common(data, wanted, check_bits=wanted.depth != 8).colors
+        return True, 1 if read_header(data).color_space == "grey" else 3
+    return True, _read_common(data, wanted, check_bits=wanted.depth != 8).colors
 
 
 def _read_common(data: bytes, wanted: DeepWanted, *, check_bits: bool = True) -> FileSamples:
