@@ -104,6 +104,8 @@ def common_channels(data: bytes, wanted: DeepWanted) -> int | None:
         return None
     if isinstance(wanted.window, tuple) and check_format(data) in WINDOWED:
         return None
+    if wanted.depth == 8 and wanted.channels != "keep":
+        return wanted.channels
     of_8_bits, channels = _described(data, wanted)
     channels = channels if wanted.channels == "keep" else wanted.channels
     return channels if channels in (1, 3) and (of_8_bits or wanted.depth == 8) else None
