@@ -23,9 +23,8 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
-from shardmill.infra.native.library import load_library
+from shardmill.infra.native.library import Pixels, load_library, scattered_bytes
 
-Pixels = npt.NDArray[np.uint8]
 Window = tuple[float, float, float, float]  # y, x, height, width (pixels)
 _Places = npt.NDArray[np.int64]
 _Weights = npt.NDArray[np.float32]
@@ -78,11 +77,9 @@ def window_average(plane: Pixels, window: Window, size: tuple[int, int]) -> Pixe
     if inside == (0, 0, *part.shape):
         return area_average(part, size)
     function = _compiled()
-    return (
-        _average_with_numpy(part, size, inside)
-        if function is None
-        else _average(function, part, size, inside)
-    )
+    if function is None:
+        return _average_with_numpy(part, size, inside)
+    return _average(function, part, size, inside)
 
 
 class AreaAverage:
@@ -131,7 +128,7 @@ class AreaAverage:
         if self._function(
             place, *rows, height, width, stride, *target, state.ctypes.data, 0, 0, height, width
         ):
-            raise MemoryError(f"cannot shrink {height}×{width} pixels to {size[0]}×{size[1]}: no memory")
+            raise _no_memory(self._shape, size)
 
     def _collect(self, band: Pixels) -> None:
         """Let OpenCV average as many rows as make whole new ones."""
@@ -200,8 +197,7 @@ def _compiled_for_bands() -> Any:
 def _agrees(function: Any) -> bool:
     """Tell whether the function gives the bytes of this machine's OpenCV, and of numpy."""
     for (height, width), size in _COMPARED_SIZES:
-        image = (np.arange(height * width, dtype=np.uint32) * 2654435761 >> 24).astype(np.uint8)
-        image = image.reshape(height, width)
+        image = scattered_bytes(height, width)
         expected = cv2.resize(image, size[::-1], interpolation=cv2.INTER_AREA)
         if not np.array_equal(_average(function, image, size), expected):
             return False
@@ -221,8 +217,12 @@ def _average(function: Any, plane: Pixels, size: tuple[int, int], window: Window
     edges = window or (0, 0, height, width)
     place = plane.ctypes.data, height, width, plane.strides[0]
     if function(*place, small.ctypes.data, *size, size[1], *edges):
-        raise MemoryError(f"cannot shrink {height}×{width} pixels to {size[0]}×{size[1]}: no memory")
+        raise _no_memory(plane.shape, size)
     return small
+
+
+def _no_memory(shape: tuple[int, ...], size: tuple[int, int]) -> MemoryError:
+    return MemoryError(f"cannot shrink {shape[0]}×{shape[1]} pixels to {size[0]}×{size[1]}: no memory")
 
 
 def _average_with_numpy(plane: Pixels, size: tuple[int, int], window: Window) -> Pixels:

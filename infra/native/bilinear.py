@@ -19,11 +19,8 @@ from typing import Any
 
 import cv2
 import numpy as np
-import numpy.typing as npt
 
-from shardmill.infra.native.library import load_library
-
-Pixels = npt.NDArray[np.uint8]
+from shardmill.infra.native.library import Pixels, load_library, scattered_bytes
 
 # (height, width) before and after: growing, shrinking, one of each, ends of rows that no vector fills.
 _COMPARED_SIZES = (((37, 61), (64, 75)), ((64, 50), (45, 37)), ((19, 33), (31, 30)), ((2, 3), (7, 1)))
@@ -85,8 +82,7 @@ def _compiled() -> Any:
 def _agrees_with_opencv(function: Any) -> bool:
     """Tell whether the function gives the bytes of this machine's OpenCV."""
     for (height, width), size in _COMPARED_SIZES:
-        image = (np.arange(height * width * 3, dtype=np.uint32) * 2654435761 >> 24).astype(np.uint8)
-        image = image.reshape(height, width, 3)
+        image = scattered_bytes(height, width, 3)
         expected = cv2.resize(image, size[::-1], interpolation=cv2.INTER_LINEAR)
         for mirrored in (False, True):
             out = np.empty_like(expected)

@@ -1,4 +1,4 @@
-"""Load the compiled code that belongs to a binding."""
+"""Load the compiled code that belongs to a binding, and make the images on which it is compared."""
 
 from __future__ import annotations
 
@@ -7,7 +7,12 @@ import importlib.machinery
 import os
 from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
+
 from shardmill.infra.errors import ConfigError
+
+Pixels = npt.NDArray[np.uint8]
 
 # Folder of the compiled code in place of the installed one; "none" does without compiled code.
 FOLDER_VARIABLE = "SHARDMILL_NATIVE"
@@ -41,3 +46,9 @@ def load_library(name: str) -> ctypes.CDLL | None:
     if chosen:
         raise ConfigError(f"{FOLDER_VARIABLE}: there is no {name} in {folder}", f"unset {FOLDER_VARIABLE}")
     return None
+
+
+def scattered_bytes(*shape: int) -> Pixels:
+    """Return the same image of a shape in every process, whose neighbouring bytes differ: uint8."""
+    numbers = np.arange(np.prod(shape), dtype=np.uint32)
+    return (numbers * 2654435761 >> 24).astype(np.uint8).reshape(shape)
