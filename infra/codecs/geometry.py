@@ -153,9 +153,16 @@ def resize_samples(image: Samples, size: tuple[int, int], resample: Resample = "
     return scaled
 
 
+def _shrunk(shape: tuple[int, ...], size: tuple[int, int]) -> tuple[int, int]:
+    """Return the size to which an image is averaged; sides that grow are interpolated from there.
+
+    OpenCV's INTER_AREA averages only if neither side grows. Else it repeats pixels.
+    """
+    return min(size[0], shape[0]), min(size[1], shape[1])
+
+
 def _area_of_floats(plane: Float32, size: tuple[int, int]) -> Float32:
-    shrunk = min(size[0], plane.shape[0]), min(size[1], plane.shape[1])
-    for wanted, how in ((shrunk, cv2.INTER_AREA), (size, cv2.INTER_LINEAR)):
+    for wanted, how in ((_shrunk(plane.shape, size), cv2.INTER_AREA), (size, cv2.INTER_LINEAR)):
         if plane.shape != wanted:
             plane = cast(Float32, cv2.resize(plane, wanted[::-1], interpolation=how).reshape(wanted))
     return plane
@@ -166,8 +173,7 @@ def _lanczos_of_floats(plane: Float32, size: tuple[int, int]) -> Float32:
 
 
 def _area(image: Pixels, size: tuple[int, int]) -> Pixels:
-    # OpenCV's INTER_AREA averages only if neither side grows. Else it repeats pixels.
-    shrunk = min(size[0], image.shape[0]), min(size[1], image.shape[1])
+    shrunk = _shrunk(image.shape, size)
     if shrunk != image.shape[:2]:
         image = area_average(image, shrunk)
     if shrunk != size:
@@ -185,8 +191,7 @@ class AreaResize:
 
     def __init__(self, shape: tuple[int, int, int], size: tuple[int, int]) -> None:
         self._size = size
-        shrunk = min(size[0], shape[0]), min(size[1], shape[1])
-        self._average = AreaAverage(shape, shrunk)
+        self._average = AreaAverage(shape, _shrunk(shape, size))
 
     def add(self, band: Pixels) -> None:
         """Add the next rows, uint8 [rows, W, C]."""
