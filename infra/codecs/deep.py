@@ -49,7 +49,13 @@ from shardmill.infra.codecs.samples import (
 from shardmill.infra.codecs.structure.exif import read_exif
 from shardmill.infra.codecs.structure.geotiff import no_data_in
 from shardmill.infra.codecs.structure.heif_colors import heif_colors
-from shardmill.infra.codecs.structure.png_chunks import PngFile, can_hold_all_rows, is_undamaged, read_png
+from shardmill.infra.codecs.structure.png_chunks import (
+    PngFile,
+    can_hold_all_rows,
+    chunks,
+    is_undamaged,
+    read_png,
+)
 from shardmill.infra.codecs.tiff.decode import TiffSamples, black_and_white, read_strips
 from shardmill.infra.codecs.tiff.kinds import ASSOCIATED, INT, UINT, WHITE_IS_ZERO, check_samples, is_shades
 from shardmill.infra.codecs.tiff.page import read_page
@@ -166,6 +172,8 @@ def _read_png(data: bytes, wanted: DeepWanted) -> FileSamples:
         raise ImageRejected("corrupt", "not a sound PNG file: its pixel data does not match its checksums")
     if not png.ended or not can_hold_all_rows(png):
         raise ImageRejected("truncated", "the PNG file ends early")
+    if not any(name == b"IDAT" for name, _, _ in chunks(png.picture)):  # png_decode raises random bytes
+        raise ImageRejected("corrupt", "not a sound PNG file: it holds no pixel data")
     try:
         values = imagecodecs.png_decode(png.picture)
     except imagecodecs.PngError as error:

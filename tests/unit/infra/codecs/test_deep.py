@@ -308,6 +308,13 @@ def test_a_file_that_ends_early_is_truncated(cut: float) -> None:
         assert caught.value.reason in ("truncated", "corrupt")
 
 
+def test_a_png_without_pixel_data_is_corrupt() -> None:
+    whole = png(numbers("uint16", 3))
+    with pytest.raises(ImageRejected, match="it holds no pixel data") as caught:
+        deep(whole[:33] + whole[-12:], 16)
+    assert caught.value.reason == "corrupt"
+
+
 def test_samples_that_take_too_much_memory_are_refused_before_decoding() -> None:
     small = dataclasses.replace(KEEP, max_pixels=9 * 7)
     assert decode_deep(png(numbers("uint8", 3)), dataclasses.replace(small, max_pixels=9 * 7 * 2)).pixels.size
