@@ -43,6 +43,7 @@ from shardmill.infra.codecs.samples import (
     DeepWanted,
     FileSamples,
     Values,
+    check_bytes,
     image_of,
     in_srgb,
 )
@@ -61,7 +62,6 @@ from shardmill.infra.codecs.tiff.kinds import ASSOCIATED, INT, UINT, WHITE_IS_ZE
 from shardmill.infra.codecs.tiff.page import read_page
 from shardmill.infra.preparation import Hdr
 
-_BYTES_A_PIXEL = 3  # of memory for the samples, for each pixel that max_pixels allows
 _DEEP_COLOR = re.compile(r"(\d+)-bit| float")
 
 
@@ -92,7 +92,7 @@ def _read(data: bytes, wanted: DeepWanted) -> FileSamples:
         return first
     shades = first.shades if all(part.shades == first.shades for part in parts) else None
     values = np.concatenate([part.values for part in parts], 2)
-    _check_bytes(values.nbytes, wanted.max_pixels)
+    check_bytes(values.nbytes, wanted.max_pixels)
     color = f"{len(parts)} pages, {first.source.color}"
     return FileSamples(values, replace(first.source, color=color), shades=shades, no_data=first.no_data)
 
@@ -167,7 +167,7 @@ def _check_bits(bits: int, source: SourceFacts) -> None:
 def _read_png(data: bytes, wanted: DeepWanted) -> FileSamples:
     png = read_png(data)
     check_pixels(png.height, png.width, wanted.max_pixels)
-    _check_bytes(png.height * png.width * 4 * (2 if png.bit_depth > 8 else 1), wanted.max_pixels)
+    check_bytes(png.height * png.width * 4 * (2 if png.bit_depth > 8 else 1), wanted.max_pixels)
     if not is_undamaged(png):
         raise ImageRejected("corrupt", "not a sound PNG file: its pixel data does not match its checksums")
     if not png.ended or not can_hold_all_rows(png):
@@ -208,7 +208,7 @@ def _read_tiff(data: bytes, wanted: DeepWanted) -> FileSamples:
     if not is_shades(kind):
         return _read_common(data, wanted)
     check_samples(kind)
-    _check_bytes(page.height * page.width * kind.samples * max(1, kind.bits[0] // 8), wanted.max_pixels)
+    check_bytes(page.height * page.width * kind.samples * max(1, kind.bits[0] // 8), wanted.max_pixels)
     read = read_strips(data, page, wanted.max_pixels, wanted.allow_truncated)
     colors = read.colors
     values, shades, no_data = read.samples, _shades_of_tiff(read), no_data_in(read_exif(data).values)
@@ -280,16 +280,6 @@ _READERS: Final[dict[str, Callable[[bytes, DeepWanted], FileSamples]]] = {
     "dicom": _read_dicom,
     "numpy": _read_numpy,
 }
-
-
-def _check_bytes(num_bytes: int, max_pixels: int) -> None:
-    allowed = _BYTES_A_PIXEL * max_pixels
-    if num_bytes > allowed:
-        raise ImageRejected(
-            "too_many_pixels",
-            f"its samples take {num_bytes:,} bytes, and image.max_pixels allows {allowed:,} "
-            f"({_BYTES_A_PIXEL} for each pixel)",
-        )
 
 
 def _choice(stated: Sequence[Statement], colors: int, hdr: Hdr) -> Choice:

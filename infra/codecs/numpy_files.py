@@ -20,8 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shardmill.infra.codecs.formats import NPY, ImageRejected, check_pixels
-
-_BYTES_A_PIXEL = 3  # as shardmill.infra.codecs.deep allows
+from shardmill.infra.codecs.samples import check_bytes
 
 # By version of the format: returns shape, whether in Fortran order, and type.
 HEADER_READERS: Final[Mapping[tuple[int, int], Callable[[BinaryIO], tuple[Any, ...]]]] = {
@@ -72,12 +71,7 @@ def _read(stream: BinaryIO, size_bytes: int, max_pixels: int) -> npt.NDArray[Any
     height, width, channels = _shape(shape)
     check_pixels(height, width, max_pixels)
     num_bytes = height * width * channels * dtype.itemsize
-    if num_bytes > _BYTES_A_PIXEL * max_pixels:
-        raise ImageRejected(
-            "too_many_pixels",
-            f"its values take {num_bytes:,} bytes, and image.max_pixels allows "
-            f"{_BYTES_A_PIXEL * max_pixels:,} ({_BYTES_A_PIXEL} for each pixel)",
-        )
+    check_bytes(num_bytes, max_pixels, "values")
     if num_bytes > size_bytes:
         raise ImageRejected(
             "truncated", f"the NumPy file ends early: it lacks {num_bytes - size_bytes:,} bytes"

@@ -16,6 +16,7 @@ Values = npt.NDArray[Any]
 
 _LUMA = np.array([0.299, 0.587, 0.114])  # ITU-R BT.601
 _ROWS = 64  # that are computed in float64 at a time
+_BYTES_A_PIXEL = 3  # of memory for the samples of a file, for each pixel that max_pixels allows
 WINDOWED = ("tiff", "png", "numpy")  # formats whose values image.window may declare black and white
 
 
@@ -93,6 +94,26 @@ class DeepImage:
 
     pixels: Values
     source: SourceFacts
+
+
+def check_bytes(num_bytes: int, max_pixels: int, of: str = "samples") -> None:
+    """Refuse an image whose samples take more memory than ``max_pixels`` allows.
+
+    Args:
+        num_bytes: size of the samples (bytes).
+        max_pixels: largest image that is decoded.
+        of: what the file calls its samples.
+
+    Raises:
+        ImageRejected: "too_many_pixels".
+    """
+    allowed = _BYTES_A_PIXEL * max_pixels
+    if num_bytes > allowed:
+        raise ImageRejected(
+            "too_many_pixels",
+            f"its {of} take {num_bytes:,} bytes, and image.max_pixels allows {allowed:,} "
+            f"({_BYTES_A_PIXEL} for each pixel)",
+        )
 
 
 def image_of(found: FileSamples, wanted: DeepWanted) -> DeepImage:
