@@ -21,7 +21,7 @@ from shardmill.beam_jobs.sources.listing import Listing
 from shardmill.beam_jobs.sources.rows.listing import row_of
 from shardmill.beam_jobs.tables.columns import with_column
 from shardmill.infra.codecs.formats import ImageRejected
-from shardmill.infra.codecs.pages import count_pages, page_of
+from shardmill.infra.codecs.pages import InMemory, count_pages
 from shardmill.infra.errors import ConfigError
 
 _UNIT = "page"
@@ -114,7 +114,7 @@ class PageReader:
     def __init__(self, folder: SourceFolder) -> None:
         self._folder = folder
         self._last: tuple[str, int] | None = None
-        self._data = b""
+        self._file = InMemory(b"")
 
     def __reduce__(self) -> tuple[type[PageReader], tuple[SourceFolder]]:
         return PageReader, (self._folder,)
@@ -136,9 +136,9 @@ class PageReader:
                 self._folder.check_length(opened.size_bytes)
                 if file.mtime_ns:
                     opened.check_unchanged(file.mtime_ns)
-                self._data = opened.read_at(opened.size_bytes, 0)
+                self._file = InMemory(opened.read_at(opened.size_bytes, 0))
             self._last = container, file.mtime_ns
         try:
-            return page_of(self._data, position)
+            return self._file.page(position)
         except ImageRejected as rejected:
             raise SourceFault(rejected.reason, rejected.message) from rejected

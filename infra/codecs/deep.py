@@ -35,7 +35,7 @@ from shardmill.infra.codecs.formats import (
 )
 from shardmill.infra.codecs.jpeg.header import read_header
 from shardmill.infra.codecs.numpy_files import name_of, read_numpy, shades_of
-from shardmill.infra.codecs.pages import InMemory, count_pages, page_of
+from shardmill.infra.codecs.pages import InMemory, count_pages
 from shardmill.infra.codecs.pillow.raster import is_unscaled
 from shardmill.infra.codecs.samples import (
     WINDOWED,
@@ -82,7 +82,7 @@ def _read(data: bytes, wanted: DeepWanted) -> FileSamples:
     if wanted.pages != "channels" or form not in ("tiff", "dicom"):
         return in_srgb(reader(data, wanted), wanted.depth)
     file = InMemory(data)
-    pages = (reader(page_of(data, number), wanted) for number in range(count_pages(file)[1]))
+    pages = (reader(file.page(number), wanted) for number in range(count_pages(file)[1]))
     parts = [in_srgb(page, wanted.depth) for page in pages]
     kinds = sorted({f"{part.values.shape[1]}×{part.values.shape[0]} {part.source.color}" for part in parts})
     if len(kinds) > 1:

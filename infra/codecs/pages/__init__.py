@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from functools import cached_property
 from typing import Any
 
 from shardmill.infra.codecs.formats import HEAD_BYTES, ImageRejected, sniff
@@ -11,11 +12,41 @@ from shardmill.infra.extras import install
 
 
 class InMemory(io.BytesIO):
-    """A file in memory."""
+    """A file in memory, whose pages or frames become files of their own.
+
+    Args:
+        data: the file.
+    """
+
+    def __init__(self, data: bytes) -> None:
+        super().__init__(data)
+        self._data = data
 
     def read_at(self, length: int, offset: int) -> bytes:
         """Return ``length`` bytes from ``offset``; fewer only if the file ends."""
-        return bytes(self.getbuffer()[offset : offset + length])
+        return self._data[offset : offset + length]
+
+    @cached_property
+    def _directories(self) -> list[int]:
+        return picture_pages(self.read_at)
+
+    def page(self, number: int) -> bytes:
+        """Return a page of a TIFF or a frame of a DICOM file as a file; the same bytes in each run.
+
+        Args:
+            number: from 0; among the pages of a TIFF that are neither thumbnails nor masks.
+
+        Raises:
+            ImageRejected: the file is damaged, or has no such page.
+        """
+        try:
+            if sniff(self._data) == "tiff":
+                return tiff_page(self._data, self._directories, number)
+            from shardmill.infra.codecs.pages.dicom_frames import dicom_frame
+
+            return dicom_frame(self._data, number)
+        except ModuleNotFoundError as error:
+            raise ImageRejected("unsupported", f"a DICOM image; to read these, {install('dicom')}") from error
 
 
 def count_pages(file: Any) -> tuple[str | None, int]:
@@ -35,23 +66,3 @@ def count_pages(file: Any) -> tuple[str | None, int]:
     from shardmill.infra.codecs.pages.dicom_frames import count_frames
 
     return found, count_frames(file)
-
-
-def page_of(data: bytes, number: int) -> bytes:
-    """Return a page of a TIFF or a frame of a DICOM file as a file of its own; the same bytes in each run.
-
-    Args:
-        data: the file.
-        number: from 0; among the pages of a TIFF that are neither thumbnails nor masks.
-
-    Raises:
-        ImageRejected: the file is damaged, or has no such page.
-    """
-    try:
-        if sniff(data) == "tiff":
-            return tiff_page(data, number)
-        from shardmill.infra.codecs.pages.dicom_frames import dicom_frame
-
-        return dicom_frame(data, number)
-    except ModuleNotFoundError as error:
-        raise ImageRejected("unsupported", f"a DICOM image; to read these, {install('dicom')}") from error

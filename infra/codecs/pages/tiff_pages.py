@@ -174,12 +174,13 @@ def _directory(
     return entries, form.number(table, form.pointer, count * form.entry_bytes)
 
 
-def tiff_page(data: bytes, number: int) -> bytes:
+def tiff_page(data: bytes, pages: Sequence[int], number: int) -> bytes:
     """Return a page as a file of its own.
 
     Args:
         data: the file.
-        number: among ``picture_pages``, from 0.
+        pages: its ``picture_pages``.
+        number: among them, from 0.
 
     Raises:
         ImageRejected: there is no such page, or it is damaged.
@@ -188,7 +189,7 @@ def tiff_page(data: bytes, number: int) -> bytes:
     def read_at(length: int, offset: int) -> bytes:
         return data[offset : offset + length]
 
-    form, pages = _Form.of(data), picture_pages(read_at)
+    form = _Form.of(data)
     if number >= len(pages):
         raise ImageRejected("corrupt", f"its page {number} is no longer there: it has {len(pages)}")
     entries, _ = _directory(read_at, form, pages[number])

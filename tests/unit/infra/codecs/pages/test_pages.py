@@ -18,7 +18,7 @@ from pydicom.pixels import pixel_array
 
 from shardmill.infra import codecs
 from shardmill.infra.codecs import ImageRejected
-from shardmill.infra.codecs.pages import InMemory, count_pages, page_of
+from shardmill.infra.codecs.pages import InMemory, count_pages
 from shardmill.infra.errors import StorageError
 from tests.samples.images.dicoms import dicom, slice_of
 
@@ -27,6 +27,10 @@ STACK = np.random.default_rng(3).integers(0, 200, (4, 45, 61, 3)).astype(np.uint
 
 def pages(data: bytes) -> int:
     return count_pages(InMemory(data))[1]
+
+
+def page_of(data: bytes, number: int) -> bytes:
+    return InMemory(data).page(number)
 
 
 def tiff(values: npt.NDArray[Any], **how: Any) -> bytes:
