@@ -54,7 +54,6 @@ from shardmill.infra.codecs.tiff.strips import Samples, decode_strips, sample_ty
 
 _FULL_RANGE = (0.0, 255.0, 128.0, 255.0, 128.0, 255.0)
 _BT601 = (0.299, 0.587, 0.114)
-_OPAQUE = 255
 
 
 @dataclass(frozen=True, slots=True)

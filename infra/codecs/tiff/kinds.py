@@ -59,11 +59,12 @@ class _Color:
     meanings: tuple[int, ...] = (UNSPECIFIED, ASSOCIATED, UNASSOCIATED)
 
 
-_GREY_BITS = {UINT: (1, 2, 4, 8, 10, 12, 14, 16, 32), INT: (8, 16, 32), FLOAT: (16, 32, 64)}
+# Bits of a sample that are read, by its format: of grey, and of all shades that keep the file's depth.
+_SAMPLE_BITS = {UINT: (1, 2, 4, 8, 10, 12, 14, 16, 32), INT: (8, 16, 32), FLOAT: (16, 32, 64)}
 COLORS = {
     # Of the other depths no second decoder takes the largest sample for black.
     WHITE_IS_ZERO: _Color("grey", 1, {UINT: (1, 2, 4, 8, 16), INT: (8,)}, (8, 16), 1),
-    BLACK_IS_ZERO: _Color("grey", 1, _GREY_BITS, (8, 16), 1),
+    BLACK_IS_ZERO: _Color("grey", 1, _SAMPLE_BITS, (8, 16), 1),
     RGB: _Color("RGB", 3, {UINT: (8, 10, 12, 14, 16)}, (8, 16), 3),
     PALETTE: _Color("palette", 1, {UINT: (1, 2, 4, 8)}, (8,), 1, (UNSPECIFIED, UNASSOCIATED)),
     INKS: _Color("CMYK", 4, {UINT: (8, 16)}),
@@ -175,10 +176,6 @@ def check_kind(kind: Kind) -> None:
         if is_shades(kind) and _are_read(kind):
             remedy = f"set image.depth and image.channels to keep, or {remedy}"
         raise ImageRejected("unsupported", f"a kind of TIFF that is not read: {kind}; {remedy}")
-
-
-# Bits of samples that are stored as they are in the file, by their format.
-_SAMPLE_BITS = {UINT: (1, 2, 4, 8, 10, 12, 14, 16, 32), INT: (8, 16, 32), FLOAT: (16, 32, 64)}
 
 
 def is_shades(kind: Kind) -> bool:
