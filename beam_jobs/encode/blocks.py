@@ -60,10 +60,10 @@ def facts_file(digest: str) -> str:
     return f"{BLOCKS_FOLDER}/{digest}.arrow"
 
 
-# A photograph takes a time that does not depend on its size, and as long again for so many bytes.
+# A photograph takes a fixed time, and that time again for each so many bytes of its file.
 _BYTES_OF_A_FILE = 24 << 10
-# A block is this part of what each process still has to do, but at least that part of all that it has to do,
-# and at least as long as so many files take on average: a block costs about as much as a small photograph.
+# A block takes the first part of what a process still has to do, but at least the second part of all that it
+# has to do, and at least as long as LEAST_FILES files of the mean size: each block costs time of its own.
 _NEXT_PART, _LEAST_PART = 1 / 2, 1 / 20
 LEAST_FILES = 4
 
@@ -102,7 +102,9 @@ def cut_blocks(
 
 
 def find_finished(spool: Storage, references: pa.Table) -> list[Block]:
-    """Find the finished blocks whose files are still the same, and none between them: in order.
+    """Return, in order, the blocks that an earlier run finished and whose files are still the same.
+
+    A file that was added within a block, or is missing there, makes it another block.
 
     Args:
         spool: as an earlier run left it, with its own references.

@@ -2,8 +2,8 @@
 
 A file is read to its samples (``FileSamples``), which are then brought to the channels and the depth that
 are wanted. Depth 8 and 16 are shades: black is 0, white 255 or 65,535. "float32" and "keep" are the numbers
-of the file: nothing is scaled, only grey whose white is zero is turned round. "keep" stores unsigned numbers
-of up to 8 bits as uint8, up to 16 bits as uint16, and all others as float32.
+of the file, which are not scaled. Grey whose white is zero is inverted. "keep" stores unsigned numbers of
+up to 8 bits as uint8, up to 16 bits as uint16, and all others as float32.
 
 PNG and TIFF are read here. Files of the other formats, and TIFFs whose samples are no shades (palettes, inks,
 YCbCr, Lab, fax, JPEG), are 8 bits of grey or RGB, as ``codecs.decode`` gives them: in sRGB and opaque. Such a
@@ -98,12 +98,12 @@ def _read(data: bytes, wanted: DeepWanted) -> FileSamples:
 
 
 def common_channels(data: bytes, wanted: DeepWanted) -> int | None:
-    """Return 1 or 3 if the image that is wanted has 8 bits in grey or RGB, where the file decides; else None.
+    """Return the channels, 1 or 3, of an image that is to be 8 bits of grey or RGB; None for another image.
 
-    Then ``codecs.decode`` makes it, which converts colours to sRGB.
+    ``codecs.decode`` makes the former, in sRGB. The file decides where its depth or channels are kept.
 
     Raises:
-        ImageRejected: the file is damaged, or has more than 8 bits that are wanted and cannot be read.
+        ImageRejected: the file is damaged, or more than 8 bits are wanted of it and cannot be read.
     """
     of_samples = wanted.pages == "channels" or wanted.bands or wanted.no_data != "keep"
     if of_samples or wanted.depth not in (8, "keep") or wanted.channels not in (1, 3, "keep"):
@@ -273,7 +273,7 @@ def decode_numpy(data: bytes, wanted: Wanted) -> DecodedImage:
     return DecodedImage(found.pixels, found.source)
 
 
-# A reader of each format whose files may hold other samples than 8 bits of grey or RGB.
+# Formats whose files may have more than 8 bits or other channels than grey and RGB, with their readers.
 _READERS: Final[dict[str, Callable[[bytes, DeepWanted], FileSamples]]] = {
     "png": _read_png,
     "tiff": _read_tiff,

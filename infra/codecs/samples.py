@@ -149,7 +149,7 @@ def _with_bands(found: FileSamples, wanted: DeepWanted) -> FileSamples:
 
 
 def _without_data(found: FileSamples) -> npt.NDArray[np.bool_]:
-    """Return the pixels of which a channel has no data: bool [H, W, 1]."""
+    """Return which pixels lack data in one channel or more: bool [H, W, 1]."""
     values = found.values
     missing = np.isnan(values) if values.dtype.kind == "f" else np.zeros(values.shape, np.bool_)
     if found.no_data is not None and not np.isnan(found.no_data):
@@ -192,7 +192,7 @@ def in_srgb(found: FileSamples, depth: Depth) -> FileSamples:
 
 
 def _in_channels(found: FileSamples, wanted: DeepWanted, more: int) -> FileSamples:
-    """Return the samples with the channels that are wanted, but for so many more that follow."""
+    """Return the samples with the channels that are wanted, less ``more`` that are added afterwards."""
     given, colors = found.values.shape[2], found.colors
     if wanted.channels == "keep" or wanted.channels == given + more:
         return found

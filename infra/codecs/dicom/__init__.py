@@ -1,4 +1,4 @@
 """Decode DICOM images (PS3.3 and PS3.5 of the standard) with pydicom.
 
-Nothing is taken from a file but its pixels, and a key of its series from which no patient can be told.
+Only the pixels of a file are taken, and a hash of its series, which does not reveal the patient.
 """

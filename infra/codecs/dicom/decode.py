@@ -50,7 +50,7 @@ _COLORS = {
 }  # fmt: skip
 NO_PICTURE = "no_picture"
 _MOST_OF_8_BITS = 255
-_TABLE_BYTES = 2  # samples of so many bytes are converted by a table of all of them
+_TABLE_BYTES = 2  # the most of a sample that is converted by a table of all values
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class _Frame:
 
     Attributes:
         file: data elements of the file.
-        shared: elements of its functional groups that say how values become shades; the file's own else.
+        shared: its functional groups that say how values become shades. Their elements replace the file's.
         stored: integers or floats, [H, W] or [H, W, 3].
         color: its photometric interpretation.
         bits: bits of a stored integer.
@@ -111,8 +111,8 @@ def dicom_samples(data: bytes, wanted: DeepWanted) -> tuple[FileSamples, bytes |
     """Return the samples of the picture of a DICOM file, and its ICC profile.
 
     For a depth of 8 or 16 grey values are shades by the window. Otherwise they are modality values,
-    such as Hounsfield units: uint8 or uint16 if all that the declared bits can hold are such numbers. Those
-    of MONOCHROME1 are turned round within these bits.
+    such as Hounsfield units: uint8 or uint16 if that type holds every value that the declared bits allow.
+    MONOCHROME1 is inverted within these bits.
 
     Raises:
         ImageRejected: as for ``decode_dicom``.
@@ -178,7 +178,7 @@ def own_errors() -> Iterator[None]:
 
 
 def _group(series: object) -> str | None:
-    """Return the key of a series, from which its UID, and so its patient, cannot be told."""
+    """Return the key of a series: a hash, which reveals neither the UID of the series nor the patient."""
     return f"{GROUP_OF_FILE}{hashlib.sha256(str(series).encode()).hexdigest()[:16]}" if series else None
 
 

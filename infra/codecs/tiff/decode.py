@@ -217,7 +217,7 @@ def _read(data: bytes, max_pixels: int, allow_truncated: bool = False) -> TiffSa
 
 
 def read_strips(data: bytes, page: Page, max_pixels: int, allow_truncated: bool) -> TiffSamples:
-    """Decode the samples of a page, of what there is of them if a part may be missing.
+    """Decode the samples of a page. ``allow_truncated`` leaves those zero that the file lacks at its end.
 
     Raises:
         ImageRejected: "truncated" or "corrupt".

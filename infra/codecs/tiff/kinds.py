@@ -186,7 +186,7 @@ def is_shades(kind: Kind) -> bool:
 
 
 def check_samples(kind: Kind) -> None:
-    """Refuse shades that were not compared as samples of any depth and number.
+    """Refuse shades whose samples were not compared with those of another reader.
 
     Raises:
         ImageRejected: "unsupported", with the combination.
