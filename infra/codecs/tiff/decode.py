@@ -182,8 +182,10 @@ def decode_tiff_samples(data: bytes, max_pixels: int, in_color: bool) -> tuple[n
         ImageRejected: the file is damaged, too large, of a kind that is not read, or its samples are no such
             numbers ("unsupported") or were compressed with a loss ("lossy_mask").
     """
-    read = _read(data, max_pixels)
-    page, kind = read.page, read.page.kind
+    page = read_page(data, max_pixels)
+    kind = page.kind
+    check_kind(kind)
+    read = read_strips(data, page, max_pixels, allow_truncated=False)
     if COMPRESSIONS[kind.compression].lossy or kind.photometric == YCBCR:
         raise ImageRejected("lossy_mask", "a TIFF whose compression changes pixels")
     bits = kind.bits[0]
@@ -208,12 +210,6 @@ def _numbers(samples: Samples) -> npt.NDArray[Any]:
     if samples.size and not 0 <= samples.min() <= samples.max() <= 0xFFFF:
         raise ImageRejected("unsupported", "its values are not all between 0 and 65,535")
     return samples if samples.dtype == np.uint8 else samples.astype(np.uint16)
-
-
-def _read(data: bytes, max_pixels: int, allow_truncated: bool = False) -> TiffSamples:
-    page = read_page(data, max_pixels)
-    check_kind(page.kind)
-    return read_strips(data, page, max_pixels, allow_truncated)
 
 
 def read_strips(data: bytes, page: Page, max_pixels: int, allow_truncated: bool) -> TiffSamples:
