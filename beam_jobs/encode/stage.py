@@ -26,7 +26,7 @@ from shardmill.beam_jobs.encode.blocks import (
 from shardmill.beam_jobs.encode.facts import facts_schema, noted_samples
 from shardmill.beam_jobs.execution.pool import files_in_progress
 from shardmill.beam_jobs.execution.progress import report_progress
-from shardmill.beam_jobs.execution.runners import num_at_a_time, run_task, start_processes
+from shardmill.beam_jobs.execution.runners import num_at_a_time, run_task, started_processes
 from shardmill.beam_jobs.execution.verdicts import known_verdicts
 from shardmill.beam_jobs.sources.kind_modules import Reader
 from shardmill.beam_jobs.tables.columns import share_empty_texts
@@ -151,9 +151,16 @@ def encode_files(references: pa.Table, source: Reader, spool: Storage, config: P
         spool: receives the blocks.
         config: how images are stored, and the runner.
     """
-    runner = config.runner
-    start_processes(runner, references.num_rows // LEAST_FILES)
     finished = find_finished(spool, references)
+    unfinished = references.num_rows - sum(block.length for block in finished)
+    with started_processes(config.runner, unfinished // LEAST_FILES):
+        return _encode(references, finished, source, spool, config)
+
+
+def _encode(
+    references: pa.Table, finished: Sequence[Block], source: Reader, spool: Storage, config: PrepareConfig
+) -> EncodedFiles:
+    runner = config.runner
     blocks = cut_blocks(references, runner.block_images, num_at_a_time(runner), finished)
     write_references(spool, references, blocks)
     done = reuse_blocks(spool, blocks, known_verdicts(spool, runner))

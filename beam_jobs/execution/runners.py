@@ -135,10 +135,18 @@ def load_beam(runner: RunnerConfig) -> None:
     _on_own_thread(lambda: import_module("shardmill.beam_jobs.execution.pipeline"))
 
 
-def start_processes(runner: RunnerConfig, items: int) -> None:
-    """Start the processes that ``run_task`` will need for so many items, while this process goes on."""
+@contextlib.contextmanager
+def started_processes(runner: RunnerConfig, items: int) -> Iterator[None]:
+    """Start the processes that ``run_task`` will need for so many items, while the block goes on.
+
+    Those that no task has taken end with the block.
+    """
     if runner.name == EMBEDDED:
         start_ahead(min(num_processes(runner), items))
+    try:
+        yield
+    finally:
+        end_ahead()
 
 
 def run_task(task: Task, items: Sequence[int], runner: RunnerConfig) -> float:
@@ -173,8 +181,6 @@ def run_task(task: Task, items: Sequence[int], runner: RunnerConfig) -> float:
             if runner.name != EMBEDDED and started:
                 cancel(started[0])
             raise
-        finally:
-            end_ahead()
         if result.state != PipelineState.DONE:
             raise EnvironmentFault(f"the pipeline ended as {result.state}", "see the logs of the job server")
         return 0.0 if runner.name == DATAFLOW else _cpu_seconds(result)

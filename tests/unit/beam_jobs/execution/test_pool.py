@@ -14,12 +14,14 @@ from typing import Any
 import psutil
 import pytest
 
+from shardmill.beam_jobs.config import RunnerConfig
 from shardmill.beam_jobs.execution.pool import Pool, files_in_progress
 from shardmill.beam_jobs.execution.pool.shares import MemoryBudget
 from shardmill.beam_jobs.execution.pool.starting import end_ahead, start_ahead
 from shardmill.beam_jobs.execution.pool.supervision import MAX_FAILURES, ItemFailed
+from shardmill.beam_jobs.execution.runners import started_processes
 from shardmill.beam_jobs.execution.task import recover_fault
-from shardmill.infra.errors import ChildDied, EnvironmentFault, StorageError
+from shardmill.infra.errors import ChildDied, CorruptDataError, EnvironmentFault, StorageError
 from shardmill.infra.processes.trees import lives
 from shardmill.infra.progress import subscribe
 from tests.samples.preparing.deeds import Deeds, done, processes
@@ -66,6 +68,20 @@ def test_processes_that_were_started_ahead_are_used_and_leave_none_behind(tmp_pa
     assert done(tmp_path) == list(range(40))
     assert processes(tmp_path) <= ahead - {min(ahead)}
     end_ahead()
+    wait_until(lambda: gone(ahead))
+
+
+def test_processes_that_no_task_has_taken_end_also_after_an_error() -> None:
+    ahead: set[int] = set()
+
+    def fail() -> None:
+        with started_processes(RunnerConfig(processes=2), 8):
+            wait_until(lambda: len(forked()) == 2)
+            ahead.update(forked())
+            raise CorruptDataError("damaged")
+
+    with pytest.raises(CorruptDataError, match="damaged"):
+        fail()
     wait_until(lambda: gone(ahead))
 
 
