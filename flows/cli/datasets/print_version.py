@@ -9,6 +9,7 @@ from shardmill.flows.cli.output import cell, counted, print_table, say
 from shardmill.infra.dataset.croissant import croissant_json, terms_of
 from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.errors import UsageError
+from shardmill.infra.format.contract import Manifest
 from shardmill.infra.format.features import Feature
 from shardmill.infra.format.known_features import BOXES, WORDS
 from shardmill.infra.readable import readable_bytes
@@ -20,9 +21,7 @@ def print_version(opened: DatasetVersion) -> None:
     """Print everything in the manifest of a version."""
     manifest = opened.manifest
     say(f"{opened.ref}  from {manifest.source}", f"published {manifest.created_at}  in {opened.storage.uri}")
-    image = manifest.config.get("image", {})
-    kept = ", ".join(f"{name} {value}" for name, value in image.items() if value is not None)
-    say(f"container {manifest.container}; {kept}" if kept else f"container {manifest.container}")
+    say(f"container {manifest.container}", f"images {_images_in_words(manifest)}")
     has_boxes = any(feature.name == BOXES for feature in manifest.extra_features)
     if manifest.label_kind != "class":
         say(f"labels: {'objects in images' if has_boxes else WORDS[manifest.label_kind]}")
@@ -42,6 +41,16 @@ def print_version(opened: DatasetVersion) -> None:
         print_table(f"Same image, several labels ({len(conflicts):,})", ["labels", "sources"], rows)
     if manifest.report:
         say(f"Report: {opened.storage.uri}/{manifest.report}")
+
+
+def _images_in_words(manifest: Manifest) -> str:
+    """Say which samples the stored images have, how they are encoded, and the settings that made them so."""
+    image, encoding = dict(manifest.config.get("image", {})), manifest.image_encoding
+    parts = [str(manifest.samples), encoding]
+    if encoding not in ("jpeg", "webp"):
+        image.pop("quality", None)
+    image.pop("encoding", None)
+    return ", ".join(parts + [f"{name} {value}" for name, value in image.items() if value not in (None, [])])
 
 
 def _accounting(counts: Mapping[str, Any]) -> None:

@@ -23,3 +23,16 @@ def test_boxes_are_told_from_several_labels(
     changes = {"label_kind": "multi", "extra_features": features}
     print_version(DatasetVersion(published.storage, published.manifest.model_copy(update=changes)))
     assert words in capsys.readouterr().out
+
+
+def test_images_are_named_by_their_samples_and_stored_form(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    published = publish(tmp_path, coloured({"train": {"a": 1}}))
+    image = {"encoding": "jpeg", "quality": 90, "depth": 16, "size": 64}
+    changes = {"dtype": "uint16", "channels": 3, "image_encoding": "png", "config": {"image": image}}
+    print_version(DatasetVersion(published.storage, published.manifest.model_copy(update=changes)))
+    said = capsys.readouterr().out
+    assert "images uint16 with 3 channels, png, depth 16, size 64" in said
+    assert "jpeg" not in said
+    assert "quality" not in said
