@@ -90,7 +90,12 @@ def _linear(before: int, after: int) -> Array:
 
 
 AUGMENT = AugmentSettings.model_validate(
-    {"vertical_flip": True, "erasing": {"probability": 1.0}, "color_jitter": {"brightness": 0.5}}
+    {
+        "vertical_flip": True,
+        "quarter_turns": True,
+        "erasing": {"probability": 1.0},
+        "color_jitter": {"brightness": 0.5},
+    }
 )
 
 
@@ -106,6 +111,7 @@ def test_augmentation_is_that_of_numpy_in_float64(dtype: str, channels: int) -> 
         wanted = image.astype(np.float64)
         wanted = wanted[::-1] if by_kind["Flips"]["top_bottom"][row] else wanted
         wanted = wanted[:, ::-1] if by_kind["Flips"]["left_right"][row] else wanted
+        wanted = np.rot90(wanted, by_kind["QuarterTurns"]["turns"][row]).copy()
         factor = by_kind["ColorJitter"]["matrices"][row, 0, 0]
         assert 0.5 <= factor <= 1.5
         with np.errstate(invalid="ignore"):

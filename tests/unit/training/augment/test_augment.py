@@ -90,6 +90,7 @@ def test_every_augmentation_has_streams_of_its_own() -> None:
     assert taken == {
         "RandomResizedCrop": (0, 301),
         "Flips": (400, 402),
+        "QuarterTurns": (500, 501),
         "ColorJitter": (600, 604),
         "Erasing": (700, 701),
         "RandAugment": (0, 200),

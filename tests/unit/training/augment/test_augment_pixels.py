@@ -45,6 +45,18 @@ def test_flips_are_numpys() -> None:
     assert len(kinds) == 4, "the two flips are drawn apart"
 
 
+@pytest.mark.parametrize("channels", [1, 3, 5])
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.float32])
+def test_quarter_turns_are_numpys(dtype: type[np.generic], channels: int) -> None:
+    draws = draws_of(quarter_turns=True)
+    image = np.arange(SIZE * SIZE * channels).reshape(SIZE, SIZE, channels).astype(dtype)
+    turns = drawn_for_images(draws).turns
+    assert set(turns[:20].tolist()) == {0, 1, 2, 3}
+    for row in range(20):
+        found = augment_image(image.copy(), draws, row)
+        assert np.array_equal(found, np.rot90(image, int(turns[row])))
+
+
 def test_an_image_is_changed_in_its_own_memory_unless_it_is_read_only() -> None:
     draws = draws_of(vertical_flip=True, color_jitter={"hue": 0.2})
     row = int(np.argmax(drawn_for_images(draws).top_bottom))

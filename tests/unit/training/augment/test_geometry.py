@@ -1,4 +1,4 @@
-"""Boxes and masks move with their images: the same window, resize and flips."""
+"""Boxes and masks move with their images: the same window, resize, flips and quarter turns."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def scenes(draw: st.DrawFn) -> tuple[npt.NDArray[np.uint8], list[int], AugmentPa
     bottom, right = draw(st.integers(top + 1, height)), draw(st.integers(left + 1, width))
     mask = np.zeros((height, width), np.uint8)
     mask[top:bottom, left:right] = 255
-    settings = AugmentSettings(vertical_flip=True, scale=(0.1, 1.0), ratio=(0.4, 2.5))
+    settings = AugmentSettings(vertical_flip=True, quarter_turns=True, scale=(0.1, 1.0), ratio=(0.4, 2.5))
     seed, epoch, position = draw(st.integers(0, 2**32)), draw(st.integers(0, 9)), draw(st.integers(0, 999))
     sides = np.array([height]), np.array([width])
     parameters = draw_parameters(settings, seed, epoch, np.array([position]), *sides, SIZE)

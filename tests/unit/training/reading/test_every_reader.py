@@ -18,7 +18,12 @@ from tests.samples.datasets.published import coloured, measured, publish, publis
 from tests.samples.training.steps_by_reader import Wanted, steps_of
 
 OTHERS = ["jax", "grain"]
-AUGMENT = {"vertical_flip": True, "erasing.probability": 0.5, "color_jitter.brightness": 0.3}
+AUGMENT = {
+    "vertical_flip": True,
+    "quarter_turns": True,
+    "erasing.probability": 0.5,
+    "color_jitter.brightness": 0.3,
+}
 ASKED: dict[str, dict[str, Any]] = {
     "classes": {"balance": "uniform", "class_weights": "balanced", "augment": AUGMENT},
     "blocks": {"granularity": "block", "last_batch": "pad", "image_size": 10},  # decoded scaled

@@ -10,15 +10,16 @@ import pytest
 
 from shardmill import open_dataset
 from shardmill.training.augment.kinds.flips import Flips
+from shardmill.training.augment.kinds.quarter_turns import QuarterTurns
 from tests.samples.datasets.published import coloured, publish
 
 
 @pytest.mark.parametrize("reading", [{"decoder": "tensorflow"}, {"mode": "streaming"}], ids=str)
-def test_the_graph_and_numpy_flip_alike(
+def test_the_graph_and_numpy_flip_and_turn_alike(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reading: dict[str, Any]
 ) -> None:
     publish(tmp_path, coloured({"train": {"a": 24, "b": 16}}, size=(20, 30)), name="set")
-    augment = {"horizontal_flip": True, "vertical_flip": True}
+    augment = {"horizontal_flip": True, "vertical_flip": True, "quarter_turns": True}
 
     def images(settings: dict[str, bool]) -> Any:
         dataset = open_dataset("set@1", root=tmp_path, **reading)
@@ -26,8 +27,9 @@ def test_the_graph_and_numpy_flip_alike(
         return np.concatenate([np.array(part) for part, *_ in batches])
 
     in_graph = images(augment)
-    monkeypatch.setattr(Flips, "is_in_graph", False)
+    for kind in (Flips, QuarterTurns):
+        monkeypatch.setattr(kind, "is_in_graph", False)
     assert np.array_equal(images(augment), in_graph)
     unflipped = images(dict.fromkeys(augment, False))
     changed = (in_graph != unflipped).any(axis=(1, 2, 3)).sum()
-    assert 20 <= changed <= 39, "three of four images are mirrored along some axis"
+    assert 25 <= changed <= 40, "seven of eight images are mirrored or turned"
