@@ -24,6 +24,20 @@ objects/num_left_out  int64      scalar: objects of the annotation that are not 
 
 The feature ``labels`` has each class of the objects once.
 
+**Shapes of objects**, each only in data sets whose source has such shapes; then every record has it.
+
+====================  =======  =======================================================================
+objects/polygons      float32  y, x of each point, relative to the stored image, ring after ring. The area
+                               of an object is where the winding number of its rings is not 0: outer rings
+                               turn one way, holes the other
+objects/ring_points   int64    number of points of each ring
+objects/rings         int64    number of rings of each object; 0: it has no polygon
+objects/keypoints     float32  y, x of each of the K key points of each object (``KeyPoints``)
+objects/visibility    int64    of each of them: 0 not annotated (y and x are 0), 1 hidden, 2 visible
+objects/corners       float32  8 an object: y, x of the four corners in turn of an oriented box, which may
+                               reach beyond the image
+====================  =======  =======================================================================
+
 **Segmentation masks**:
 
 =====================  ======  =========================================================================
@@ -62,9 +76,9 @@ A record lacks the features that its file does not tell.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, Literal, get_args
+from typing import Final, Literal, Self, get_args
 
-from pydantic import ConfigDict
+from pydantic import ConfigDict, model_validator
 
 from shardmill.infra.errors import UsageError
 from shardmill.infra.format.features import Feature
@@ -152,6 +166,51 @@ LISTED_OBJECT_FEATURES: Final = (
     _LEFT_OUT,
     Feature(name=ANNOTATED_SIZE, dtype="int64", shape="fixed", length=2),
 )
+
+POLYGONS: Final = "objects/polygons"
+RING_POINTS: Final = "objects/ring_points"
+RINGS: Final = "objects/rings"
+KEYPOINTS: Final = "objects/keypoints"
+VISIBILITY: Final = "objects/visibility"
+CORNERS: Final = "objects/corners"
+
+POLYGON_FEATURES: Final = (
+    Feature(name=POLYGONS, dtype="float32", shape="variable"),
+    Feature(name=RING_POINTS, dtype="int64", shape="variable"),
+    Feature(name=RINGS, dtype="int64", shape="variable"),
+)
+KEYPOINT_FEATURES: Final = (
+    Feature(name=KEYPOINTS, dtype="float32", shape="variable"),
+    Feature(name=VISIBILITY, dtype="int64", shape="variable"),
+)
+CORNER_FEATURES: Final = (Feature(name=CORNERS, dtype="float32", shape="variable"),)
+
+
+class KeyPoints(Settings):
+    """The key points that each object of a version has.
+
+    Attributes:
+        names: their names; K of them.
+        skeleton: pairs of points that a line joins, by their numbers.
+        partners: number of the point that each becomes in a mirror: a left eye the right one, a nose itself;
+            None: not known.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    names: list[str]
+    skeleton: list[tuple[int, int]] = []  # noqa: RUF012  never changed
+    partners: list[int] | None = None
+
+    @model_validator(mode="after")
+    def _numbers_name_points(self) -> Self:
+        points, partners = range(len(self.names)), self.partners
+        if not self.names or any(end not in points for pair in self.skeleton for end in pair):
+            raise ValueError(f"skeleton {self.skeleton} of {len(self.names)} key points")
+        if partners is not None and [partners[at] for at in partners if at in points] != list(points):
+            raise ValueError(f"partners {partners} of {len(self.names)} key points are no pairs")
+        return self
+
 
 MASK: Final = "mask/encoded"
 MASK_PIXELS: Final = "mask/pixels"

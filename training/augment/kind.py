@@ -29,6 +29,7 @@ F = TypeVar("F", bound=Settings)
 Sizes = npt.NDArray[np.integer]
 Windows = npt.NDArray[np.int32]  # [B, 4]: y, x, height, width of the visible part of a stored image (pixels)
 Boxes = npt.NDArray[np.floating]  # [..., 4]: top, left, bottom, right edge, relative to the image, 0 to 1
+Points = npt.NDArray[np.floating]  # [..., 2]: y, x, relative to the image: 0 to 1 within it
 Array = npt.NDArray[Any]
 Arrays = dict[str, Array]  # the parameters of a batch by name: [B, ...] each
 
@@ -115,7 +116,7 @@ class WindowAugmentation(Augmentation[F]):
 class ImageAugmentation(Augmentation[F]):
     """Changes each image alone, after its window was cut and resized to S × S pixels, in numpy or OpenCV.
 
-    One that moves pixels overrides ``move_boxes`` and ``move_mask``; one that boxes and masks cannot follow
+    One that moves pixels overrides ``move_points`` and ``move_mask``; one that boxes and masks cannot follow
     sets ``objects_follow``; one that has a meaning for any dtype and number of channels says so in
     ``unfit``. One that TensorFlow can apply to each image with the same result has
     ``apply_in_graph`` too, and sets ``is_in_graph``.
@@ -146,9 +147,24 @@ class ImageAugmentation(Augmentation[F]):
         """Return an image of TensorFlow, uint8 [S, S, 3], changed with the parameters of its row."""
         raise NotImplementedError(type(self).__name__)
 
+    def move_points(self, points: Points, drawn: Arrays) -> Points:
+        """Return the points [B, M, 2] of a batch, moved with their images. Mirrors are told by it."""
+        return points
+
     def move_boxes(self, boxes: Boxes, drawn: Arrays) -> Boxes:
-        """Return the boxes [B, M, 4] of a batch, moved with their images."""
-        return boxes
+        """Return the boxes [B, M, 4] of a batch, moved with their images: those around moved corners."""
+        rows, most = boxes.shape[:2]
+        corners = self.move_points(boxes.reshape(rows, -1, 2), drawn).reshape(rows, most, 2, 2)
+        return np.concatenate([corners.min(axis=2), corners.max(axis=2)], axis=-1)
+
+    @classmethod
+    def moves_points(cls) -> bool:
+        """Tell whether points can follow: whatever moves boxes or masks must say how points move."""
+        others = (cls.move_boxes, cls.move_mask)
+        return cls.move_points is not ImageAugmentation.move_points or others == (
+            ImageAugmentation.move_boxes,
+            ImageAugmentation.move_mask,
+        )
 
     def move_mask(self, mask: Array, drawn: Arrays, row: int) -> Array:
         """Return the mask [S, S] of row ``row`` of the batch, moved with its image."""

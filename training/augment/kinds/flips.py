@@ -11,7 +11,7 @@ from pydantic import Field
 from shardmill.infra.preparation import SampleKind
 from shardmill.infra.settings import AlsoCalled, Settings
 from shardmill.infra.splitmix import U64
-from shardmill.training.augment.kind import Array, Arrays, Boxes, ImageAugmentation, cv2, tf
+from shardmill.training.augment.kind import Array, Arrays, ImageAugmentation, Points, cv2, tf
 from shardmill.training.draws import uniform
 
 _LEFT_RIGHT, _TOP_BOTTOM = 400, 401  # streams
@@ -76,12 +76,12 @@ class Flips(ImageAugmentation[_Fields]):
             image = tf.cond(drawn[name], partial(tf.reverse, image, [axis]), partial(tf.identity, image))
         return image
 
-    def move_boxes(self, boxes: Boxes, drawn: Arrays) -> Boxes:
-        """Mirror the boxes [B, M, 4] of mirrored images."""
-        corners = boxes.copy().reshape(*boxes.shape[:-1], 2, 2)
+    def move_points(self, points: Points, drawn: Arrays) -> Points:
+        """Mirror the points [B, M, 2] of mirrored images."""
+        moved = points.copy()
         for axis, flips in enumerate((drawn["top_bottom"], drawn["left_right"])):
-            corners[flips, ..., axis] = 1.0 - corners[flips, :, ::-1, axis]
-        return corners.reshape(boxes.shape)
+            moved[flips, :, axis] = 1.0 - moved[flips, :, axis]
+        return moved
 
     def move_mask(self, mask: Array, drawn: Arrays, row: int) -> Array:
         """Mirror the mask of a mirrored image."""
