@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -12,13 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from shardmill.beam_jobs.config import (
-    AnnotationFile,
-    ColumnsConfig,
-    ObjectsConfig,
-    PrepareConfig,
-    SourceConfig,
-)
+from shardmill.beam_jobs.config import ColumnsConfig, PrepareConfig, SourceConfig
 from shardmill.beam_jobs.reasons import BAD_PATH, BROKEN_ROW, MISSING_FILE
 from shardmill.beam_jobs.sources.annotations.collecting import (
     DROPPED,
@@ -27,6 +21,7 @@ from shardmill.beam_jobs.sources.annotations.collecting import (
     AnnotatedImage,
     Annotations,
 )
+from shardmill.beam_jobs.sources.annotations.reading import SETTING, AnnotationTable, find_annotations
 from shardmill.beam_jobs.sources.class_names import look_alikes, no_classes
 from shardmill.beam_jobs.sources.files.folder import SourceFolder
 from shardmill.beam_jobs.sources.files.walking import IgnorePatterns
@@ -34,7 +29,6 @@ from shardmill.beam_jobs.sources.kinds.table import listed_files
 from shardmill.beam_jobs.sources.kinds.table.matching import FoundFiles, find_files, locate
 from shardmill.beam_jobs.sources.kinds.table.rows import UNDERSTOOD_SCHEMA, reject
 from shardmill.beam_jobs.sources.kinds.table.settling import settle
-from shardmill.beam_jobs.sources.kinds.table.tables import Table, find_files_named
 from shardmill.beam_jobs.sources.listing import Listing
 from shardmill.beam_jobs.tables.columns import lists_of
 from shardmill.beam_jobs.tables.features import PREFIX
@@ -54,52 +48,7 @@ from shardmill.infra.progress import log
 from shardmill.infra.readable import counted
 from shardmill.infra.storage.locations import stem_of
 
-SETTING = "source.objects.annotations"
-
 Mask = npt.NDArray[np.bool_]
-
-
-@dataclass(frozen=True)
-class AnnotationTable:
-    """One annotation file.
-
-    Attributes:
-        table: the file.
-        part: what the settings say of it.
-    """
-
-    table: Table
-    part: AnnotationFile
-
-    @property
-    def name(self) -> str:
-        """The file, for people."""
-        return self.table.name
-
-    def read(self) -> bytes:
-        """Read the whole file."""
-        return self.table.folder.read_bytes(self.table.path)
-
-    def row_uri(self, number: int) -> str:
-        """Return the URI of the annotation of an image, counted from 1."""
-        return f"{self.name}#image={number}"
-
-    def path_of(self, name: str) -> str:
-        """Return the path of an image of this name, relative to the source."""
-        return "/".join(part for part in f"{self.part.images}/{name}".split("/") if part not in ("", "."))
-
-
-def _find_annotations(folder: SourceFolder, settings: ObjectsConfig) -> list[AnnotationTable]:
-    """Find the annotation files that the settings name, in their order.
-
-    Raises:
-        NotFoundError: one of them is not there. ConfigError: a path is wrong.
-    """
-    return [
-        AnnotationTable(table, part)
-        for part in settings.annotations
-        for table in find_files_named(folder, part.file, f"{SETTING}.file")
-    ]
 
 
 def list_annotated(
@@ -120,12 +69,27 @@ def list_annotated(
         NotFoundError: there is no such folder or annotation file, or none of the images is there.
         ConfigError: an annotation file is not of the format.
     """
-    tables = _find_annotations(folder, config.source.objects)
+    tables = find_annotations(folder, config.source.objects)
     found = Annotations()
     add_files(found, tables)
     walk = folder.walk(IgnorePatterns(config.filter.ignore), splits_on_top=False)
     own = [table.table.uri for table in tables if table.table.uri is not None]
     files = listed_files(walk, [*own, *others])
+    found.warnings[:0] = walk.warnings()
+    return listing_of(found, files, config)
+
+
+def listing_of(found: Annotations, files: pa.Table, config: PrepareConfig) -> Listing:
+    """Return one row for each file and each annotated image.
+
+    Args:
+        found: the images and their objects.
+        files: LISTING_SCHEMA, the files of the source.
+        config: settings of the run.
+
+    Raises:
+        NotFoundError: none of the images is there.
+    """
     _prefer_namesakes(found, files)
     understood, left_out = _understood(found, config.source)
     rows, matched = find_files(understood, files)
@@ -134,7 +98,7 @@ def list_annotated(
     num_objects = len(found.names) + found.left_out.total()
     log(f"{counted(rows.num_rows, 'annotated image')} with {counted(num_objects, 'object')}")
     classes = sorted({name for names in rows[PREFIX + LABELS].to_pylist() for name in names})
-    warnings = [*walk.warnings(), *found.warnings, *_warnings(left_out, found, num_objects)]
+    warnings = [*found.warnings, *_warnings(left_out, found, num_objects)]
     warnings += no_classes(classes, "name it in source.columns.drop_labels")
     return Listing(listed, [*warnings, *look_alikes(classes, "name one in source.columns.merge_labels")])
 

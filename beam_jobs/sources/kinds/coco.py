@@ -24,7 +24,8 @@ from shardmill.beam_jobs.sources.annotations.collecting import (
     size_of,
     split_with_year,
 )
-from shardmill.beam_jobs.sources.annotations.listing import AnnotationTable, list_annotated
+from shardmill.beam_jobs.sources.annotations.listing import list_annotated
+from shardmill.beam_jobs.sources.annotations.reading import AnnotationTable
 from shardmill.beam_jobs.sources.class_names import quoted
 from shardmill.beam_jobs.sources.files.folder import SourceFolder
 from shardmill.beam_jobs.sources.kinds.box_table.values import is_true

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from xml.etree import ElementTree
 
@@ -26,19 +25,16 @@ from shardmill.beam_jobs.sources.annotations.collecting import (
     split_with_year,
 )
 from shardmill.beam_jobs.sources.annotations.image_sets import ImageSets, read_image_sets
-from shardmill.beam_jobs.sources.annotations.listing import AnnotationTable, list_annotated
+from shardmill.beam_jobs.sources.annotations.listing import list_annotated
+from shardmill.beam_jobs.sources.annotations.reading import MOST_BYTES, AnnotationTable, read_together
 from shardmill.beam_jobs.sources.class_names import quoted
 from shardmill.beam_jobs.sources.files.folder import SourceFolder
 from shardmill.beam_jobs.sources.listing import Listing
 from shardmill.beam_jobs.sources.recognition.glance import Glance, Recognised, cli_for
-from shardmill.infra.errors import NotFoundError, ObjectRefused, StorageError
 
 _VOC = re.compile(rb"\A\s*(<\?xml[^>]*>\s*)?<annotation\b")
 _VOC_NAME = re.compile(rb"<filename>\s*([^<]+?)\s*</filename>")
 _IMAGE_SETS = ("ImageSets/Main/train.txt", "ImageSets/Segmentation/train.txt")
-_READ_TOGETHER = 16  # files; of an object store most of the time is waiting
-_AT_A_TIME = 1024  # files that are in memory
-_MOST_BYTES = 16 << 20  # largest file that describes one image
 
 
 def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
@@ -51,12 +47,9 @@ def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
     names: list[str] = []
 
     def add_files(found: Annotations, tables: Sequence[AnnotationTable]) -> None:
-        with ThreadPoolExecutor(_READ_TOGETHER, "annotations") as threads:
-            for start in range(0, len(tables), _AT_A_TIME):
-                some = tables[start : start + _AT_A_TIME]
-                for table, text in zip(some, threads.map(_content, some), strict=True):
-                    names.append(_stem(table))
-                    add_file(found, table, text, sets)
+        for table, text in read_together(AnnotationTable.content, tables):
+            names.append(_stem(table))
+            add_file(found, table, text, sets)
 
     others = [file.uri for file in sets.files if file.uri is not None]
     listing = list_annotated(folder, config, add_files, others)
@@ -96,20 +89,6 @@ def recognise(glance: Glance, settings: SourceConfig) -> Recognised | None:
     return Recognised(why, {"objects": objects}, image_folders=folders)
 
 
-def _content(table: AnnotationTable) -> bytes | str:
-    """Return the content of a file, or why it cannot be read.
-
-    Raises:
-        StorageError: the store or the network is at fault, not the file.
-    """
-    try:
-        return table.read()
-    except (NotFoundError, StorageError) as error:
-        if isinstance(error, NotFoundError | ObjectRefused) or table.table.folder.is_local:
-            return error.message
-        raise
-
-
 def _stem(table: AnnotationTable) -> str:
     """Return the name of the file without its ending, which is that of its image."""
     return table.name.rpartition("/")[2].rpartition(".")[0]
@@ -126,8 +105,8 @@ def add_file(found: Annotations, table: AnnotationTable, text: bytes | str, sets
         found.add_image(AnnotatedImage(uri, who, None, split, None, text))
         return
     try:
-        if len(text) > _MOST_BYTES:
-            raise ElementTree.ParseError(f"more than {_MOST_BYTES:,} bytes")
+        if len(text) > MOST_BYTES:
+            raise ElementTree.ParseError(f"more than {MOST_BYTES:,} bytes")
         root = ElementTree.fromstring(text)
     except (ElementTree.ParseError, ValueError, LookupError) as error:
         found.add_image(AnnotatedImage(uri, who, None, split, None, f"its file is no XML: {error}"))

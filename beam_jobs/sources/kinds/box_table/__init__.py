@@ -17,7 +17,8 @@ import numpy as np
 from shardmill.beam_jobs.config import PrepareConfig, SourceConfig
 from shardmill.beam_jobs.reasons import CONTRADICTION, UNKNOWN_SPLIT
 from shardmill.beam_jobs.sources.annotations.collecting import NO_NAME, AnnotatedImage, Annotations
-from shardmill.beam_jobs.sources.annotations.listing import AnnotationTable, list_annotated
+from shardmill.beam_jobs.sources.annotations.listing import list_annotated
+from shardmill.beam_jobs.sources.annotations.reading import AnnotationTable
 from shardmill.beam_jobs.sources.files.folder import SourceFolder
 from shardmill.beam_jobs.sources.files.walking import SPLIT_OF_FOLDER
 from shardmill.beam_jobs.sources.kinds.box_table.recognising import recognise_box_table
