@@ -27,7 +27,6 @@ from shardmill.infra.format.known_features import (
     MASK_MEANING,
     NO_CLASS,
     TARGETS,
-    KeyPoints,
     LabelKind,
     MaskFormat,
     target_names,
@@ -285,7 +284,7 @@ class Leaks(Stored):
 # Keys that a manifest has only where they say something.
 _UNUSED: Final[dict[str, Any]] = {
     "extra_features": [], "label_kind": "class", "mask": None, "label_edits": None, "dtype": None,
-    "channels": None, "keypoints": None,
+    "channels": None,
 }  # fmt: skip
 
 
@@ -316,7 +315,6 @@ class Manifest(Stored):
     features: dict[str, str] = FEATURES
     label_kind: LabelKind = "class"
     mask: MaskFormat | None = Field(default=None, description="stored form of masks; null without masks")
-    keypoints: KeyPoints | None = Field(default=None, description="null without key points of objects")
     extra_features: list[Feature] = Field(default_factory=list, description="further features of the records")
     shards: list[Shard]
     inputs: list[TableFile]

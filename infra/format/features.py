@@ -11,12 +11,19 @@ length. A value that is null within a list is stored as ``MISSING``.
 from __future__ import annotations
 
 import math
+import re
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import (
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
 
 from shardmill.infra.settings import Settings
 
@@ -33,6 +40,69 @@ MISSING: Final[Mapping[Dtype, Scalar]] = {"int64": -(1 << 63), "float32": math.n
 _METADATA = b"shardmill.feature"
 
 
+class KeyPoints(Settings):
+    """The key points of objects.
+
+    Attributes:
+        names: name of each of K points, each once.
+        skeleton: pairs of numbers of points, counted from 0, that pictures join.
+        partners: number of the point that each becomes in a mirrored image, itself where it lies in the
+            middle: K numbers; None if nothing tells them, and then images cannot be mirrored.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    names: tuple[str, ...] = Field(min_length=1)
+    skeleton: tuple[tuple[int, int], ...] = ()
+    partners: tuple[int, ...] | None = None
+
+    @model_validator(mode="after")
+    def _numbers_are_of_points(self) -> Self:
+        count = len(self.names)
+        if len(set(self.names)) < count:
+            raise ValueError("two key points have the same name")
+        if not all(0 <= point < count for pair in self.skeleton for point in pair):
+            raise ValueError(f"the skeleton joins points other than 0 to {count - 1}")
+        partners = self.partners
+        if partners is not None and (
+            sorted(partners) != list(range(count)) or any(partners[partners[at]] != at for at in range(count))
+        ):
+            raise ValueError("the partners of key points are no pairs")
+        return self
+
+
+_SIDE = re.compile(r"left|right", re.IGNORECASE)
+_OTHER_SIDE = {
+    "left": "right",
+    "right": "left",
+    "Left": "Right",
+    "Right": "Left",
+    "LEFT": "RIGHT",
+    "RIGHT": "LEFT",
+}
+
+
+def partners_by_name(names: Sequence[str]) -> tuple[int, ...] | None:
+    """Return the partner of each key point in a mirrored image, as ``left`` and ``right`` in names tell it.
+
+    Returns:
+        Numbers of points, itself for a point without side; None if no name has a side, or one has a side and
+        no counterpart.
+    """
+    number = {name: at for at, name in enumerate(names)}
+    found = []
+    for at, name in enumerate(names):
+        sides = list(_SIDE.finditer(name))
+        swapped = _SIDE.sub(lambda side: _OTHER_SIDE.get(side[0], side[0]), name)
+        # "right" within a longer word, such as "bright", is no side.
+        if (partner := number.get(swapped)) is None and any(
+            not name[: side.start()][-1:].isalpha() or side[0][0].isupper() for side in sides
+        ):
+            return None
+        found.append(at if partner is None else partner)
+    return tuple(found) if found != list(range(len(found))) else None
+
+
 class Feature(Settings):
     """A further feature of all records of a version.
 
@@ -43,6 +113,7 @@ class Feature(Settings):
         length: number of values, if it is fixed.
         is_text: the bytes are UTF-8.
         column: the column of the source that it comes from.
+        points: what the key points are, if it holds key points.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -53,6 +124,15 @@ class Feature(Settings):
     length: int | None = Field(default=None, ge=1)
     is_text: bool = False
     column: str | None = None
+    points: KeyPoints | None = None
+
+    @model_serializer(mode="wrap")
+    def _without_points(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out points that are none, so that older releases read the feature."""
+        document: dict[str, Any] = serialize(self)
+        if self.points is None:
+            del document["points"]
+        return document
 
     @model_validator(mode="after")
     def _has_a_length_if_fixed(self) -> Self:

@@ -10,7 +10,7 @@ mask        the class of each pixel; ``labels`` has the classes that it shows
 none        nothing; further features may hold text or whatever else
 ==========  ==========================================================================================
 
-**Objects**: boxes and their classes.
+**Objects**: boxes, their classes, and further shapes.
 
 Features of the same record have their values in the same order, one object after the other.
 
@@ -22,21 +22,22 @@ objects/is_crowd      int64      1 if the box is around a group of objects (COCO
 objects/num_left_out  int64      scalar: objects of the annotation that are not in the record
 ====================  =========  =====================================================================
 
-The feature ``labels`` has each class of the objects once.
+The feature ``labels`` has each class of the objects once. The following are in all records of a data set
+whose source has such shapes. Points are y, x, relative to the stored image.
 
-**Shapes of objects**, each only in data sets whose source has such shapes; then every record has it.
+====================  =========  =====================================================================
+objects/polygons      float32    the points of each ring, one ring after the other, 0 to 1
+objects/ring_points   int64      number of points of each ring
+objects/rings         int64      number of rings of each object; 0 if it has no polygon
+objects/keypoints     float32    K points an object; 0, 0 if it is not annotated. ``Feature.points`` names
+                                 the K points, their skeleton, and their partners in a mirrored image
+objects/visibility    int64      of each key point: 0 not annotated or not in the image, 1 hidden, 2 visible
+objects/corners       float32    an oriented box: four corners in turn, which may lie beyond 0 and 1; the
+                                 corners of its box if the object has no other
+====================  =========  =====================================================================
 
-====================  =======  =======================================================================
-objects/polygons      float32  y, x of each point, relative to the stored image, ring after ring. The area
-                               of an object is where the winding number of its rings is not 0: outer rings
-                               turn one way, holes the other
-objects/ring_points   int64    number of points of each ring
-objects/rings         int64    number of rings of each object; 0: it has no polygon
-objects/keypoints     float32  y, x of each of the K key points of each object (``KeyPoints``)
-objects/visibility    int64    of each of them: 0 not annotated (y and x are 0), 1 hidden, 2 visible
-objects/corners       float32  8 an object: y, x of the four corners in turn of an oriented box, which may
-                               reach beyond the image
-====================  =======  =======================================================================
+An object covers the area around which its rings turn: outer rings turn one way, holes the other, and where
+two outer rings overlap, the area belongs to the object (winding number other than 0).
 
 **Segmentation masks**:
 
@@ -75,13 +76,13 @@ A record lacks the features that its file does not tell.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final, Literal, Self, get_args
+from collections.abc import Iterable, Sequence
+from typing import Final, Literal, get_args
 
-from pydantic import ConfigDict, model_validator
+from pydantic import ConfigDict
 
 from shardmill.infra.errors import UsageError
-from shardmill.infra.format.features import Feature
+from shardmill.infra.format.features import Feature, KeyPoints
 from shardmill.infra.settings import Settings
 
 LabelKind = Literal["class", "multi", "targets", "mask", "none"]
@@ -149,6 +150,16 @@ ANNOTATED_SIZE: Final = "objects/annotated_size"
 
 BOX_NUMBERS: Final = 4
 
+POLYGONS: Final = "objects/polygons"
+RING_POINTS: Final = "objects/ring_points"
+RINGS: Final = "objects/rings"
+KEYPOINTS: Final = "objects/keypoints"
+VISIBILITY: Final = "objects/visibility"
+CORNERS: Final = "objects/corners"
+
+POINT_NUMBERS: Final = 2
+CORNER_NUMBERS: Final = 8
+
 _BOXES = Feature(name=BOXES, dtype="float32", shape="variable")
 _CROWDS = Feature(name=CROWDS, dtype="int64", shape="variable")
 _LEFT_OUT = Feature(name=LEFT_OUT, dtype="int64")
@@ -167,49 +178,23 @@ LISTED_OBJECT_FEATURES: Final = (
     Feature(name=ANNOTATED_SIZE, dtype="int64", shape="fixed", length=2),
 )
 
-POLYGONS: Final = "objects/polygons"
-RING_POINTS: Final = "objects/ring_points"
-RINGS: Final = "objects/rings"
-KEYPOINTS: Final = "objects/keypoints"
-VISIBILITY: Final = "objects/visibility"
-CORNERS: Final = "objects/corners"
-
 POLYGON_FEATURES: Final = (
     Feature(name=POLYGONS, dtype="float32", shape="variable"),
     Feature(name=RING_POINTS, dtype="int64", shape="variable"),
     Feature(name=RINGS, dtype="int64", shape="variable"),
 )
-KEYPOINT_FEATURES: Final = (
-    Feature(name=KEYPOINTS, dtype="float32", shape="variable"),
-    Feature(name=VISIBILITY, dtype="int64", shape="variable"),
-)
-CORNER_FEATURES: Final = (Feature(name=CORNERS, dtype="float32", shape="variable"),)
+CORNER_FEATURE: Final = Feature(name=CORNERS, dtype="float32", shape="variable")
+VISIBILITY_FEATURE: Final = Feature(name=VISIBILITY, dtype="int64", shape="variable")
 
 
-class KeyPoints(Settings):
-    """The key points that each object of a version has.
+def keypoint_features(points: KeyPoints) -> tuple[Feature, Feature]:
+    """Return the features of objects with key points: where they are, and whether they are to be seen."""
+    return Feature(name=KEYPOINTS, dtype="float32", shape="variable", points=points), VISIBILITY_FEATURE
 
-    Attributes:
-        names: their names; K of them.
-        skeleton: pairs of points that a line joins, by their numbers.
-        partners: number of the point that each becomes in a mirror: a left eye the right one, a nose itself;
-            None: not known.
-    """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    names: list[str]
-    skeleton: list[tuple[int, int]] = []  # noqa: RUF012  never changed
-    partners: list[int] | None = None
-
-    @model_validator(mode="after")
-    def _numbers_name_points(self) -> Self:
-        points, partners = range(len(self.names)), self.partners
-        if not self.names or any(end not in points for pair in self.skeleton for end in pair):
-            raise ValueError(f"skeleton {self.skeleton} of {len(self.names)} key points")
-        if partners is not None and [partners[at] for at in partners if at in points] != list(points):
-            raise ValueError(f"partners {partners} of {len(self.names)} key points are no pairs")
-        return self
+def key_points(features: Iterable[Feature]) -> KeyPoints | None:
+    """Return what the key points of the objects are; None for a version without key points."""
+    return next((feature.points for feature in features if feature.name == KEYPOINTS), None)
 
 
 MASK: Final = "mask/encoded"
