@@ -105,12 +105,12 @@ class Preparation(Settings):
     resize: Annotated[Resize, AlsoCalled("crop", "pad")] = Field(
         "short",
         description=(
-            "short or long: scale that side to size; pad or crop: exactly height × width, with "
-            "background around or cut from the centre; none: keep the size"
+            "short or long: scale that side to size; pad or crop: to height × width, with "
+            "background around or cut from the centre; none: as it is"
         ),
     )
     size: Annotated[int, Field(ge=8, le=8192), AlsoCalled("image_size", "img_size", "resolution")] = Field(
-        256, description="Side of the stored image for short and long (pixels)"
+        256, description="Side for short and long (pixels)"
     )
     height: Annotated[int, Field(ge=8, le=8192)] | None = Field(
         None, description="Height for pad and crop (pixels); unset for size"
@@ -125,7 +125,8 @@ class Preparation(Settings):
     encoding: Annotated[Encoding, AlsoCalled("format", "image_format")] = Field(
         "jpeg",
         description=(
-            "Stored form of 8 bits in grey or RGB; raw: uint8 [height, width, channels]; others: png or array"
+            "Stored form of 8 bits in grey or RGB; raw: uint8 [height, width, channels]; others "
+            "are png or array"
         ),
     )
     quality: Annotated[int, Field(ge=1, le=100), AlsoCalled("jpeg_quality", "compression")] = Field(
@@ -133,10 +134,7 @@ class Preparation(Settings):
     )
     passthrough: bool = Field(
         False,
-        description=(
-            "Copy source bytes, without metadata, that already have the stored encoding, size, "
-            "orientation, colours and channels"
-        ),
+        description=("Copy source bytes, without metadata, that are already as they would be stored"),
     )
     depth: Annotated[Depth, AlsoCalled("bit_depth", "dtype", "bits")] = Field(
         8,
@@ -153,10 +151,10 @@ class Preparation(Settings):
     )
     hdr: Hdr = Field(
         "tone-map",
-        description="HDR images (PQ, HLG): tone-map: bring them to sRGB; quarantine: refuse them",
+        description="HDR images (PQ, HLG): brought to sRGB, or refused",
     )
     max_pixels: Annotated[int, Field(ge=1, le=1 << 32)] = Field(
-        178_956_970, description="Most pixels of a source image; images with more are quarantined undecoded"
+        178_956_970, description="Images with more pixels are quarantined undecoded"
     )
     pages: Pages = Field(
         "first",
@@ -183,9 +181,7 @@ class Preparation(Settings):
             "its bits; full: all its bits"
         ),
     )
-    allow_truncated: bool = Field(
-        False, description="Keep images that end early, flagged as salvaged, instead of quarantining them"
-    )
+    allow_truncated: bool = Field(False, description="Keep images that end early, flagged as salvaged")
 
     @model_validator(mode="after")
     def _encodes_its_samples(self) -> Self:

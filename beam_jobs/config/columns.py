@@ -94,31 +94,29 @@ class ColumnsConfig(Settings):
     image: str | None = Field(
         None,
         description=(
-            "Column with the image's path (its ending may be missing) or address; of files of rows "
-            "the image itself; unset: path, or recognised"
+            "Image's path (its ending may be missing) or address; of files of rows the image "
+            "itself; unset: path, or recognised"
         ),
     )
     label: str | None = Field(
         None,
         description=(
-            "Column with the class, with a list (labels = multi; an array [N, C] of 0 and 1) or with "
-            "numbers (targets); unset: label, or recognised"
+            "Class, list of classes (labels = multi; or an array [N, C] of 0 and 1) or numbers "
+            "(targets); unset: label, or recognised"
         ),
     )
     label_separator: Annotated[str, Field(min_length=1)] | None = Field(
         None, description="Text between several labels in label"
     )
-    label_columns: Names = Field((), description="Columns of 0 and 1, one a label; in place of label")
-    target_columns: Names = Field((), description="Columns with the numbers to predict; in place of label")
+    label_columns: Names = Field((), description="Columns of 0 and 1, one a label")
+    target_columns: Names = Field((), description="Columns with the numbers to predict")
     mask: str | None = Field(
         None,
-        description="Column with the mask's path or address, or (parquet) the encoded mask",
+        description="Mask's path or address, or (parquet) the encoded mask",
     )
-    split: str | None = Field(
-        None, description="Column with the split (train, val, test); an empty value is chosen"
-    )
+    split: str | None = Field(None, description="Split (train, val, test); empty: chosen")
     group: str | None = Field(
-        None, description="Column with the key of images that must stay in one split (a patient, a video)"
+        None, description="Key of images that must stay in one split (a patient, a video)"
     )
     features: FeatureColumns | None = Field(
         None,
@@ -128,20 +126,16 @@ class ColumnsConfig(Settings):
             "none, of tfds all"
         ),
     )
-    class_names: Names = Field((), description="Names of the classes whose labels are numbers, from 0")
+    class_names: Names = Field((), description="Names of classes whose labels are numbers, from 0")
     classes_file: str | None = Field(
         None,
-        description="File with these names: a name a line, number:name a line, or JSON",
+        description="File with these: a name a line, number:name a line, or JSON",
     )
     drop_labels: Names = Field(
         (),
-        description=(
-            "Labels, as the source writes them, whose images (of coco, voc, box_table: objects) are left out"
-        ),
+        description=("Labels of the source whose images (of coco, voc, box_table: objects) are left out"),
     )
-    merge_labels: dict[str, str] = Field(
-        {}, description="Label as the source writes it to the name of its class"
-    )
+    merge_labels: dict[str, str] = Field({}, description="Label of the source to the name of its class")
 
     @property
     def image_column(self) -> str:

@@ -18,14 +18,15 @@ class TableConfig(Settings):
 
     file: str | None = Field(
         None,
-        description="The table of kinds table and urls: a path relative to the source, an absolute path, a "
-        "URI, or a pattern with * or ?",
+        description=(
+            "The table of kinds table and urls: a path (relative to the source), a URI or a pattern"
+        ),
     )
     format: TableFormat = Field(
         "auto",
         description=(
-            "csv: text with a header line; jsonl: a JSON object a line; auto: by the ending .csv, "
-            ".tsv, .txt, .jsonl, .ndjson, .parquet or .pq"
+            "Format: csv has a header line; auto: by the ending .csv, .tsv, .txt, .jsonl, .ndjson, "
+            ".parquet or .pq"
         ),
     )
     prefix: str = Field(
@@ -36,7 +37,7 @@ class TableConfig(Settings):
         ),
     )
     delimiter: Annotated[str, Field(min_length=1, max_length=1)] | None = Field(
-        None, description="Character between the values of csv; unset: the one that gives the columns above"
+        None, description="Character between values of csv; unset: the one that gives the columns above"
     )
     quotes: bool = Field(True, description="Values of csv may stand in double quotes")
     encoding: str | None = Field(
@@ -70,14 +71,9 @@ class RowsConfig(Settings):
 
     splits_from_names: bool = Field(
         True,
-        description=(
-            "Take splits from names of files or folders, as train-00000-of-00002.parquet; false: "
-            "Shardmill chooses"
-        ),
+        description=("Take splits from names of files or folders, as train-00000-of-00002.parquet"),
     )
-    compression: RowCompression = Field(
-        "auto", description="Of tfrecord files; auto: recognised by the content"
-    )
+    compression: RowCompression = Field("auto", description="Of tfrecord files; auto: by the content")
 
 
 class ArchiveConfig(Settings):
@@ -86,26 +82,24 @@ class ArchiveConfig(Settings):
     layout: ArchiveLayout = Field(
         "auto",
         description=(
-            "folders: class folders, with or without split folders above; archives: an archive a "
-            "class; webdataset: sidecars give labels; auto: recognised"
+            "folders: class folders, also below split folders; archives: an archive a class; "
+            "webdataset: sidecars give labels"
         ),
     )
     prefix: str | None = Field(
         None,
-        description=(
-            "Folder of the class folders in the archives; unset: a single folder around all is skipped"
-        ),
+        description=("Folder of the class folders; unset: a single folder around all is skipped"),
     )
     splits_by_name: bool = Field(
         True, description="Take splits from the archives' names (train-0001.tar) if all have one"
     )
     name_key: str | None = Field(
         None,
-        description="Key of the class's name in .json sidecars; wins over .cls and columns.label",
+        description="Key of the class's name in .json; wins over .cls and columns.label",
     )
     unpacked_bytes: Annotated[int, Field(ge=1, le=1 << 50)] = Field(
         256 << 30,
-        description="Most bytes that a compressed tar unpacks to in the spool; members beyond are lost",
+        description="Most bytes that a compressed tar unpacks to; members beyond are lost",
     )
 
 
@@ -132,45 +126,37 @@ class UrlsConfig(Settings):
 
     contact: Annotated[str, Field(pattern=r"^[!-'*-~][ -'*-~]{0,199}$"), WholeText()] | None = Field(
         None,
-        description="Page or e-mail address where operators of servers reach you, sent in the User-Agent",
+        description="Page or e-mail address for operators of servers, sent in the User-Agent",
     )
-    connections: Annotated[int, Field(ge=1, le=1024)] = Field(
-        64, description="Most requests at a time, over all hosts"
-    )
+    connections: Annotated[int, Field(ge=1, le=1024)] = Field(64, description="Most requests at a time")
     connections_per_host: Annotated[int, Field(ge=1, le=64)] = Field(
         4, description="Most requests at a time to one host"
     )
     delay_seconds: Annotated[float, Field(ge=0, le=3600)] = Field(
-        0, description="Least time between the beginnings of two requests to one host (seconds)"
+        0, description="Least time between two requests to one host"
     )
-    retries: Annotated[int, Field(ge=0, le=20)] = Field(
-        3, description="How often a request is repeated whose fault may pass"
-    )
+    retries: Annotated[int, Field(ge=0, le=20)] = Field(3, description="How often a request is repeated")
     backoff_seconds: Annotated[float, Field(gt=0, le=3600)] = Field(
-        1, description="Pause before the first repetition (seconds); each further one is twice as long"
+        1, description="Pause before the first repetition; each further one is twice as long"
     )
     max_wait_seconds: Annotated[float, Field(ge=0, le=86_400)] = Field(
         300,
-        description=(
-            "Longest pause (seconds); an address whose server asks for more (Retry-After) is quarantined"
-        ),
+        description=("Longest pause; an address whose server asks for more (Retry-After) is quarantined"),
     )
     connect_seconds: Annotated[float, Field(gt=0, le=600)] = Field(
-        10, description="Time limit for a connection (seconds)"
+        10, description="Time limit for a connection"
     )
     read_seconds: Annotated[float, Field(gt=0, le=3600)] = Field(
-        30, description="Longest time without a byte from the server (seconds)"
+        30, description="Longest time without a byte"
     )
     total_seconds: Annotated[float, Field(gt=0, le=86_400)] = Field(
-        300, description="Time limit for a whole request (seconds)"
+        300, description="Time limit for a request"
     )
-    max_redirects: Annotated[int, Field(ge=0, le=20)] = Field(
-        5, description="Most redirects that are followed from an address"
-    )
+    max_redirects: Annotated[int, Field(ge=0, le=20)] = Field(5, description="Most redirects of an address")
     opt_out: Names = Field(
         DEFAULT_OPT_OUT,
         description=(
-            "Directives of X-Robots-Tag that reserve an image; tdm-reservation: the header TDM-Reservation: 1"
+            "Directives of X-Robots-Tag that reserve an image; tdm-reservation is TDM-Reservation: 1"
         ),
     )
     allow_private_hosts: bool = Field(False, description="Ask hosts without a public address too")
@@ -215,15 +201,13 @@ class BoxTableConfig(Settings):
         ),
     )
     units: Literal["pixels", "relative"] = Field(
-        "pixels", description="Unit of the boxes: pixels, or relative to the image (0 to 1)"
+        "pixels", description="Pixels, or relative to the image (0 to 1)"
     )
     crowd_column: str | None = Field(
         None,
-        description="Column of 0 and 1: 1 for a box around a group of objects",
+        description="1 for a box around a group of objects, else 0",
     )
-    size_columns: tuple[str, ...] = Field(
-        (), description="Columns with height and width of the annotated image (pixels)"
-    )
+    size_columns: tuple[str, ...] = Field((), description="Height and width of the annotated image (pixels)")
     names_file: str | None = Field(
         None,
         description="CSV without header, label,name a line, as class-descriptions-boxable.csv of Open Images",
@@ -246,13 +230,11 @@ class ObjectsConfig(Settings):
     """The objects in the images of ``source.kind = "coco"``, ``"voc"`` and ``"box_table"``."""
 
     annotations: tuple[AnnotationFile, ...] = Field(
-        (), description="Annotation files: a path, or tables with file, images and split"
+        (), description="A path, or tables with file, images and split"
     )
     image_sets: str | None = Field(
         None,
-        description=(
-            "Folder with train.txt, val.txt and test.txt as ImageSets/Main of Pascal VOC; kind voc only"
-        ),
+        description=("Folder with train.txt, val.txt and test.txt, as ImageSets/Main of Pascal VOC"),
     )
     coordinates: Literal["stored", "upright"] = Field(
         "stored",

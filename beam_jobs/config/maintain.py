@@ -12,16 +12,14 @@ class MaintainConfig(Settings):
 
     compact: bool = Field(True, description="Publish the newest version again in few shards, if it needs it")
     compact_after: int = Field(
-        4, ge=2, le=1000, description="Compact when the shards come from so many ingests, or more"
+        4, ge=2, le=1000, description="Compact when the shards come from so many ingests"
     )
-    keep_last: int | None = Field(
-        None, ge=1, le=100_000, description="Keep so many of the newest versions; unset: no rule"
-    )
+    keep_last: int | None = Field(None, ge=1, le=100_000, description="Keep so many of the newest versions")
     keep_days: float | None = Field(
         None,
         ge=0,
         le=36_500,
-        description="Keep versions younger than so many days; unset: no rule",
+        description="Keep younger versions",
     )
     keep_trained: bool = Field(
         True, description="Keep versions that a run of the runs folder or an alias used"
@@ -31,10 +29,10 @@ class MaintainConfig(Settings):
         7.0,
         ge=0.01,
         le=3650,
-        description="Remove unfinished work of runs interrupted so many days ago",
+        description="Remove older unfinished work",
     )
     signing_key: str | None = Field(
         None,
-        description="File with the private key that signs the compacted version (needs the extra `signing`)",
+        description="File with the private key that signs the compacted version (extra `signing`)",
     )
-    dry_run: bool = Field(False, description="Report what would be removed, and remove nothing")
+    dry_run: bool = Field(False, description="Only report")

@@ -32,11 +32,9 @@ class MasksConfig(Settings):
         description="Values or colours of pixels of no class; unset: 255, if it is no class",
     )
     unknown: Literal["quarantine", "ignore"] = Field(
-        "quarantine", description="What becomes of an image whose mask has other values"
+        "quarantine", description="An image whose mask has other values"
     )
-    unmasked: Literal["quarantine", "leave_out"] = Field(
-        "quarantine", description="What becomes of an image without a mask"
-    )
+    unmasked: Literal["quarantine", "leave_out"] = Field("quarantine", description="An image without a mask")
     coordinates: Literal["stored", "upright"] = Field(
         "stored",
         description=(
@@ -45,7 +43,8 @@ class MasksConfig(Settings):
         ),
     )
     images: Annotated[str, Field(min_length=1)] = Field(
-        "images", description="Folder of the images; folders above and below may name a split; kind masks"
+        "images",
+        description="Folder of the images, of the kind masks; folders above and below may name a split",
     )
     masks: Annotated[str, Field(min_length=1)] = Field(
         "masks", description="Folder of the masks beside it, with the images' paths and names"
@@ -53,8 +52,8 @@ class MasksConfig(Settings):
     image_sets: str | None = Field(
         None,
         description=(
-            "Folder with train.txt, val.txt and test.txt as ImageSets/Segmentation of Pascal VOC; "
-            "kind masks only"
+            "Folder with train.txt, val.txt and test.txt, as ImageSets/Segmentation of Pascal VOC; "
+            "of the kind masks"
         ),
     )
     image_suffix: str = Field("", description="End of the names of images, before .jpg: _leftImg8bit")

@@ -18,12 +18,12 @@ class SplitsConfig(Settings):
 
     train: Annotated[
         float, Field(ge=0, le=1), AlsoCalled("split", "splits", "train_split", "train_fraction")
-    ] = Field(0.8, description="Fraction of each class for training")
+    ] = Field(0.8, description="For training")
     validation: Annotated[float, Field(ge=0, le=1), AlsoCalled("val", "valid", "dev", "validation_split")] = (
-        Field(0.1, description="Fraction of each class for choosing between models")
+        Field(0.1, description="For choosing between models")
     )
     test: Annotated[float, Field(ge=0, le=1), AlsoCalled("test_split", "test_size")] = Field(
-        0.1, description="Fraction of each class for the final measurement"
+        0.1, description="For the final measurement"
     )
 
     @model_validator(mode="after")
@@ -47,8 +47,7 @@ class EmbeddingsConfig(Settings):
     file: Annotated[str, Field(min_length=1)] | None = Field(
         None,
         description=(
-            "Parquet or npz with a vector for each image: a path relative to the source, an absolute "
-            "path, a URI or a pattern"
+            "Parquet or npz with a vector for each image: a path (relative to the source), a URI or a pattern"
         ),
     )
     min_similarity: Annotated[float, Field(ge=0.5, le=1)] = Field(
@@ -64,14 +63,12 @@ class GroupsConfig(Settings):
 
     pattern: str | None = Field(
         None,
-        description="Regular expression on each URI; its first parenthesis is the group (a patient, a video)",
+        description="Regular expression on each URI; its first parenthesis is the group",
     )
     near_duplicates: bool = Field(True, description="Group images that look the same")
     max_difference: Annotated[float, Field(ge=0, le=0.12)] = Field(
         0.035,
-        description=(
-            "Largest difference of the structures of near-duplicates: 0 the same, 1 nothing in common"
-        ),
+        description=("Largest difference of near-duplicates: 0 the same, 1 nothing in common"),
     )
     symmetries: bool = Field(True, description="Find mirrored and turned copies too")
     crops: bool = Field(True, description="Find copies cut by up to 5 % at each side too")
@@ -85,8 +82,8 @@ class GroupsConfig(Settings):
     leakage: Leakage = Field(
         "keep",
         description=(
-            "What becomes of a group in several splits: keep and report it; drop-from-train: leave "
-            "out its train records; fail: publish nothing"
+            "A group in several splits: keep and report it; drop-from-train: leave out its train "
+            "records; fail: publish nothing"
         ),
     )
 
@@ -121,7 +118,7 @@ class ShardsConfig(Settings):
     )
     shard_bytes: Annotated[
         int, Field(ge=1, le=1 << 40), AlsoCalled("shard_size", "target_bytes", "max_bytes")
-    ] = Field(128 * _MIB, description="Target size of a shard (bytes); unused if num_shards is given")
+    ] = Field(128 * _MIB, description="Target size of a shard, unless num_shards is given")
     container: Annotated[Literal["auto", Container], AlsoCalled("compression", "gzip")] = Field(
         "auto",
         description="gzip: one member a record; none: plain TFRecord; auto: gzip if it saves enough",
@@ -133,8 +130,5 @@ class DriftConfig(DriftLimits):
 
     action: Literal["warn", "stop", "off"] = Field(
         "warn",
-        description=(
-            "warn: log each figure beyond its limit; stop: publish nothing, and keep the encoded "
-            "images; off: compare nothing"
-        ),
+        description=("warn: log each figure beyond its limit; stop: publish nothing; off: compare nothing"),
     )

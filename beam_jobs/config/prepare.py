@@ -25,11 +25,11 @@ class ImageConfig(Preparation):
 
     max_bytes: Annotated[int, Field(ge=1, le=1 << 31)] = Field(
         256 * _MIB,
-        description="Largest source file (bytes); larger ones are quarantined as too_large",
+        description="Larger source files are quarantined as too_large",
     )
     metadata: tuple[MetadataName, ...] = Field(
         (),
-        description="What files say of themselves that becomes features of the records: names, or all",
+        description="What files say of themselves as features of the records: names, or all",
     )
 
     @field_validator("metadata", mode="before")
@@ -62,26 +62,26 @@ class FilterConfig(Settings):
         0, description="Leave out lower images (upright pixels)"
     )
     max_aspect: Annotated[float, Field(ge=1, le=1_000_000)] | None = Field(
-        None, description="Leave out images whose longer side is more than so many times the shorter"
+        None, description="Leave out images whose longer side is more than this times the shorter"
     )
     ai_made: Literal["keep", "drop"] = Field(
         "keep",
-        description="drop: leave out images whose metadata declare a generative model",
+        description="images whose metadata declare a generative model",
     )
     classes: Annotated[Names, Field(min_length=1)] | None = Field(
         None,
-        description="Names of the classes to keep; unset: all",
+        description="Classes to keep; unset: all",
     )
     drop_empty_classes: bool = Field(
         False,
         description=(
-            "Forget classes without a record in the newest version and this one; other classes change"
-            " numbers, and all records are copied"
+            "Forget classes without a record in the newest version and this one; others change "
+            "numbers, and all records are copied"
         ),
     )
     ignore: Names = Field(
         DEFAULT_IGNORE,
-        description="Shell patterns of files and folders to ignore: of a name, or with a '/' of a path",
+        description="Shell patterns of files and folders: of a name, or with a '/' of a path",
     )
 
 
@@ -107,11 +107,11 @@ class PrepareConfig(Settings):
     drift: DriftConfig = Field(DriftConfig(), description="Comparison with the version before")
     failure_budget: Annotated[float, Field(ge=0, le=1), AlsoCalled("max_failures", "budget")] = Field(
         0.01,
-        description="Largest fraction of quarantined inputs (0.01 is 1 %) with which a version is published",
+        description="Largest fraction of quarantined inputs (0.01 is 1 %) in a published version",
     )
     signing_key: str | None = Field(
         None,
-        description="File with the private key that signs each published version (needs the extra `signing`)",
+        description="File with the private key that signs each version (extra `signing`)",
     )
     seed: Annotated[int, Field(ge=0, lt=1 << 63)] = Field(
         0, description="Seed of splits, shards and their order"

@@ -12,10 +12,10 @@ from shardmill.infra.settings import AlsoCalled, Settings
 class DataflowConfig(Settings):
     """Google Cloud Dataflow; used if runner.name = "dataflow". Each setting is needed."""
 
-    project: str = Field("", description="Google Cloud project that runs the jobs")
-    region: str = Field("", description="Region that runs the jobs, such as europe-west4")
+    project: str = Field("", description="Google Cloud project")
+    region: str = Field("", description="Region, such as europe-west4")
     temp_location: str = Field(
-        "", description="Folder for files of the jobs, gs://BUCKET/FOLDER; not the folder of the datasets"
+        "", description="Folder for files of the jobs, gs://BUCKET/FOLDER, other than that of the datasets"
     )
     image: str = Field(
         "",
@@ -29,16 +29,14 @@ class DataflowConfig(Settings):
 class FlinkConfig(Settings):
     """A Flink cluster; used if runner.name = "flink"."""
 
-    master: str = Field(
-        "", description="REST address of the Flink JobManager, HOST:PORT; its port is 8081 as a rule"
-    )
+    master: str = Field("", description="REST address of the Flink JobManager, HOST:PORT; usually port 8081")
     job_endpoint: str = Field(
         "",
-        description="Address of Beam's job server for Flink, HOST:PORT; empty: port 8099 on the same host",
+        description="Beam's job server for Flink, HOST:PORT; empty: port 8099 on the same host",
     )
     pool_endpoint: str = Field(
         "localhost:50000",
-        description="Address of the pool of Python workers, HOST:PORT, as each TaskManager sees it",
+        description="Pool of Python workers, HOST:PORT, as each TaskManager sees it",
     )
     parallelism: Annotated[int, Field(ge=0, le=100_000)] = Field(
         0, description="Blocks or shards at a time; 0: all task slots of the cluster"
@@ -48,9 +46,7 @@ class FlinkConfig(Settings):
     )
     environment_cache_millis: Annotated[int, Field(ge=0, le=86_400_000)] = Field(
         0,
-        description=(
-            "Time that a Python worker is kept for a later stage (milliseconds); 0: none is left behind"
-        ),
+        description=("Time that a Python worker is kept for a later stage"),
     )
 
 
@@ -63,31 +59,26 @@ class RunnerConfig(Settings):
     name: str = Field(
         "embedded",
         description=(
-            "Beam runner: embedded (this machine), flink, prism, dataflow, or portable (any job "
-            "server of Beam's)"
+            "Embedded (this machine), flink, prism, dataflow, or portable (any job server of Beam's)"
         ),
     )
     options: tuple[str, ...] = Field(
         (), description="Beam's options for a cluster, each as --name=value; they win"
     )
     flink: FlinkConfig = Field(FlinkConfig(), description='The Flink cluster, for runner.name = "flink"')
-    prism_program: str | None = Field(
-        None, description='Path of Beam\'s program prism, for runner.name = "prism"; it is not downloaded'
-    )
+    prism_program: str | None = Field(None, description="Path of Beam's program prism; it is not downloaded")
     dataflow: DataflowConfig = Field(
         DataflowConfig(), description='Google Cloud Dataflow, for runner.name = "dataflow"'
     )
     processes: Annotated[int, Field(ge=0, le=1024), AlsoCalled("workers", "num_workers")] = Field(
         0,
-        description=(
-            "Processes that work on images in each Beam worker; 0: one a core (embedded, prism), else one"
-        ),
+        description=("Processes in each Beam worker; 0: one a core (embedded, prism), else one"),
     )
     image_seconds: Annotated[float, Field(gt=0, le=86_400)] = Field(
-        60, description="An image that takes longer is quarantined (seconds)"
+        60, description="An image that takes longer is quarantined"
     )
     image_memory_bytes: Annotated[int, Field(ge=64 * _MIB, le=1 << 44)] = Field(
-        4096 * _MIB, description="An image that needs more memory than this is quarantined (bytes)"
+        4096 * _MIB, description="An image that needs more memory is quarantined"
     )
     plan_ranges: Annotated[int, Field(ge=0, le=4096)] = Field(
         0,
@@ -97,7 +88,7 @@ class RunnerConfig(Settings):
         ),
     )
     block_images: Annotated[int, Field(ge=4, le=65_536)] = Field(
-        128, description="Images in a block at most; blocks are the units of work and of resuming"
+        128, description="Most images in a block, the unit of work and of resuming"
     )
 
 

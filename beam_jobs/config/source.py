@@ -103,15 +103,14 @@ class SourceConfig(Settings):
     kind: Annotated[str, AlsoCalled("source_kind", "source_type")] = Field(
         "image_folder",
         description=(
-            "Kind of source (shardmill prepare --help lists them); auto recognises it; or the module "
-            "of your own kind, such as my_package.my_kind"
+            "A kind that shardmill prepare --help lists; auto recognises it; or a module of your "
+            "own, such as my_package.my_kind"
         ),
     )
     layout: Layout = Field(
         "auto",
         description=(
-            "Layout of the folder: root/class/* (classes), root/train/class/* (splits), or by the "
-            "names of its top folders (auto)"
+            "Classes: root/class/*; splits: root/train/class/*; auto: by the names of the top folders"
         ),
     )
     labels: LabelKind | None = Field(
@@ -123,22 +122,17 @@ class SourceConfig(Settings):
     )
     label_edits: Annotated[str, Field(min_length=1)] | None = Field(
         None,
-        description=(
-            "CSV with corrected classes of single images, as an edited label-errors.csv: a path, a "
-            "URI or a pattern"
-        ),
+        description=("CSV with corrected classes, as an edited label-errors.csv: a path, a URI or a pattern"),
     )
     files: str | None = Field(
         None,
-        description=("Files that are the source: a path relative to its folder, or a pattern; unset: all"),
+        description=("Path relative to the folder of the source, or a pattern; unset: all files"),
     )
     min_age_seconds: float = Field(
         0.0,
         ge=0,
         le=86400,
-        description=(
-            "Leave files changed less than so many seconds ago, which may still grow, to the next version"
-        ),
+        description=("Leave files changed less than so long ago, which may still grow, to the next version"),
     )
     columns: ColumnsConfig = Field(
         ColumnsConfig(), description="What columns hold, and what becomes of the labels in them"
@@ -154,7 +148,7 @@ class SourceConfig(Settings):
         ObjectsConfig(), description="The objects of the kinds coco, voc and box_table"
     )
     masks: MasksConfig = Field(MasksConfig(), description="The masks of labels = mask")
-    options: dict[str, Any] = Field({}, description="Options of your own kind, as its module names them")
+    options: dict[str, Any] = Field({}, description="Options of your own kind")
 
     @property
     def label_kind(self) -> LabelKind:

@@ -28,32 +28,30 @@ class DataSettings(Settings):
         default=None,
         ge=8,
         le=4096,
-        description=(
-            "Height and width of the model's input (pixels); default: 256 for objects, else the model's"
-        ),
+        description=("Height and width of the model's input; default: 256 for objects, else the model's"),
     )
     image_channels: int | None = Field(
         default=None,
         ge=1,
         le=MAX_CHANNELS,
         description=(
-            "Channels of the model's input; default: those of the data set, of grey or RGB of 8 bits 3; 1 "
-            "takes their luma"
+            "Channels of the model's input; default: the dataset's, but 3 of 8 bits of grey or "
+            "RGB; 1 takes their luma"
         ),
     )
     decoding: Decoding = Field(
         default="scaled",
         description=(
-            "Decode JPEGs whose visible part is three times as large as the input, or more, 'scaled': "
-            "straight to a half, a quarter (39 dB or more from averaging all pixels) or an eighth (35); or "
-            "'whole', which takes longer"
+            "Decode JPEGs whose visible part is at least three times as large as the input "
+            "'scaled' to a half, a quarter (39 dB or more from averaging all pixels) or an eighth "
+            "(35), or 'whole', which takes longer"
         ),
     )
     fit: Fit | None = Field(
         default=None,
         description=(
-            "What is seen of images that are not square: 'crop', the central square; 'stretch', all "
-            "of it squeezed; default: 'stretch' for objects and masks, else 'crop'"
+            "What is seen of images that are not square: 'crop': the central square; 'stretch': "
+            "all, squeezed; default: 'stretch' for objects and masks"
         ),
     )
     global_batch_size: Annotated[
@@ -61,88 +59,72 @@ class DataSettings(Settings):
         AlsoCalled("batch_size", "batch", "bs"),
     ] = Field(
         default=64,
-        description=(
-            "Examples a step, over all devices; 'auto': the largest power of two times the devices "
-            "that fits into memory"
-        ),
+        description=("Examples a step, over all devices; 'auto': the most that fit into memory"),
     )
     normalization: Literal["dataset", "fixed"] = Field(
         default="dataset",
         description=(
-            "Input of small_cnn and your models: 'dataset' (mean 0, deviation 1 of the train split) "
-            "or 'fixed' (-1 to 1)"
+            "Input of small_cnn, compact_resnet and your models: 'dataset' (mean 0, deviation 1 of "
+            "the train split) or 'fixed' (-1 to 1)"
         ),
     )
     balance: Annotated[Balance, AlsoCalled("sampling", "oversampling", "class_balance")] = Field(
         default="natural",
-        description=(
-            "How often classes come: 'natural' (each record once), 'uniform', 'sqrt', "
-            "'effective-number', 'repeat-factor' or 'weights'"
-        ),
+        description=("How often classes come; 'natural': each record once"),
     )
     balance_beta: float = Field(
         default=DEFAULT_BETA,
         ge=0,
         lt=1,
-        description=(
-            "Beta of 'effective-number', also in class_weights: 0 leaves classes as they are, near 1 "
-            "makes them equal"
-        ),
+        description=("Beta of 'effective-number', also in class_weights: 0: as they are; near 1: equal"),
     )
     balance_threshold: float = Field(
         default=DEFAULT_THRESHOLD,
         gt=0,
         le=1,
-        description="With 'repeat-factor': classes with a smaller share of the records are drawn more often",
+        description="'repeat-factor': classes with a smaller share of the records are drawn more often",
     )
     balance_weights: dict[str, BalanceWeight] = Field(
         default_factory=dict,
-        description=(
-            "With 'weights': class to its relative number of draws; 1 where not named, 0 leaves it out"
-        ),
+        description=("'weights': class to its relative number of draws (1 where not named)"),
     )
     class_weights: WeightRuleName | dict[str, float] = Field(
         default="none",
         description=(
-            "Weights in the loss: 'none', 'balanced' (the same total each), 'effective-number', or "
-            "class to weight (1 where not named)"
+            "Weights in the loss: 'balanced' (the same total each), or class to weight (1 where not named)"
         ),
     )
     granularity: Literal["record", "block"] = Field(
         default="record",
-        description=(
-            "Unit of shuffling: 'record', or 'block' (neighbours are read together) for slow random reads"
-        ),
+        description=("Unit of shuffling; 'block': neighbours are read together, for slow random reads"),
     )
     block_records: int = Field(
         default=32,
         ge=1,
         le=1 << 20,
-        description="with granularity 'block': neighbouring records that are read together",
+        description="records of a block",
     )
     window_blocks: int = Field(
         default=256,
         ge=1,
         le=1 << 20,
-        description="with granularity 'block': blocks that are mixed record by record",
+        description="blocks that are mixed record by record",
     )
     folds: int | None = Field(
         default=None,
         ge=2,
         le=100,
-        description="number of folds of the train split, for left_out_fold; groups stay whole",
+        description="folds of the train split; groups stay whole",
     )
     left_out_fold: int | None = Field(
         default=None,
         ge=1,
         le=100,
-        description="Train without this fold (from 1) and predict it; `shardmill label-errors` sets both",
+        description="Train without this fold and predict it; `shardmill label-errors` sets both",
     )
-    last_batch: Literal["pad", "drop"] = Field(
-        default="pad", description="a last step that is not full: padded at weight zero, or dropped"
-    )
+    last_batch: Literal["pad", "drop"] = Field(default="pad", description="a last step that is not full")
     seed: Annotated[int, AlsoCalled("random_seed")] = Field(
-        default=0, ge=0, lt=2**63, description="seed of the order, the augmentation and the initial weights"
+        default=0, ge=0, lt=2**63, description="seed of order, augmentation and initial weights"
     )
 
     @field_validator("global_batch_size", mode="before")

@@ -24,8 +24,8 @@ class ExportSettings(Settings):
     formats: tuple[ExportFormat, ...] = Field(
         default=(),
         description=(
-            "'litert' (.tflite), 'litert-int8' (8 bits, a quarter of the size), 'onnx' (needs the "
-            "extra); each is compared on the test split"
+            "'litert' (.tflite), 'litert-int8' (8 bits, a quarter of the size), 'onnx' (extra); "
+            "each is compared on the test split"
         ),
     )
     max_accuracy_loss: float = Field(
@@ -37,7 +37,7 @@ class ExportSettings(Settings):
 
     signing_key: str | None = Field(
         default=None,
-        description="File with the private key that signs the exports (needs the extra `signing`)",
+        description="File with the private key that signs the exports (extra `signing`)",
     )
 
     def check_packages(self, framework: Literal["tensorflow", "torch"]) -> None:

@@ -18,24 +18,20 @@ class ModelSettings(Settings):
         Field(
             default="small_cnn",
             description=(
-                "small_cnn, a model of keras.applications (with run.framework 'torch' of torchvision), or"
-                " code of your own, such as my_models:build, or a plugin"
+                "small_cnn, compact_resnet, a model of keras.applications (PyTorch: torchvision), code "
+                "of your own, such as my_models:build, or a plugin"
             ),
         )
     )
     weights: Annotated[str | None, AlsoCalled("pretrained", "checkpoint")] = Field(
         default=None,
         description=(
-            "Initial weights: none (random), 'imagenet' (downloaded by Keras), or a .weights.h5, "
-            ".keras or (PyTorch) .pt file"
+            "'imagenet' (downloaded by Keras), or a .weights.h5, .keras or (PyTorch) .pt file; unset: random"
         ),
     )
     partial_weights: bool = Field(
         default=False,
-        description=(
-            "Let layers that the file lacks, or has in another shape, begin with random weights, not "
-            "only the classifier"
-        ),
+        description=("Let any layer that the file lacks, or has in another shape, begin with random weights"),
     )
     dropout: float = Field(
         default=0.2, ge=0, lt=1, description="share of features dropped before the classifier"
@@ -46,24 +42,19 @@ class ModelSettings(Settings):
     ] = Field(
         default="none",
         description=(
-            "Layers that stay as they are: 'none', 'backbone' (all but the last with weights), the "
-            "number of layers with weights from the input on, or patterns of names"
+            "Layers that stay as they are: 'backbone' (all but the last with weights), the number "
+            "of layers with weights from the input on, or patterns of names"
         ),
     )
     warm_head_epochs: int = Field(
         default=0,
         ge=0,
         le=1_000_000,
-        description=(
-            "First epochs in which only the classifier learns, at optimizer.head_learning_rate; then "
-            "optimizer.schedule begins"
-        ),
+        description=("First epochs in which only the classifier learns; then optimizer.schedule begins"),
     )
     synchronized_batchnorm: bool = Field(
         default=True,
-        description=(
-            "With several devices, batch normalisation over the global batch; off: over each device's part"
-        ),
+        description=("Batch normalisation over the global batch; off: over each device's part"),
     )
 
     @field_validator("freeze", mode="before")

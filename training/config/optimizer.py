@@ -24,9 +24,7 @@ class PruningSettings(Settings):
         default=0.0,
         ge=0,
         lt=1,
-        description=(
-            "Share of each layer's weights that are zero in the end, without biases and normalisation; 0: off"
-        ),
+        description=("Share of each layer's weights that become zero, without biases and normalisation"),
     )
     begin_epochs: float = Field(
         default=0.0, ge=0, le=1_000_000, description="epochs after which pruning begins"
@@ -35,13 +33,13 @@ class PruningSettings(Settings):
         default=None,
         gt=0,
         le=1_000_000,
-        description="epochs after which final_sparsity is reached; must be set",
+        description="epochs after which final_sparsity is reached",
     )
     every_steps: int = Field(
         default=100,
         ge=1,
         le=1_000_000_000,
-        description="steps between two choices of the weights that become zero",
+        description="steps between two choices of weights",
     )
 
     @model_validator(mode="after")
@@ -77,30 +75,28 @@ class OptimizerSettings(Settings):
         default=None,
         gt=0,
         le=1000,
-        description="the highest, after warm-up; default: 0.002 for adamw and lamb, 0.05 for sgd, 0.0003 for "
-        "lion, 1 for adadelta, 0.01 for adagrad, otherwise 0.001",
+        description=(
+            "the highest; default: 0.002 (adamw, lamb), 0.05 (sgd), 0.0003 (lion), 1 (adadelta), "
+            "0.01 (adagrad), else 0.001"
+        ),
     )
     head_learning_rate: float | None = Field(
         default=None,
         gt=0,
         le=1000,
-        description=(
-            "Constant rate of the classifier in model.warm_head_epochs; default: the default of learning_rate"
-        ),
+        description=("Rate in model.warm_head_epochs; default: that of learning_rate"),
     )
     schedule: Annotated[ScheduleName, AlsoCalled("scheduler", "lr_schedule")] = Field(
         default="cosine",
         description="After the warm-up: "
         + ", ".join(f"'{name}'" + f" ({one.meaning})" * bool(one.meaning) for name, one in SCHEDULES.items()),
     )
-    warmup_fraction: float = Field(
-        default=0.1, ge=0, lt=1, description="share of the steps in which the rate rises"
-    )
+    warmup_fraction: float = Field(default=0.1, ge=0, lt=1, description="share of the steps of warm-up")
     warmup_steps: int | None = Field(
         default=None,
         ge=0,
         le=1_000_000_000,
-        description="steps in which the rate rises; default: by warmup_fraction",
+        description="steps of warm-up; default: by warmup_fraction",
     )
     final_factor: float | None = Field(
         default=None,
@@ -111,19 +107,16 @@ class OptimizerSettings(Settings):
     )
     step_epochs: list[int] = Field(
         default_factory=list,
-        description="With 'step': epochs after which the rate falls, as in [30, 60, 80]",
+        description="'step': epochs after which the rate falls, as in [30, 60, 80]",
     )
-    step_factor: float = Field(
-        default=0.1, gt=0, lt=1, description="with schedule 'step': the factor by which the rate falls"
-    )
+    step_factor: float = Field(default=0.1, gt=0, lt=1, description="'step': factor by which it falls")
     weight_decay: Annotated[float | None, AlsoCalled("wd", "decay")] = Field(
         default=None,
         ge=0,
         le=1000,
         description=(
-            "Share of rate * weight taken away each step, not from biases and normalisation layers. "
-            "Default: 0.01 for adamw and lamb, 0.0005 for sgd, 0.1 for lion, 0.004 for muon, "
-            "otherwise 0"
+            "Share of rate * weight taken away each step, not from biases and normalisation; "
+            "default: 0.01 (adamw, lamb), 0.0005 (sgd), 0.1 (lion), 0.004 (muon), else 0"
         ),
     )
     first_layer_factor: float = Field(
@@ -131,22 +124,22 @@ class OptimizerSettings(Settings):
         gt=0,
         le=1,
         description=(
-            "Share of the rate at which the first layer learns; the last has the full rate, those "
-            "between geometric steps"
+            "Share of the rate at which the first layer learns; the last has the full rate, others "
+            "geometric steps"
         ),
     )
     clip_norm: float | None = Field(
         default=None,
         gt=0,
         le=1e9,
-        description="longest gradient (L2 norm over all weights); longer ones are scaled down",
+        description="longest gradient (L2 norm); longer ones are scaled down",
     )
     ema_decay: float | None = Field(
         default=None,
         gt=0,
         lt=1,
         description=(
-            "Decay of moving averages of the weights, which are evaluated and exported; 0.999 is usual"
+            "Decay of moving averages of the weights, which are evaluated and exported; usually 0.999"
         ),
     )
     pruning: PruningSettings = Field(

@@ -25,15 +25,14 @@ class RankSettings(Settings):
     workers: Annotated[str | None, BeforeValidator(_workers)] = Field(
         default=None,
         description=(
-            "Supervised processes, one a device; a range such as '2..4' goes on with fewer; unset: "
-            "one process for all devices"
+            "Supervised processes, one a device, or a range such as '2..4'; unset: one process for "
+            "all devices"
         ),
     )
     launcher: LauncherName = Field(
         default="local",
         description=(
-            "Who places ranks: 'local' (this machine), 'ray' (a Ray cluster), 'slurm' or 'kubernetes'"
-            " (the job is written)"
+            "Who places ranks: 'local' (this machine), 'ray', 'slurm' or 'kubernetes' (the job is written)"
         ),
     )
     slurm: SlurmSettings = Field(default_factory=SlurmSettings, description="the batch job of Slurm")
@@ -44,8 +43,8 @@ class RankSettings(Settings):
     shares: Literal["auto", "equal", "measured"] | list[Annotated[int, Field(ge=1)]] = Field(
         default="auto",
         description=(
-            "Parts of a step: 'equal'; 'measured' by each rank's speed; 'auto': measured if devices "
-            "have different names, else equal; or a number a rank, as [3, 1]"
+            "Parts of a step: 'measured': by each rank's speed; 'auto': measured if devices have "
+            "different names, else equal; or a number a rank, as [3, 1]"
         ),
     )
     max_restarts: int = Field(
@@ -53,38 +52,34 @@ class RankSettings(Settings):
     )
     collectives: Literal["auto", "ring", "nccl"] = Field(
         default="auto",
-        description=(
-            "How ranks sum gradients: 'nccl' between NVIDIA GPUs, 'ring' over the network; 'auto': "
-            "NCCL on GPUs"
-        ),
+        description=("How ranks sum gradients: 'nccl' between NVIDIA GPUs, 'ring' over the network"),
     )
     peer_timeout_seconds: float = Field(
         default=60.0,
         ge=1,
         le=604_800,
-        description="Silence after which ranks give up on a process (seconds)",
+        description="Silence after which ranks give up on a process",
     )
     start_timeout_seconds: float = Field(
         default=600.0,
         gt=0,
         le=604_800,
-        description="Time for a rank to find the others, compile and take its first steps (seconds)",
+        description="Time for a rank to find the others, compile and take its first steps",
     )
     step_timeout_seconds: float | None = Field(
         default=None,
         gt=0,
         le=604_800,
         description=(
-            "Time without a step after which a rank counts as hung (seconds); unset: 20 times the "
-            "slowest step, at least 10 s, or ranks.peer_timeout_seconds with several machines or an "
-            "object store"
+            "Time without a step after which a rank counts as hung; unset: 20 times the slowest "
+            "step, at least 10 s, or peer_timeout_seconds with several machines or an object store"
         ),
     )
     stop_timeout_seconds: float = Field(
         default=120.0,
         gt=0,
         le=604_800,
-        description="Time for all ranks to save and end after a signal (seconds)",
+        description="Time for all ranks to save and end after a signal",
     )
 
     @model_validator(mode="after")

@@ -20,10 +20,7 @@ class ReadingSettings(Settings):
 
     decoder: Decoder = Field(
         default="auto",
-        description=(
-            "Decoder of stored images: 'turbo' (libjpeg-turbo and OpenCV), 'tensorflow', or 'auto', "
-            "which is 'turbo'"
-        ),
+        description=("'turbo' (libjpeg-turbo and OpenCV; also 'auto') or 'tensorflow'"),
     )
     mode: Literal["auto", "indexed", "streaming"] = Field(
         default="auto",
@@ -36,7 +33,7 @@ class ReadingSettings(Settings):
         default=2 << 30,
         ge=1 << 26,
         le=1 << 50,
-        description="Most memory of reading: shuffle buffer, cache in memory, batches",
+        description="Most memory of shuffle buffer, cache and batches",
     )
     shuffle_buffer: int | None = Field(
         default=None,
@@ -44,18 +41,16 @@ class ReadingSettings(Settings):
         le=1 << 40,
         description=(
             "Examples in streaming's buffer; default: 10,000, or a quarter of ram_budget_bytes; 0 "
-            "keeps the stored order within shards"
+            "keeps the stored order of shards"
         ),
     )
     parallel_shards: int = Field(
-        default=8, ge=1, le=256, description="shards that streaming reads alternately, for better mixing"
+        default=8, ge=1, le=256, description="shards that streaming reads alternately"
     )
-    cache: Literal["none", "memory", "disk"] = Field(
-        default="none", description="keep images between epochs, in memory or in a file of this machine"
-    )
+    cache: Literal["none", "memory", "disk"] = Field(default="none", description="keep images between epochs")
     cache_form: CacheForm = Field(
         default="encoded",
-        description="Form of cached images: as stored, or decoded (about ten times larger)",
+        description="As stored, or decoded (about ten times larger)",
     )
     cache_bytes: int | None = Field(
         default=None,
@@ -67,32 +62,29 @@ class ReadingSettings(Settings):
     )
     cache_overflow: Literal["fall-back", "refuse"] = Field(
         default="fall-back",
-        description="If a split does not fit the cache: keep less, or refuse to run",
+        description="If a split does not fit: keep less, or refuse to run",
     )
     cache_dir: str | None = Field(
         default=None,
-        description="folder of caches on disk; default: $SHARDMILL_CACHE or ~/.cache/shardmill",
+        description="folder of caches; default: $SHARDMILL_CACHE or ~/.cache/shardmill",
     )
     staging_dir: str | None = Field(
         default=None,
         description=(
-            "Folder to which shards of an object store are copied ahead of use, shared by processes; "
-            "default: none"
+            "Folder to which shards of an object store are copied ahead of use, shared by processes"
         ),
     )
     staging_bytes: int | None = Field(
         default=None,
         ge=1,
         le=1 << 60,
-        description=(
-            "Most that staging_dir holds, over all datasets and processes; default: half of the free disk"
-        ),
+        description=("Most that staging_dir holds; default: half of the free disk"),
     )
     max_bad_records: int = Field(
         default=0,
         ge=0,
         le=1 << 40,
-        description="Damaged records that a run leaves out; one more ends it",
+        description="Damaged records that a run leaves out",
     )
 
 

@@ -29,20 +29,17 @@ class RunSettings(Settings):
     )
     framework: Literal["tensorflow", "torch"] = Field(
         default="tensorflow",
-        description="'tensorflow', or 'torch' (PyTorch, one process per device)",
+        description="TensorFlow, or PyTorch (one process per device)",
     )
     devices: Annotated[str, BeforeValidator(_devices), AlsoCalled("gpus", "gpu", "num_gpus")] = Field(
         default="all",
-        description=(
-            "'all': every visible GPU (or the CPU); 'one': the first; a number: so many; 'cpu:N': the"
-            " CPU as N devices"
-        ),
+        description=("'all': every visible GPU (or the CPU); 'one'; a number; 'cpu:N': the CPU as N devices"),
     )
     gpu_memory_limit_bytes: int | None = Field(
         default=None,
         ge=1 << 27,
         le=1 << 50,
-        description="Most memory of each GPU (TensorFlow takes it at start); unset: as needed",
+        description="Most memory of each GPU; unset: as needed",
     )
     mixed_precision: Annotated[
         Literal["off", "bfloat16", "float16"], AlsoCalled("precision", "amp", "fp16", "bf16")
@@ -51,27 +48,25 @@ class RunSettings(Settings):
         default=1,
         ge=1,
         le=65_536,
-        description="Parts of a step whose gradients are added up: less memory for the same global batch",
+        description="Parts of a step whose gradients are added up, for less memory",
     )
     rematerialize: bool = Field(
         default=False,
         description=(
-            "Compute the outputs of the model's blocks again for the gradient: less memory, more "
-            "time; with TensorFlow on one device"
+            "Compute the outputs of blocks again for the gradient: less memory, more time; "
+            "TensorFlow: on one device"
         ),
     )
-    jit_compile: bool = Field(
-        default=False, description="compile the step with XLA: faster on many models; on one device only"
-    )
+    jit_compile: bool = Field(default=False, description="compile the step with XLA; on one device")
     deterministic: bool = Field(
         default=False, description="Only operations with the same result bit for bit (slower)"
     )
     validate_every_epochs: int = Field(
-        default=1, ge=1, le=1_000_000, description="epochs between looks at the validation split"
+        default=1, ge=1, le=1_000_000, description="epochs between validations"
     )
     evaluate_train: bool = Field(
         default=False,
-        description="At the end evaluate the best model on the whole train split too",
+        description="At the end evaluate the best model on the train split too",
     )
     best_metric: Metric = Field(
         default="auto",
@@ -82,17 +77,17 @@ class RunSettings(Settings):
         default=None,
         ge=1,
         le=1_000_000,
-        description="stop after so many looks at the validation split without a better best_metric",
+        description="stop after so many validations without a better best_metric",
     )
     callbacks: list[str] = Field(
         default_factory=list,
-        description="callbacks of Keras, each as 'module:factory', a function that makes it",
+        description="callbacks of Keras, each as 'module:factory'",
     )
     checkpoint_every_steps: int | None = Field(
         default=None,
         ge=1,
         le=1_000_000_000,
-        description="steps between checkpoints, besides that at the end of each epoch",
+        description="steps between checkpoints, besides those of epochs",
     )
     checkpoint_every_seconds: float = Field(
         default=300.0,
@@ -108,9 +103,7 @@ class RunSettings(Settings):
     )
     log_pictures: bool = Field(
         default=True,
-        description=(
-            "Pictures in TensorBoard: augmented training examples, and the hardest validation examples"
-        ),
+        description=("Pictures in TensorBoard: augmented examples, and the hardest of validation"),
     )
     profile_steps: tuple[int, int] | None = Field(
         default=None,
@@ -121,7 +114,7 @@ class RunSettings(Settings):
     )
     preemption_signal: Literal["SIGTERM", "SIGUSR1", "SIGUSR2", "SIGHUP"] = Field(
         default="SIGTERM",
-        description="Signal that asks the run to save and end with status 75, besides SIGTERM",
+        description="Signal to save and end with status 75, besides SIGTERM",
     )
     fresh: bool = Field(default=False, description="forget what an earlier run of this configuration did")
 

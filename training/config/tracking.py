@@ -16,13 +16,10 @@ class TrackingSettings(Settings):
     registered_model: str | None = Field(
         default=None,
         min_length=1,
-        description="Registered model of MLflow that gets each finished run's SavedModel as a new version",
+        description="Registered model of MLflow that gets each SavedModel as a new version",
     )
     alias: str = Field(
         default="champion",
         min_length=1,
-        description=(
-            "Alias of the registered model that moves to a new version with a better run.best_metric "
-            "on validation"
-        ),
+        description=("Its alias, which moves to a version with a better run.best_metric on validation"),
     )

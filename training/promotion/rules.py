@@ -17,7 +17,7 @@ class PromotionRules(Settings):
 
     split: Literal["validation", "test"] = Field(
         default="validation",
-        description="Split whose records decide; figures of the test split are reported anyway",
+        description="Split that decides; the test split is reported anyway",
     )
     metric: Metric = Field(
         default="auto",
@@ -27,19 +27,19 @@ class PromotionRules(Settings):
         default=0.95,
         ge=0.5,
         le=0.99,
-        description="Share of the resampled differences in the interval, all of which must be better",
+        description="Share of the resampled differences that must be better",
     )
     minimum_gain: float = Field(
-        default=0.0, ge=0, le=1e9, description="least improvement of the metric itself, for example 0.005"
+        default=0.0, ge=0, le=1e9, description="least improvement of the metric, for example 0.005"
     )
     minimum_examples: int = Field(
-        default=30, ge=1, le=1 << 40, description="records below which nothing is decided by figures"
+        default=30, ge=1, le=1 << 40, description="records below which figures decide nothing"
     )
     floor: float | None = Field(
         default=None,
         ge=-1e9,
         le=1e9,
-        description="Worst value with which the first model gets the alias; unset: any",
+        description="Worst value with which the first model gets the alias",
     )
 
     def metric_of(self, task: str) -> str:

@@ -27,11 +27,9 @@ class ErasingSettings(Settings):
 
     probability: float = Field(default=0.0, ge=0, le=1, description="share of the examples that lose a box")
     scale: tuple[float, float] = Field(
-        default=(0.02, 0.33), description="smallest and largest share of the example's area in a box"
+        default=(0.02, 0.33), description="smallest and largest share of the example's area"
     )
-    ratio: tuple[float, float] = Field(
-        default=(0.3, 3.3), description="narrowest and widest aspect ratio of a box"
-    )
+    ratio: tuple[float, float] = Field(default=(0.3, 3.3), description="narrowest and widest aspect ratio")
     fill: ErasingFill = Field(
         default="mean", description="content of the box: the example's mean colour, black, or noise"
     )

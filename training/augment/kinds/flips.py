@@ -26,7 +26,7 @@ class _Fields(Settings):
     )
     vertical_flip: bool = Field(
         default=False,
-        description="Turn every other image over, for views from above or through a microscope",
+        description="Mirror every other image from top to bottom",
     )
 
 

@@ -31,18 +31,21 @@ class _Fields(Settings):
         default=0.0,
         ge=0,
         le=10,
-        description="Alpha of MixUp: blend an example and its label with its neighbour's, in shares of "
-        "Beta(alpha, alpha); 0: off, 0.2 is usual",
+        description=(
+            "Blend examples and labels with their neighbours', in shares of Beta(alpha, alpha); 0.2 is usual"
+        ),
     )
     cutmix: float = Field(
         default=0.0,
         ge=0,
         le=10,
-        description="Alpha of CutMix: a box of an example, and of its label, is its neighbour's; 0: off, 1 "
-        "is usual",
+        description=(
+            "A box of an example, and its share of the label, is its neighbour's, in shares of "
+            "Beta(alpha, alpha); 1 is usual"
+        ),
     )
     mix_probability: float = Field(
-        default=1.0, ge=0, le=1, description="share of the examples that mixup and cutmix take hold of"
+        default=1.0, ge=0, le=1, description="share of the examples that are mixed"
     )
 
 

@@ -21,7 +21,7 @@ _OPENCV = {1: 2, 2: 1, 3: 0}  # turns to the left: its code
 class _Fields(Settings):
     quarter_turns: Annotated[bool, AlsoCalled("rotate90", "rot90", "random_rotate90")] = Field(
         default=False,
-        description="Turn each image by 0°, 90°, 180° or 270°, for views from above or through a microscope",
+        description="Turn each image by 0°, 90°, 180° or 270°",
     )
 
 

@@ -17,11 +17,9 @@ class _Fields(Settings):
         default=True, description="cut a random window; otherwise all that data.fit shows"
     )
     scale: tuple[float, float] = Field(
-        default=(0.5, 1.0), description="smallest and largest share of the image's area in a random window"
+        default=(0.5, 1.0), description="smallest and largest share of the image's area"
     )
-    ratio: tuple[float, float] = Field(
-        default=(0.75, 4 / 3), description="narrowest and widest aspect ratio of a random window"
-    )
+    ratio: tuple[float, float] = Field(default=(0.75, 4 / 3), description="narrowest and widest aspect ratio")
 
     @model_validator(mode="after")
     def _window_ranges(self) -> Self:

@@ -31,22 +31,20 @@ class KubernetesSettings(Settings):
     """The JobSet of `--launcher kubernetes`."""
 
     image: _Image = Field(default="shardmill-train:0.2.0", description="image of the pods")
-    name: _Label | None = Field(default=None, description="name of the JobSet; unset: that of the run")
-    namespace: _Name | None = Field(default=None, description="name of the namespace; unset: the one in use")
+    name: _Label | None = Field(default=None, description="name of the JobSet; unset: of the run")
+    namespace: _Name | None = Field(default=None, description="namespace; unset: the one in use")
     ranks_per_pod: int = Field(default=1, ge=1, le=64, description="Ranks of each pod, one a GPU")
     gpu_resource: _LabelKey = Field(default="nvidia.com/gpu", description="name of the GPUs as a resource")
     cpus: _Quantity = Field(default="4", description="processor cores of each pod")
     memory: _Quantity = Field(default="16Gi", description="memory of each pod")
-    shared_memory: _Quantity = Field(
-        default="2Gi", description="Memory for /dev/shm, through which GPUs of a node talk"
-    )
+    shared_memory: _Quantity = Field(default="2Gi", description="Memory of /dev/shm")
     datasets_claim: _Name = Field(
         default="shardmill-datasets",
-        description="Volume claim of the datasets, but with --root in an object store",
+        description="Volume claim of the datasets, unless --root is in an object store",
     )
     runs_claim: _Name = Field(
         default="shardmill-runs",
-        description="Volume claim of the runs, writable by all pods, but with --runs in an object store",
+        description="Volume claim of the runs, writable by all pods, unless --runs is in an object store",
     )
     datasets_path: _Path = Field(default="/data/datasets", description="folder of the datasets in the pods")
     runs_path: _Path = Field(
@@ -61,9 +59,7 @@ class KubernetesSettings(Settings):
         default_factory=dict, description="labels of the nodes to run on"
     )
     queue: _Name | None = Field(default=None, description="queue of Kueue, which then starts the JobSet")
-    max_restarts: int = Field(
-        default=10, ge=0, le=10_000, description="restarts after failures, before the JobSet fails"
-    )
+    max_restarts: int = Field(default=10, ge=0, le=10_000, description="restarts before the JobSet fails")
 
 
 class RaySettings(Settings):
@@ -74,21 +70,18 @@ class RaySettings(Settings):
         min_length=1,
         description="Head of the cluster, HOST:PORT; 'auto': as RAY_ADDRESS or this machine says",
     )
-    cpus_per_rank: int = Field(
-        default=1, ge=1, le=4096, description="CPUs that each rank takes besides its GPU"
-    )
+    cpus_per_rank: int = Field(default=1, ge=1, le=4096, description="CPUs of each rank")
     placement: Literal["PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD"] = Field(
         default="PACK",
         description=(
-            "'PACK' on as few machines as possible, 'SPREAD' on as many; 'STRICT_PACK' on one, "
-            "'STRICT_SPREAD' each on another"
+            "'PACK' on few machines, 'SPREAD' on many; 'STRICT_PACK' on one, 'STRICT_SPREAD' each on another"
         ),
     )
     wait_seconds: float = Field(
         default=120.0,
         gt=0,
         le=604_800,
-        description="Time to wait for room for the least number of ranks (seconds)",
+        description="Time to wait for room for the least number of ranks",
     )
 
 
@@ -109,23 +102,20 @@ class SlurmSettings(Settings):
     """The batch job of `--launcher slurm`."""
 
     ranks_per_node: int = Field(default=1, ge=1, le=1024, description="ranks on each node, one a GPU")
-    partition: _Line | None = Field(default=None, description="name of the partition; unset: the default one")
+    partition: _Line | None = Field(default=None, description="partition; unset: the default one")
     account: _Line | None = Field(default=None, description="account that pays")
     time: _Time | None = Field(
         default=None,
         description=(
-            "Time limit, such as '4:00:00' or '2-0'; before it ends the ranks save and the job is "
-            "queued again; unset: the partition's"
+            "Time limit, such as '4:00:00' or '2-0', before which ranks save and the job is queued again"
         ),
     )
-    gpu_type: _Line | None = Field(default=None, description="type of the GPUs, such as 'a100'; unset: any")
+    gpu_type: _Line | None = Field(default=None, description="type of the GPUs, such as 'a100'")
     cpus_per_rank: int | None = Field(default=None, ge=1, le=4096, description="processor cores of each rank")
-    memory_per_node: _Line | None = Field(
-        default=None, description="memory of each node as Slurm writes it, such as '200G'"
-    )
+    memory_per_node: _Line | None = Field(default=None, description="memory of each node, such as '200G'")
     options: dict[_Option, _Line] = Field(
         default_factory=dict,
-        description="Options of sbatch by their long names, such as { constraint = 'nvlink' }",
+        description="Options of sbatch, such as { constraint = 'nvlink' }",
     )
     state: _Line | None = Field(
         default=None,
