@@ -71,6 +71,11 @@ UNMASKED: Final = _filtered(
     "It has no mask, and source.masks.unmasked leaves such images out",
     "Add its mask to include it",
 )
+NO_OBJECTS: Final = _filtered(
+    "no_objects",
+    "It has no objects, and source.objects.unannotated leaves such images out",
+    "Annotate it, or set source.objects.unannotated to keep",
+)
 
 # Filtered after reading, by the settings filter, a purge, and by planning.
 TOO_SMALL: Final = _filtered(

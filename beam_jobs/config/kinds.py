@@ -236,6 +236,9 @@ class ObjectsConfig(Settings):
         None,
         description=("Folder with train.txt, val.txt and test.txt, as ImageSets/Main of Pascal VOC"),
     )
+    unannotated: Literal["keep", "leave_out"] = Field(
+        "keep", description="What becomes of an image without objects that are kept"
+    )
     coordinates: Literal["stored", "upright"] = Field(
         "stored",
         description=(

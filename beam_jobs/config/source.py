@@ -50,8 +50,8 @@ _GROUPS: dict[str, dict[str, set[str]]] = {
     "image_folder": {},
     "table": {"columns": set(), "table": set(), "masks": _OF_FOLDERS_OF_MASKS},
     "urls": {"columns": set(), "table": set(), "urls": set(), "masks": _OF_FOLDERS_OF_MASKS},
-    "coco": {"columns": _OF_ONE_OBJECT, "objects": {"table", "image_sets"}},
-    "voc": {"columns": _OF_ONE_OBJECT, "objects": {"table"}},
+    "coco": {"columns": _OF_ONE_OBJECT - {"features"}, "objects": {"table", "image_sets"}},
+    "voc": {"columns": _OF_ONE_OBJECT - {"features"}, "objects": {"table"}},
     "box_table": {
         "columns": _OF_ONE_OBJECT - {"image", "label", "split", "group", "features"},
         "objects": {"table", "image_sets"},
@@ -280,13 +280,13 @@ class SourceConfig(Settings):
                 "kind tfds takes the types of its features from the metadata",
                 "leave dtype, separator and length out of columns.features",
             )
-        if self.kind != "box_table":
-            return
-        if "objects" in columns.further:
+        if self.kind in _OF_OBJECTS and "objects" in columns.further:
             raise WrongValue(
                 "features: 'objects' is the name of the boxes",
                 'give the feature another, as in features = { my_objects = "objects" }',
             )
+        if self.kind != "box_table":
+            return
         boxes = self.objects.table
         of_objects = {*boxes.box_columns, columns.label_column, boxes.crowd_column}
         for name, features in further:
@@ -382,7 +382,13 @@ class SourceConfig(Settings):
         objects |= former(self.columns, "objects")
         if objects["image_sets"] is None:
             del objects["image_sets"]
+        if objects["unannotated"] == "keep":  # newer than the digests of earlier releases
+            del objects["unannotated"]
         if self.kind != "box_table":
+            if self.columns.further:
+                objects["features"] = {
+                    name: one.model_dump(mode="json") for name, one in self.columns.further.items()
+                }
             del objects["table"]
             for part in objects["annotations"]:
                 del part["image_list"]

@@ -3,5 +3,6 @@
 collecting   the images and objects that annotation files name, and how the files are recognised
 image_sets   lists of images that give the splits
 reading      the annotation files that the settings name
+features     further features of images, from the entries that name them
 listing      one row of the listing for each file and each annotated image, with the objects as features
 """

@@ -65,6 +65,7 @@ class Annotations:
         left_out: why -> how many objects.
         first: why -> the first of these objects, for people, where the kind of source tells it.
         remedy: what to do about these objects, or None.
+        skipped: what else is left out, such as "caption" -> why -> how many, and the first for people.
         warnings: about the annotations, a sentence each.
         features: columns of further features, a row an image; None if there are none.
     """
@@ -78,6 +79,7 @@ class Annotations:
     left_out: Counter[str] = field(default_factory=Counter)
     first: dict[str, str] = field(default_factory=dict)
     remedy: str | None = None
+    skipped: dict[str, dict[str, tuple[int, str]]] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
     features: pa.Table | None = None
 
@@ -103,6 +105,19 @@ class Annotations:
             self.first.setdefault(why, who)
         if image is not None:
             self.num_left_out[image] += 1
+
+    def skip(self, what: str, why: str, who: str) -> None:
+        """Count something that is left out and is no object; ``who`` names it."""
+        counts = self.skipped.setdefault(what, {})
+        count, first = counts.get(why, (0, who))
+        counts[why] = count + 1, first
+
+    def add_features(self, features: pa.Table) -> None:
+        """Add columns of further features, a row an image, once all images are added."""
+        if self.features is not None:
+            for field_, values in zip(self.features.schema, self.features.columns, strict=True):
+                features = features.append_column(field_, values)
+        self.features = features
 
 
 def box_of(values: object) -> tuple[float, float, float, float] | None:
@@ -161,6 +176,8 @@ def beginning_with(pattern: re.Pattern[bytes], glance: Glance, ending: str) -> d
 def folder_of_image(name: re.Match[bytes] | None, annotation: str, glance: Glance) -> str:
     """Return the folder of the image of this name, the nearest to its annotation if there are several.
 
+    Nearest is one whose name gives the same split, then one that shares most folders.
+
     It is "" for the source itself, or if the image is not found.
     """
     if name is None:
@@ -170,7 +187,14 @@ def folder_of_image(name: re.Match[bytes] | None, annotation: str, glance: Glanc
     seen = [f"/{uri}".removesuffix(tail)[1:] for uri in glance.images if f"/{uri}".endswith(tail)]
     if seen:
         shared = set(annotation.split("/"))
-        return max(seen, key=lambda folder: len(shared.intersection(folder.split("/"))))
+        split = split_with_year(annotation)
+        return max(
+            seen,
+            key=lambda folder: (
+                split is not None and split_with_year(folder) == split,
+                len(shared.intersection(folder.split("/"))),
+            ),
+        )
     # A glance sees some of the files of a large folder.
     folders = dict.fromkeys(uri.rpartition("/")[0] for uri in glance.images)
     return next((folder for folder in folders if folder and glance.head(f"{folder}/{path}", 1)), "")

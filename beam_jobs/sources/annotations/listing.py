@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from shardmill.beam_jobs.config import ColumnsConfig, PrepareConfig, SourceConfig
-from shardmill.beam_jobs.reasons import BAD_PATH, BROKEN_ROW, MISSING_FILE
+from shardmill.beam_jobs.reasons import BAD_PATH, BROKEN_ROW, MISSING_FILE, NO_OBJECTS
 from shardmill.beam_jobs.sources.annotations.collecting import (
     DROPPED,
     NO_AREA,
@@ -170,7 +170,10 @@ def _understood(found: Annotations, source: SourceConfig) -> tuple[pa.Table, Cou
     if found.features is not None:
         for field in found.features.schema:
             rows = rows.append_column(field, found.features[field.name])
-    return _without_bad_paths(rows, images), left_out
+    rows = _without_bad_paths(rows, images)
+    if source.objects.unannotated == "leave_out":
+        rows = reject(rows, pa.array(lengths == 0), NO_OBJECTS, "it has no objects")
+    return rows, left_out
 
 
 def _without_bad_paths(rows: pa.Table, images: Sequence[AnnotatedImage]) -> pa.Table:
@@ -227,9 +230,17 @@ def _check_found(rows: pa.Table, matched: FoundFiles) -> None:
 
 def _warnings(left_out: Counter[str], found: Annotations, num_objects: int) -> list[str]:
     """Say how many objects are left out, why, which is the first, and what to do."""
+    others = [
+        f"{counted(sum(count for count, _ in counts.values()), what)} left out: "
+        + ", ".join(f"{count:,} {why} (first {first})" for why, (count, first) in sorted(counts.items()))
+        for what, counts in found.skipped.items()
+    ]
     if not left_out.total():
-        return []
+        return others
     named = {why: f" (first {found.first[why]})" if why in found.first else "" for why in left_out}
     remedy = f"; {found.remedy}" if found.remedy and found.first else ""
     parts = ", ".join(f"{count:,} {why}{named[why]}" for why, count in sorted(left_out.items()) if count)
-    return [f"{left_out.total():,} of {counted(num_objects, 'object')} are left out: {parts}{remedy}"]
+    return [
+        f"{left_out.total():,} of {counted(num_objects, 'object')} are left out: {parts}{remedy}",
+        *others,
+    ]

@@ -2,7 +2,8 @@
 
 The format: http://host.robots.ox.ac.uk/pascal/VOC/voc2012/htmldoc/devkit_doc.html. Of an object its box, its
 name and ``difficult`` are read. Its image is the one that is named like the XML file, or else the one that
-``filename`` names. The edges of a box are numbers of pixels, counted from 1, which belong to it.
+``filename`` names. The edges of a box are numbers of pixels, counted from 1, which belong to it. Features are
+further elements by their paths: ``source/database``, or ``object/truncated``, a list with a value an object.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 from xml.etree import ElementTree
 
 from shardmill.beam_jobs.config import PrepareConfig, SourceConfig
@@ -24,17 +26,21 @@ from shardmill.beam_jobs.sources.annotations.collecting import (
     size_of,
     split_with_year,
 )
+from shardmill.beam_jobs.sources.annotations.features import features_of_entries
 from shardmill.beam_jobs.sources.annotations.image_sets import ImageSets, read_image_sets
 from shardmill.beam_jobs.sources.annotations.listing import list_annotated
 from shardmill.beam_jobs.sources.annotations.reading import MOST_BYTES, AnnotationTable, read_together
 from shardmill.beam_jobs.sources.class_names import quoted
 from shardmill.beam_jobs.sources.files.folder import SourceFolder
+from shardmill.beam_jobs.sources.kinds.box_table.values import is_true
 from shardmill.beam_jobs.sources.listing import Listing
 from shardmill.beam_jobs.sources.recognition.glance import Glance, Recognised, cli_for
+from shardmill.infra.errors import ConfigError
 
 _VOC = re.compile(rb"\A\s*(<\?xml[^>]*>\s*)?<annotation\b")
 _VOC_NAME = re.compile(rb"<filename>\s*([^<]+?)\s*</filename>")
 _IMAGE_SETS = ("ImageSets/Main/train.txt", "ImageSets/Segmentation/train.txt")
+_ELEMENT = re.compile(r"[\w.-]+(/[\w.-]+)*")
 
 
 def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
@@ -42,14 +48,24 @@ def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
 
     Raises:
         NotFoundError: there is no such folder or annotation file, or none of the images is there.
+        ConfigError: a feature names no element of the files.
     """
     sets = read_image_sets(folder, config.source.objects.image_sets)
+    asked = config.source.columns.further
+    keys = [one.column or name for name, one in asked.items()]
+    if (wrong := next((key for key in keys if not _ELEMENT.fullmatch(key)), None)) is not None:
+        raise ConfigError(
+            f"source.columns.features: {wrong!r} is no path of elements", "write it as object/truncated"
+        )
     names: list[str] = []
+    entries: list[dict[str, Any]] = []
 
     def add_files(found: Annotations, tables: Sequence[AnnotationTable]) -> None:
         for table, text in read_together(AnnotationTable.content, tables):
             names.append(_stem(table))
-            add_file(found, table, text, sets)
+            root = add_file(found, table, text, sets)
+            entries.append({} if root is None else _elements(root, keys))
+        features_of_entries(found, entries, asked)
 
     others = [file.uri for file in sets.files if file.uri is not None]
     listing = list_annotated(folder, config, add_files, others)
@@ -94,35 +110,68 @@ def _stem(table: AnnotationTable) -> str:
     return table.name.rpartition("/")[2].rpartition(".")[0]
 
 
-def add_file(found: Annotations, table: AnnotationTable, text: bytes | str, sets: ImageSets) -> None:
-    """Add the image and the objects of an XML file; ``text`` is its content, or why it cannot be read."""
+def _elements(root: ElementTree.Element, paths: Sequence[str]) -> dict[str, Any]:
+    """Return path -> text of an element that is there, or a list if it is within the objects."""
+    found: dict[str, Any] = {}
+    for path in paths:
+        if not path.startswith("object/"):
+            found[path] = _text(root.find(path))
+            continue
+        texts: list[str | None] = []
+        for entry in root.iterfind("object"):
+            texts += [_text(element) for element in entry.findall(path.removeprefix("object/"))] or [None]
+        found[path] = texts if any(texts) or not texts else None
+    return {path: value for path, value in found.items() if value is not None}
+
+
+def _text(element: ElementTree.Element | None) -> str | None:
+    return None if element is None else (element.text or "").strip() or None
+
+
+def add_file(
+    found: Annotations, table: AnnotationTable, text: bytes | str, sets: ImageSets
+) -> ElementTree.Element | None:
+    """Add the image and the objects of an XML file; returns its root, or None if it is no good.
+
+    Args:
+        found: they are added to it.
+        table: the file.
+        text: its content, or why it cannot be read.
+        sets: lists of images that give splits.
+    """
     stem = _stem(table)
-    who, uri, split = f"the image of {table.name}", table.row_uri(1), sets.split_of(stem, table.part.split)
+    split = sets.split_of(stem, table.part.split)
+    image = AnnotatedImage(table.row_uri(1), f"the image of {table.name}", None, split)
+    root = _root(text)
     if (contradiction := sets.contradiction_of(stem)) is not None:
-        found.add_image(AnnotatedImage(uri, who, None, None, None, contradiction))
-        return
+        image, root = replace(image, split=None), contradiction
+    if isinstance(root, str):
+        found.add_image(replace(image, fault=root))
+        return None
+    name = (root.findtext("filename") or "").strip() or stem
+    size = size_of(_whole(root.findtext("size/height")), _whole(root.findtext("size/width")))
+    image = replace(image, path=table.path_of(name), size=size, namesake=table.path_of(stem))
+    number = found.add_image(image)
+    for entry in root.iterfind("object"):
+        kind = (entry.findtext("name") or "").strip() or None
+        is_difficult = is_true(entry.findtext("difficult"))
+        found.add_object(number, _box(entry.find("bndbox")), kind, is_crowd=is_difficult)
+    return root
+
+
+def _root(text: bytes | str) -> ElementTree.Element | str:
+    """Return the root of an XML file, or why it is no annotation of Pascal VOC."""
     if isinstance(text, str):
-        found.add_image(AnnotatedImage(uri, who, None, split, None, text))
-        return
+        return text
     try:
         if len(text) > MOST_BYTES:
             raise ElementTree.ParseError(f"more than {MOST_BYTES:,} bytes")
         root = ElementTree.fromstring(text)
     except (ElementTree.ParseError, ValueError, LookupError) as error:
-        found.add_image(AnnotatedImage(uri, who, None, split, None, f"its file is no XML: {error}"))
-        return
+        return f"its file is no XML: {error}"
     if root.tag != "annotation":
-        why = f"its file is no annotation of Pascal VOC: it begins with <{root.tag}>"
-        found.add_image(AnnotatedImage(uri, who, None, split, None, why))
-        return
-    name = (root.findtext("filename") or "").strip() or stem
-    size = size_of(_whole(root.findtext("size/height")), _whole(root.findtext("size/width")))
-    image = AnnotatedImage(uri, who, table.path_of(name), split, size, namesake=table.path_of(stem))
-    number = found.add_image(image)
-    for entry in root.iterfind("object"):
-        kind = (entry.findtext("name") or "").strip() or None
-        is_difficult = (entry.findtext("difficult") or "").strip() == "1"
-        found.add_object(number, _box(entry.find("bndbox")), kind, is_crowd=is_difficult)
+        return f"its file is no annotation of Pascal VOC: it begins with <{root.tag}>"
+    return root
 
 
 def _box(element: ElementTree.Element | None) -> Box | None:

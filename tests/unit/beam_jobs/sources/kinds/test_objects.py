@@ -14,6 +14,7 @@ from shardmill.beam_jobs.sources.files.folder import SourceFolder
 from shardmill.beam_jobs.sources.kinds import coco, voc
 from shardmill.beam_jobs.sources.listing import Listing
 from shardmill.infra.errors import ConfigError, NotFoundError
+from shardmill.infra.format.features import MISSING
 from tests.samples.sources.columns import with_columns
 
 READ, FILTERED, LOST = Status.TO_READ, Status.FILTERED, Status.QUARANTINED
@@ -325,3 +326,36 @@ def test_image_sets_are_for_voc() -> None:
     with pytest.raises(ValueError, match="is for kind voc"):
         configured("coco", "a.json", image_sets="ImageSets/Main")
     assert "image_sets" not in configured("voc", "*.xml").source.effective()["objects"]
+
+
+def test_elements_of_voc_files_are_features(tmp_path: Path) -> None:
+    source = with_images(tmp_path, "1.jpg", "2.jpg", "3.jpg", "4.jpg")
+    part = voc_object("head", 1, 1, 4, 4).replace("object>", "part>")
+    more = f"<truncated>1</truncated><occluded>0</occluded><pose>Left</pose>{part}{part}"
+    files = [
+        voc_file("1.jpg", voc_object("a", 1, 1, 9, 9, more=more), voc_object("b", 2.5, 1, 9, "8.25")),
+        voc_file("2.jpg", size="<width>0</width>"),
+        voc_file("3.jpg", voc_object("a", 1, 1, 9, 9, more="<truncated>Unspecified</truncated>")),
+    ]
+    for number, text in enumerate(files, 1):
+        text = text.replace("<annotation>", f"<annotation><source><database>D{number}</database></source>")
+        (tmp_path / f"{number}.xml").write_text(text)
+    features = {
+        "database": "source/database",
+        "truncated": {"column": "object/truncated", "dtype": "int64"},
+        "parts": "object/part/name",
+    }
+    listing = voc.list_inputs(source, configured("voc", "*.xml", features=features))
+    rows = {row["uri"]: row for row in listing.table.to_pylist()}
+    assert [rows["1.jpg"][f"feature:{name}"] for name in features] == [
+        "D1",
+        [1, MISSING["int64"]],
+        ["head", "head", ""],
+    ]
+    assert [rows["2.jpg"][f"feature:{name}"] for name in features] == ["D2", [], []]
+    assert rows["4.jpg"]["reason"] == "not_in_table"
+    assert "its truncated is 'Unspecified', not a whole number" in rows["3.xml#image=1"]["message"]
+    assert objects(listing, "1.jpg")[:2] == ([0, 0, 9, 9, 0, 1.5, 8.25, 9], ["a", "b"])
+    for wrong in ("object/truncatd", "/x", "object/*"):
+        with pytest.raises(ConfigError, match=r"source\.columns\.features"):
+            voc.list_inputs(source, configured("voc", "*.xml", features={"a": wrong}))
