@@ -11,27 +11,34 @@ import pyarrow.compute as pc
 
 from shardmill.beam_jobs.config import ImageConfig, PrepareConfig
 from shardmill.beam_jobs.encode.masks import with_mask_features
+from shardmill.beam_jobs.encode.placing import Frames, Placing
 from shardmill.beam_jobs.reasons import OTHER_SIZE
 from shardmill.beam_jobs.schemas import PLAN, Status, has_masks
+from shardmill.beam_jobs.sources.annotations.shapes import lists_of_rows, nested_rings, polygon_columns
 from shardmill.beam_jobs.tables.columns import lengths_of, lists_of, values_of, with_column
 from shardmill.beam_jobs.tables.features import PREFIX, features_of
 from shardmill.infra.codecs.geometry import (
     Boxes,
-    Places,
-    geometry,
     have_area,
-    place_boxes,
-    turn_boxes_upright,
-    upright_sizes,
 )
 from shardmill.infra.format.known_features import (
     ANNOTATED_SIZE,
     BOX_NUMBERS,
     BOXES,
+    CORNER_NUMBERS,
+    CORNERS,
     CROWDS,
+    KEYPOINTS,
     LABELS,
     LEFT_OUT,
     OBJECT_LABELS,
+    POINT_NUMBERS,
+    POLYGON_FEATURES,
+    POLYGONS,
+    RING_POINTS,
+    RINGS,
+    VISIBILITY,
+    key_points,
 )
 from shardmill.infra.progress import log
 from shardmill.infra.readable import counted
@@ -66,10 +73,10 @@ def _has_objects(listing: pa.Table) -> bool:
 def _place_objects(
     listing: pa.Table, facts: pa.Table, image: ImageConfig, *, upright: bool, relative: bool = False
 ) -> PlacedObjects:
-    """Turn, cut and scale the boxes of all images as the images were.
+    """Turn, cut and scale the boxes and shapes of all images as the images were.
 
     Args:
-        listing: LISTING_SCHEMA and columns of features (LISTED_OBJECT_FEATURES).
+        listing: LISTING_SCHEMA and columns of features (LISTED_OBJECT_FEATURES, and shapes).
         facts: PLACED_FACTS_SCHEMA, of the files that are read, in the same order.
         image: how images are stored.
         upright: boxes are of the upright image, if the size of the annotated image does not tell.
@@ -78,71 +85,95 @@ def _place_objects(
     status = facts["status"].to_numpy()
     is_stored = (status == Status.STORED) | (status == Status.STORED_BEFORE)
     read = np.flatnonzero(listing["status"].to_numpy() == Status.TO_READ)
-    frames = _Frames.of(facts, _annotated_sizes(listing, read), upright=upright)
+    frames = Frames.of(facts, _annotated_sizes(listing, read), upright=upright)
     fits = is_stored & frames.fit
     counts = lengths_of(listing[PREFIX + BOXES]) // BOX_NUMBERS
     of_row = np.repeat(np.arange(listing.num_rows), counts)
     of_fact = np.full(listing.num_rows, -1, np.int64)
     of_fact[read[fits]] = np.flatnonzero(fits)
     images = of_fact[of_row]
-    boxes = values_of(listing[PREFIX + BOXES]).to_numpy().astype(np.float64).reshape(-1, BOX_NUMBERS)
     is_placed = images >= 0
-    if relative:
-        boxes[is_placed] *= frames.scales(images[is_placed])
-    boxes[is_placed] = frames.place(boxes[is_placed], images[is_placed], image)
+    placing = Placing.of(frames, images[is_placed], image, relative=relative)
+    boxes = _numbers(listing, BOXES, BOX_NUMBERS)
+    boxes[is_placed] = placing.boxes(boxes[is_placed])
     stored = boxes.astype(np.float32)
     kept = have_area(stored) | ~is_placed
+    listing = _with_shapes(
+        listing, placing, is_placed, kept, np.bincount(of_row[kept], minlength=len(counts))
+    )
     placed = _with_kept(listing, stored, of_row, kept)
     lost = is_stored & ~frames.fit
     return PlacedObjects(placed, _without_lost(facts, lost, frames), int(np.count_nonzero(~kept)))
 
 
-@dataclass(frozen=True)
-class _Frames:
-    """The images that boxes are of.
+def _numbers(listing: pa.Table, name: str, width: int) -> Boxes:
+    """Return a feature that has so many numbers an object: float64 [objects, width]."""
+    values: Boxes = values_of(listing[PREFIX + name]).to_numpy().astype(np.float64)
+    return values.reshape(-1, width)
 
-    Attributes:
-        sizes: int64 [N, 2], height, width of each file, before it is turned upright; 1 if it is not known.
-        orientations: int64 [N], EXIF orientation of each file.
-        annotated: int64 [N, 2], height, width of the annotated image; 0 if it is not told.
-        is_upright: bool [N], whether its boxes are of the upright image.
-        fit: bool [N], whether the annotated image has the size of the file.
+
+_OBJECTS_AT_A_TIME = 1 << 16  # whose polygons are placed; a few hundred MB in memory
+
+
+def _with_shapes(listing: pa.Table, placing: Placing, is_placed: Mask, kept: Mask, counts: Int64) -> pa.Table:
+    """Return the listing with the shapes of the objects that are kept, in their stored images.
+
+    Args:
+        listing: LISTING_SCHEMA and columns of features, for N objects.
+        placing: places the objects whose images are stored.
+        is_placed: bool [N], which these are.
+        kept: bool [N], which objects are kept.
+        counts: int64 [rows], number of kept objects of each row.
     """
+    found: dict[str, pa.Array] = {}
+    names = {feature.name for feature in features_of(listing)}
+    if POLYGONS in names:
+        polygons = _placed_polygons(listing, placing, is_placed).filter(pa.array(kept))
+        found |= zip((each.name for each in POLYGON_FEATURES), polygon_columns(polygons, counts), strict=True)
+    if KEYPOINTS in names:
+        points, visibility = _placed_keypoints(listing, placing, is_placed)
+        found |= {
+            KEYPOINTS: lists_of_rows(points[kept], counts),
+            VISIBILITY: lists_of_rows(visibility[kept], counts),
+        }
+    if CORNERS in names:
+        corners = _numbers(listing, CORNERS, CORNER_NUMBERS).reshape(-1, CORNER_NUMBERS // 2, 2)
+        corners[is_placed] = placing.points(corners[is_placed])[0]
+        found[CORNERS] = lists_of_rows(corners[kept].astype(np.float32), counts)
+    for name, column in found.items():
+        listing = with_column(listing, listing.schema.field(PREFIX + name), column)
+    return listing
 
-    sizes: Int64
-    orientations: Int64
-    annotated: Int64
-    is_upright: Mask
-    fit: Mask
 
-    @classmethod
-    def of(cls, facts: pa.Table, annotated: Int64, *, upright: bool) -> _Frames:
-        """Compare the annotated sizes with those of the files."""
-        names = ("source_height", "source_width", "orientation")
-        height, width, orientations = (
-            pc.fill_null(facts[name], 1).to_numpy().astype(np.int64) for name in names
-        )
-        sizes = np.stack([height, width], -1)
-        is_told = annotated.any(1)
-        as_file = ~is_told | (annotated == sizes).all(1)
-        as_upright = ~is_told | (annotated == upright_sizes(sizes, orientations)).all(1)
-        is_upright = as_upright if upright else as_upright & ~as_file
-        return cls(sizes, orientations, annotated, is_upright, as_file | as_upright)
+def _placed_polygons(listing: pa.Table, placing: Placing, is_placed: Mask) -> pa.ListArray:
+    """Return the rings of each object (``nested_rings``) in its stored image."""
+    of_rings = lists_of(
+        values_of(listing[PREFIX + POLYGONS]),
+        values_of(listing[PREFIX + RING_POINTS]).to_numpy() * POINT_NUMBERS,
+    )
+    annotated = lists_of(of_rings, values_of(listing[PREFIX + RINGS]).to_numpy()).filter(pa.array(is_placed))
+    parts = [nested_rings(np.empty((0, 2)), np.empty(0, np.int64), np.zeros(1, np.int64))]
+    for start in range(0, len(annotated), _OBJECTS_AT_A_TIME):
+        part = annotated.slice(start, _OBJECTS_AT_A_TIME)
+        rings, counts = lengths_of(part), lengths_of(part.flatten()) // POINT_NUMBERS
+        points = part.flatten().flatten().to_numpy().astype(np.float64).reshape(-1, POINT_NUMBERS)
+        parts.append(nested_rings(*placing.part(start, start + len(part)).rings(points, counts, rings)))
+    # The first list is empty: that of the objects whose images are not stored.
+    return pa.concat_arrays(parts).take(pa.array(np.where(is_placed, np.cumsum(is_placed), 0)))
 
-    def scales(self, images: Int64) -> Int64:
-        """Return height, width, height, width of the image that boxes are of: int64 [N, 4] (pixels)."""
-        upright = upright_sizes(self.sizes[images], self.orientations[images])
-        sizes = np.where(self.is_upright[images, np.newaxis], upright, self.sizes[images])
-        return np.tile(sizes, 2)
 
-    def place(self, boxes: Boxes, images: Int64, image: ImageConfig) -> Boxes:
-        """Place boxes in the stored images: float64 [N, 4], relative to them."""
-        sizing, used = image.sizing, np.unique(images)
-        turned = turn_boxes_upright(boxes, self.sizes[images], self.orientations[images])
-        upright = np.where(self.is_upright[images, np.newaxis], boxes, turned)
-        sizes = upright_sizes(self.sizes[used], self.orientations[used])
-        places = Places.of(sizes, lambda height, width: geometry(height, width, sizing))
-        return place_boxes(upright, places, np.searchsorted(used, images))
+def _placed_keypoints(
+    listing: pa.Table, placing: Placing, is_placed: Mask
+) -> tuple[npt.NDArray[np.float32], Int64]:
+    """Return the key points of each object in its stored image: float32 [N, K, 2] and visibility [N, K]."""
+    points = key_points(features_of(listing))
+    count = len(points.names) if points is not None else 0
+    placed = _numbers(listing, KEYPOINTS, POINT_NUMBERS * count).reshape(-1, count, POINT_NUMBERS)
+    visibility = _numbers(listing, VISIBILITY, count).astype(np.int64)
+    placed[is_placed], are_in = placing.points(placed[is_placed])
+    visibility[is_placed] *= are_in
+    placed[visibility == 0] = 0
+    return placed.astype(np.float32), visibility
 
 
 def _annotated_sizes(listing: pa.Table, read: Int64) -> Int64:
@@ -171,7 +202,7 @@ def _with_kept(listing: pa.Table, boxes: npt.NDArray[np.float32], of_row: Int64,
     return listing.drop_columns([PREFIX + ANNOTATED_SIZE])
 
 
-def _without_lost(facts: pa.Table, lost: Mask, frames: _Frames) -> pa.Table:
+def _without_lost(facts: pa.Table, lost: Mask, frames: Frames) -> pa.Table:
     """Return the facts, in which images of another size than the annotated ones are quarantined."""
     if not lost.any():
         return facts

@@ -1,8 +1,8 @@
-"""The geometry of stored images: sizes, scaling without aliasing, and the places of boxes.
+"""The geometry of stored images: sizes, scaling without aliasing, and the places of boxes and points.
 
-Boxes are placed by the size of the source, its EXIF orientation and the way in which images are stored: no
-pixel is needed. They are rows of ymin, xmin, ymax, xmax: edges, not centres of pixels, so that a box over a
-whole image of height H and width W is 0, 0, H, W.
+Both are placed by the size of the source, its EXIF orientation and the way in which images are stored: no
+pixel is needed. Points are y, x, and boxes rows of ymin, xmin, ymax, xmax: edges, not centres of pixels, so
+that a box over a whole image of height H and width W is 0, 0, H, W.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from shardmill.infra.preparation import Resample, Sizing
 Samples = npt.NDArray[Any]
 Float32 = npt.NDArray[np.float32]
 Boxes = npt.NDArray[np.float64]
+Points = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 # Jobs decode one image a thread. OpenCV's own pool would compete with their threads.
@@ -209,6 +210,7 @@ def _lanczos(image: Pixels, size: tuple[int, int]) -> Pixels:
 
 
 TRANSPOSED, UPSIDE_DOWN, MIRRORED = (5, 6, 7, 8), (3, 4, 7, 8), (2, 3, 6, 7)
+MIRRORS = (2, 4, 5, 7)  # orientations that no turn alone makes upright
 
 
 @dataclass(frozen=True)
@@ -266,21 +268,21 @@ def turn_boxes_upright(boxes: Boxes, sizes: Int64, orientations: Int64) -> Boxes
     Returns:
         float64 [N, 4], in pixels of the upright image.
     """
-    turned = boxes.copy()
-    transposed = np.isin(orientations, TRANSPOSED)
-    turned[transposed] = turned[transposed][:, [1, 0, 3, 2]]
-    heights, widths = upright_sizes(sizes, orientations).T
-    down = np.isin(orientations, UPSIDE_DOWN)
-    turned[down] = np.stack(
-        [heights[down] - turned[down, 2], turned[down, 1], heights[down] - turned[down, 0], turned[down, 3]],
-        1,
-    )
-    mirrored = np.isin(orientations, MIRRORED)
-    flipped = turned[mirrored]
-    turned[mirrored] = np.stack(
-        [flipped[:, 0], widths[mirrored] - flipped[:, 3], flipped[:, 2], widths[mirrored] - flipped[:, 1]], 1
-    )
-    return turned
+    corners = [turn_points_upright(boxes[:, at : at + 2], sizes, orientations) for at in (0, 2)]
+    return np.concatenate([np.minimum(*corners), np.maximum(*corners)], 1)
+
+
+def turn_points_upright(points: Points, sizes: Int64, orientations: Int64) -> Points:
+    """Turn points with their images: float64 [N, 2], in pixels of the upright image.
+
+    Args:
+        points: float64 [N, 2], y and x in pixels of the image as in the file.
+        sizes: int64 [N, 2], height, width as in the file, of the image of each point.
+        orientations: int64 [N], EXIF orientation of the image of each point.
+    """
+    turned = np.where(np.isin(orientations, TRANSPOSED)[:, np.newaxis], points[:, ::-1], points)
+    are_far = np.stack([np.isin(orientations, UPSIDE_DOWN), np.isin(orientations, MIRRORED)], 1)
+    return np.where(are_far, upright_sizes(sizes, orientations) - turned, turned)
 
 
 def clip_boxes(boxes: Boxes, heights: npt.ArrayLike, widths: npt.ArrayLike) -> Boxes:
@@ -302,15 +304,25 @@ def place_boxes(boxes: Boxes, places: Places, images: Int64) -> Boxes:
         float64 [N, 4], relative to the stored image: 0 to 1. A box that the stored image does not show has no
         area.
     """
-    window, scaled = places.window[images], places.scaled[images]
-    offset, canvas = places.offset[images], places.canvas[images]
-    shifted = boxes - np.tile(window[:, :2], 2)
-    cut = clip_boxes(shifted, window[:, 2], window[:, 3])
+    window = places.window[images]
+    cut = clip_boxes(boxes - np.tile(window[:, :2], 2), window[:, 2], window[:, 3])
+    corners = [on_canvas(cut[:, at : at + 2], places, images) for at in (0, 2)]
+    return np.concatenate(corners, 1)
+
+
+def on_canvas(points: Points, places: Places, images: Int64) -> Points:
+    """Place points, also those beyond their window: float64 [N, 2], relative to the stored image.
+
+    Args:
+        points: float64 [N, 2], y and x in pixels of the window of their image.
+        places: where each image lies in the stored one.
+        images: int64 [N], the image of each point.
+    """
     # Multiplied first: the edge of the window then falls on the edge of the scaled image exactly.
-    on_canvas = cut * np.tile(scaled, 2) / np.tile(window[:, 2:], 2) + np.tile(offset, 2)
-    return on_canvas / np.tile(canvas, 2)
+    scaled = points * places.scaled[images] / places.window[images, 2:]
+    return (scaled + places.offset[images]) / places.canvas[images]
 
 
-def have_area(boxes: Boxes) -> Mask:
+def have_area(boxes: npt.NDArray[np.floating[Any]]) -> Mask:
     """Tell which boxes have an area: bool [N]. Those with a number that is none have not."""
     return np.asarray((boxes[:, 2] > boxes[:, 0]) & (boxes[:, 3] > boxes[:, 1]))

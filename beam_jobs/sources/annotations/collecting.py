@@ -12,14 +12,15 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from shardmill.beam_jobs.reasons import BROKEN_ROW
+from shardmill.beam_jobs.sources.annotations.shapes import LARGEST, Shape, Shapes, box_around
 from shardmill.beam_jobs.sources.recognition.glance import Glance
 from shardmill.beam_jobs.sources.roles import split_of_name
+from shardmill.infra.errors import ConfigError
+from shardmill.infra.format.features import KeyPoints
 
 # Why an object is not in the record of its image; the first three are found once all are collected.
 NO_AREA, OUTSIDE, DROPPED = "without an area", "outside of their image", "of a dropped class"
 NO_BOX, NO_NAME = "without a box of four numbers", "without a class"
-
-_LARGEST = 1e9  # number of a box (pixels); a whole number of JSON may be too large for a float
 
 Box = tuple[float, float, float, float]  # ymin, xmin, ymax, xmax (pixels)
 
@@ -61,6 +62,7 @@ class Annotations:
         of_image: number of the image of each object.
         boxes: edges of each object, four numbers (Box) after four numbers.
         names, crowds: of each object.
+        shapes: polygons, key points and oriented boxes of objects that have some.
         num_left_out: objects of each image that could not be added.
         left_out: why -> how many objects.
         first: why -> the first of these objects, for people, where the kind of source tells it.
@@ -75,6 +77,7 @@ class Annotations:
     boxes: array[float] = field(default_factory=lambda: array("d"))
     names: list[str] = field(default_factory=list)
     crowds: array[int] = field(default_factory=lambda: array("b"))
+    shapes: Shapes = field(default_factory=Shapes)
     num_left_out: Counter[int] = field(default_factory=Counter)
     left_out: Counter[str] = field(default_factory=Counter)
     first: dict[str, str] = field(default_factory=dict)
@@ -88,11 +91,49 @@ class Annotations:
         self.images.append(image)
         return len(self.images) - 1
 
-    def add_object(self, image: int, box: Box | None, name: str | None, *, is_crowd: bool = False) -> None:
-        """Add an object of an image, or count it if it lacks its box or class."""
+    def name_points(self, name: str, points: KeyPoints) -> None:
+        """Say what the key points of the objects of a class are, before these are added.
+
+        ``shardmill.infra.format.features.partners_by_name`` finds partners by ``left`` and ``right``.
+
+        Raises:
+            ConfigError: the class has other key points already.
+        """
+        if self.shapes.key_points.setdefault(name, points) != points:
+            raise ConfigError(
+                f"annotation files give the class {name!r} different key points",
+                "give it the same names and skeleton in all of them",
+            )
+
+    def add_object(
+        self,
+        image: int,
+        box: Box | None,
+        name: str | None,
+        *,
+        is_crowd: bool = False,
+        shape: Shape | None = None,
+        who: str | None = None,
+    ) -> None:
+        """Add an object of an image, or count it if it lacks its box or class.
+
+        Args:
+            image: number of the image.
+            box: edges of the object (pixels, or relative where the source has relative boxes); None: those of
+                its shape.
+            name: class of the object; None if it has none.
+            is_crowd: it is a group of objects, or a difficult one.
+            shape: polygon, key points or oriented box, in the unit of boxes; broken parts are counted.
+            who: the object, for people: "annotation 7 of instances.json"; names the first of each fault.
+        """
+        if shape is not None and name is not None:
+            shape = self.shapes.sound(shape, name, who)
+            box = box_around(shape) if box is None else box
         if box is None or name is None:
-            self.leave_out(image, NO_BOX if box is None else NO_NAME)
+            self.leave_out(image, NO_BOX if box is None else NO_NAME, who)
             return
+        if shape is not None:
+            self.shapes.add(len(self.names), shape)
         self.of_image.append(image)
         self.boxes.extend(box)
         self.names.append(sys.intern(name))
@@ -124,7 +165,7 @@ def box_of(values: object) -> tuple[float, float, float, float] | None:
     """Return four finite numbers of a list as they are, or None if it is something else."""
     if not isinstance(values, Sequence) or isinstance(values, str) or len(values) != 4:
         return None
-    numbers = [float(value) for value in values if isinstance(value, int | float) and abs(value) < _LARGEST]
+    numbers = [float(value) for value in values if isinstance(value, int | float) and abs(value) < LARGEST]
     if len(numbers) != 4:
         return None
     return numbers[0], numbers[1], numbers[2], numbers[3]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
@@ -22,6 +22,7 @@ from shardmill.beam_jobs.sources.annotations.collecting import (
     Annotations,
 )
 from shardmill.beam_jobs.sources.annotations.reading import SETTING, AnnotationTable, find_annotations
+from shardmill.beam_jobs.sources.annotations.shapes import shape_features
 from shardmill.beam_jobs.sources.class_names import look_alikes, no_classes
 from shardmill.beam_jobs.sources.files.folder import SourceFolder
 from shardmill.beam_jobs.sources.files.walking import IgnorePatterns
@@ -165,8 +166,9 @@ def _understood(found: Annotations, source: SourceConfig) -> tuple[pa.Table, Cou
     )
     described = Feature(name=LABELS, dtype="bytes", shape="variable", is_text=True)
     rows = rows.append_column(described.arrow_field(PREFIX), pa.array(labels, pa.list_(pa.string())))
-    for feature in LISTED_OBJECT_FEATURES:
-        rows = rows.append_column(feature.arrow_field(PREFIX), values[feature.name])
+    further = shape_features(found.shapes, boxes, found.names, order, lengths)
+    for feature, column in (*((each, values[each.name]) for each in LISTED_OBJECT_FEATURES), *further):
+        rows = rows.append_column(feature.arrow_field(PREFIX), column)
     if found.features is not None:
         for field in found.features.schema:
             rows = rows.append_column(field, found.features[field.name])
@@ -229,18 +231,23 @@ def _check_found(rows: pa.Table, matched: FoundFiles) -> None:
 
 
 def _warnings(left_out: Counter[str], found: Annotations, num_objects: int) -> list[str]:
-    """Say how many objects are left out, why, which is the first, and what to do."""
-    others = [
-        f"{counted(sum(count for count, _ in counts.values()), what)} left out: "
-        + ", ".join(f"{count:,} {why} (first {first})" for why, (count, first) in sorted(counts.items()))
-        for what, counts in found.skipped.items()
-    ]
-    if not left_out.total():
-        return others
-    named = {why: f" (first {found.first[why]})" if why in found.first else "" for why in left_out}
-    remedy = f"; {found.remedy}" if found.remedy and found.first else ""
-    parts = ", ".join(f"{count:,} {why}{named[why]}" for why, count in sorted(left_out.items()) if count)
-    return [
-        f"{left_out.total():,} of {counted(num_objects, 'object')} are left out: {parts}{remedy}",
-        *others,
-    ]
+    """Say how many objects and shapes are left out, why, which is the first, and what to do."""
+    warnings = []
+    if left_out.total():
+        remedy = f"; {found.remedy}" if found.remedy and found.first else ""
+        many = f"{left_out.total():,} of {counted(num_objects, 'object')} are left out"
+        warnings.append(f"{many}: {_reasons(left_out, found.first)}{remedy}")
+    if lost := found.shapes.lost:
+        warnings.append(f"objects are stored without broken shapes: {_reasons(lost, found.shapes.first)}")
+    for what, counts in found.skipped.items():
+        reasons = _reasons(
+            {why: count for why, (count, _) in counts.items()},
+            {why: first for why, (_, first) in counts.items()},
+        )
+        warnings.append(f"{counted(sum(count for count, _ in counts.values()), what)} left out: {reasons}")
+    return warnings
+
+
+def _reasons(counts: Mapping[str, int], first: Mapping[str, str]) -> str:
+    named = {why: f" (first {first[why]})" if why in first else "" for why in counts}
+    return ", ".join(f"{count:,} {why}{named[why]}" for why, count in sorted(counts.items()) if count)

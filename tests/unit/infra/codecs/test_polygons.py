@@ -1,14 +1,16 @@
-"""Polygons are cut off at the edges of images without changing what they cover inside."""
+"""Polygons are cut at the edges of images without changing what they cover, and masks keep all pixels."""
 
 from __future__ import annotations
 
 import cv2
 import numpy as np
 import numpy.typing as npt
+import shapely
 from hypothesis import given
 from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
 
-from shardmill.infra.codecs.polygons import cut_rings
+from shardmill.infra.codecs.polygons import are_flat, cut_rings, reversed_rings, rings_of_mask, signed_areas
 
 SIDE = 16
 EVERY_PIXEL = np.stack(np.meshgrid(np.arange(SIDE) + 0.5, np.arange(SIDE) + 0.5, indexing="ij"), -1)
@@ -61,3 +63,82 @@ def test_each_ring_has_its_own_rectangle() -> None:
     boxes = [cv2.boundingRect(ring.astype(np.float32)[:, ::-1]) for ring in np.split(points, [lengths[0]])]
     assert [box[:2] for box in boxes] == [(0, 0), (3, 2)]
     assert points[lengths[0] :].max(0).tolist() == [6, 8]
+
+
+HEIGHT, WIDTH = 12, 20
+RINGS = st.lists(
+    hnp.arrays(
+        np.float64,
+        st.tuples(st.integers(0, 8), st.just(2)),
+        elements=st.one_of(st.integers(-3, 24).map(float), st.floats(-30, 60, width=32)),
+    ),
+    max_size=4,
+)
+
+
+def joined(rings: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    return np.concatenate([np.empty((0, 2)), *rings]), np.array([len(ring) for ring in rings], np.int64)
+
+
+@given(RINGS)
+def test_cut_rings_cover_what_they_covered_within_the_image(rings: list[np.ndarray]) -> None:
+    points, counts = joined(rings)
+    cut, left = cut_rings(points, counts, 0, [HEIGHT, WIDTH])
+    assert ((cut >= 0) & (cut <= [HEIGHT, WIDTH])).all()
+    image = shapely.box(0, 0, HEIGHT, WIDTH)
+    for ring, part in zip(rings, np.split(cut, np.cumsum(left)[:-1]) if len(left) else [], strict=True):
+        if len(ring) < 3 or not (polygon := shapely.Polygon(ring)).is_valid:
+            continue
+        expected = polygon.intersection(image).area
+        found = np.abs(signed_areas(*joined([part])))[0]
+        assert abs(found - expected) < 1e-9 * HEIGHT * WIDTH
+        # Rings that only touch the image are gone, and points outside are not kept as bridges of no area.
+        assert len(part) or expected < 1e-9
+
+
+def winding_numbers(rings: list[np.ndarray], shape: tuple[int, int]) -> np.ndarray:
+    """How often rings along the edges of pixels turn around the middle of each pixel."""
+    found = np.zeros(shape, np.int64)
+    for ring in rings:
+        for (top, left), (bottom, right) in zip(ring, np.roll(ring, -1, 0), strict=True):
+            assert (top == bottom) != (left == right)
+            low, high = sorted((int(top), int(bottom)))
+            found[low:high, int(left) :] += 1 if bottom > top else -1
+    return found
+
+
+@given(hnp.arrays(np.bool_, hnp.array_shapes(min_dims=2, max_dims=2, max_side=9)))
+def test_the_outline_of_a_mask_is_without_loss(mask: np.ndarray) -> None:
+    rings = rings_of_mask(mask)
+    assert (winding_numbers(rings, mask.shape) == mask).all()
+    points, counts = joined(rings)
+    areas = signed_areas(points, counts)
+    assert areas.sum() == mask.sum()
+    assert not are_flat(points, counts).any()
+    for ring in rings:  # no point lies within an edge
+        steps = np.roll(ring, -1, 0) - ring
+        assert (steps * np.roll(steps, -1, 0)).sum(1).tolist() == [0.0] * len(ring)
+
+
+def test_pixels_that_touch_at_a_corner_have_a_ring_each() -> None:
+    assert [len(ring) for ring in rings_of_mask(np.eye(3))] == [4, 4, 4]
+    hollow = np.ones((3, 3), np.uint8)
+    hollow[1, 1] = 0
+    points, counts = joined(rings_of_mask(hollow))
+    assert signed_areas(points, counts).tolist() == [9, -1]
+
+
+def test_rings_on_one_line_are_flat() -> None:
+    line = np.array([[0.0, 0], [3, 4], [9, 12], [6, 8]]) + 1e6
+    bow = np.array([[0.0, 0], [1, 1], [0, 1], [1, 0]])  # turns around two areas the opposite way
+    thin = np.array([[0.0, 0], [1000, 1000], [1000, 1000.5]])
+    points, counts = joined([line, bow, thin, np.empty((0, 2)), line[:2]])
+    assert are_flat(points, counts).tolist() == [True, False, False, True, True]
+
+
+def test_chosen_rings_are_reversed() -> None:
+    one, other = np.array([[0.0, 0], [1, 0], [1, 1]]), np.array([[5.0, 5], [6, 5], [6, 6], [5, 6]])
+    points, counts = joined([one, other])
+    found = reversed_rings(points, counts, np.array([False, True]))
+    assert found.tolist() == [*one.tolist(), *other[::-1].tolist()]
+    assert signed_areas(found, counts).tolist() == [0.5, -1]
