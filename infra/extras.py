@@ -17,7 +17,8 @@ from shardmill.infra.errors import EnvironmentFault
 
 # Extra -> the libraries that it brings, by their import names; the one that it is for comes first.
 LIBRARIES: Final = {
-    "prepare": ("apache_beam", "imagecodecs", "tifffile", "httpx", "httpcore", "anyio", "grpc"),
+    "prepare": ("apache_beam", "imagecodecs", "tifffile", "httpx", "httpcore", "anyio", "grpc",
+                "yaml"),
     "tensorflow": ("tensorflow", "keras", "h5py", "tensorboard", "yaml"),
     "torch": ("torch", "torchvision", "tensorboard", "yaml"),
     "platform": ("prefect", "fastapi", "starlette", "uvicorn", "sqlalchemy", "prometheus_client", "httpx",

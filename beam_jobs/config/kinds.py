@@ -227,10 +227,13 @@ class BoxTableConfig(Settings):
 
 
 class ObjectsConfig(Settings):
-    """The objects in the images of ``source.kind = "coco"``, ``"voc"`` and ``"box_table"``."""
+    """The objects in the images of ``source.kind = "coco"``, ``"voc"``, ``"box_table"`` and ``"yolo"``."""
 
     annotations: tuple[AnnotationFile, ...] = Field(
-        (), description="A path, or tables with file, images and split"
+        (),
+        description=(
+            "A path, or tables with file, images and split; kind yolo: data.yaml, if there are several"
+        ),
     )
     image_sets: str | None = Field(
         None,
@@ -239,11 +242,18 @@ class ObjectsConfig(Settings):
     unannotated: Literal["keep", "leave_out"] = Field(
         "keep", description="What becomes of an image without objects that are kept"
     )
-    coordinates: Literal["stored", "upright"] = Field(
-        "stored",
+    coordinates: Literal["stored", "upright"] | None = Field(
+        None,
         description=(
             "Pixels that boxes are of where EXIF turns the file and its size does not tell: stored "
-            "(as in the file) or upright (as shown)"
+            "(as in the file) or upright (as shown); unset: upright for kind yolo, else stored"
+        ),
+    )
+    task: Literal["segment", "obb"] | None = Field(
+        None,
+        description=(
+            "What rows of eight numbers are, kind yolo only: outlines (segment) or corners of oriented boxes "
+            "(obb); unset: as data.yaml or other rows tell"
         ),
     )
     table: BoxTableConfig = Field(BoxTableConfig(), description="The columns of boxes of kind box_table")

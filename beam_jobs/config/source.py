@@ -28,7 +28,8 @@ from shardmill.infra.format.known_features import LabelKind
 from shardmill.infra.settings import AlsoCalled, Settings, WrongValue
 
 Layout = Literal["auto", "classes", "splits"]
-_OF_OBJECTS = ("coco", "voc", "box_table")
+_OF_OBJECTS = ("coco", "voc", "box_table", "yolo")
+_UPRIGHT = ("yolo",)  # kinds whose boxes are of the upright image, unless a setting says otherwise
 _OF_TABLES = ("table", "urls")
 
 _MODELS: dict[str, type[Settings]] = {
@@ -50,11 +51,12 @@ _GROUPS: dict[str, dict[str, set[str]]] = {
     "image_folder": {},
     "table": {"columns": set(), "table": set(), "masks": _OF_FOLDERS_OF_MASKS},
     "urls": {"columns": set(), "table": set(), "urls": set(), "masks": _OF_FOLDERS_OF_MASKS},
-    "coco": {"columns": _OF_ONE_OBJECT - {"features"}, "objects": {"table", "image_sets"}},
-    "voc": {"columns": _OF_ONE_OBJECT - {"features"}, "objects": {"table"}},
+    "coco": {"columns": _OF_ONE_OBJECT - {"features"}, "objects": {"table", "image_sets", "task"}},
+    "voc": {"columns": _OF_ONE_OBJECT - {"features"}, "objects": {"table", "task"}},
+    "yolo": {"columns": _OF_ONE_OBJECT - {"class_names", "classes_file"}, "objects": {"table", "image_sets"}},
     "box_table": {
         "columns": _OF_ONE_OBJECT - {"image", "label", "split", "group", "features"},
-        "objects": {"table", "image_sets"},
+        "objects": {"table", "image_sets", "task"},
         "objects.table": set(),
         "table": {"file", "prefix"},
     },
@@ -145,7 +147,7 @@ class SourceConfig(Settings):
     archive: ArchiveConfig = Field(ArchiveConfig(), description="The archives of kind archive")
     tfds: TfdsConfig = Field(TfdsConfig(), description="The splits of kind tfds")
     objects: ObjectsConfig = Field(
-        ObjectsConfig(), description="The objects of the kinds coco, voc and box_table"
+        ObjectsConfig(), description="The objects of the kinds coco, voc, box_table and yolo"
     )
     masks: MasksConfig = Field(MasksConfig(), description="The masks of labels = mask")
     options: dict[str, Any] = Field({}, description="Options of your own kind")
@@ -230,7 +232,7 @@ class SourceConfig(Settings):
             ("rows", "reads no rows of files", "parquet"),
             ("archive", "reads no archives", "archive"),
             ("tfds", "is no dataset of TFDS", "tfds"),
-            ("objects", "has no objects", "coco, voc or box_table"),
+            ("objects", "has no objects", "coco, voc, box_table or yolo"),
         ):
             if group not in taken and getattr(self, group) != _MODELS[group]():
                 given = next(iter(getattr(self, group).model_dump(exclude_defaults=True)))
@@ -242,7 +244,9 @@ class SourceConfig(Settings):
             raise WrongValue(
                 "source.objects.image_sets is for kind voc", "give the annotation files a split each"
             )
-        if of_objects and not self.objects.annotations:
+        if kind != "yolo" and self.objects.task is not None:
+            raise WrongValue("source.objects.task is for kind yolo", "leave it out")
+        if of_objects and kind != "yolo" and not self.objects.annotations:
             example = {"coco": "instances.json", "voc": "'Annotations/*.xml'"}.get(kind, "boxes.csv")
             raise WrongValue(
                 f"kind {kind} needs annotation files",
@@ -299,7 +303,15 @@ class SourceConfig(Settings):
     @property
     def has_relative_boxes(self) -> bool:
         """Whether the boxes of the source are relative to their images, not in pixels."""
-        return self.kind == "tfds" or (self.kind == "box_table" and self.objects.table.units == "relative")
+        if self.kind == "box_table":
+            return self.objects.table.units == "relative"
+        return self.kind in ("tfds", "yolo")
+
+    @property
+    def has_upright_boxes(self) -> bool:
+        """Whether boxes are of the upright image where the size of the annotated one does not tell."""
+        usual = "upright" if self.kind in _UPRIGHT else "stored"
+        return (self.objects.coordinates or usual) == "upright"
 
     def _check_masks(self) -> None:
         kind, column = self.label_kind, self.columns.mask
@@ -341,7 +353,10 @@ class SourceConfig(Settings):
         # The listing shows the effect of these.
         settings = self.model_dump(mode="json", exclude={"min_age_seconds", "label_edits"})
         unused = self.without_effect()
-        return {name: value for name, value in settings.items() if name not in unused}
+        found = {name: value for name, value in settings.items() if name not in unused}
+        if "objects" in found:
+            found["objects"]["coordinates"] = "upright" if self.has_upright_boxes else "stored"
+        return found
 
     def effective(self) -> dict[str, Any]:
         """Return the settings that change the written bytes, in the form that digests are made from.
@@ -380,10 +395,9 @@ class SourceConfig(Settings):
 
     def _effective_objects(self, objects: dict[str, Any], of_tables: dict[str, Any]) -> dict[str, Any]:
         objects |= former(self.columns, "objects")
-        if objects["image_sets"] is None:
-            del objects["image_sets"]
-        if objects["unannotated"] == "keep":  # newer than the digests of earlier releases
-            del objects["unannotated"]
+        for name, unset in (("image_sets", None), ("task", None), ("unannotated", "keep")):
+            if objects[name] == unset:  # newer than the digests of earlier releases
+                del objects[name]
         if self.kind != "box_table":
             if self.columns.further:
                 objects["features"] = {

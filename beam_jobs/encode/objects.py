@@ -255,7 +255,7 @@ def complete_listing(listing: pa.Table, facts: pa.Table, config: PrepareConfig) 
         The listing as planning needs it, and the facts without columns of features.
     """
     if _has_objects(listing):
-        upright = config.source.objects.coordinates == "upright"
+        upright = config.source.has_upright_boxes
         relative = config.source.has_relative_boxes
         placed = _place_objects(listing, facts, config.image, upright=upright, relative=relative)
         listing, facts = placed.listing, placed.facts

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from shardmill.beam_jobs.config import AnnotationFile, ObjectsConfig
+from shardmill.beam_jobs.schemas import FileRef
 from shardmill.beam_jobs.sources.files.folder import SourceFolder
+from shardmill.beam_jobs.sources.files.walking import SourceFault
 from shardmill.beam_jobs.sources.kinds.table.tables import Table, find_files_named
 from shardmill.infra.errors import NotFoundError, ObjectRefused, StorageError
 
@@ -88,3 +90,17 @@ def read_together(read: Callable[[T], bytes | str], files: Sequence[T]) -> Itera
         for start in range(0, len(files), _AT_A_TIME):
             some = files[start : start + _AT_A_TIME]
             yield from zip(some, threads.map(read, some), strict=True)
+
+
+def content_of(folder: SourceFolder, file: FileRef) -> bytes | str:
+    """Return the content of a small file of the source, or why it cannot be read.
+
+    Raises:
+        StorageError: this machine or the store is at fault, not the file.
+    """
+    if file.size_bytes > MOST_BYTES:
+        return f"{file.uri} has {file.size_bytes:,} bytes, at most {MOST_BYTES:,} are read"
+    try:
+        return folder.read(file)
+    except SourceFault as fault:
+        return f"{file.uri}: {fault.message}"

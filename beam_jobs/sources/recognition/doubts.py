@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection
 from dataclasses import replace
 
@@ -12,9 +11,6 @@ from shardmill.beam_jobs.sources.files.walking import SPLIT_OF_FOLDER
 from shardmill.beam_jobs.sources.kinds.table.recognising import TABLE_ENDINGS
 from shardmill.beam_jobs.sources.recognition.glance import Glance, Recognised, cli_for
 
-_YOLO = re.compile(rb"\s*[0-9]+([ \t]+[0-9.eE+-]+){4,}\s*(\n|\Z)")  # a class, and a box or corners
-_YOLO_FILES = 8  # that are looked into
-_HEAD_BYTES = 256
 _SHOWN = 2  # tables
 
 
@@ -37,16 +33,11 @@ def with_doubts(
         is_around = all(uri.count("/") > depth + 1 for uri in glance.images if "/" in uri)
         if is_around or any("/" not in uri for uri in glance.ending_in(*TABLE_ENDINGS)):
             strange = names  # a folder around others, or one beside a table, which rather has the labels
-    yolo = _first_of_yolo(glance)
-    if not strange and yolo is None:
+    if not strange:
         return by_folders
-    doubtful = strange or names
-    would_be = f"{'folder' if len(doubtful) == 1 else 'folders'} {quoted(doubtful)} would be classes"
-    why = f"its {would_be}" if doubtful else "it has no folders of classes"
-    if yolo is not None:
-        why += f", and {yolo} holds boxes as YOLO writes them"
+    why = f"its {'folder' if len(strange) == 1 else 'folders'} {quoted(strange)} would be classes"
     layout = {"layout": "splits" if depth else "classes"}
-    readings = [f"{cli_for('image_folder', layout)} if so"] if doubtful else []
+    readings = [f"{cli_for('image_folder', layout)} if so"]
     for name in strange if not depth else ():
         place, below = _classes_below(name, glance)
         if below:
@@ -55,11 +46,6 @@ def with_doubts(
             )
     readings.append(f"{cli_for('image_folder', {'labels': 'none'})} if the images have no labels")
     readings += _of_others(glance, strange, kinds)
-    if yolo is not None:
-        readings.append(
-            "convert the boxes of YOLO to COCO (--source-kind coco), or to a table with the columns of "
-            "box_table (box_format=cxcywh, units=relative): Shardmill does not read YOLO"
-        )
     return replace(by_folders, why=why, readings=readings)
 
 
@@ -116,15 +102,3 @@ def _of_others(glance: Glance, strange: list[str], known: Collection[str]) -> li
             named = {"images": images, "masks": name, "classes": ["NAME"]}
             readings.append(f"{cli_for('masks', {'masks': named})} if {name} holds masks")
     return readings
-
-
-def _first_of_yolo(glance: Glance) -> str | None:
-    """Return a text file of boxes that has the name of an image; None if there is none."""
-    stems = {uri.rpartition(".")[0] for uri in glance.images}
-    beside = []
-    for uri in glance.ending_in(".txt"):
-        stem = uri.rpartition(".")[0]
-        of_images = "/".join("images" if part == "labels" else part for part in stem.split("/"))
-        if not stems.isdisjoint((stem, of_images)):
-            beside.append(uri)
-    return next((uri for uri in beside[:_YOLO_FILES] if _YOLO.match(glance.head(uri, _HEAD_BYTES))), None)

@@ -15,7 +15,7 @@ from shardmill.infra.strict_json import dump_json
 
 IMAGE_ENDINGS = (
     ".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".avif", ".heic",
-    ".heif", ".dcm", ".dicom",
+    ".heif", ".jp2", ".mpo", ".dcm", ".dicom",
 )  # fmt: skip
 
 _FOLDERS_LOOKED_INTO = 40

@@ -152,6 +152,10 @@ _COCO: dict[str, Any] = {
     "categories": [{"id": 1, "name": "cat"}],
 }
 _IMAGES = {"a.jpg": _IMAGE, "b.jpg": _IMAGE + b"b"}
+_YOLO = {
+    **_IMAGES, "a.txt": b"0 0.5 0.5 0.1 0.1\n", "b.txt": b"0 0.5 0.5 0.1 0.1\n0 .1 .1 .2 .1 .2 .2\n",
+    "data.yaml": b"path: .\ntrain: .\nval: \nnames: {0: cat}\n",
+}  # fmt: skip
 _ROWS = [
     {
         "path": "a.jpg",
@@ -258,6 +262,8 @@ def _samples() -> dict[str, Sample]:
             {"kind": "voc", "objects": {"annotations": "*.xml"}},
             {**_IMAGES, "a.xml": _VOC.encode(), "b.xml": _VOC.replace("a.jpg", "b.jpg").encode()}, "a.xml",
         ),
+        "yolo": Sample({"kind": "yolo"}, _YOLO, "b.txt"),
+        "yolo, data.yaml": Sample({"kind": "yolo"}, _YOLO, "data.yaml"),
         "boxes": Sample(
             {"kind": "box_table", **boxes}, {**_IMAGES, "t.jsonl": _lines(_ROWS)}, "t.jsonl",
             (_ROWS, _lines),

@@ -16,7 +16,8 @@ from tests.samples.sources.requests import asked, parquet
 VOC = b"<annotation><filename>1.jpg</filename></annotation>"
 COCO = b'{"images": [{"id": 1, "file_name": "1.jpg"}], "annotations": [], "categories": []}'
 YOLO = b"0 0.5 0.5 0.2 0.2\n"
-CLASSES, NO_LABELS, NO_YOLO = "source.layout=classes", "source.labels=none", "does not read YOLO"
+DATA = b"train: images\nnames: [a]\n"
+CLASSES, NO_LABELS = "source.layout=classes", "source.labels=none"
 
 # Names of files, by their content, and what the remedy says.
 ASKED: dict[str, tuple[dict[str, bytes], tuple[str, ...]]] = {
@@ -24,16 +25,14 @@ ASKED: dict[str, tuple[dict[str, bytes], tuple[str, ...]]] = {
         dict.fromkeys(("a.csv", "b.csv"), b"id,label\n1,a\n") | {"images/1.png": b""},
         ("source.table.file=a.csv", "source.table.file=b.csv", "source.table.prefix=images"),
     ),
-    "YOLO": (
-        {"images/train/0.jpg": b"", "labels/train/0.txt": YOLO, "data.yaml": b"names: [a]"},
-        (CLASSES, NO_LABELS, NO_YOLO),
+    "two descriptions of YOLO": (
+        {"images/0.jpg": b"", "labels/0.txt": YOLO, "a.yaml": DATA, "b.yaml": DATA + b"nc: 1"},
+        ("source.objects.annotations=b.yaml",),
     ),
-    "YOLO of Roboflow": (
-        {"train/images/0.jpg": b"", "valid/images/1.jpg": b"", "train/labels/0.txt": YOLO},
-        ("source.layout=splits", NO_YOLO),
+    "YOLO beside a folder of images": (
+        {"images/0.jpg": b"", "labels/0.txt": YOLO, "cat/1.jpg": b""},
+        ("--source-kind yolo", CLASSES),
     ),
-    "YOLO beside its images": ({"obj/0.jpg": b"", "obj/0.txt": YOLO, "obj.names": b"a"}, (CLASSES, NO_YOLO)),
-    "YOLO in splits": ({"train/0.jpg": b"", "train/0.txt": YOLO, "test/1.jpg": b""}, (NO_YOLO,)),
     "a folder around the classes": (
         {"images/cat/1.jpg": b"", "images/dog/2.jpg": b""},
         (CLASSES, "/images as the source if 'cat', 'dog' are the classes"),

@@ -1,0 +1,225 @@
+"""The description of a YOLO dataset: ``data.yaml`` of ultralytics and Roboflow, or ``obj.data`` of Darknet.
+
+The format: https://docs.ultralytics.com/datasets/detect. Class names may also stand in a file of their own:
+``classes.txt`` of LabelImg and Label Studio, ``obj.names`` of Darknet.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from shardmill.beam_jobs.sources.class_names import parse_names, quoted
+from shardmill.infra.errors import ConfigError
+
+ENDINGS = (".yaml", ".yml", ".data")
+
+# Keys of the images of a split, and the split; the first of two that are there counts.
+_SPLITS = (
+    ("train", "train"), ("val", "validation"), ("validation", "validation"), ("valid", "validation"),
+    ("test", "test"),
+)  # fmt: skip
+_TASKS = {"segment": "segment", "obb": "obb", "detect": None, "pose": None}
+_MOST_POINTS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """What a description says.
+
+    Attributes:
+        uri: of the file in the source; "" if it is elsewhere or there is none.
+        name: the file, for people.
+        root: the folder of all images, as the file writes it; "" if it names none.
+        parts: (key, split, folder or list of images as the file writes it).
+        names: number of a class -> its name; empty if the file has none.
+        names_file: file with the names, as the file writes it, or None.
+        task: "segment" or "obb" if the file says so.
+        num_points, per_point: key points of an object, and numbers of each (``kpt_shape``); 0 without.
+        point_names: names of the key points, or none.
+        partners: number of the key point that mirroring makes of each (``flip_idx``), or none.
+        warnings: about the file.
+    """
+
+    uri: str = ""
+    name: str = ""
+    root: str = ""
+    parts: tuple[tuple[str, str, str], ...] = ()
+    names: Mapping[int, str] = field(default_factory=dict)
+    names_file: str | None = None
+    task: str | None = None
+    num_points: int = 0
+    per_point: int = 3
+    point_names: tuple[str, ...] = ()
+    partners: tuple[int, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+def parse(data: bytes, name: str, uri: str) -> Description | None:
+    """Parse a description; None if the file is something else.
+
+    Raises:
+        ConfigError: it is a description with a value that is wrong.
+    """
+    try:
+        text = data.decode("utf-8-sig")
+        values = _of_darknet(text) if name.endswith(".data") else _of_yaml(text)
+    except (ValueError, RecursionError):
+        return None
+    if values is None or not (_is_set(values.get("names")) or _is_set(values.get("nc"))):
+        return None
+    parts = tuple(
+        (key, split, place)
+        for key, split in _SPLITS
+        if _is_set(values.get(key))
+        for place in _texts(values[key], key, name)
+    )
+    if not parts:
+        return None
+    names_file = values["names"] if name.endswith(".data") else None
+    names = {} if names_file else _names(values.get("names"), values.get("nc"), name)
+    num_points, per_point = _points(values.get("kpt_shape"), name)
+    task = values.get("task")
+    if _is_set(task) and task not in _TASKS:
+        raise ConfigError(f"{name}: task {task!r} is not read", f"objects of {', '.join(_TASKS)} are")
+    return Description(
+        uri,
+        name,
+        values["path"] if isinstance(values.get("path"), str) else "",
+        parts,
+        names,
+        names_file,
+        _TASKS.get(str(task)),
+        num_points,
+        per_point,
+        _point_names(values.get("kpt_names"), num_points),
+        _partners(values.get("flip_idx"), num_points, name),
+        tuple(_warnings(names, values.get("nc"), name)),
+    )
+
+
+def _of_yaml(text: str) -> dict[str, Any] | None:
+    """Return the values of a YAML file, all of them text: a class named ``no`` is no truth value."""
+    import yaml  # of the extra prepare: loaded for this kind alone
+
+    try:
+        values = yaml.load(text, Loader=yaml.BaseLoader)
+    except yaml.YAMLError as error:
+        raise ValueError(str(error)) from error
+    return values if isinstance(values, dict) else None
+
+
+def _of_darknet(text: str) -> dict[str, Any]:
+    """Return the values of a file with ``key = value`` in each line."""
+    lines = (line.partition("=") for line in text.splitlines() if not line.lstrip().startswith("#"))
+    return {key.strip(): value.strip() for key, mark, value in lines if mark}
+
+
+def _is_set(value: object) -> bool:
+    """Tell whether a value is there; YAML reads ``test:`` as an empty text."""
+    return value not in (None, "", "null", "~", [], {})
+
+
+def _texts(value: object, key: str, name: str) -> list[str]:
+    values = value if isinstance(value, list) else [value]
+    texts = [one for one in values if isinstance(one, str) and one]
+    if len(texts) < len(values):
+        raise ConfigError(f"{name}: {key} is no folder or list of images, or list of these", "correct it")
+    return texts
+
+
+def _names(names: object, count: object, name: str) -> dict[int, str]:
+    """Return the class names; without any ``nc`` gives as many, named as ultralytics does."""
+    if not _is_set(names):
+        number = _whole(count)
+        if number is None or not 0 < number <= _MOST_POINTS:
+            raise ConfigError(f"{name}: nc = {count!r} is no number of classes", "give names")
+        return {at: f"class_{at}" for at in range(number)}
+    pairs: list[tuple[object, object]]
+    if isinstance(names, dict):
+        pairs = list(names.items())
+    elif isinstance(names, list):
+        pairs = list(enumerate(names))
+    else:
+        raise ConfigError(f"{name}: names is neither a list nor number: name", "correct it")
+    found: dict[int, str] = {}
+    for key, value in pairs:
+        number = _whole(key)
+        if number is None or number < 0 or number in found or not isinstance(value, str) or not value:
+            raise ConfigError(
+                f"{name}: names has no name for the class {key!r}, or two", "give each number a name"
+            )
+        found[number] = value
+    return found
+
+
+def _whole(value: object) -> int | None:
+    try:
+        number = float(value) if isinstance(value, str | int) else math.nan
+    except (ValueError, OverflowError):
+        return None
+    return int(number) if number.is_integer() else None
+
+
+def _points(shape: object, name: str) -> tuple[int, int]:
+    """Return the number of key points, and of numbers of each; 0 points without ``kpt_shape``."""
+    if not _is_set(shape):
+        return 0, 3
+    numbers = [_whole(value) for value in shape] if isinstance(shape, list) else []
+    match numbers:
+        case [int(count), 2 | 3 as each] if 0 < count <= _MOST_POINTS:
+            return count, each
+    raise ConfigError(
+        f"{name}: kpt_shape = {shape!r} is not the number of key points, and 2 or 3", "write [17, 3]"
+    )
+
+
+def _point_names(names: object, count: int) -> tuple[str, ...]:
+    """Return the names of the key points, if all classes have the same ones."""
+    lists = list(names.values()) if isinstance(names, dict) else [names]
+    one = lists[0] if lists else None
+    if not isinstance(one, list) or any(other != one for other in lists):
+        return ()
+    found = tuple(map(str, one))
+    return found if len(set(found)) == len(found) == count else ()
+
+
+def _partners(order: object, count: int, name: str) -> tuple[int, ...]:
+    """Return ``flip_idx``.
+
+    Raises:
+        ConfigError: it does not pair the key points.
+    """
+    if not _is_set(order) or not count:
+        return ()
+    numbers = [_whole(value) for value in order] if isinstance(order, list) else []
+    if sorted(number for number in numbers if number is not None) != list(range(count)) or any(
+        numbers[partner] != at for at, partner in enumerate(numbers) if partner is not None
+    ):
+        raise ConfigError(
+            f"{name}: flip_idx does not pair the {count} key points", "correct it, or leave it out"
+        )
+    return tuple(number for number in numbers if number is not None)
+
+
+def _warnings(names: Mapping[int, str], count: object, name: str) -> Iterator[str]:
+    if _is_set(count) and _whole(count) != len(names):
+        yield f"{name} names {len(names):,} classes, and says nc = {count}: the names count"
+    same = [text for text, times in Counter(names.values()).items() if times > 1]
+    if same:
+        yield f"{name} gives several numbers the name {quoted(same)}: they become one class"
+
+
+def parse_names_file(data: bytes, name: str) -> dict[int, str]:
+    """Return number -> name of a file with a class name a line.
+
+    Raises:
+        ConfigError: it holds none.
+    """
+    try:
+        return parse_names(data.decode("utf-8-sig"))
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{name} holds no class names: {error}", "write a name a line") from error
