@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from shardmill.beam_jobs.sources.annotations.collecting import AnnotatedImage, is_text, size_of
 from shardmill.beam_jobs.sources.annotations.reading import AnnotationTable
@@ -80,6 +81,18 @@ def is_id(value: object) -> bool:
 def is_caption(entry: object) -> bool:
     """Tell whether an annotation is a caption of its image and no object."""
     return isinstance(entry, dict) and "caption" in entry and not any(key in entry for key in _OF_OBJECTS)
+
+
+_POINTS = re.compile(rb'"keypoints"\s*:\s*\[\s*"')  # names of the points of a category
+_CATEGORIES = re.compile(rb'"categories"\s*:')
+
+
+def content_of(table: AnnotationTable) -> Literal["objects", "points", "captions"]:
+    """Return what a file tells of: key points and their objects, captions alone, or objects of all kinds."""
+    data = table.read()
+    if _POINTS.search(data):
+        return "points"
+    return "objects" if _CATEGORIES.search(data) else "captions"
 
 
 def read_document(table: AnnotationTable) -> Document:

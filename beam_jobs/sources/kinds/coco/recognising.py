@@ -18,14 +18,14 @@ _FILE_NAME = re.compile(rb'"file_name"\s*:\s*"([^"]+)"')
 # Beginnings of names, as of instances_train2017.json; "" is any other. The first that is there is read, and
 # files of the second kinds that are named alike join it.
 _READ = ("instances", "", "person_keypoints", "panoptic", "captions", "stuff", "image_info")
-_JOINED = ("captions",)
+_JOINED = ("person_keypoints", "captions")
 
 
 def recognise_coco(glance: Glance) -> Recognised | None:
     """Return the JSON file that names images as COCO does, or several whose names give different splits.
 
-    ``instances_train2017.json`` and ``instances_val2017.json`` are such. Captions join files named
-    alike.
+    ``instances_train2017.json`` and ``instances_val2017.json`` are such. Key points and
+    captions join files named alike.
     """
     found = beginning_with(_COCO, glance, ".json")
     if not found or not glance.images:

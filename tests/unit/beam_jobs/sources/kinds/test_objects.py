@@ -104,8 +104,8 @@ def test_every_image_of_a_coco_file_is_listed_with_its_good_objects(tmp_path: Pa
     assert warning == (
         "10 of 13 objects are left out: 1 of a dropped class, 1 of an unknown category (first annotation 7 "
         "of t.json: 4), 2 of an unknown image (first annotation 11 of t.json: 99), 1 outside of their image, "
-        "1 that are no objects of JSON (first annotation 13 of t.json), 3 without a box of four numbers, 1 "
-        "without an area"
+        "1 that are no objects of JSON (first annotation 13 of t.json), 3 without a box of four numbers "
+        "(first annotation 8 of t.json), 1 without an area"
     )
 
 

@@ -1,0 +1,104 @@
+"""Panoptic COCO: a PNG for each image, whose colours are numbers of segments (R + 256 G + 256² B).
+
+https://cocodataset.org/#format-data, panoptic segmentation. The files lie in a folder that is named like the
+JSON file, beside it or beside its folder. Each segment is an object, things and stuff alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from shardmill.beam_jobs.sources.annotations.reading import AnnotationTable, read_together
+from shardmill.infra.codecs.formats import ImageRejected
+from shardmill.infra.codecs.masks import decode_mask
+from shardmill.infra.errors import NotFoundError
+
+VOID = 0  # number of pixels of no segment
+_MOST_PIXELS = 1 << 28
+
+Numbers = npt.NDArray[np.int32]
+
+
+class SegmentsBroken(ValueError):
+    """The segments of an image cannot be read; says why, as the end of a sentence that begins with them."""
+
+
+def is_panoptic(entry: object) -> bool:
+    """Tell whether an annotation names the segments of a whole image."""
+    return isinstance(entry, dict) and isinstance(entry.get("segments_info"), list)
+
+
+def folder_of_segments(table: AnnotationTable, annotations: Sequence[Any]) -> str:
+    """Return the folder of the PNG files of a panoptic file, in the storage of its own.
+
+    Raises:
+        NotFoundError: the first of them is in none of the usual folders.
+    """
+    folder, _, name = table.table.path.rpartition("/")
+    stem, above = name.rpartition(".")[0], folder.rpartition("/")[0]
+    places = dict.fromkeys(f"{place}/{end}".strip("/") for end in (stem, "") for place in (folder, above, ""))
+    names = (entry.get("file_name") for entry in annotations if is_panoptic(entry))
+    first = [name for name in names if isinstance(name, str)][:8]
+    for place in places:
+        if any(_is_there(table, f"{place}/{name}".lstrip("/")) for name in first):
+            return place
+    raise NotFoundError(
+        f"the PNG files of {table.name} are not there: none of {', '.join(first)} is in the folder {stem}",
+        f"put the folder {stem} beside {table.name}",
+    )
+
+
+def _is_there(table: AnnotationTable, path: str) -> bool:
+    try:
+        return ".." not in path.split("/") and table.table.folder.size(path) >= 0
+    except NotFoundError:
+        return False
+
+
+def read_segments(
+    table: AnnotationTable, annotations: Sequence[Any]
+) -> Iterator[tuple[int, Mapping[str, Any], bytes | str]]:
+    """Yield each annotation of segments, its number (from 1), and its PNG file or why it cannot be read."""
+    place = folder_of_segments(table, annotations)
+    entries = [(at, entry) for at, entry in enumerate(annotations, 1) if is_panoptic(entry)]
+
+    def read(numbered: tuple[int, Mapping[str, Any]]) -> bytes | str:
+        name = numbered[1].get("file_name")
+        if not isinstance(name, str) or not name or ".." in name.split("/") or "\0" in name:
+            return f"their annotation names no file: {name!r}"
+        path = f"{place}/{name}".lstrip("/")
+        return replace(table, table=replace(table.table, path=path)).content()
+
+    for (at, entry), content in read_together(read, entries):
+        yield at, entry, content
+
+
+def segment_numbers(content: bytes | str, size: tuple[int, int] | None) -> Numbers:
+    """Return the number of the segment of each pixel: int32 [H, W].
+
+    Args:
+        content: the PNG file, or why it cannot be read.
+        size: height and width of the annotated image (pixels), if they are known.
+
+    Raises:
+        SegmentsBroken: it cannot be read, is grey, or has another size.
+    """
+    if isinstance(content, str):
+        raise SegmentsBroken(content)
+    try:
+        samples, _ = decode_mask(content, _MOST_PIXELS, in_color=False)
+    except ImageRejected as error:
+        raise SegmentsBroken(error.message) from error
+    if samples.dtype != np.uint8 or samples.shape[2] != 3:
+        raise SegmentsBroken("their file is not in colour (RGB of 8 bits)")
+    if size is not None and samples.shape[:2] != size:
+        own = f"{samples.shape[0]} x {samples.shape[1]}"
+        raise SegmentsBroken(f"their file has {own} pixels, and the image {size[0]} x {size[1]}")
+    red, green, blue = (samples[:, :, at].astype(np.int32) for at in range(3))
+    numbers: Numbers = red + (green << 8) + (blue << 16)
+    return numbers
