@@ -28,6 +28,7 @@ from shardmill.beam_jobs.encode.blocks import (
     DigestList,
     KnownContents,
     block_digest,
+    further_pictures,
     read_facts,
     write_references,
 )
@@ -80,7 +81,7 @@ class Sample:
         seconds: a file, on average.
         left_out: reason -> files without a stored form.
         first: facts of the first files of the listing, in its order; None: nothing was read.
-        differ: why the run would stop at the samples of these files; None if it would not.
+        warnings: why the run would stop at the samples of these files, and what of them is left out.
     """
 
     num_images: int
@@ -89,7 +90,7 @@ class Sample:
     seconds: float
     left_out: dict[str, int] = field(default_factory=dict)
     first: pa.Table | None = None
-    differ: str | None = None
+    warnings: tuple[str, ...] = ()
 
 
 def dry_run(request: JobRequest) -> dict[str, Any]:
@@ -110,7 +111,7 @@ def dry_run(request: JobRequest) -> dict[str, Any]:
     too_little = too_little_memory(config, listing.table, free_memory_bytes())
     is_sampled = not fetches(config)
     sample = _take_sample(references, source, config) if is_sampled else Sample(0, 0, 0.0, 0.0)
-    warnings = [*listing.warnings, *filter(None, (too_little, sample.differ))]
+    warnings = [*listing.warnings, *filter(None, (too_little, *sample.warnings))]
     for warning in warnings:
         log(warning, level="warning")
     catalog = Catalog(request.root)
@@ -204,6 +205,7 @@ def _take_sample(references: pa.Table, source: SourceFolder, config: PrepareConf
         reader = open_reader(source, config, spool)
         seconds = _encode_for_a_while(EncodeBlocks(reader, spool, config), len(blocks))
         facts = [read_facts(spool, block) for block in blocks[: len(seconds)]]
+        further = further_pictures(spool, blocks, config.image)
     stored = [length for table in facts for length in _stored_bytes(table) if length is not None]
     num_images = sum(table.num_rows for table in facts)
     # The first block waits for libraries to load.
@@ -217,7 +219,7 @@ def _take_sample(references: pa.Table, source: SourceFolder, config: PrepareConf
         sum(timed) / num_timed if num_timed else 0.0,
         class_counts(pa.chunked_array([table["reason"] for table in facts], pa.string()).drop_null()),
         facts[0] if first and facts else None,
-        _differ(facts),
+        tuple(filter(None, (_differ(facts), further))),
     )
 
 

@@ -62,4 +62,4 @@ class JobRequest(Settings):
 def prepare_command(source: str, dataset: str, root: str, config: PrepareConfig) -> list[str]:
     """Return the command that prepares a source as a version of a dataset."""
     given = [source, "--dataset", dataset, "--root", root]
-    return [*PREPARE, *given, *config_arguments(config.model_dump_json())]
+    return [*PREPARE, *given, *config_arguments(config.model_dump_json(exclude_unset=True))]

@@ -23,6 +23,7 @@ from shardmill.beam_jobs.encode.blocks import (
     is_finished,
     spool_file,
     write_facts,
+    write_further,
 )
 from shardmill.beam_jobs.encode.facts import FactsOfBlock, SourceBytes, needed_metadata, stable_message
 from shardmill.beam_jobs.encode.masks import MaskConverter, StoredMask
@@ -45,6 +46,7 @@ from shardmill.beam_jobs.sources.kind_modules import Reader
 from shardmill.infra.codecs import ImageRejected
 from shardmill.infra.codecs.memory import decoding_bytes
 from shardmill.infra.codecs.metadata import NOTHING, Metadata
+from shardmill.infra.codecs.pages.further import has_further_pictures
 from shardmill.infra.codecs.prepare import LIBRARY_FAULTS, StoredImage, prepare_image
 from shardmill.infra.errors import UnusableInput
 from shardmill.infra.progress import log
@@ -146,7 +148,7 @@ def encode_block(
         verdicts: digests of files that must not be decoded.
     """
     digest, masks = block_digest(references), _masks_of(config)
-    facts = FactsOfBlock(config)
+    facts, further = FactsOfBlock(config), list[str]()
     with spool.atomic_writer(spool_file(digest)) as stored:
         for file in counting_files(file_refs(references)):
             found, stage = None, READ
@@ -166,9 +168,14 @@ def encode_block(
                 facts.add_lost(found, *_lost(fault, stage))
             else:
                 facts.add_stored(found, image, mask)
+                if any(
+                    has_further_pictures(one, config.image.pages) for one in (found.image, found.mask) if one
+                ):
+                    further.append(file.uri)
                 stored.write(image.image)
                 if mask is not None:
                     stored.write(mask.mask)
+    write_further(spool, digest, further)
     write_facts(spool, digest, facts.table())
 
 

@@ -5,9 +5,10 @@ files, and blocks get shorter towards the end, so that all processes end at abou
 an earlier run finished stay as that run cut them, and only the files between them are cut anew. So a run may
 be continued by any number of processes, and after files were added or removed.
 
-*Storing.* A block's digest names two files in the spool::
+*Storing.* A block's digest names its files in the spool::
 
     blocks/<digest>.spool      the stored images, one after the other; behind each its mask if it has one
+    blocks/<digest>.further    URIs of files with further pictures, which are left out; only if there are any
     blocks/<digest>.arrow      FACTS_SCHEMA and the features that reading finds, one row per file; written
                                last, so that it marks a complete block
 
@@ -17,6 +18,7 @@ and of those that must not come back. Every worker reads them.
 
 from __future__ import annotations
 
+import json
 import mmap
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
@@ -27,6 +29,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from shardmill.beam_jobs.config import ImageConfig
 from shardmill.beam_jobs.execution.verdicts import NO_VERDICTS, Verdicts, holds_old_verdicts
 from shardmill.beam_jobs.reasons import PASSING_REASONS
 from shardmill.beam_jobs.schemas import FACTS_SCHEMA, PLACED_FACTS_SCHEMA, Status, reference_schema
@@ -35,9 +38,11 @@ from shardmill.beam_jobs.tables.ids import contents_of
 from shardmill.infra.digests import digest_of
 from shardmill.infra.errors import CorruptDataError, NotFoundError
 from shardmill.infra.format.known_features import MASK_BYTES
+from shardmill.infra.readable import counted
 from shardmill.infra.storage.filesystem import Storage
+from shardmill.infra.strict_json import dump_json
 
-BLOCKS_FOLDER = "blocks"
+BLOCKS_FOLDER, _FURTHER = "blocks", ".further"
 REFERENCES_FILE = "references.arrow"
 
 
@@ -144,6 +149,36 @@ def write_references(spool: Storage, references: pa.Table, blocks: list[Block]) 
         for block in blocks:
             (batch,) = references.slice(block.start, block.length).combine_chunks().to_batches()
             writer.write_batch(batch)
+
+
+def write_further(spool: Storage, digest: str, uris: Sequence[str]) -> None:
+    """Note the files of a block that hold further pictures, which are left out."""
+    if uris:
+        spool.write_atomic(f"{BLOCKS_FOLDER}/{digest}{_FURTHER}", dump_json(uris).encode())
+
+
+def further_pictures(spool: Storage, blocks: Sequence[Block], image: ImageConfig) -> str | None:
+    """Return the warning about files with further pictures, which are left out.
+
+    None if there are none, or if the settings say that the first picture is meant.
+    """
+    if image.pages == "first" and "pages" in image.model_fields_set:
+        return None
+    noted = {entry.path.rpartition("/")[2] for entry in spool.list_files(BLOCKS_FOLDER, recursive=False)}
+    names = [name for block in blocks if (name := block.digest + _FURTHER) in noted]
+    uris = [uri for name in names for uri in json.loads(spool.read_bytes(f"{BLOCKS_FOLDER}/{name}"))]
+    if not uris:
+        return None
+    remedy = (
+        "set image.pages: images (each page of a TIFF is one), channels (of one), or first (as now, without "
+        "this warning)"
+        if image.pages == "first"
+        else f"image.pages = {image.pages!r} is for TIFF and DICOM"
+    )
+    return (
+        f"{counted(len(uris), 'file')} with further pages, frames or pictures, such as {min(uris)}: only the "
+        f"first of each is stored; {remedy}"
+    )
 
 
 def write_facts(spool: Storage, digest: str, facts: pa.Table) -> None:

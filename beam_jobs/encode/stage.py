@@ -18,6 +18,7 @@ from shardmill.beam_jobs.encode.blocks import (
     cut_blocks,
     find_finished,
     finished_blocks,
+    further_pictures,
     place_facts,
     read_facts,
     reuse_blocks,
@@ -180,6 +181,8 @@ def _encode(
     with report_progress("encode", references.num_rows, count_done):
         if todo:
             cpu_seconds = run_task(EncodeBlocks(source, spool, config), todo, runner)
+    if (warning := further_pictures(spool, blocks, config.image)) is not None:
+        log(warning, level="warning")
     return EncodedFiles(blocks, reused, cpu_seconds, facts_schema(config))
 
 

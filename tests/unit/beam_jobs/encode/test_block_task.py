@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from PIL import Image
 
 from shardmill.beam_jobs.config import FilterConfig, ImageConfig, PrepareConfig
 from shardmill.beam_jobs.encode import block_task as encode_module
@@ -23,11 +24,13 @@ from shardmill.beam_jobs.encode.blocks import (
     KnownContents,
     block_digest,
     cut_blocks,
+    further_pictures,
     read_facts,
     spool_file,
     write_references,
 )
 from shardmill.beam_jobs.encode.facts import stable_message
+from shardmill.beam_jobs.request import prepare_command
 from shardmill.beam_jobs.schemas import REFERENCE_SCHEMA, Status
 from shardmill.beam_jobs.sources.files.folder import SourceFolder
 from shardmill.infra.codecs import ImageRejected, decode
@@ -50,6 +53,22 @@ def encoded(root: Path, spool: Path, batch: pa.RecordBatch, **config: Any) -> li
         storage, Block(block_digest(batch), 0, batch.num_rows)
     ).to_pylist()
     return rows
+
+
+def test_files_with_further_pictures_are_counted_unless_the_first_is_meant(tmp_path: Path) -> None:
+    colours = [Image.new("RGB", (30, 20), colour) for colour in ("red", "blue")]
+    root = write(tmp_path / "source", {"a.png": png(2), "d.jpg": jpeg(3)})
+    for name in ("b.gif", "c.tif"):
+        colours[0].save(root / name, save_all=True, append_images=colours[1:])
+    batch = references(root, ["a.png", "b.gif", "c.tif", "d.jpg"])
+    blocks, spool = [Block(block_digest(batch), 0, batch.num_rows)], Storage.at(tmp_path / "spool")
+    encoded(root, tmp_path / "spool", batch)
+    told = "2 files with further pages, frames or pictures, such as b.gif: only the first of each is stored"
+    assert str(further_pictures(spool, blocks, ImageConfig())).startswith(f"{told}; set image.pages")
+    assert further_pictures(spool, blocks, ImageConfig(pages="first")) is None
+    command = prepare_command("s", "d", "r", PrepareConfig(image=ImageConfig(size=24)))
+    (config,) = (PrepareConfig.model_validate_json(part) for part in command if part.startswith("{"))
+    assert config.image.model_fields_set == {"size"}, "a child knows what was set"
 
 
 def test_a_block_of_all_kinds(tmp_path: Path) -> None:
