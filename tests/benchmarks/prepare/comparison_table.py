@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from dataclasses import dataclass
 
@@ -30,8 +31,9 @@ class Run:
 
     @property
     def later_per_second(self) -> float:
-        """Photographs per second after start-up."""
-        return max(self.num_records - FEW, 0) / max(self.cost.wall_seconds - self.startup_seconds, 1e-9)
+        """Photographs per second after start-up; NaN if all took no longer than a few."""
+        seconds = self.cost.wall_seconds - self.startup_seconds
+        return max(self.num_records - FEW, 0) / seconds if seconds > 0 else math.nan
 
 
 def show(runs: dict[str, list[Run]], images: int, codec: str) -> None:
@@ -61,11 +63,12 @@ def _cells(name: str, of_peer: list[Run], runs: dict[str, list[Run]]) -> list[st
     pairs = list(zip(of_peer, runs[SHARDMILL], strict=True))
     faster = statistics.median(run.cost.wall_seconds / own.cost.wall_seconds for run, own in pairs)
     cheaper = statistics.median(run.cost.cpu_seconds / own.cost.cpu_seconds for run, own in pairs)
-    later = statistics.median(own.later_per_second / max(run.later_per_second, 1e-9) for run, own in pairs)
+    later = statistics.median(own.later_per_second / run.later_per_second for run, own in pairs)
     aim = PEERS[name].aim
     if name != SHARDMILL:
         note(f"prepare, whole command, times {PEERS[name].title}", faster)
-        note(f"prepare, after start-up, times {PEERS[name].title}", later)
+        if math.isfinite(later):
+            note(f"prepare, after start-up, times {PEERS[name].title}", later)
     records = min(run.num_records for run in of_peer)
     return [
         f"{records / wall:,.0f}",
