@@ -49,6 +49,7 @@ _OF_ONE_OBJECT = ColumnsConfig.model_fields.keys() - {"drop_labels", "merge_labe
 # Kind -> groups of settings that it takes -> settings of the group that it refuses.
 _GROUPS: dict[str, dict[str, set[str]]] = {
     "image_folder": {},
+    "lists": {"columns": _OF_ONE_OBJECT},
     "table": {"columns": set(), "table": set(), "masks": _OF_FOLDERS_OF_MASKS},
     "urls": {"columns": set(), "table": set(), "urls": set(), "masks": _OF_FOLDERS_OF_MASKS},
     "coco": {"columns": _OF_ONE_OBJECT - {"features"}, "objects": {"table", "image_sets", "task"}},

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from shardmill.beam_jobs.config import ColumnsConfig
+from shardmill.beam_jobs.sources.class_names import NO_CLASSES, plain_name
 from shardmill.beam_jobs.sources.files.walking import SPLIT_OF_FOLDER
 from shardmill.infra.errors import ConfigError
 from shardmill.infra.format.known_features import LabelKind
@@ -41,6 +42,8 @@ ARRAY_WORDS = {
 SPLIT_WORDS = SPLIT_OF_FOLDER | {"t10k": "test"}
 
 _WORD = re.compile(r"[a-z0-9]+")
+_JOINED = re.compile(r"([a-z])([A-Z])")
+_NUMBER = re.compile(r"[0-9]+$")
 _SHOWN = 20
 
 
@@ -268,3 +271,17 @@ def split_of_name(uri: str) -> str | None:
         if found:
             return found.pop() if len(found) == 1 else None
     return None
+
+
+def is_place(folder: str) -> bool:
+    """Tell whether the name of a folder is that of a split or of images, rather than of a class."""
+    return plain_name(folder) in NO_CLASSES or split_of_words(folder) is not None
+
+
+def split_of_words(name: str) -> str | None:
+    """Return the split that the words of a name give: TrainImages.txt, val1.txt; train_val gives train."""
+    words = {_NUMBER.sub("", word) for word in words_of(_JOINED.sub(r"\1 \2", name))}
+    found = {SPLIT_WORDS[word] for word in words if word in SPLIT_WORDS}
+    if found == {"train", "validation"} or (not found and "trainval" in words):
+        return "train"
+    return found.pop() if len(found) == 1 else None

@@ -10,6 +10,7 @@ from shardmill.beam_jobs.sources.class_names import NO_CLASSES, plain_name, quot
 from shardmill.beam_jobs.sources.files.walking import SPLIT_OF_FOLDER
 from shardmill.beam_jobs.sources.kinds.table.recognising import TABLE_ENDINGS
 from shardmill.beam_jobs.sources.recognition.glance import Glance, Recognised, cli_for
+from shardmill.beam_jobs.sources.roles import is_place
 
 _SHOWN = 2  # tables
 
@@ -29,6 +30,8 @@ def with_doubts(
         return by_folders
     depth, names = _class_folders(glance)
     strange = [name for name in names if plain_name(name) in NO_CLASSES]
+    if names and all(map(is_place, names)):
+        strange = names
     if len(names) == 1:
         is_around = all(uri.count("/") > depth + 1 for uri in glance.images if "/" in uri)
         if is_around or any("/" not in uri for uri in glance.ending_in(*TABLE_ENDINGS)):

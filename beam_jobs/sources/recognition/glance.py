@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -9,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any
 
+from shardmill.beam_jobs.sources.class_names import NO_CLASSES, plain_name
 from shardmill.beam_jobs.sources.files.folder import SourceFolder
 from shardmill.beam_jobs.sources.files.walking import IgnorePatterns, SourceFault
 from shardmill.infra.strict_json import dump_json
@@ -18,9 +20,11 @@ IMAGE_ENDINGS = (
     ".heif", ".jp2", ".mpo", ".dcm", ".dicom",
 )  # fmt: skip
 
-_FOLDERS_LOOKED_INTO = 40
+_PLAIN_KEY = re.compile("[A-Za-z0-9_-]+")
+_FOLDERS_LOOKED_INTO = 80
+_FOLDERS_OF_A_FOLDER = 12  # besides those that are hardly classes, such as train and images
 _NAMES_OF_A_FOLDER = 400  # except the top one, whose names are all looked at
-_MOST_LEVELS = 3
+_MOST_LEVELS = 6
 _NOT_LOOKED_AT = IgnorePatterns((".*", "__MACOSX", "@eaDir"))
 
 
@@ -87,7 +91,7 @@ def cli_for(kind: str, settings: Mapping[str, Any]) -> str:
     """Return the command-line options for a kind and settings of the source."""
 
     def options(path: str, value: Any) -> Iterator[str]:
-        if isinstance(value, Mapping):
+        if isinstance(value, Mapping) and all(map(_PLAIN_KEY.fullmatch, value)):
             for name, inner in value.items():
                 yield from options(f"{path}.{name}", inner)
         elif value is not None:
@@ -107,9 +111,13 @@ def _within_toml(value: Any) -> str:
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(_within_toml, value))}]"
     if isinstance(value, Mapping):
-        pairs = (f"{key} = {_within_toml(one)}" for key, one in value.items() if one is not None)
+        pairs = (f"{_key(key)} = {_within_toml(one)}" for key, one in value.items() if one is not None)
         return f"{{{', '.join(pairs)}}}"
     return dump_json(value)
+
+
+def _key(name: str) -> str:
+    return name if _PLAIN_KEY.fullmatch(name) else dump_json(name)
 
 
 def _some(names: Sequence[str]) -> list[str]:
@@ -117,7 +125,8 @@ def _some(names: Sequence[str]) -> list[str]:
     is_image = [name.lower().endswith(IMAGE_ENDINGS) for name in names]
     images = [name for name, is_one in zip(names, is_image, strict=True) if is_one]
     others = [name for name, is_one in zip(names, is_image, strict=True) if not is_one]
-    return sorted(images[:_NAMES_OF_A_FOLDER] + others[:_NAMES_OF_A_FOLDER])
+    spread = images[_NAMES_OF_A_FOLDER :: 1 + len(images) // _NAMES_OF_A_FOLDER]  # of every class, by name
+    return sorted([*images[:_NAMES_OF_A_FOLDER], *spread, *others[:_NAMES_OF_A_FOLDER]])
 
 
 def glance_at(folder: SourceFolder) -> Glance:
@@ -138,5 +147,9 @@ def glance_at(folder: SourceFolder) -> Glance:
         seen = [name for name in in_files if _NOT_LOOKED_AT.match(name, name) is None]
         files += [f"{prefix}{name}" for name in (_some(seen) if prefix else seen)]
         if prefix.count("/") < _MOST_LEVELS:
-            waiting += [f"{prefix}{name}/" for name in in_folders if _NOT_LOOKED_AT.match(name, name) is None]
+            inner = [name for name in in_folders if _NOT_LOOKED_AT.match(name, name) is None]
+            plain = [name for name in inner if plain_name(name) not in NO_CLASSES][:_FOLDERS_OF_A_FOLDER]
+            waiting += [
+                f"{prefix}{name}/" for name in inner if plain_name(name) in NO_CLASSES or name in plain
+            ]
     return Glance(folder, files)

@@ -21,11 +21,11 @@ from shardmill.beam_jobs.config.known_kinds import built_in_kinds
 from shardmill.beam_jobs.config.source import settings_taken
 from shardmill.beam_jobs.request import JobRequest
 from shardmill.beam_jobs.sources import files_of_settings, kinds
-from shardmill.beam_jobs.sources.class_names import NO_CLASSES, plain_name
 from shardmill.beam_jobs.sources.files.chosen_files import is_pattern
 from shardmill.beam_jobs.sources.files.folder import SourceFolder
 from shardmill.beam_jobs.sources.recognition.doubts import with_doubts
 from shardmill.beam_jobs.sources.recognition.glance import Glance, Recognised, cli_for, glance_at
+from shardmill.beam_jobs.sources.roles import is_place
 from shardmill.infra.dataset.catalog import Catalog
 from shardmill.infra.errors import NotFoundError, UsageError
 from shardmill.infra.html.page import differing_settings
@@ -36,7 +36,7 @@ from shardmill.infra.storage.locations import name_of, uri_of
 
 AUTO = "auto"
 # These read folders: a file in place of one is a mistake.
-_FOLDER_KINDS = ("image_folder", "table", "urls", "coco", "voc", "box_table", "yolo", "tfds")
+_FOLDER_KINDS = ("image_folder", "lists", "table", "urls", "coco", "voc", "box_table", "yolo", "tfds")
 _BY_FOLDERS = "image_folder"
 
 
@@ -100,7 +100,10 @@ def recognise(glance: Glance, settings: SourceConfig) -> dict[str, Recognised]:
                 found[kind] = seen
     found = {kind: seen for kind, seen in found.items() if _takes_given(kind, settings)}
     found = {kind: seen for kind, seen in found.items() if seen.is_certain} or found
-    if any(_describes_all(seen, glance) for seen in found.values() if seen.is_certain or not seen.readings):
+    others = [seen for kind, seen in found.items() if not _is_by_folders(kind, seen)]
+    if any(_describes_all(seen, glance) for seen in others if seen.is_certain or not seen.readings):
+        found = {kind: seen for kind, seen in found.items() if not _is_by_folders(kind, seen)}
+    if "lists" in found:
         found.pop(_BY_FOLDERS, None)
     if _BY_FOLDERS in found:
         found[_BY_FOLDERS] = with_doubts(found[_BY_FOLDERS], found, glance, settings)
@@ -118,11 +121,16 @@ def _takes_given(kind: str, settings: SourceConfig) -> bool:
     )
 
 
+def _is_by_folders(kind: str, seen: Recognised) -> bool:
+    """Tell whether nothing but the names of folders gives the classes."""
+    return kind == _BY_FOLDERS or (kind == "lists" and not seen.is_certain)
+
+
 def _describes_all(seen: Recognised, glance: Glance) -> bool:
     """Tell whether the folders of all images are described, or have names that are not of classes."""
     folders = {uri.rpartition("/")[0] for uri in glance.images} - set(seen.image_folders)
     return bool(seen.image_folders) and all(
-        plain_name(part) in NO_CLASSES for folder in folders if folder for part in folder.split("/")
+        is_place(part) for folder in folders if folder for part in folder.split("/")
     )
 
 

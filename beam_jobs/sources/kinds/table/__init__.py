@@ -15,7 +15,8 @@ the header.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import islice
 
 import numpy as np
@@ -69,23 +70,57 @@ def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
     raw = name_rows(read_tables(tables, config.source), numbers)
     walk = folder.walk(IgnorePatterns(config.filter.ignore), splits_on_top=False)
     files = listed_files(walk, [table.uri for table in tables if table.uri is not None])
-    names = row_prefixes(tables, files)
     folders = _own_folders(raw, tables, files, folder.uri, prefix)
     place = prefix if folders is None else folders.take(raw["table"].combine_chunks())
     paths = paths_within(raw["path"], folder.uri, place)
-    rows, found = find_files(understand(raw, columns, paths, names, kind, numbers.values()), files)
-    if columns.split is None and config.source.layout != "classes":
-        rows = _with_splits_of_folders(rows, found, files, tables, folders, columns.image)
-    check_found(rows, found, files, raw["path"][0].as_py())
+
+    def split(rows: pa.Table, found: FoundFiles) -> pa.Table:
+        if columns.split is not None or config.source.layout == "classes":
+            return rows
+        return _with_splits_of_folders(rows, found, files, tables, folders, columns.image)
+
+    listing = list_named(raw, paths, tables, files, config, walk.warnings(), numbers.values(), split)
+    if kind != "mask":
+        return listing
+    prefix = _only(folders, prefix)
+    return replace(listing, table=_with_masks(listing.table, files, folder, config, prefix))
+
+
+def list_named(
+    raw: pa.Table,
+    paths: pa.ChunkedArray,
+    tables: list[Table],
+    files: pa.Table,
+    config: PrepareConfig,
+    warnings: Sequence[str],
+    class_names: Collection[str] = (),
+    split: Callable[[pa.Table, FoundFiles], pa.Table] = lambda rows, _: rows,
+) -> Listing:
+    """List files and the rows that name them.
+
+    Args:
+        raw: ROWS_SCHEMA and columns of features, the rows of all tables.
+        paths: string [rows], path of each image relative to the source.
+        tables: the tables.
+        files: LISTING_SCHEMA, the files of the source.
+        config: settings of the run.
+        warnings: of the walk.
+        class_names: all labels that there may be; empty for any.
+        split: gives rows (UNDERSTOOD_SCHEMA) the splits that their files have.
+
+    Raises:
+        NotFoundError: no row names a file.
+    """
+    columns, kind = config.source.columns, config.source.label_kind
+    prefixes = row_prefixes(tables, files)
+    rows, found = find_files(understand(raw, columns, paths, prefixes, kind, class_names), files)
+    rows = split(rows, found)
+    check_found(rows, found, files, raw["path"][0].as_py() if raw.num_rows else None)
     settled = settle(files, rows, found.files)
     classes = settled.classes(kind)
-    wanted = wanted_classes(classes, config)
-    listing = settled.listing(wanted)
-    if kind == "mask":
-        listing = _with_masks(listing, files, folder, config, _only(folders, prefix))
     log(_summary(settled, found.num_inexact))
-    warnings = [*walk.warnings(), *settings_warnings(raw, columns), *class_warnings(classes)]
-    return Listing(listing, warnings)
+    more = [*settings_warnings(raw, columns), *class_warnings(classes)]
+    return Listing(settled.listing(wanted_classes(classes, config)), [*warnings, *more])
 
 
 def _only(folders: pa.Array | None, prefix: str) -> str:

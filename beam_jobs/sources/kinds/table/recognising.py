@@ -15,10 +15,12 @@ from shardmill.beam_jobs.sources.class_names import quoted
 from shardmill.beam_jobs.sources.files.walking import SourceFault
 from shardmill.beam_jobs.sources.kinds.table.delimited import cut_head
 from shardmill.beam_jobs.sources.recognition.glance import IMAGE_ENDINGS, Glance, Recognised, cli_for
-from shardmill.beam_jobs.sources.roles import ADDRESS_NAMES, LABEL_NAMES, PATH_NAMES
+from shardmill.beam_jobs.sources.recognition.naming import NamedImages, image_columns, label_column
+from shardmill.beam_jobs.sources.roles import ADDRESS_NAMES, LABEL_NAMES, PATH_NAMES, split_of_words
 
 TABLE_ENDINGS = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet", ".pq")
 _HEAD_BYTES = 1 << 16
+_SUBMISSION = re.compile("submi", re.IGNORECASE)
 _METADATA = re.compile(r"metadata\.(csv|jsonl|parquet)")
 FILE_NAME = "file_name"  # the column of paths in such a table
 _READINGS = 4  # tables that are named where several fit
@@ -53,6 +55,7 @@ def recognise_table(glance: Glance, settings: SourceConfig, *, of_addresses: boo
         named = _named(glance, uri, settings, ADDRESS_NAMES if of_addresses else PATH_NAMES)
         if named is not None:
             found[uri] = _recognised(glance, uri, named, settings, of_addresses=of_addresses)
+    found = {uri: one for uri, one in found.items() if not _is_template(glance, uri, one, tables)}
     if len(found) < 2:
         return next(iter(found.values()), None)
     kind = "urls" if of_addresses else "table"
@@ -60,6 +63,25 @@ def recognise_table(glance: Glance, settings: SourceConfig, *, of_addresses: boo
         f"{quoted(list(found))} each name images",
         image_folders={folder for one in found.values() for folder in one.image_folders},
         readings=[cli_for(kind, one.settings) for one in list(found.values())[:_READINGS]],
+    )
+
+
+def _is_template(glance: Glance, uri: str, seen: Recognised, tables: Sequence[str]) -> bool:
+    """Tell whether a table is the template for the answers of a competition, whose labels are none.
+
+    Its name says so, and its images lie in a folder for tests, or another table names them without labels.
+    """
+    if not _SUBMISSION.search(uri.rpartition("/")[2]):
+        return False
+    if any(split_of_words(part) == "test" for folder in seen.image_folders for part in folder.split("/")):
+        return True
+    named = _first_values(glance, uri, seen.settings["columns"]["image"])
+    label = seen.settings["columns"].get("label")
+    return any(
+        label not in (columns := columns_of(glance, other))
+        and named == _first_values(glance, other, columns[0])
+        for other in tables
+        if other != uri and columns_of(glance, other)
     )
 
 
@@ -249,6 +271,9 @@ def _named(glance: Glance, uri: str, settings: SourceConfig, paths: Sequence[str
     given = settings.columns
     columns, every = columns_of(glance, uri), _every_column(glance, uri)
     path = _first_of(columns, paths, given.image)
+    header, rows = _cut(glance, uri) if paths is PATH_NAMES else ([], [])
+    if given.image is None and header:
+        path = _naming_images(NamedImages(glance), header, rows, path)
     if path is None:
         return None
     found = {"image": path}
@@ -259,8 +284,35 @@ def _named(glance: Glance, uri: str, settings: SourceConfig, paths: Sequence[str
     if settings.label_kind in ("class", "multi") and not given.label_columns:
         of_labels = columns if settings.label_kind == "class" else every
         label = _first_of(of_labels, LABEL_NAMES, given.label)
+        if label is None and given.label is None and settings.label_kind == "class" and path in header:
+            at = label_column(header, rows, header.index(path))
+            label = None if at is None else header[at]
         return None if label is None else {**found, "label": label}
     return found
+
+
+def _cut(glance: Glance, uri: str) -> tuple[list[str], list[list[str]]]:
+    """Return the header and the first rows of a table of text; nothing of other tables."""
+    if not uri.lower().endswith((".csv", ".tsv")):
+        return [], []
+    try:
+        header, *rows = cut_head(_lines(glance, uri)[: _ROWS_TRIED + 1])
+    except (csv.Error, ValueError):
+        return [], []
+    return [name.strip() for name in header], [row for row in rows if len(row) == len(header)]
+
+
+def _naming_images(
+    images: NamedImages, header: Sequence[str], rows: Sequence[Sequence[str]], usual: str | None
+) -> str | None:
+    """Return the column whose values name images of the source, first the one with a usual name."""
+    order = image_columns(rows)
+    if usual in header:
+        order = [header.index(usual), *order]
+    for at in order:
+        if len(header) > 1 and images.place_of([row[at].strip() for row in rows]) is not None:
+            return header[at]
+    return usual
 
 
 def _first_of(columns: Sequence[str], names: Sequence[str], given: str | None) -> str | None:

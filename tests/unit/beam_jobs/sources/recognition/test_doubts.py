@@ -33,10 +33,6 @@ ASKED: dict[str, tuple[dict[str, bytes], tuple[str, ...]]] = {
         {"images/0.jpg": b"", "labels/0.txt": YOLO, "cat/1.jpg": b""},
         ("--source-kind yolo", CLASSES),
     ),
-    "a folder around the classes": (
-        {"images/cat/1.jpg": b"", "images/dog/2.jpg": b""},
-        (CLASSES, "/images as the source if 'cat', 'dog' are the classes"),
-    ),
     "folders around the classes": (
         {"data/images/cat/1.jpg": b""},
         (CLASSES, "/data/images as the source if 'cat'"),
@@ -51,7 +47,7 @@ ASKED: dict[str, tuple[dict[str, bytes], tuple[str, ...]]] = {
     "ImageNet": (
         {f"Data/train/{name}/1.jpg": b"" for name in ("n1", "n2")}
         | {f"Annotations/train/{name}/1.xml": VOC for name in ("n1", "n2")},
-        (CLASSES, "/Data as the source if 'train'", "--source-kind voc"),
+        ('source.options.folders={"Data/train" = "train"}', "--source-kind voc"),
     ),
     "two of COCO": (
         {"annotations/a.json": COCO, "annotations/b.json": COCO, "train2017/1.jpg": b""},
@@ -64,7 +60,7 @@ ASKED: dict[str, tuple[dict[str, bytes], tuple[str, ...]]] = {
     "labels that may be masks": ({"images/1.png": b"", "labels/1.png": b""}, ("source.masks.masks=labels",)),
     "years": ({"train2017/1.jpg": b"", "val2017/2.jpg": b""}, (CLASSES, NO_LABELS)),
     "a table with other columns": (
-        {"photos/1.jpg": b"", "info.csv": b"fname,breed\n1.jpg,cat\n"},
+        {"photos/1.jpg": b"", "info.csv": b"fname,breed,fur\n1.jpg,cat,red\n"},
         (CLASSES, "source.table.file=info.csv"),
     ),
     "captions": (

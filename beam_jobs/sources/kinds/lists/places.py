@@ -1,0 +1,88 @@
+"""Folders above the folders of classes: of splits, of images, and folders around everything.
+
+::
+
+    256_ObjectCategories/001.ak47/…                a folder around the classes
+    seg_train/seg_train/sea/…    seg_pred/seg_pred/1.jpg    splits by a word; images without a class
+    dataset/images/train/cat/…                     several of these
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from shardmill.beam_jobs.sources.roles import is_place, split_of_words
+
+_CLASS = re.compile(r"([A-Za-z]+(?:[ _-][A-Za-z]+)*)\.\d+\.[A-Za-z]+")
+
+
+def class_of_name(name: str) -> str | None:
+    """Return the class that the name of an image begins with: cat for cat.0.jpg; None if it has none."""
+    found = _CLASS.fullmatch(name)
+    return None if found is None else found[1]
+
+
+def stem_places(images: Iterable[str]) -> list[str]:
+    """Return the folders of images whose names all begin with their class, of which there are several."""
+    found: dict[str, list[str | None]] = {}
+    for uri in images:
+        folder, _, name = uri.rpartition("/")
+        found.setdefault(folder, []).append(class_of_name(name))
+    return [
+        folder
+        for folder, classes in found.items()
+        if None not in classes and 1 < len(set(classes)) <= len(classes) // 2
+    ]
+
+
+@dataclass
+class _Folder:
+    """A folder with images in it or below: name -> folder in it."""
+
+    name: str = ""
+    folders: dict[str, _Folder] = field(default_factory=dict)
+
+    def classes(self) -> list[_Folder]:
+        """Return the folders in it that may be classes, or hold them."""
+        return [one for name, one in self.folders.items() if name != self.name and not is_place(name)]
+
+    def is_deep(self) -> bool:
+        """Tell whether folders that may be classes lie in it, at any depth."""
+        return bool(self.classes()) or any(one.is_deep() for one in self.folders.values())
+
+
+def class_places(images: Iterable[str]) -> dict[str, str | None]:
+    """Return the folders whose folders are classes -> the split that they are of; None if it is not said.
+
+    Args:
+        images: URIs of images, of every folder some.
+
+    Returns:
+        None of them if folders of splits lie beside deep folders that are no splits.
+    """
+    top = _Folder()
+    for uri in images:
+        folder = top
+        for name in uri.split("/")[:-1]:
+            folder = folder.folders.setdefault(name, _Folder(name))
+    found: dict[str, str | None] = {}
+    return found if _add(found, "", top, None) else {}
+
+
+def _add(found: dict[str, str | None], place: str, folder: _Folder, split: str | None) -> bool:
+    """Add the folders of classes in a folder, or in the folders below; return whether they can be told."""
+    inner = list(folder.folders.values())
+    deep = [one for one in inner if one.is_deep()]
+    around = [one for one in deep if is_place(one.name) or one.name == folder.name]
+    is_alone = len(inner) == 1 and split is None
+    if around and len(around) < len(deep):
+        return False
+    if not around and not (deep and is_alone):
+        if folder.classes():
+            found[place] = split
+        return True
+    return all(
+        _add(found, f"{place}/{one.name}".lstrip("/"), one, split_of_words(one.name) or split) for one in deep
+    )

@@ -1,0 +1,201 @@
+"""The lines of lists of images: text with or without a header, and JSON as COCO writes it, without boxes."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from shardmill.beam_jobs.config import SourceConfig
+from shardmill.beam_jobs.sources.files.folder import SourceFolder
+from shardmill.beam_jobs.sources.kinds.lists.options import ImageList
+from shardmill.beam_jobs.sources.kinds.table.delimited import to_utf8
+from shardmill.beam_jobs.sources.kinds.table.tables import Table, find_files_named
+from shardmill.beam_jobs.sources.recognition.glance import IMAGE_ENDINGS
+from shardmill.infra.errors import ConfigError
+
+_SETTING = "source.options.lists.file"
+_OF_CLASS = re.compile(r"n\d{8}\b")  # the code of a synset of WordNet
+
+
+@dataclass
+class Said:
+    """What a list says, line by line.
+
+    Attributes:
+        table: the list.
+        how: how it is read.
+        numbers: lines, counted from 1.
+        paths: the images as the list writes them; None if a line names none.
+        labels: a class, or the names of several; None if it gives none.
+        splits: train, validation or test; None if it gives none.
+        groups: keys of images that stay in one split; None if it gives none.
+    """
+
+    table: Table
+    how: ImageList
+    numbers: list[int] = field(default_factory=list)
+    paths: list[str | None] = field(default_factory=list)
+    labels: list[str | list[str] | None] = field(default_factory=list)
+    splits: list[str | None] = field(default_factory=list)
+    groups: list[str | None] = field(default_factory=list)
+
+
+def read_list(folder: SourceFolder, how: ImageList, settings: SourceConfig) -> Iterator[Said]:
+    """Read the files of a list.
+
+    Raises:
+        NotFoundError: there is none. ConfigError: one cannot be read as the options say.
+    """
+    ids: dict[str, str] = {}
+    if how.ids is not None:
+        for table in find_files_named(folder, how.ids, "source.options.lists.ids"):
+            ids |= {row[0]: row[1] for _, row in lines_of(_text(table, settings), None) if len(row) > 1}
+    for table in find_files_named(folder, how.file, _SETTING):
+        lines = lines_of(_text(table, settings), how.separator)
+        if table.path.lower().endswith(".json"):
+            lines = rows_of_json(_text(table, settings), table.name)
+        yield _said(table, how, lines, ids, settings)
+
+
+def _said(
+    table: Table,
+    how: ImageList,
+    lines: Sequence[tuple[int, list[str]]],
+    ids: Mapping[str, str],
+    settings: SourceConfig,
+) -> Said:
+    said = Said(table, how)
+    header = lines[how.skip - 1][1] if 0 < how.skip <= len(lines) else []
+    has_several = settings.label_kind == "multi"
+    for number, row in lines[how.skip :]:
+        key = _value(row, how.image)
+        said.numbers.append(number)
+        said.paths.append(ids.get(key) if ids and key is not None else key)
+        label: str | list[str] | None = None
+        if isinstance(how.label, int):
+            label = _value(row, how.label)
+        elif how.label == "folder":
+            label = next(iter((key or "").split("/")[-2:-1]), None) or None
+        elif how.label == "columns":
+            flags = row[how.image :]
+            found = [name for name, flag in zip(header[-len(flags) :], flags, strict=False) if is_set(flag)]
+            label = found if has_several or len(found) != 1 else found[0]
+        if has_several and isinstance(label, str):
+            label = label.split("|")
+        said.labels.append(label)
+        said.splits.append(how.splits.get(row[-1], how.split) if how.splits else how.split)
+        said.groups.append(_value(row, how.group) if how.group is not None else None)
+    return said
+
+
+def is_set(flag: str) -> bool:
+    """Tell whether a value says that a class applies: 1, and not 0 or -1."""
+    return flag in ("1", "1.0", "True", "true")
+
+
+def _value(row: Sequence[str], column: int) -> str | None:
+    """Return the value in a column, counted from 1; None if it is empty or not there."""
+    return (row[column - 1].strip() or None) if 0 < column <= len(row) else None
+
+
+def _text(table: Table, settings: SourceConfig) -> str:
+    data, _ = to_utf8(table.name, table.folder.read_bytes(table.path), settings.table.encoding)
+    return data.decode("utf-8").removeprefix("\ufeff")
+
+
+def lines_of(text: str, separator: str | None) -> list[tuple[int, list[str]]]:
+    """Return number and values of each line that is neither empty nor a comment.
+
+    Without a separator, white space stands between values. If the lines have different numbers of words, the
+    first word is one value and the rest another; a path with blanks before a class is a value too.
+
+    Raises:
+        ConfigError: a quote is not closed, or a value is too long.
+    """
+    kept = [
+        (number, line)
+        for number, line in enumerate(text.splitlines(), 1)
+        if line.strip() and not line.startswith("#")
+    ]
+    if separator is not None:
+        try:
+            rows = csv.reader([line for _, line in kept], delimiter=separator, skipinitialspace=True)
+            return [(number, row) for (number, _), row in zip(kept, rows, strict=True)]
+        except (csv.Error, ValueError) as error:
+            raise ConfigError(
+                f"a list of images cannot be read: {error}", "look for a quote that is not closed"
+            ) from error
+    cut = [(number, line.split()) for number, line in kept]
+    if len({len(row) for _, row in cut[len(cut) // 2 :]}) > 1:  # titles may stand in front
+        return [(number, _in_two(line)) for number, line in kept]
+    return cut
+
+
+def _in_two(line: str) -> list[str]:
+    path, _, last = line.strip().rpartition(" ")
+    if path.lower().endswith(IMAGE_ENDINGS):
+        return [path.strip(), last]
+    return [part.strip() for part in line.strip().split(None, 1)]
+
+
+def rows_of_json(text: str, name: str) -> list[tuple[int, list[str]]]:
+    """Return path and class of each image of a JSON file that gives images categories, without boxes.
+
+    Raises:
+        ConfigError: it is no such file.
+    """
+    try:
+        document = json.loads(text)
+        categories = {one["id"]: str(one["name"]) for one in document["categories"]}
+        paths = {one["id"]: str(one["file_name"]) for one in document["images"]}
+        return [
+            (at, [paths.get(one["image_id"], ""), categories.get(one["category_id"], "")])
+            for at, one in enumerate(document["annotations"], 1)
+        ]
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise ConfigError(
+            f"the list {name} has no images with categories as COCO writes them: {error!r}",
+            "give a JSON file with the lists images, annotations and categories",
+        ) from error
+
+
+def names_in(text: str, used: set[str]) -> dict[str, str]:
+    """Return label as the lists write it -> name of the class.
+
+    The file has a label and its name in each line (``n01440764 tench``), or the name first
+    (``/a/airfield 0``), or a name a line, numbered from 0 or 1 as the labels are. Of two labels with the same
+    name each gets its label behind it.
+
+    Raises:
+        ConfigError: labels have no name in the file.
+    """
+    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("#")]
+    first = {line.split(None, 1)[0]: line.split(None, 1)[-1].strip() for line in lines}
+    last = {line.rsplit(None, 1)[-1]: _plain(line.rsplit(None, 1)[0]) for line in lines}
+    base = 0 if "0" in used else 1
+    numbered = {str(number): line for number, line in enumerate(lines, base)}
+    for found in (first, last, numbered):
+        if used <= found.keys():
+            names = {label: found[label] for label in used}
+            seen: dict[str, int] = {}
+            for name in names.values():
+                seen[name] = seen.get(name, 0) + 1
+            return {label: name if seen[name] == 1 else f"{name} ({label})" for label, name in names.items()}
+    missing = sorted(used - first.keys())[:3]
+    raise ConfigError(
+        f"the file of names has no line for the classes {', '.join(missing)}", "correct source.options.names"
+    )
+
+
+def _plain(folder: str) -> str:
+    """Return the name of a class that stands as a folder: airfield for /a/airfield."""
+    return re.sub(r"^/[a-z]/", "", folder)
+
+
+def first_code(value: str) -> str:
+    """Return the code of a synset that a value begins with, as ``n03995372 85 1 499 272``; else all of it."""
+    found = _OF_CLASS.match(value)
+    return value if found is None else found[0]

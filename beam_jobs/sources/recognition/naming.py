@@ -1,0 +1,151 @@
+"""What the lines of a text name: images of the source, and which column has their classes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from shardmill.beam_jobs.sources.class_names import plain_name
+from shardmill.beam_jobs.sources.recognition.glance import IMAGE_ENDINGS, Glance
+from shardmill.beam_jobs.sources.roles import LABEL_NAMES
+
+ANYWHERE = "*"  # images of a list lie in several folders
+_OF_LABELS = frozenset({
+    "annotation", "annotations", "label", "labels", "mask", "masks", "trimaps", "segmentation",
+    "segmentations", "gtfine", "groundtruth", "ground_truth", "gt",
+})  # fmt: skip
+_VARIES = re.compile(r"[0-9a-f-]{12,}|\d+")
+_FOLDERS_TRIED = 8
+_COLUMNS_TRIED = 10
+_COMMON_ENDINGS = ("", ".jpg", ".JPEG", ".png")
+# Columns that hold classes besides LABEL_NAMES, in tables of well-known data sets.
+_LABEL_NAMES = (*LABEL_NAMES, "labels", "classid", "class_id", "class id", "dx", "finding labels")
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the images lie that some lines name.
+
+    Attributes:
+        folder: in which the paths begin; ANYWHERE if they lie in several.
+        images: the images that were found.
+    """
+
+    folder: str
+    images: tuple[str, ...]
+
+
+class NamedImages:
+    """The images of a glance by their names.
+
+    Args:
+        glance: at the source.
+    """
+
+    def __init__(self, glance: Glance) -> None:
+        self._glance = glance
+        every = glance.images
+        plain = [
+            uri for uri in every if not any(plain_name(part) in _OF_LABELS for part in uri.split("/")[:-1])
+        ]
+        self.images = plain or every
+
+    @cached_property
+    def _by_name(self) -> Mapping[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for uri in self.images:
+            name = uri.rpartition("/")[2]
+            for key in {name, name.rpartition(".")[0]}:
+                found.setdefault(key, []).append(uri)
+        return found
+
+    @cached_property
+    def _forms(self) -> Mapping[str, list[str]]:
+        """Form of a name, with its numbers left out -> folders of such images."""
+        found: dict[str, dict[str, None]] = {}
+        for name, uris in self._by_name.items():
+            found.setdefault(_VARIES.sub("#", name), {}).update(
+                dict.fromkeys(uri.rpartition("/")[0] for uri in uris)
+            )
+        return {form: list(folders) for form, folders in found.items()}
+
+    def has(self, stem: str) -> bool:
+        """Tell whether there is an image of this name, with or without its ending."""
+        return stem in self._by_name
+
+    def place_of(self, values: Sequence[str]) -> Place | None:
+        """Return where the images lie that values name by path or name; None unless most are there."""
+        found = {value: self._folders(value.removeprefix("./")) for value in dict.fromkeys(values)}
+        there = {value: folders for value, folders in found.items() if folders}
+        if (
+            not values
+            or values[0] not in there
+            or len(found) < len(values)
+            or len(there) * 3 < len(found) * 2
+        ):
+            return None
+        shared = set.intersection(*(set(folders) for folders in there.values()))
+        if len(shared) == 1:
+            (folder,) = shared
+            return Place(folder, tuple(folders[folder] for folders in there.values()))
+        if shared or any(len(folders) > 1 for folders in there.values()):
+            return None
+        return Place(ANYWHERE, tuple(uri for folders in there.values() for uri in folders.values()))
+
+    def _folders(self, value: str) -> dict[str, str]:
+        """Return folder in which a path begins -> the image that it names there."""
+        if not value or value.startswith("/") or "://" in value:
+            value = value.lstrip("/") if "://" not in value else ""
+        if not value:
+            return {}
+        name = value.rpartition("/")[2]
+        found = {}
+        for uri in self._by_name.get(name, ()):
+            for path in (uri, uri.rpartition(".")[0]):
+                if f"/{path}".endswith(f"/{value}"):
+                    found[path.removesuffix(value).rstrip("/")] = uri
+        if found:
+            return found
+        # A glance sees some of the files of a large folder.
+        inside = value.rpartition("/")[0]
+        for folder in self._forms.get(_VARIES.sub("#", name), [])[:_FOLDERS_TRIED]:
+            if not f"/{folder}".endswith(f"/{inside}" if inside else ""):
+                continue
+            for ending in _COMMON_ENDINGS if not name.lower().endswith(IMAGE_ENDINGS) else ("",):
+                if self._glance.head(uri := f"{folder}/{name}{ending}".lstrip("/"), 1):
+                    found[folder.removesuffix(inside).rstrip("/")] = uri
+        return found
+
+
+def image_columns(rows: Sequence[Sequence[str]]) -> list[int]:
+    """Return the columns that may name images, counted from 0: those with names of image files first."""
+    width = min((len(row) for row in rows), default=0)
+    are_files = [
+        rows[0][at].strip().lower().endswith(IMAGE_ENDINGS) for at in range(min(width, _COLUMNS_TRIED))
+    ]
+    return sorted(range(len(are_files)), key=lambda at: not are_files[at])
+
+
+def label_column(header: Sequence[str], rows: Sequence[Sequence[str]], image: int) -> int | None:
+    """Return the column that holds the classes of images, counted from 0; None if it cannot be told.
+
+    Args:
+        header: names of the columns.
+        rows: some rows.
+        image: column of the images.
+    """
+    known = {name.strip().lower(): at for at, name in reversed(list(enumerate(header)))}
+    for name in _LABEL_NAMES:
+        if known.get(name, image) != image:
+            return known[name]
+    others = [at for at in range(len(header)) if at != image]
+    return others[0] if len(others) == 1 and _may_be_class([row[others[0]] for row in rows]) else None
+
+
+def _may_be_class(values: Sequence[str]) -> bool:
+    """Tell whether values may be classes: no long texts, and no numbers with a fraction."""
+    return bool(values) and all(
+        0 < len(value) <= 80 and not re.fullmatch(r"-?\d*\.\d+", value) for value in values
+    )

@@ -1,0 +1,434 @@
+"""Public layouts of data sets, each made small from the structure that its documentation or loader describes.
+
+A builder returns the files; ``Layout`` says what is right: split -> class -> number of images.
+"""
+
+from __future__ import annotations
+
+import io
+import itertools
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from PIL import Image
+
+Files = dict[str, bytes]
+Counts = Mapping[str | None, Mapping[str, int]]
+
+_seeds = itertools.count(1)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A layout, and what is right.
+
+    Attributes:
+        name: for people.
+        build: returns its files.
+        kind: that recognises it; "asks" if the user is asked.
+        right: split -> class -> images; None if no split is given. The key of several classes joins them by
+            ", "; of masks it is "".
+        classes: of masks.
+    """
+
+    name: str
+    build: Callable[[], Files]
+    kind: str
+    right: Counts = field(default_factory=dict)
+    classes: tuple[str, ...] = ()
+
+
+def picture(ending: str = "jpg") -> bytes:
+    """A small picture that no other call gives."""
+    seed = next(_seeds)
+    pixels = np.random.default_rng(seed).integers(0, 256, (8, 8, 3), np.uint8)
+    sink = io.BytesIO()
+    Image.fromarray(pixels).save(sink, {"jpg": "JPEG", "png": "PNG", "ppm": "PPM", "tif": "TIFF"}[ending])
+    return sink.getvalue()
+
+
+def pictures(*names: str) -> Files:
+    """A small picture for each name."""
+    return {
+        name: picture({"jpeg": "jpg"}.get(name.rpartition(".")[2].lower(), name.rpartition(".")[2].lower()))
+        for name in names
+    }
+
+
+def lines(*rows: str) -> bytes:
+    """A text of these lines."""
+    return "".join(f"{row}\n" for row in rows).encode()
+
+
+def joined(between: str, *columns: Iterable[object]) -> list[str]:
+    """Lines of the values of these columns."""
+    return [between.join(map(str, row)) for row in zip(*columns, strict=False)]
+
+
+def imagenet() -> Files:
+    """https://www.kaggle.com/c/imagenet-object-localization-challenge/data."""
+    data = "ILSVRC/Data/CLS-LOC"
+    train = [
+        f"{synset}/{synset}_{number}"
+        for synset in ("n01440764", "n02012849", "n03126707")
+        for number in (1, 2)
+    ]
+    val = [f"ILSVRC2012_val_0000000{number}" for number in (1, 2, 3)]
+    found = pictures(
+        *(f"{data}/train/{name}.JPEG" for name in train), *(f"{data}/val/{name}.JPEG" for name in val)
+    )
+    test = [f"ILSVRC2012_test_0000000{number}" for number in (1, 2)]
+    found |= pictures(*(f"{data}/test/{name}.JPEG" for name in test))
+    boxes = b"<annotation><filename>x</filename><object><name>n01440764</name></object></annotation>"
+    found |= {f"ILSVRC/Annotations/CLS-LOC/val/{name}.xml": boxes for name in val}
+    sets = "ILSVRC/ImageSets/CLS-LOC"
+    return found | {
+        f"{sets}/train_cls.txt": lines(*(f"{name} {at}" for at, name in enumerate(train, 1))),
+        f"{sets}/train_loc.txt": lines(*(f"{name} {at}" for at, name in enumerate(train, 1))),
+        f"{sets}/val.txt": lines(*(f"{name} {at}" for at, name in enumerate(val, 1))),
+        f"{sets}/test.txt": lines(*(f"{name} {at}" for at, name in enumerate(test, 1))),
+        "LOC_synset_mapping.txt": lines("n01440764 tench, Tinca tinca", "n02012849 crane", "n03126707 crane"),
+        "LOC_train_solution.csv": lines(
+            "ImageId,PredictionString", *(f"{name[10:]},{name[:9]} 1 2 3 4 " for name in train)
+        ),
+        "LOC_val_solution.csv": lines(
+            "ImageId,PredictionString",
+            f"{val[2]},n03126707 85 1 499 272 ",
+            f"{val[0]},n01440764 1 2 3 4 n01440764 4 5 6 7 ",
+            f"{val[1]},n01440764 1 2 3 4 ",
+        ),
+        "LOC_sample_submission.csv": lines(
+            "ImageId,PredictionString", *(f"{name},n01440764 1 2 3 4" for name in test)
+        ),
+    }  # fmt: skip
+
+
+def tiny_imagenet() -> Files:
+    """http://cs231n.stanford.edu/tiny-imagenet-200.zip."""
+    found: Files = {
+        "wnids.txt": lines("n01443537", "n02012849"),
+        "words.txt": lines("n00001740\tentity", "n01443537\tgoldfish, Carassius auratus", "n02012849\tcrane"),
+    }
+    for synset in ("n01443537", "n02012849"):
+        names = [f"{synset}_{number}.JPEG" for number in range(2)]
+        found |= pictures(*(f"train/{synset}/images/{name}" for name in names))
+        found[f"train/{synset}/{synset}_boxes.txt"] = lines(*(f"{name}\t0\t10\t63\t58" for name in names))
+    found |= pictures(*(f"val/images/val_{number}.JPEG" for number in range(3)), "test/images/test_0.JPEG")
+    found["val/val_annotations.txt"] = lines(
+        "val_0.JPEG\tn02012849\t0\t32\t44\t62",
+        "val_1.JPEG\tn01443537\t52\t55\t57\t59",
+        "val_2.JPEG\tn02012849\t4\t0\t60\t55",
+    )
+    return found
+
+
+def cub() -> Files:
+    """CUB_200_2011 of https://www.vision.caltech.edu/datasets/cub_200_2011/."""
+    names = [
+        f"00{at}.{bird}/{bird}_000{number}.jpg"
+        for at, bird in ((1, "Albatross"), (2, "Auk"))
+        for number in (1, 2, 3)
+    ]
+    top = "CUB_200_2011"
+    return pictures(*(f"{top}/images/{name}" for name in names)) | {
+        f"{top}/images.txt": lines(*(f"{at} {name}" for at, name in enumerate(names, 1))),
+        f"{top}/image_class_labels.txt": lines(*(f"{at} {1 if at < 4 else 2}" for at in range(1, 7))),
+        f"{top}/classes.txt": lines("1 001.Albatross", "2 002.Auk"),
+        f"{top}/train_test_split.txt": lines(*(f"{at} {at % 3 % 2}" for at in range(1, 7))),
+        f"{top}/bounding_boxes.txt": lines(*(f"{at} 60.0 27.0 325.0 304.0" for at in range(1, 7))),
+        f"{top}/parts/parts.txt": lines("1 back", "2 beak"),
+        f"{top}/attributes/image_attribute_labels.txt": lines("1 1 0 3 27.708", "1 2 0 3 27.708"),
+        "attributes.txt": lines("1 has_bill_shape::curved", "2 has_bill_shape::dagger"),
+    }  # fmt: skip
+
+
+def pets() -> Files:
+    """https://www.robots.ox.ac.uk/~vgg/data/pets/, as torchvision unpacks it."""
+    names = ["Abyssinian_1", "Abyssinian_2", "american_bulldog_10", "american_bulldog_11"]
+    rows = [f"{name} {1 + at // 2} {1 + at // 2} 1" for at, name in enumerate(names)]
+    trimaps = pictures(*(f"annotations/trimaps/{name}.png" for name in names))
+    box = b"<annotation><filename>Abyssinian_1.jpg</filename></annotation>"
+    return pictures(*(f"images/{name}.jpg" for name in names)) | trimaps | {
+        "annotations/xmls/Abyssinian_1.xml": box,
+        "annotations/README": b"ANNOTATIONS\n",
+        "annotations/list.txt": lines("#Image CLASS-ID SPECIES BREED ID", "#ID: 1:37 Class ids", *rows),
+        "annotations/trainval.txt": lines(rows[0], rows[2]),
+        "annotations/test.txt": lines(rows[1], rows[3]),
+    }  # fmt: skip
+
+
+def food() -> Files:
+    """http://data.vision.ee.ethz.ch/cvl/food-101.tar.gz."""
+    names = [f"{dish}/{number}" for dish in ("apple_pie", "waffles") for number in (1005649, 134, 101)]
+    train, test = names[::2], names[1::2]
+    return pictures(*(f"images/{name}.jpg" for name in names)) | {
+        "meta/train.txt": lines(*train),
+        "meta/test.txt": lines(*test),
+        "meta/train.json": b'{"apple_pie": ["apple_pie/1005649"], "waffles": ["waffles/134"]}',
+        "meta/classes.txt": lines("apple_pie", "waffles"),
+        "meta/labels.txt": lines("Apple pie", "Waffles"),
+        "license_agreement.txt": b"text\n",
+        "README.txt": b"text\n",
+    }
+
+
+def dtd() -> Files:
+    """https://www.robots.ox.ac.uk/~vgg/data/dtd/."""
+    names = [
+        f"{texture}/{texture}_000{number}.jpg" for texture in ("banded", "dotted") for number in (2, 4, 5)
+    ]
+    found = pictures(*(f"dtd/images/{name}" for name in names))
+    found["dtd/labels/labels_joint_anno.txt"] = lines(*(f"{name} {name.split('/')[0]} " for name in names))
+    for turn in (1, 2, 10):
+        for at, split in enumerate(("train", "val", "test")):
+            found[f"dtd/labels/{split}{turn}.txt"] = lines(*names[(at + turn - 1) % 3 :: 3])
+    return found
+
+
+def celeba() -> Files:
+    """https://mmlab.ie.cuhk.edu.hk/projects/CelebA.html, as torchvision reads it."""
+    names = [f"00000{number}.jpg" for number in range(1, 5)]
+    flags = ["-1  1 -1", " 1  1  1", "-1 -1 -1", " 1 -1 -1"]
+    return pictures(*(f"img_align_celeba/{name}" for name in names)) | {
+        "list_attr_celeba.txt": lines("4", "Bald Smiling Young ", *joined(" ", names, flags)),
+        "identity_CelebA.txt": lines(*joined(" ", names, (2880, 2937, 8692, 2880))),
+        "list_bbox_celeba.txt": lines(
+            "4", "image_id x_1 y_1 width height", *(f"{name} 95 71 226 313" for name in names)
+        ),
+        "list_landmarks_align_celeba.txt": lines(
+            "4", "lefteye_x lefteye_y nose_x nose_y", *(f"{name} 69 109 106 113" for name in names)
+        ),
+        "list_eval_partition.txt": lines(*joined(" ", names, (0, 0, 1, 2))),
+    }  # fmt: skip
+
+
+def celeba_of_kaggle() -> Files:
+    """https://www.kaggle.com/datasets/jessicali9530/celeba-dataset."""
+    names = [f"00000{number}.jpg" for number in range(1, 5)]
+    flags = ["-1,1,-1", "1,1,1", "-1,-1,-1", "1,-1,-1"]
+    return pictures(*(f"img_align_celeba/img_align_celeba/{name}" for name in names)) | {
+        "list_attr_celeba.csv": lines("image_id,Bald,Smiling,Young", *joined(",", names, flags)),
+        "list_bbox_celeba.csv": lines(
+            "image_id,x_1,y_1,width,height", *(f"{name},95,71,226,313" for name in names)
+        ),
+        "list_eval_partition.csv": lines("image_id,partition", *joined(",", names, (0, 0, 1, 2))),
+    }  # fmt: skip
+
+
+_ATTRIBUTES: Counts = {
+    "train": {"Smiling": 1, "Bald, Smiling, Young": 1}, "validation": {"": 1}, "test": {"Bald": 1},
+}  # fmt: skip
+
+
+def places365() -> Files:
+    """http://places2.csail.mit.edu/download.html: high resolution, as torchvision reads it."""
+    train = ["/a/airfield/00000001.jpg", "/a/airfield/00000002.jpg", "/b/bazaar/indoor/00000001.jpg"]
+    val = ["Places365_val_00000001.jpg", "Places365_val_00000002.jpg"]
+    found = pictures(
+        *(f"data_large_standard{name}" for name in train), *(f"val_large/{name}" for name in val)
+    )
+    return found | pictures("test_large/Places365_test_00000001.jpg") | {
+        "categories_places365.txt": lines("/a/airfield 0", "/b/bazaar/indoor 1"),
+        "places365_train_standard.txt": lines(*(f"{name} {at // 2}" for at, name in enumerate(train))),
+        "places365_val.txt": lines(f"{val[0]} 1", f"{val[1]} 0"),
+        "places365_test.txt": lines("Places365_test_00000001.jpg"),
+    }  # fmt: skip
+
+
+def places365_small() -> Files:
+    """The same at 256 x 256 with folders of classes: places365standard_easyformat.tar."""
+    return pictures(
+        "places365_standard/train/airfield/00000001.jpg",
+        "places365_standard/train/bazaar-indoor/00000001.jpg",
+        "places365_standard/val/airfield/Places365_val_00000435.jpg",
+    ) | {
+        "places365_standard/train.txt": lines(
+            "train/airfield/00000001.jpg", "train/bazaar-indoor/00000001.jpg"
+        ),
+        "places365_standard/val.txt": lines("val/airfield/Places365_val_00000435.jpg"),
+    }
+
+
+def wrapped(top: str, *classes: str, ending: str = "jpg") -> Callable[[], Files]:
+    """Folders of classes in one folder."""
+    return lambda: pictures(*(f"{top}/{name}/{number}.{ending}" for name in classes for number in (1, 2)))
+
+
+def gtsrb() -> Files:
+    """https://benchmark.ini.rub.de/gtsrb_dataset.html, unpacked side by side."""
+    head = "Filename;Width;Height;Roi.X1;Roi.Y1;Roi.X2;Roi.Y2;ClassId"
+    found: Files = {}
+    for number in ("00000", "00001", "00010"):
+        names = [f"{track:05d}_00000.ppm" for track in range(2)]
+        folder = f"GTSRB/Final_Training/Images/{number}"
+        found |= pictures(*(f"{folder}/{name}" for name in names))
+        found[f"{folder}/GT-{number}.csv"] = lines(
+            head, *(f"{name};8;8;1;1;6;6;{int(number)}" for name in names)
+        )
+    names = [f"{number:05d}.ppm" for number in range(3)]
+    found |= pictures(*(f"GTSRB/Final_Test/Images/{name}" for name in names))
+    found["GTSRB/Final_Test/Images/GT-final_test.test.csv"] = lines(
+        head.removesuffix(";ClassId"), *(f"{name};8;8;1;1;6;6" for name in names)
+    )
+    rows = [f"{name};8;8;1;1;6;6;{label}" for name, label in zip(names, (10, 1, 0), strict=True)]
+    return found | {"GT-final_test.csv": lines(head, *rows)}
+
+
+def gtsrb_of_kaggle() -> Files:
+    """https://www.kaggle.com/datasets/meowmeowmeowmeowmeow/gtsrb-german-traffic-sign."""
+    head = "Width,Height,Roi.X1,Roi.Y1,Roi.X2,Roi.Y2,ClassId,Path"
+    train = [f"Train/{label}/0000{label}_0000{number}.png" for label in (0, 20) for number in (0, 1)]
+    test = ["Test/00000.png", "Test/00001.png"]
+    return pictures(*train, *test, "Meta/0.png", "Meta/20.png") | {
+        "Train.csv": lines(head, *(f"8,8,1,1,6,6,{name.split('/')[1]},{name}" for name in train)),
+        "Test.csv": lines(head, f"8,8,1,1,6,6,20,{test[0]}", f"8,8,1,1,6,6,0,{test[1]}"),
+        "Meta.csv": lines("Path,ClassId,ShapeId", "Meta/0.png,0,1", "Meta/20.png,20,1"),
+    }  # fmt: skip
+
+
+def cats_and_dogs() -> Files:
+    """https://www.kaggle.com/c/dogs-vs-cats/data."""
+    train = [f"train/{pet}.{number}.jpg" for pet in ("cat", "dog") for number in range(3)]
+    return pictures(*train, "test1/1.jpg") | {
+        "sampleSubmission.csv": lines("id,label", "1,0"),
+    }  # fmt: skip
+
+
+def plants() -> Files:
+    """https://www.kaggle.com/c/plant-pathology-2020-fgvc7/data."""
+    head = "image_id,healthy,multiple_diseases,rust,scab"
+    flags = ["0,0,0,1", "0,1,0,0", "1,0,0,0", "0,0,1,0"]
+    return pictures(
+        *(f"images/Train_{at}.jpg" for at in range(4)), "images/Test_0.jpg", "images/Test_1.jpg"
+    ) | {
+        "train.csv": lines(head, *(f"Train_{at},{row}" for at, row in enumerate(flags))),
+        "test.csv": lines("image_id", "Test_0", "Test_1"),
+        "sample_submission.csv": lines(head, *(f"Test_{at},0.25,0.25,0.25,0.25" for at in range(2))),
+    }
+
+
+def ham10000() -> Files:
+    """https://www.kaggle.com/datasets/kmader/skin-cancer-mnist-ham10000."""
+    names = [f"ISIC_002741{number}" for number in range(4)]
+    return pictures(
+        *(f"HAM10000_images_part_{1 + at // 2}/{name}.jpg" for at, name in enumerate(names))
+    ) | {
+        "HAM10000_metadata.csv": lines(
+            "lesion_id,image_id,dx,dx_type,age,sex,localization",
+            *(
+                f"HAM_000{at // 2},{name},{'bkl' if at < 3 else 'nv'},histo,80.0,male,scalp"
+                for at, name in enumerate(names)
+            ),
+        ),
+        "hmnist_8_8_L.csv": lines("pixel0000,pixel0001,label", "169,171,2", "25,25,2"),
+    }  # fmt: skip
+
+
+def aptos() -> Files:
+    """https://www.kaggle.com/c/aptos2019-blindness-detection/data."""
+    names = ["000c1434d8d7", "001639a390f0", "0024cdab0c1e"]
+    return pictures(*(f"train_images/{name}.png" for name in names), "test_images/0005cfc8afb6.png") | {
+        "train.csv": lines("id_code,diagnosis", *(f"{name},{at % 2 * 4}" for at, name in enumerate(names))),
+        "test.csv": lines("id_code", "0005cfc8afb6"),
+        "sample_submission.csv": lines("id_code,diagnosis", "0005cfc8afb6,0"),
+    }
+
+
+def inaturalist() -> Files:
+    """https://github.com/visipedia/inat_comp/tree/master/2021."""
+    categories = '[{"id": 0, "name": "Lumbricus terrestris"}, {"id": 4, "name": "Sabella"}]'
+
+    def document(names: Iterable[tuple[str, int]]) -> bytes:
+        images, notes = [], []
+        for at, (name, category) in enumerate(names):
+            images.append(f'{{"id": {at}, "width": 8, "height": 8, "file_name": "{name}"}}')
+            notes.append(f'{{"id": {at}, "image_id": {at}, "category_id": {category}}}')
+        return (
+            f'{{"info": {{}}, "images": [{", ".join(images)}], "categories": {categories}, '
+            f'"annotations": [{", ".join(notes)}]}}'
+        ).encode()
+
+    train = [
+        ("train/00000_Lumbricus/a.jpg", 0),
+        ("train/00004_Sabella/b.jpg", 4),
+        ("train/00004_Sabella/c.jpg", 4),
+    ]
+    val = [("val/00004_Sabella/d.jpg", 4)]
+    return pictures(*(name for name, _ in train + val), "public_test/e.jpg") | {
+        "train.json": document(train),
+        "val.json": document(val),
+    }  # fmt: skip
+
+
+def aircraft() -> Files:
+    """https://www.robots.ox.ac.uk/~vgg/data/fgvc-aircraft/: variants, families and manufacturers."""
+    names = ["0034309", "0034958", "1025794"]
+    found = pictures(*(f"data/images/{name}.jpg" for name in names))
+    for of, values in (
+        ("variant", ("707-320", "A340-300", "707-320")),
+        ("family", ("Boeing 707", "A340", "Boeing 707")),
+    ):
+        rows = [f"{name} {value}" for name, value in zip(names, values, strict=True)]
+        for split, some in (
+            ("train", rows[:1]),
+            ("val", rows[1:2]),
+            ("trainval", rows[:2]),
+            ("test", rows[2:]),
+        ):
+            found[f"data/images_{of}_{split}.txt"] = lines(*some)
+    return found | {"data/variants.txt": lines("707-320", "A340-300")}
+
+
+LAYOUTS = [
+    Layout("ImageNet (ILSVRC 2012) of Kaggle", imagenet, "lists", {
+        "train": {"tench, Tinca tinca": 2, "crane (n02012849)": 2, "crane (n03126707)": 2},
+        "validation": {"tench, Tinca tinca": 2, "crane (n03126707)": 1},
+    }),
+    Layout("Tiny ImageNet", tiny_imagenet, "lists", {
+        "train": {"goldfish, Carassius auratus": 2, "crane": 2},
+        "validation": {"goldfish, Carassius auratus": 1, "crane": 2},
+    }),
+    Layout("CUB-200-2011", cub, "lists", {
+        "train": {"001.Albatross": 1, "002.Auk": 1}, "test": {"001.Albatross": 2, "002.Auk": 2},
+    }),
+    Layout("Oxford-IIIT Pet", pets, "lists", {
+        "train": {"Abyssinian": 1, "american_bulldog": 1}, "test": {"Abyssinian": 1, "american_bulldog": 1},
+    }),
+    Layout("Food-101", food, "lists", {
+        "train": {"apple_pie": 2, "waffles": 1}, "test": {"apple_pie": 1, "waffles": 2},
+    }),
+    Layout("DTD", dtd, "lists", {
+        split: {"banded": 1, "dotted": 1} for split in ("train", "validation", "test")
+    }),
+    Layout("CelebA", celeba, "lists", _ATTRIBUTES),
+    Layout("CelebA of Kaggle", celeba_of_kaggle, "lists", _ATTRIBUTES),
+    Layout("Places365", places365, "lists", {
+        "train": {"airfield": 2, "bazaar/indoor": 1}, "validation": {"airfield": 1, "bazaar/indoor": 1},
+    }),
+    Layout("Places365, small images", places365_small, "lists", {
+        "train": {"airfield": 1, "bazaar-indoor": 1}, "validation": {"airfield": 1},
+    }),
+    Layout("Caltech-101", wrapped("101_ObjectCategories", "accordion", "BACKGROUND_Google"), "lists", {
+        None: {"accordion": 2, "BACKGROUND_Google": 2},
+    }),
+    Layout("Caltech-256", wrapped("256_ObjectCategories", "001.ak47", "257.clutter"), "lists", {
+        None: {"001.ak47": 2, "257.clutter": 2},
+    }),
+    Layout("EuroSAT", wrapped("2750", "AnnualCrop", "Forest"), "lists", {
+        None: {"AnnualCrop": 2, "Forest": 2},
+    }),
+    Layout("GTSRB of Kaggle", gtsrb_of_kaggle, "lists", {
+        "train": {"0": 2, "20": 2}, "test": {"0": 1, "20": 1},
+    }),
+    Layout("Plant Pathology 2020", plants, "lists", {
+        None: {"healthy": 1, "multiple_diseases": 1, "rust": 1, "scab": 1},
+    }),
+    Layout("HAM10000", ham10000, "lists", {None: {"bkl": 3, "nv": 1}}),
+    Layout("APTOS 2019", aptos, "table", {None: {"0": 2, "4": 1}}),
+    Layout("iNaturalist 2021", inaturalist, "lists", {
+        "train": {"Lumbricus terrestris": 1, "Sabella": 2}, "validation": {"Sabella": 1},
+    }),
+    Layout("FGVC-Aircraft", aircraft, "asks"),
+    Layout("Dogs vs. Cats", cats_and_dogs, "lists", {None: {"cat": 3, "dog": 3}}),
+]  # fmt: skip

@@ -1,0 +1,37 @@
+"""Public layouts are read right without any setting: kind, classes, splits and number of images."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from shardmill.beam_jobs.schemas import Status
+from shardmill.beam_jobs.sources import list_inputs, open_source
+from shardmill.beam_jobs.sources.recognition.recognising import settled
+from shardmill.infra.errors import UsageError
+from tests.samples.images.photos import write
+from tests.samples.sources.layouts import LAYOUTS, Layout
+from tests.samples.sources.requests import asked
+
+
+@pytest.mark.parametrize("layout", LAYOUTS, ids=lambda layout: layout.name)
+def test_a_public_layout_is_right_without_any_setting(layout: Layout, tmp_path: Path) -> None:
+    write(tmp_path, layout.build())
+    if layout.kind == "asks":
+        with pytest.raises(UsageError, match="say which one") as caught:
+            settled(asked(tmp_path))
+        assert str(caught.value.remedy).count("--source-kind") > 1
+        return
+    request = settled(asked(tmp_path))
+    listing = list_inputs(open_source(request), request.config).table
+    counts: dict[str | None, Counter[str]] = {}
+    for row in listing.to_pylist():
+        if row["status"] == Status.TO_READ:
+            label = "" if layout.classes else row["label"]
+            counts.setdefault(row["split"], Counter())[label] += 1
+    assert counts == layout.right
+    assert request.config.source.kind == layout.kind
+    lost = [row["uri"] for row in listing.to_pylist() if row["status"] == Status.QUARANTINED]
+    assert lost == []
