@@ -46,8 +46,8 @@ from shardmill.beam_jobs.sources.kinds.yolo.places import NAMES_FILES, Tree
 from shardmill.beam_jobs.sources.kinds.yolo.rows import (
     Form,
     LabelFile,
-    box_of_row,
     lengths_tell,
+    object_of,
     parse_rows,
 )
 from shardmill.beam_jobs.sources.listing import Listing
@@ -226,7 +226,7 @@ def _add(
         who = f"the image of {uri or image.uri}"
         number = found.add_image(AnnotatedImage(row_uri, who, image.path, image.split, fault=fault))
         if isinstance(rows, LabelFile) and uri is not None:
-            _add_rows(found, number, uri, rows, form, names)
+            _add_rows(found, number, uri, rows, form, names, described)
     for uri, stem in orphans.items():
         rows = read[uri]
         if isinstance(rows, LabelFile) and rows.classes:
@@ -251,8 +251,8 @@ def _form(read: Read, described: Description, config: PrepareConfig) -> Form:
     Raises:
         ConfigError: rows of eight numbers can be read in two ways.
     """
-    if described.num_points:
-        return Form(described.num_points, described.per_point)
+    if described.key_points is not None:
+        return Form(len(described.key_points.names), described.per_point)
     task = config.source.objects.task or described.task
     if task is None:
         are_outlines = lengths_tell(rows for rows in read.values() if isinstance(rows, LabelFile))
@@ -266,18 +266,26 @@ def _form(read: Read, described: Description, config: PrepareConfig) -> Form:
 
 
 def _add_rows(
-    found: Annotations, image: int, uri: str, rows: LabelFile, form: Form, names: Mapping[int, str]
+    found: Annotations,
+    image: int,
+    uri: str,
+    rows: LabelFile,
+    form: Form,
+    names: Mapping[int, str],
+    described: Description,
 ) -> None:
     """Add the objects of a label file."""
     for number, why in rows.faults:
         found.leave_out(image, why, f"{uri}, line {number}")
     for number, class_number, values in rows.rows():
         name = names.get(class_number) if names else str(class_number)
-        box = box_of_row(values, form)
-        if isinstance(box, str) or name is None:
-            found.leave_out(image, box if isinstance(box, str) else _NO_NAME, f"{uri}, line {number}")
-        else:
-            found.add_object(image, box, name)
+        seen, who = object_of(values, form), f"{uri}, line {number}"
+        if isinstance(seen, str) or name is None:
+            found.leave_out(image, seen if isinstance(seen, str) else _NO_NAME, who)
+            continue
+        if described.key_points is not None:
+            found.name_points(name, described.key_points)
+        found.add_object(image, seen[0], name, shape=seen[1], who=who)
 
 
 def _check(found: Annotations, names: Mapping[int, str], without: list[str]) -> None:
@@ -289,6 +297,11 @@ def _check(found: Annotations, names: Mapping[int, str], without: list[str]) -> 
     if without:
         images = counted(len(without), "image")
         found.warnings.append(f"{images} without a label file, so without objects (first {without[0]})")
+    num_shapes, num_objects = len(found.shapes.of_object), len(found.names)
+    if 0 < num_shapes < num_objects:
+        found.warnings.append(
+            f"{counted(num_objects - num_shapes, 'object')} of {num_objects:,} have a box alone, others more"
+        )
     if not names:
         found.warnings.append(
             "no file names the classes: their numbers are their names; for others give "

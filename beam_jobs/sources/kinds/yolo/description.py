@@ -14,6 +14,7 @@ from typing import Any
 
 from shardmill.beam_jobs.sources.class_names import parse_names, quoted
 from shardmill.infra.errors import ConfigError
+from shardmill.infra.format.features import KeyPoints, partners_by_name
 
 ENDINGS = (".yaml", ".yml", ".data")
 
@@ -38,9 +39,8 @@ class Description:
         names: number of a class -> its name; empty if the file has none.
         names_file: file with the names, as the file writes it, or None.
         task: "segment" or "obb" if the file says so.
-        num_points, per_point: key points of an object, and numbers of each (``kpt_shape``); 0 without.
-        point_names: names of the key points, or none.
-        partners: number of the key point that mirroring makes of each (``flip_idx``), or none.
+        key_points: of each object (``kpt_shape``, ``kpt_names``, ``flip_idx``), or None.
+        per_point: numbers of each key point, 2 or 3.
         warnings: about the file.
     """
 
@@ -51,10 +51,8 @@ class Description:
     names: Mapping[int, str] = field(default_factory=dict)
     names_file: str | None = None
     task: str | None = None
-    num_points: int = 0
+    key_points: KeyPoints | None = None
     per_point: int = 3
-    point_names: tuple[str, ...] = ()
-    partners: tuple[int, ...] = ()
     warnings: tuple[str, ...] = ()
 
 
@@ -93,10 +91,8 @@ def parse(data: bytes, name: str, uri: str) -> Description | None:
         names,
         names_file,
         _TASKS.get(str(task)),
-        num_points,
+        _key_points(values, num_points, name) if num_points else None,
         per_point,
-        _point_names(values.get("kpt_names"), num_points),
-        _partners(values.get("flip_idx"), num_points, name),
         tuple(_warnings(names, values.get("nc"), name)),
     )
 
@@ -177,32 +173,26 @@ def _points(shape: object, name: str) -> tuple[int, int]:
     )
 
 
-def _point_names(names: object, count: int) -> tuple[str, ...]:
-    """Return the names of the key points, if all classes have the same ones."""
-    lists = list(names.values()) if isinstance(names, dict) else [names]
-    one = lists[0] if lists else None
-    if not isinstance(one, list) or any(other != one for other in lists):
-        return ()
-    found = tuple(map(str, one))
-    return found if len(set(found)) == len(found) == count else ()
-
-
-def _partners(order: object, count: int, name: str) -> tuple[int, ...]:
-    """Return ``flip_idx``.
+def _key_points(values: Mapping[str, Any], count: int, name: str) -> KeyPoints:
+    """Return what the key points are. Without names, the same for all classes, they have numbers.
 
     Raises:
-        ConfigError: it does not pair the key points.
+        ConfigError: flip_idx does not pair them.
     """
-    if not _is_set(order) or not count:
-        return ()
-    numbers = [_whole(value) for value in order] if isinstance(order, list) else []
-    if sorted(number for number in numbers if number is not None) != list(range(count)) or any(
-        numbers[partner] != at for at, partner in enumerate(numbers) if partner is not None
-    ):
+    given, order = values.get("kpt_names"), values.get("flip_idx")
+    lists = list(given.values()) if isinstance(given, dict) else [given]
+    names = tuple(map(str, lists[0])) if lists and isinstance(lists[0], list) else ()
+    if len(set(names)) != count or len(names) != count or any(other != lists[0] for other in lists):
+        names = tuple(map(str, range(count)))
+    partners = partners_by_name(names)
+    try:
+        if _is_set(order):
+            partners = tuple(map(int, order or ()))
+        return KeyPoints(names=names, partners=partners)
+    except (TypeError, ValueError) as error:
         raise ConfigError(
             f"{name}: flip_idx does not pair the {count} key points", "correct it, or leave it out"
-        )
-    return tuple(number for number in numbers if number is not None)
+        ) from error
 
 
 def _warnings(names: Mapping[int, str], count: object, name: str) -> Iterator[str]:

@@ -21,7 +21,12 @@ from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+import numpy.typing as npt
+
 from shardmill.beam_jobs.sources.annotations.collecting import Box
+from shardmill.beam_jobs.sources.annotations.shapes import Shape, points_of
+from shardmill.infra.format.known_features import POINT_NUMBERS
 
 NOT_NUMBERS = "that are not rows of finite numbers"
 WRONG_LENGTH = "with a wrong number of values"
@@ -104,38 +109,40 @@ def parse_rows(text: str) -> LabelFile:
     return found
 
 
-def box_of_row(values: Sequence[float], form: Form) -> Box | str:
-    """Return the edges of the box of a row, or why it is no good."""
+def object_of(values: Sequence[float], form: Form) -> tuple[Box, Shape | None] | str:
+    """Return the box of a row and its further shape, or why it is no good."""
     if not form.takes(len(values)):
         return WRONG_LENGTH
-    points: list[tuple[float, float]] = []
+    shape, outer = None, np.empty((0, POINT_NUMBERS))
     if len(values) == _BOX or form.num_points:
         middle_x, middle_y, width, height = values[:_BOX]
-        points = [(x, y) for x, y, is_there in points_of(values, form) if is_there]
+        if form.num_points:
+            numbers = np.array(values[_BOX:]).reshape(form.num_points, form.per_point)
+            seen = _visibility(numbers)
+            if not np.isin(seen, (0, 1, 2)).all():
+                return NO_VISIBILITY
+            outer, points = numbers[seen > 0, :POINT_NUMBERS], numbers[:, 1::-1]
+            shape = Shape(keypoints=points, visibility=seen.astype(np.int64).tolist())
     else:
-        xs, ys = values[::2], values[1::2]
-        left, right, top, bottom = min(xs), max(xs), min(ys), max(ys)
+        points = points_of(values)
+        shape = Shape(corners=points) if form.has_corners else Shape(rings=[points])
+        (top, left), (bottom, right) = points.min(0).tolist(), points.max(0).tolist()
         middle_x, middle_y, width, height = (left + right) / 2, (top + bottom) / 2, right - left, bottom - top
-    where = [middle_x, middle_y, width, height, *(number for point in points for number in point)]
+    where = [middle_x, middle_y, width, height, *outer.ravel().tolist()]
     if max(where) > 1 + _OVER or min(where) < -_OVER or width < 0 or height < 0:
         return BEYOND
-    if form.num_points and form.per_point == 3 and not {0, 1, 2}.issuperset(values[_BOX + 2 :: 3]):
-        return NO_VISIBILITY
-    return middle_y - height / 2, middle_x - width / 2, middle_y + height / 2, middle_x + width / 2
+    box = middle_y - height / 2, middle_x - width / 2, middle_y + height / 2, middle_x + width / 2
+    return box, shape
 
 
-def points_of(values: Sequence[float], form: Form) -> list[tuple[float, float, int]]:
-    """Return x, y and visibility of each key point of a row.
+def _visibility(numbers: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Return the visibility of key points: [K] of [K, 2 or 3].
 
-    Of points without a third number those at 0, 0 or with a negative number are not annotated.
+    Without a third number those at 0, 0 or with a negative number are not annotated.
     """
-    numbers, step = values[_BOX:], form.per_point
-    if not form.num_points:
-        return []
-    xs, ys = numbers[::step], numbers[1::step]
-    if step == 3:
-        return [(x, y, int(seen)) for x, y, seen in zip(xs, ys, numbers[2::3], strict=True)]
-    return [(x, y, 0 if x < 0 or y < 0 or x == y == 0 else 2) for x, y in zip(xs, ys, strict=True)]
+    if numbers.shape[1] > POINT_NUMBERS:
+        return numbers[:, POINT_NUMBERS]
+    return np.where((numbers >= 0).all(1) & (numbers != 0).any(1), 2.0, 0.0)
 
 
 def lengths_tell(files: Iterable[LabelFile]) -> bool | None:

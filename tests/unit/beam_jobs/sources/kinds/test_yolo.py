@@ -14,7 +14,9 @@ from shardmill.beam_jobs.sources.files.folder import SourceFolder
 from shardmill.beam_jobs.sources.kinds import yolo
 from shardmill.beam_jobs.sources.listing import Listing
 from shardmill.beam_jobs.sources.recognition.recognising import settled
+from shardmill.beam_jobs.tables.features import features_of
 from shardmill.infra.errors import ConfigError, NotFoundError
+from shardmill.infra.format.known_features import key_points
 from tests.samples.images.photos import write
 from tests.samples.sources.requests import asked
 
@@ -205,22 +207,35 @@ def test_a_source_without_label_files_is_refused(tmp_path: Path) -> None:
         listed(tmp_path, {}, kind="coco", objects={"annotations": "a", "task": "obb"})
 
 
-def boxes_of(path: Path, num_points: int = 0, per_point: int = 3) -> np.ndarray:
-    """Read a label file as ultralytics does, without its checks: edges float32 [N, 4], as y, x, y, x."""
-    found = []
+def read_otherwise(path: Path, per_point: int = 0) -> tuple[np.ndarray, list[np.ndarray]]:
+    """Read a label file as ultralytics does, without its checks.
+
+    Args:
+        path: the file.
+        per_point: numbers of a key point, or 0.
+
+    Returns:
+        Edges float32 [N, 4] (y, x, y, x), and of each row its points, y, x and maybe visibility.
+    """
+    boxes, points = [], []
     for line in path.read_text().splitlines():
         values = np.array(line.split()[1:], np.float32)
-        if len(values) == 4 or num_points:
+        if len(values) == 4 or per_point:
             (x, y, width, height) = values[:4]
-            found.append([y - height / 2, x - width / 2, y + height / 2, x + width / 2])
+            boxes.append([y - height / 2, x - width / 2, y + height / 2, x + width / 2])
+            found = values[4:].reshape(-1, per_point or 2)
+            points.append(np.c_[found[:, 1], found[:, 0], found[:, 2:]])
         else:
-            points = values.reshape(-1, 2)
-            found.append([*points.min(0)[::-1], *points.max(0)[::-1]])
-    return np.array(found, np.float32).reshape(-1, 4)
+            points.append(values.reshape(-1, 2)[:, ::-1])
+            boxes.append([*points[-1].min(0), *points[-1].max(0)])
+    return np.array(boxes, np.float32), points
 
 
-@pytest.mark.parametrize("form", ["detect", "segment", "obb", "pose 2", "pose 3", "mixed"])
-def test_boxes_of_every_form_are_those_of_another_reader(form: str, tmp_path: Path) -> None:
+FORMS = ("detect", "segment", "obb", "pose 2", "pose 3", "mixed")
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_form_reads_as_another_reader_reads_it(form: str, tmp_path: Path) -> None:
     random = np.random.default_rng(5)
     lines = []
     for number in range(40):
@@ -229,7 +244,7 @@ def test_boxes_of_every_form_are_those_of_another_reader(form: str, tmp_path: Pa
             "detect": box,
             "segment": random.uniform(0, 1, 2 * (3 + number % 5)),
             "obb": random.uniform(0, 1, 8),
-            "pose 2": [*box, *random.uniform(0, 1, 2 * 5)],
+            "pose 2": [*box, *random.uniform(0.1, 1, 2 * 5)],
             "pose 3": [*box, *np.c_[random.uniform(0, 1, (5, 2)), random.integers(0, 3, 5)].ravel()],
             "mixed": box if number % 2 else random.uniform(0, 1, 10),
         }
@@ -239,5 +254,57 @@ def test_boxes_of_every_form_are_those_of_another_reader(form: str, tmp_path: Pa
     files: dict[str, bytes | str] = {"images/a.jpg": b"", "labels/a.txt": "\n".join(lines)}
     listing = listed(tmp_path, {**files, "data.yaml": f"train: images\nnames: [a]{more}"})
     (boxes,) = of(listing, "images/a.jpg", "bbox")
-    expected = boxes_of(tmp_path / "labels/a.txt", 5 if per_point else 0)
+    expected, points = read_otherwise(tmp_path / "labels/a.txt", per_point)
     np.testing.assert_allclose(np.reshape(boxes, (-1, 4)), expected, rtol=0, atol=2**-23)
+    columns = {name.removeprefix("feature:objects/") for name in listing.table.column_names}
+    if form in ("segment", "mixed"):
+        rings, counts, numbers = of(listing, "images/a.jpg", "rings", "ring_points", "polygons")
+        assert rings == [min(len(each), 1) for each in points]
+        assert counts == [len(each) for each in points if len(each)]
+        parts = np.split(np.reshape(numbers, (-1, 2)), np.cumsum(counts)[:-1])
+        for part, each in zip(parts, filter(len, points), strict=True):  # a ring may be turned round
+            np.testing.assert_array_equal(np.sort(part, 0), np.sort(each, 0))
+        assert any("20 objects of 40" in warning for warning in listing.warnings) == (form == "mixed")
+    elif form == "obb":
+        np.testing.assert_array_equal(np.ravel(points), of(listing, "images/a.jpg", "corners")[0])
+    elif per_point:
+        where, seen = of(listing, "images/a.jpg", "keypoints", "visibility")
+        read = np.concatenate(points)
+        visible = read[:, 2] if per_point == 3 else np.full(len(read), 2)
+        np.testing.assert_array_equal(np.where(visible[:, None] > 0, read[:, :2], 0).ravel(), where)
+        assert seen == visible.tolist()
+    else:
+        assert columns.isdisjoint({"rings", "keypoints", "corners"})
+
+
+def test_eight_numbers_are_outlines_where_other_rows_are_longer_or_a_setting_says_so(tmp_path: Path) -> None:
+    four = "0 .1 .1 .2 .1 .2 .2 .1 .2\n"
+    files: dict[str, bytes | str] = {
+        "images/a.jpg": b"",
+        "labels/a.txt": four + "0 .5 .1 .6 .1 .5 .2\n",
+        "classes.txt": b"a",
+    }
+    listing = listed(tmp_path, files)
+    assert of(listing, "images/a.jpg", "ring_points") == [[4, 3]]
+    for task, names in (("segment", {"ring_points"}), ("obb", {"corners"})):
+        listing = listed(tmp_path, {"labels/a.txt": four}, objects={"task": task})
+        columns = {name.removeprefix("feature:objects/") for name in listing.table.column_names}
+        assert columns & {"ring_points", "corners"} == names
+
+
+def test_key_points_have_the_names_and_partners_of_the_description(tmp_path: Path) -> None:
+    rows = "0 .5 .5 .2 .2 .4 .4 2 1.2 .5 0 .6 .5 1\n1 .5 .5 .2 .2 .4 .4 3 .5 .5 0 .6 .5 1\n0 .5 .5 .2 .2\n"
+    described = "train: images\nnames: [a, b]\nkpt_shape: [3, 3]\n"
+    names = "kpt_names: {0: [nose, left eye, right eye], 1: [nose, left eye, right eye]}\n"
+    files: dict[str, bytes | str] = {"images/a.jpg": b"", "labels/a.txt": rows}
+    for text, points, partners in (
+        (described, ("0", "1", "2"), None),
+        (described + "flip_idx: [0, 2, 1]", ("0", "1", "2"), (0, 2, 1)),
+        (described + names, ("nose", "left eye", "right eye"), (0, 2, 1)),
+    ):
+        listing = listed(tmp_path, {**files, "data.yaml": text})
+        found = key_points(features_of(listing.table))
+        assert found is not None
+        assert (found.names, found.partners) == (points, partners)
+        assert of(listing, "images/a.jpg", "visibility", "num_left_out") == [[2, 0, 1], 2]
+    assert "1 whose key points have another visibility than 0, 1 and 2" in listing.warnings[-1]
