@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from shardmill.training.augment.kind import Array, Boxes, Sizes
+from shardmill.training.augment.kind import Array, Boxes, Points, Sizes
 from shardmill.training.augment.parameters import AugmentParameters
 
 # An object of which less is to be seen is left out: what is left of it can hardly be recognised.
@@ -57,13 +57,8 @@ def move_boxes(
         widths: widths of the stored images, [B] (pixels).
         least_share: the share of a box's area that must be inside of the window for it to be kept.
     """
-    windows = parameters.windows[:, np.newaxis, :].astype(np.float64)
-    sides = np.stack([heights, widths], axis=1)[:, np.newaxis, :]
-    corners = boxes.reshape(*boxes.shape[:2], 2, 2)
-    # Edges relative to the window: [B, M, 2 corners, y and x].
-    edges = (corners * sides[:, :, np.newaxis] - windows[:, :, np.newaxis, :2]) / windows[
-        :, :, np.newaxis, 2:
-    ]
+    corners = boxes.reshape(len(boxes), -1, 2)
+    edges = into_windows(corners, parameters, heights, widths).reshape(*boxes.shape[:2], 2, 2)
     cut = np.clip(edges, 0.0, 1.0)
     area, visible = _areas(edges), _areas(cut)
     with np.errstate(invalid="ignore"):
@@ -73,6 +68,43 @@ def move_boxes(
         moved = augmentation.move_boxes(moved, drawn)
     moved = np.where(kept[..., np.newaxis], moved, 0.0)
     return MovedBoxes(moved.astype(np.float32), kept)
+
+
+def into_windows(
+    points: Points, parameters: AugmentParameters, heights: Sizes, widths: Sizes
+) -> npt.NDArray[np.float64]:
+    """Return points relative to the windows of their images: float64 [B, M, 2].
+
+    Args:
+        points: [B, M, 2], y and x relative to the stored images.
+        parameters: parameters of the augmentation of the images.
+        heights: heights of the stored images, [B] (pixels).
+        widths: widths of the stored images, [B] (pixels).
+    """
+    windows = parameters.windows[:, np.newaxis, :].astype(np.float64)
+    sides = np.stack([heights, widths], axis=1)[:, np.newaxis, :]
+    moved: npt.NDArray[np.float64] = (points * sides - windows[..., :2]) / windows[..., 2:]
+    return moved
+
+
+def with_images(points: Points, parameters: AugmentParameters) -> Points:
+    """Move points of windows as the augmentations of single images do: [B, M, 2]."""
+    for augmentation, drawn in parameters.images:
+        points = augmentation.move_points(points, drawn)
+    return points
+
+
+def mirroring(parameters: AugmentParameters) -> dict[str, npt.NDArray[np.bool_]]:
+    """Return the augmentations that mirror images, by their names, and which images: bool [B]."""
+    found = {}
+    for augmentation, drawn in parameters.images:
+        corners = np.tile(np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]]), (len(parameters.windows), 1, 1))
+        corner, down, right = np.moveaxis(augmentation.move_points(corners, drawn), 1, 0)
+        (down_y, down_x), (right_y, right_x) = (down - corner).T, (right - corner).T
+        mirrored = down_y * right_x < down_x * right_y
+        if mirrored.any():
+            found[augmentation.name] = mirrored
+    return found
 
 
 def move_mask(mask: Array, parameters: AugmentParameters, row: int, size: int) -> Array:

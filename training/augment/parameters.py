@@ -33,7 +33,7 @@ class AugmentParameters:
     windows: Windows
     images: tuple[tuple[ImageAugmentation[Any], Arrays], ...] = ()
 
-    def of_rows(self, part: slice) -> AugmentParameters:
+    def of_rows(self, part: slice | npt.NDArray[np.integer]) -> AugmentParameters:
         """Return the parameters of the rows ``part`` of the batch."""
         images = ((one, {name: drawn[part] for name, drawn in arrays.items()}) for one, arrays in self.images)
         return AugmentParameters(self.windows[part], tuple(images))

@@ -77,13 +77,18 @@ class AugmentSettings(*(kind.Fields for kind in reversed(kinds())), Settings):  
     def _on(self, stage: Any) -> list[Any]:
         return [one for one in self._made() if isinstance(one, stage) and one.is_on]
 
-    def check_objects_follow(self) -> None:
-        """Check that boxes and masks can follow all augmentation.
+    def check_objects_follow(self, *, points: bool = False) -> None:
+        """Check that boxes and masks can follow all augmentation, and ``points`` of other shapes.
 
         Raises:
             ConfigError: one of whole batches is on, or another that they cannot follow.
         """
         made = self._made()
+        if points and (found := [one.name for one in self.of_images if not one.moves_points()]):
+            raise ConfigError(
+                f"{_listed(found)} moves boxes or masks, and does not say how points move",
+                "turn it off, or give its class move_points (shardmill.training.augment.kind)",
+            )
         if found := [one.name for one in made if one.is_on and not one.objects_follow]:
             follow = ", ".join(one.name for one in made if one.objects_follow)
             raise ConfigError(

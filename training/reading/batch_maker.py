@@ -25,8 +25,10 @@ from shardmill.training.order import Order, Passes, Shares, StepPlan
 from shardmill.training.reading.batch import Batch, BufferPool
 from shardmill.training.reading.decode import Pixels, Window, decode_window, luma
 from shardmill.training.reading.example_spec import BatchOptions, ExampleSpec
-from shardmill.training.reading.records.annotations import Masks, Objects, as_features, batch_dtype, fill_mask
+from shardmill.training.reading.records.annotations import FOLLOWING, Masks, Objects, batch_dtype, fill_mask
+from shardmill.training.reading.records.columns import Padded
 from shardmill.training.reading.records.record_reader import RecordReader
+from shardmill.training.reading.records.shapes import Views
 from shardmill.training.reading.records.split_records import without_rows
 
 T = TypeVar("T")
@@ -66,11 +68,19 @@ class BatchMaker:
         at_least(1, threads=threads)
         self.records = records
         self.spec = ExampleSpec.of_options(spec, **options).of_version(records.split.version)
-        follows = self.spec.objects is not None or records.table.mask is not None
-        if follows and self.spec.augment is not None:
-            self.spec.augment.check_objects_follow()
+        self._check_follow()
         self.threads = num_cpus() if threads is None else threads
         self._start()
+
+    def _check_follow(self) -> None:
+        """Check that objects and masks can follow the augmentation of their images."""
+        augment, objects, size = self.spec.augment, self.spec.objects, self.spec.image_size
+        if augment is None or size is None:
+            return
+        if objects is not None:
+            objects.check_follow(augment, size)
+        elif self.records.table.mask is not None:
+            augment.check_objects_follow()
 
     def _start(self) -> None:
         self._buffers = BufferPool()
@@ -89,8 +99,8 @@ class BatchMaker:
         """
         self.records.advance(plan.epoch, plan.step)
         rows = plan.ordinals.size
-        parameters = self.parameters(plan) if parameters is None else parameters
-        sizes = self._sizes(parameters)
+        drawn = self.parameters(plan) if parameters is None else parameters
+        sizes = self._sizes(drawn)
         height, width = sizes.max(axis=0, initial=0).tolist()
         decoded = self.spec.samples.decoded
         images = self._buffers.take((rows, height, width, decoded.channels), decoded.dtype)
@@ -100,30 +110,30 @@ class BatchMaker:
         at_a_time = min(max(rows // (_TURNS * self.threads), _LEAST_ROWS), _MOST_ROWS)
 
         def fill(start: int) -> list[int]:
-            return self._fill(plan.ordinals[start : start + at_a_time], start, parameters, images, masks)
+            return self._fill(plan.ordinals[start : start + at_a_time], start, drawn, images, masks)
 
         starts = range(0, rows, at_a_time)
         if self.threads == 1:
             bad = [row for start in starts for row in fill(start)]
         else:
             bad = _finish([self._threads().submit(fill, start) for start in starts])
-        objects = self.objects_of(plan, parameters)
         if bad:
             plan, donor = without_rows(plan, bad)
             images[bad] = 0 if donor is None else images[donor]
             if masks is not None and stored is not None:
                 masks[bad] = stored.ignore if donor is None else masks[donor]
             if donor is not None:
-                for part in (sizes, *(objects or ())):
-                    part[bad] = part[donor]
+                sources = np.arange(rows)
+                sources[bad] = donor
+                drawn, sizes = drawn.of_rows(sources), sizes[sources]
+        objects, following = self.objects_of(plan, drawn)
         if self.spec.samples.channels < decoded.channels:
             images = luma(images)
         ordinals = plan.ordinals
         labels = self.records.table.labels_of(ordinals) if masks is None else masks
-        columns = self.spec.features
-        features = columns.rows(ordinals) if columns.features else {}
-        if objects is not None:
-            features |= as_features(objects, features)
+        _, others = self.spec.features.divided(following)
+        features = {**following, **(others.rows(ordinals) if others.features else {})}
+        features = {one.name: features[one.name] for one in self.spec.features.features}
         return Batch(
             images,
             sizes,
@@ -137,13 +147,17 @@ class BatchMaker:
             objects,
         )
 
-    def objects_of(self, plan: StepPlan, parameters: AugmentParameters) -> Objects | None:
-        """Return the objects to be seen in a step's images; None if they were not asked for."""
-        if self.spec.objects is None:
-            return None
-        table = self.records.table
-        heights, widths = table.height[plan.ordinals], table.width[plan.ordinals]
-        return self.spec.objects.moved(plan.ordinals, parameters, heights, widths)
+    def objects_of(
+        self, plan: StepPlan, parameters: AugmentParameters
+    ) -> tuple[Objects | None, dict[str, Padded]]:
+        """Return the objects to be seen in a step's images, None if they were not asked for; and features."""
+        objects = self.spec.objects
+        if objects is None:
+            return None, {}
+        table, names = self.records.table, [one.name for one in self.spec.features.features]
+        views = Views(parameters, table.height[plan.ordinals], table.width[plan.ordinals])
+        shown = objects.shown(plan.ordinals, views)
+        return objects.padded(shown), objects.features(shown, [one for one in names if one in FOLLOWING])
 
     def _sizes(self, parameters: AugmentParameters) -> npt.NDArray[np.int32]:
         """Return height and width of each image of a batch: int32 [b, 2]."""

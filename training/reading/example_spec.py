@@ -224,7 +224,7 @@ class ExampleSpec:
             augment=augment if training and size is not None else None,
             reading=reading,
             features=load_features(version, split, named) if named else NO_FEATURES,
-            objects=load_objects(version, split) if FOLLOWING.intersection(named) else None,
+            objects=load_objects(version, split, named) if FOLLOWING.intersection(named) else None,
             training=training,
             last_batch=last_batch,
             epoch=given.get("epoch"),

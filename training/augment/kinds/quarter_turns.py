@@ -10,7 +10,7 @@ from pydantic import Field
 from shardmill.infra.preparation import SampleKind
 from shardmill.infra.settings import AlsoCalled, Settings
 from shardmill.infra.splitmix import U64
-from shardmill.training.augment.kind import Array, Arrays, Boxes, ImageAugmentation, cv2, tf
+from shardmill.training.augment.kind import Array, Arrays, ImageAugmentation, Points, cv2, tf
 from shardmill.training.draws import uniform
 
 _TURNS = 500  # stream
@@ -59,13 +59,12 @@ class QuarterTurns(ImageAugmentation[_Fields]):
         """Return the turned image, uint8 [S, S, 3]."""
         return tf.ensure_shape(tf.image.rot90(image, drawn["turns"]), image.shape)
 
-    def move_boxes(self, boxes: Boxes, drawn: Arrays) -> Boxes:
-        """Turn the boxes [B, M, 4] of turned images."""
-        moved = boxes.copy()
+    def move_points(self, points: Points, drawn: Arrays) -> Points:
+        """Turn the points [B, M, 2] of turned images."""
+        moved = points.copy()
         for turns in range(1, 4):  # rows that need at least so many quarters are turned by one more
             rows = drawn["turns"] >= turns
-            top, left, bottom, right = np.moveaxis(moved[rows], -1, 0)
-            moved[rows] = np.stack([1.0 - right, top, 1.0 - left, bottom], axis=-1)
+            moved[rows] = np.stack([1.0 - moved[rows, :, 1], moved[rows, :, 0]], axis=-1)
         return moved
 
     def move_mask(self, mask: Array, drawn: Arrays, row: int) -> Array:

@@ -6,7 +6,7 @@ objects as its fullest image has, so that their shape never changes. Masks are s
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -17,13 +17,32 @@ from shardmill.infra.codecs import ImageRejected
 from shardmill.infra.codecs.masks import decode_stored_mask
 from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.errors import ConfigError, CorruptDataError
-from shardmill.infra.format.features import MISSING
-from shardmill.infra.format.known_features import BOX_NUMBERS, BOXES, CROWDS, OBJECT_LABELS, MaskFormat
+from shardmill.infra.format.known_features import (
+    BOX_NUMBERS,
+    BOXES,
+    CORNER_NUMBERS,
+    CORNERS,
+    CROWDS,
+    KEYPOINTS,
+    OBJECT_LABELS,
+    POLYGONS,
+    MaskFormat,
+    key_points,
+)
 from shardmill.training.arrays import Ints
 from shardmill.training.augment.geometry import move_boxes, move_mask
-from shardmill.training.augment.kind import Sizes
-from shardmill.training.augment.parameters import AugmentParameters
-from shardmill.training.reading.records.columns import Padded
+from shardmill.training.augment.parameters import AugmentParameters, draw_parameters
+from shardmill.training.augment.settings import AugmentSettings
+from shardmill.training.reading.records.columns import Padded, places_in, taken_from
+from shardmill.training.reading.records.shapes import (
+    SHAPES,
+    Corners,
+    KeyPointsOfSplit,
+    Lists,
+    Polygons,
+    Views,
+    read_with,
+)
 from shardmill.training.reading.records.split_records import EncodedImage
 from shardmill.training.reading.records.split_table import load_features
 
@@ -75,8 +94,9 @@ def fill_mask(
     out[:height, :width] = mask
 
 
+_PROBES = 64  # images that tell whether any is mirrored
 NO_OBJECT = -1  # the class where there is no object
-FOLLOWING = frozenset({BOXES, OBJECT_LABELS, CROWDS})  # features that follow their image
+FOLLOWING = frozenset({BOXES, OBJECT_LABELS, CROWDS}) | SHAPES  # features that follow their image
 
 
 class Objects(NamedTuple):
@@ -94,6 +114,23 @@ class Objects(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class Shown:
+    """The objects to be seen in the images of a batch.
+
+    Attributes:
+        rows: int64 [n], the image of each; they rise.
+        numbers: int64 [n], its number among the objects of the split.
+        boxes: float32 [n, 4], relative to the images.
+        views: how the images are seen.
+    """
+
+    rows: Ints
+    numbers: Ints
+    boxes: npt.NDArray[np.float32]
+    views: Views
+
+
+@dataclass(frozen=True, slots=True)
 class SplitObjects:
     """The objects of all records of a split.
 
@@ -102,95 +139,110 @@ class SplitObjects:
         boxes: float32 [sum, 4], relative to the stored images.
         classes: int32 [sum].
         crowds: bool [sum].
+        shapes: the other shapes of the objects that were asked for.
     """
 
     starts: Ints
     boxes: npt.NDArray[np.float32]
     classes: npt.NDArray[np.int32]
     crowds: npt.NDArray[np.bool_]
+    shapes: tuple[Polygons | KeyPointsOfSplit | Corners, ...] = ()
 
     @property
     def most(self) -> int:
         """The largest number of objects in an image, M; at least 1."""
         return max(int(np.diff(self.starts).max(initial=0)), 1)
 
-    def rows(self, ordinals: Ints) -> Objects:
-        """Return the objects of records, relative to their stored images."""
-        counts = self.starts[ordinals + 1] - self.starts[ordinals]
-        rows = np.repeat(np.arange(len(ordinals)), counts)
-        places = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
-        taken = np.repeat(self.starts[ordinals], counts) + places
-        found = _empty(len(ordinals), self.most)
-        found.boxes[rows, places] = self.boxes[taken]
-        found.classes[rows, places] = self.classes[taken]
-        found.crowds[rows, places] = self.crowds[taken]
-        return found
-
-    def moved(self, ordinals: Ints, parameters: AugmentParameters, heights: Sizes, widths: Sizes) -> Objects:
+    def shown(self, ordinals: Ints, views: Views) -> Shown:
         """Return the objects of records that are to be seen in their images as augmented.
 
         Args:
             ordinals: int64 [b], the records.
-            parameters: parameters of the augmentation of these images.
-            heights: heights of the stored images, [b] (pixels).
-            widths: widths of the stored images, [b] (pixels).
+            views: how their images are seen.
         """
-        stored = self.rows(ordinals)
-        moved = move_boxes(stored.boxes, parameters, heights, widths)
-        kept = moved.kept & (stored.classes != NO_OBJECT)
-        rows, places = np.nonzero(kept)
-        first = (np.cumsum(kept, axis=1) - 1)[rows, places]
-        found = _empty(len(ordinals), self.most)
-        for new, old in zip(found, (moved.boxes, stored.classes, stored.crowds), strict=True):
-            new[rows, first] = old[rows, places]
+        numbers, lengths = taken_from(self.starts, ordinals)
+        rows, places = np.repeat(np.arange(len(ordinals)), lengths), places_in(lengths)
+        stored = np.zeros((len(ordinals), int(lengths.max(initial=0)), BOX_NUMBERS), np.float32)
+        stored[rows, places] = self.boxes[numbers]
+        moved = move_boxes(stored, views.parameters, views.heights, views.widths)
+        kept = moved.kept[rows, places]
+        return Shown(rows[kept], numbers[kept], moved.boxes[rows, places][kept], views)
+
+    def padded(self, shown: Shown) -> Objects:
+        """Return objects with room for as many in each image as the fullest of the split has."""
+        count = len(shown.views.heights)
+        at = shown.rows, places_in(np.bincount(shown.rows, minlength=count))
+        found = Objects(
+            np.zeros((count, self.most, BOX_NUMBERS), np.float32),
+            np.full((count, self.most), NO_OBJECT, np.int32),
+            np.zeros((count, self.most), np.bool_),
+        )
+        values = shown.boxes, self.classes[shown.numbers], self.crowds[shown.numbers]
+        for array, own in zip(found, values, strict=True):
+            array[at] = own
         return found
 
+    def features(self, shown: Shown, names: Collection[str]) -> dict[str, Padded]:
+        """Return the features of some names among ``FOLLOWING``, as ``FeatureColumns.rows`` has them."""
+        rows, count = shown.rows, len(shown.views.heights)
+        found = {
+            BOXES: Lists.of(shown.boxes, rows, count),
+            OBJECT_LABELS: Lists.of(self.classes[shown.numbers], rows, count),
+            CROWDS: Lists.of(self.crowds[shown.numbers], rows, count),
+        }
+        for shape in self.shapes:
+            found |= shape.moved(shown.numbers, rows, shown.views)
+        return {name: found[name].padded() for name in names}
 
-def load_objects(version: DatasetVersion, split: str) -> SplitObjects:
+    def check_follow(self, augment: AugmentSettings, image_size: int) -> None:
+        """Check that objects can follow the augmentation of their images, of some size (pixels).
+
+        Raises:
+            ConfigError: they cannot, or points cannot, or nothing tells which key points a mirror swaps.
+        """
+        augment.check_objects_follow(points=bool(self.shapes))
+        for shape in self.shapes:
+            if isinstance(shape, KeyPointsOfSplit):
+                sides = np.full(_PROBES, image_size)
+                drawn = draw_parameters(augment, 0, 0, np.arange(_PROBES), sides, sides, image_size)
+                shape.check_follow(drawn)
+
+
+def load_objects(version: DatasetVersion, split: str, names: Collection[str] = ()) -> SplitObjects:
     """Load the objects of the records of a split, in the order of its table.
 
+    Args:
+        version: the dataset version.
+        split: the name of the split.
+        names: names of features; the shapes among them are loaded too.
+
     Raises:
-        UsageError: the version has no objects.
-        CorruptDataError: a shard or an index is missing, truncated, or differs from the manifest.
+        UsageError: the version has no objects, or not these shapes.
+        CorruptDataError: a shard or an index is missing, truncated, or differs from the manifest; or the
+            manifest does not name the key points.
     """
-    columns = load_features(version, split, [BOXES, OBJECT_LABELS, CROWDS]).columns or {}
-    if not columns:
-        none = np.zeros(0, np.int64)
-        return SplitObjects(
-            np.zeros(1, np.int64), np.zeros((0, 4), np.float32), none.astype(np.int32), none > 0
-        )
-    labels = columns[OBJECT_LABELS]
-    counts = labels.value_lengths().fill_null(0).to_numpy()
+    further = read_with(names)
+    columns = load_features(version, split, [BOXES, OBJECT_LABELS, CROWDS, *further]).columns or {}
+    values = {name: _values(columns, name) for name in (BOXES, OBJECT_LABELS, CROWDS, *further)}
+    counts = columns[BOXES].value_lengths().fill_null(0).to_numpy() // BOX_NUMBERS if columns else []
+    found: list[Polygons | KeyPointsOfSplit | Corners] = []
+    if POLYGONS in further:
+        found.append(Polygons.of(values))
+    if KEYPOINTS in further:
+        if (points := key_points(version.manifest.extra_features)) is None:
+            raise CorruptDataError(f"{version.ref} has key points that its manifest does not name")
+        found.append(KeyPointsOfSplit.of(values, points))
+    if CORNERS in further:
+        found.append(Corners(values[CORNERS].reshape(-1, CORNER_NUMBERS // 2, 2)))
     return SplitObjects(
         np.concatenate([[0], np.cumsum(counts, dtype=np.int64)]),
-        columns[BOXES].flatten().to_numpy().astype(np.float32).reshape(-1, BOX_NUMBERS),
-        labels.flatten().to_numpy().astype(np.int32),
-        columns[CROWDS].flatten().to_numpy() > 0,
+        values[BOXES].astype(np.float32).reshape(-1, BOX_NUMBERS),
+        values[OBJECT_LABELS].astype(np.int32),
+        values[CROWDS] > 0,
+        tuple(found),
     )
 
 
-def as_features(objects: Objects, names: Iterable[str]) -> dict[str, Padded]:
-    """Return objects as features of the names among ``FOLLOWING``, as ``FeatureColumns.rows`` has them."""
-    is_object = np.asarray(objects.classes) != NO_OBJECT
-    counts = is_object.sum(axis=1).astype(np.int64)
-    longest = int(counts.max(initial=0))
-    boxes = np.where(is_object[..., np.newaxis], objects.boxes, np.float32(MISSING["float32"]))
-    found = {
-        BOXES: Padded(boxes[:, :longest].reshape(len(boxes), -1), counts * BOX_NUMBERS),
-        OBJECT_LABELS: _padded(objects.classes, is_object, counts, longest),
-        CROWDS: _padded(objects.crowds, is_object, counts, longest),
-    }
-    return {name: found[name] for name in names if name in FOLLOWING}
-
-
-def _padded(values: Any, is_object: Any, counts: Ints, longest: int) -> Padded:
-    padded = np.where(is_object, values.astype(np.int64), np.int64(MISSING["int64"]))
-    return Padded(padded[:, :longest], counts)
-
-
-def _empty(rows: int, most: int) -> Objects:
-    return Objects(
-        np.zeros((rows, most, BOX_NUMBERS), np.float32),
-        np.full((rows, most), NO_OBJECT, np.int32),
-        np.zeros((rows, most), np.bool_),
-    )
+def _values(columns: Mapping[str, Any], name: str) -> npt.NDArray[Any]:
+    """Return all values of a feature of lists, one record after the other; none if there are no records."""
+    return columns[name].flatten().to_numpy() if columns else np.zeros(0, np.int64)

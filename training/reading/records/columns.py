@@ -30,6 +30,29 @@ class Padded(NamedTuple):
     values: Array
     lengths: npt.NDArray[np.int64]
 
+    @classmethod
+    def of(cls, values: Array, lengths: Ints, missing: Any) -> Padded:
+        """Return lists whose values stand one after the other, padded with the missing value."""
+        padded = np.full((len(lengths), int(lengths.max(initial=0))), missing, values.dtype)
+        padded[np.repeat(np.arange(len(lengths)), lengths), places_in(lengths)] = values
+        return cls(padded, lengths)
+
+
+def places_in(lengths: Ints) -> Ints:
+    """Return the place of each value in its list, for lists one after the other: int64 [sum of lengths]."""
+    return np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+
+
+def taken_from(starts: Ints, lists: Ints) -> tuple[Ints, Ints]:
+    """Return the places of all values of some lists, and the length of each list.
+
+    Args:
+        starts: int64 [N + 1], where each list begins among all values.
+        lists: int64 [n], numbers of the lists.
+    """
+    lengths = starts[lists + 1] - starts[lists]
+    return np.repeat(starts[lists], lengths) + places_in(lengths), lengths
+
 
 @dataclass(frozen=True, slots=True)
 class SetLabels:
@@ -61,10 +84,8 @@ class SetLabels:
     def rows(self, ordinals: Ints) -> npt.NDArray[np.float32]:
         """Return 1 for each class that a record has, else 0: float32 [b, C]."""
         found = np.zeros((len(ordinals), self.num_classes), np.float32)
-        lengths = self.starts[ordinals + 1] - self.starts[ordinals]
-        rows = np.repeat(np.arange(len(ordinals)), lengths)
-        within = np.arange(len(rows)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-        found[rows, self.labels[np.repeat(self.starts[ordinals], lengths) + within]] = 1
+        taken, lengths = taken_from(self.starts, ordinals)
+        found[np.repeat(np.arange(len(ordinals)), lengths), self.labels[taken]] = 1
         return found
 
 
@@ -106,9 +127,13 @@ class FeatureColumns:
         """Take the columns of features from indexes."""
         return cls(tuple(features), {feature.name: _joined(rows[feature.name]) for feature in features})
 
-    def without(self, names: Collection[str]) -> FeatureColumns:
-        """Return the features but those of some names."""
-        return replace(self, features=tuple(one for one in self.features if one.name not in names))
+    def divided(self, names: Collection[str]) -> tuple[FeatureColumns, FeatureColumns]:
+        """Return the features of some names, and the others."""
+        chosen, others = (
+            replace(self, features=tuple(one for one in self.features if (one.name in names) == among))
+            for among in (True, False)
+        )
+        return chosen, others
 
     def rows(self, ordinals: Ints) -> dict[str, Array | Padded]:
         """Return the features of records, by name.
@@ -152,12 +177,12 @@ def _rows(feature: Feature, column: pa.Array) -> Array | Padded:
     if feature.shape == "scalar":
         return np.asarray(column.fill_null(missing).to_numpy(zero_copy_only=False), dtype)
     lengths = column.value_lengths().fill_null(0).to_numpy().astype(np.int64)
-    width = feature.length if feature.length is not None else int(lengths.max(initial=0))
-    values = np.full((len(column), width), missing, dtype)
-    rows = np.repeat(np.arange(len(column)), lengths)
-    within = np.arange(len(rows)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-    values[rows, within] = column.flatten().to_numpy(zero_copy_only=False)
-    return values if feature.length is not None else Padded(values, lengths)
+    values = np.asarray(column.flatten().to_numpy(zero_copy_only=False), dtype)
+    if feature.length is None:
+        return Padded.of(values, lengths, missing)
+    fixed = np.full((len(column), feature.length), missing, dtype)
+    fixed[lengths > 0] = values.reshape(-1, feature.length)
+    return fixed
 
 
 def _joined(column: pa.ChunkedArray) -> pa.Array:

@@ -161,8 +161,9 @@ class TensorFlowDecoding:
             reader.advance(plan.epoch, plan.step)
             records, plan = reader.read_plan(plan)
         parameters = self.maker.parameters(plan)
-        objects = self.maker.objects_of(plan, parameters)
-        labels = None if objects is not None else reader.table.labels_of(plan.ordinals)
+        labels = self.labels.arrays(
+            reader.table.labels_of(plan.ordinals), *self.maker.objects_of(plan, parameters)
+        )
         return {
             "images": np.array([record.image for record in records], dtype=object),
             "shapes": np.array([record.shape for record in records], dtype=np.int32),
@@ -170,7 +171,7 @@ class TensorFlowDecoding:
             "weights": plan.weights,
             "ordinals": plan.ordinals,
             **self._augment.arrays(parameters),
-            **self.labels.arrays(labels, objects),
+            **labels,
         }
 
     def _example(self, fetched: dict[str, Any]) -> dict[str, Any]:
@@ -181,7 +182,8 @@ class TensorFlowDecoding:
             self.maker.spec.image_size or 1,
             self.maker.records.image_encoding,
         )
-        kept = {name: fetched[name] for name in ("labels", "weights", "ordinals")}
+        names = ("labels", "weights", "ordinals", "features")
+        kept: dict[str, Any] = {name: fetched[name] for name in names if name in fetched}
         return {"images": self._augment.in_graph(image, fetched), **kept}
 
     def _augment_rows(

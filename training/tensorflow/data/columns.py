@@ -10,9 +10,10 @@ import tensorflow as tf
 
 from shardmill.training.reading import SplitTable
 from shardmill.training.reading.example_spec import ExampleSpec
-from shardmill.training.reading.records.annotations import Objects, batch_dtype
+from shardmill.training.reading.records.annotations import FOLLOWING, Objects, batch_dtype
 
 _LABELS = "labels"
+TENSOR_KINDS = {"int64": tf.int64, "float32": tf.float32, "bytes": tf.string}
 
 
 class Column(NamedTuple):
@@ -55,25 +56,31 @@ def call(
 
 @dataclass(frozen=True, slots=True)
 class LabelColumns:
-    """The labels of a split as columns: one, or those of ``Objects``.
+    """The labels of a split as columns: one, or those of ``Objects``; and features that follow the images.
 
     Attributes:
         columns: their types and shapes by name.
-        are_objects: whether they are those of ``Objects``.
+        are_objects: whether the labels are those of ``Objects``.
+        following: names of the features, each a column of padded lists and one of their lengths.
     """
 
     columns: Mapping[str, Column]
-    are_objects: bool
+    are_objects: bool = False
+    following: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, table: SplitTable, spec: ExampleSpec) -> LabelColumns:
         """Return the columns of masks, of the objects in the images, or of the labels of the table."""
         if (mask := table.mask) is not None:
             column = Column(tf.as_dtype(batch_dtype(mask)), (spec.image_size, spec.image_size))
-            return cls({_LABELS: column}, are_objects=False)
-        if spec.objects is None:
+            return cls({_LABELS: column})
+        features = spec.features.divided(FOLLOWING)[0].features
+        if spec.objects is None or features:
             shape = table.label_shape
-            return cls({_LABELS: Column(tf.float32 if shape else tf.int32, shape)}, are_objects=False)
+            labels = {_LABELS: Column(tf.float32 if shape else tf.int32, shape)}
+            values = {one.name: Column(TENSOR_KINDS[one.dtype], (None,)) for one in features}
+            lengths = {_length(name): Column(tf.int64, ()) for name in values}
+            return cls({**labels, **values, **lengths}, following=tuple(values))
         most = spec.objects.most
         kinds = Objects(
             boxes=Column(tf.float32, (most, 4)),
@@ -82,13 +89,26 @@ class LabelColumns:
         )
         return cls(kinds._asdict(), are_objects=True)
 
-    def arrays(self, labels: Any, objects: Objects | None) -> dict[str, Any]:
-        """Return the array of each column; ``objects`` count if the labels are those."""
-        return {_LABELS: labels} if objects is None else objects._asdict()
+    def arrays(self, labels: Any, objects: Objects | None, features: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the array of each column, of what a batch holds."""
+        if self.are_objects and objects is not None:
+            return objects._asdict()
+        found = {_LABELS: labels}
+        for name in self.following:
+            found[name], found[_length(name)] = features[name]
+        return found
 
     def gathered(self, tensors: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a batch whose ``labels`` are one tensor, or those of ``Objects`` by name."""
-        if not self.are_objects:
-            return dict(tensors)
-        others = {name: tensor for name, tensor in tensors.items() if name not in self.columns}
-        return others | {_LABELS: {name: tensors[name] for name in self.columns}}
+        """Return a batch whose ``labels`` are one tensor, or those of ``Objects`` by name.
+
+        Features that follow the images stand in ``features``: padded lists and lengths, by name.
+        """
+        found = {name: tensor for name, tensor in tensors.items() if name not in self.columns}
+        if self.are_objects:
+            return found | {_LABELS: {name: tensors[name] for name in self.columns}}
+        following = {name: (tensors[name], tensors[_length(name)]) for name in self.following}
+        return found | {_LABELS: tensors[_LABELS], **({"features": following} if following else {})}
+
+
+def _length(name: str) -> str:
+    return f"number of values of {name}"

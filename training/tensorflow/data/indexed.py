@@ -28,7 +28,7 @@ from shardmill.training.order import Order, StepPlan
 from shardmill.training.reading import BatchMaker, RecordReader
 from shardmill.training.reading.budget import RamBudget
 from shardmill.training.reading.example_spec import ExampleSpec
-from shardmill.training.reading.records.columns import NO_FEATURES
+from shardmill.training.reading.records.annotations import FOLLOWING
 from shardmill.training.tensorflow.data.by_tensorflow import TensorFlowDecoding
 from shardmill.training.tensorflow.data.columns import Column, LabelColumns, call
 from shardmill.training.tensorflow.data.pipeline import Pipeline, in_channels, in_order
@@ -58,8 +58,8 @@ class IndexedPipeline(Pipeline):
         Args:
             reader: the records of the split.
             order: the order of the records.
-            spec: what batches hold. If it has ``objects``, these are the labels. TensorFlow does not decode
-                whole images.
+            spec: what batches hold. Without their features ``objects`` are the labels. TensorFlow does not
+                decode whole images.
             budget: the memory budget; None: that of ``tf.data``.
             rows: the rows of each global batch that this process reads; None: all.
             threads: threads that decode; None: one for each processor.
@@ -80,9 +80,10 @@ class IndexedPipeline(Pipeline):
         self.rows = rows or slice(0, order.global_batch_size)
         self.class_weights = order.class_weights
         self.is_tuned = by_tensorflow and spec.image_size is not None
-        # Features become tensors elsewhere (``as_pairs``).
-        self.batches = BatchMaker(reader, replace(spec, features=NO_FEATURES), threads=threads)
-        self._labels = LabelColumns.of(reader.table, spec)
+        # Other features become tensors elsewhere (``as_pairs``).
+        following = spec.features.divided(FOLLOWING if spec.objects is not None else ())[0]
+        self.batches = BatchMaker(reader, replace(spec, features=following), threads=threads)
+        self._labels = LabelColumns.of(reader.table, self.batches.spec)
         # The first error of this project inside TensorFlow, which passes on only its text.
         self._failure: ShardmillError | None = None
 
@@ -132,7 +133,8 @@ class IndexedPipeline(Pipeline):
         with self._failures():
             made = self.batches.make(self._plan(run_step).of_rank(number, slices))
         arrays = {"images": made.images, "weights": made.weights, "ordinals": made.ordinals}
-        return {**arrays, "sizes": made.sizes, **self._labels.arrays(made.labels, made.objects)}
+        labels = self._labels.arrays(made.labels, made.objects, made.features)
+        return {**arrays, "sizes": made.sizes, **labels}
 
     # -- decoded by TensorFlow -------------------------------------------------------------------------
 

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from shardmill.infra.format.features import MISSING, Feature
-from shardmill.infra.format.known_features import BOXES, CROWDS, OBJECT_LABELS
+from shardmill.infra.format.features import MISSING, Dtype, Feature
 from shardmill.training.arrays import Ints
 from shardmill.training.order import Passes
-from shardmill.training.reading.records.annotations import FOLLOWING, NO_OBJECT
+from shardmill.training.reading.records.annotations import FOLLOWING
 from shardmill.training.reading.records.columns import FeatureColumns, Padded
-from shardmill.training.reading.records.split_table import SplitTable
+from shardmill.training.tensorflow.data.columns import TENSOR_KINDS
 from shardmill.training.tensorflow.data.pipeline import Pipeline
-
-_KINDS = {"int64": tf.int64, "float32": tf.float32, "bytes": tf.string}
 
 
 def feature_tensors(columns: FeatureColumns, ordinals: Any, *, ragged: bool = True) -> dict[str, Any]:
@@ -47,39 +43,14 @@ def feature_tensors(columns: FeatureColumns, ordinals: Any, *, ragged: bool = Tr
     return found
 
 
-def object_tensors(
-    objects: Mapping[str, Any], names: Collection[str], *, ragged: bool = True
-) -> dict[str, Any]:
-    """Return objects as features of the names among ``FOLLOWING``, as ``feature_tensors`` does.
-
-    Args:
-        objects: ``Objects`` by name; tensors.
-        names: names of the features.
-        ragged: lists become ``tf.RaggedTensor``; else they are padded with the missing value.
-    """
-    values = {BOXES: objects["boxes"], OBJECT_LABELS: objects["classes"], CROWDS: objects["crowds"]}
-    counts = tf.reduce_sum(tf.cast(objects["classes"] != NO_OBJECT, tf.int64), axis=1)
-    found = {}
-    for name in names:
-        kind = tf.float32 if name == BOXES else tf.int64
-        column = tf.RaggedTensor.from_tensor(tf.cast(values[name], kind), counts)
-        if name == BOXES:
-            column = column.merge_dims(1, 2)
-        missing = MISSING["float32" if name == BOXES else "int64"]
-        found[name] = column if ragged else column.to_tensor(tf.constant(missing, kind))
-    return found
-
-
-def label_tensors(table: SplitTable, ordinals: Any) -> Any:
-    """Return the labels of records (``SplitTable.labels_of``)."""
-    kind = tf.float32 if table.label_shape else tf.int32
-    labels = tf.numpy_function(table.labels_of, [ordinals], kind, stateful=False)
-    labels.set_shape([*ordinals.shape, *table.label_shape])
-    return labels
+def _listed(padded: tuple[Any, Any], dtype: Dtype, ragged: bool) -> Any:
+    """Return padded lists, with their lengths, as a ragged tensor, or with no more padding than they need."""
+    lists = tf.RaggedTensor.from_tensor(*padded)
+    return lists if ragged else lists.to_tensor(tf.constant(MISSING[dtype], lists.dtype))
 
 
 def _parts(feature: Feature) -> list[Any]:
-    kind = _KINDS[feature.dtype]
+    kind = TENSOR_KINDS[feature.dtype]
     return [kind, tf.int64] if feature.shape == "variable" else [kind]
 
 
@@ -112,7 +83,7 @@ def as_pairs(pipeline: Pipeline, passes: Passes) -> Any:
     or class weights elements have weights (``_weights``).
 
     Args:
-        pipeline: the batches of one split. Features of objects are its labels.
+        pipeline: the batches of one split.
         passes: the steps of each iteration, all as many.
     """
     pairs = _Pairs(pipeline)
@@ -144,8 +115,7 @@ class _Pairs:
         self._pipeline = pipeline
         self._spec = spec = pipeline.spec
         self._features = features = spec.features
-        self._following = [feature.name for feature in features.features if feature.name in FOLLOWING]
-        self._of_record = features.without(self._following)
+        _, self._of_record = features.divided(FOLLOWING if spec.objects is not None else ())
         self._is_whole = spec.image_size is None
         self._is_weighted = spec.last_batch == "pad" or pipeline.class_weights is not None
 
@@ -162,14 +132,13 @@ class _Pairs:
     def _element(self, batch: dict[str, Any]) -> tuple[Any, ...]:
         ordinals, ragged = batch["ordinals"], self._spec.ragged
         beside = {SIZE: batch["sizes"]} if self._is_whole else {}
-        labels = batch["labels"]
-        if self._following:
-            found = object_tensors(labels, self._following, ragged=ragged)
-            labels = label_tensors(self._pipeline.reader.table, ordinals)
         if self._features.features:
             tensors = feature_tensors(self._of_record, ordinals, ragged=ragged)
-            for name in (one.name for one in self._features.features):
-                beside[name] = (found if name in FOLLOWING else tensors)[name]
+            for feature in self._features.features:
+                if feature.name not in tensors:
+                    tensors[feature.name] = _listed(batch["features"][feature.name], feature.dtype, ragged)
+                beside[feature.name] = tensors[feature.name]
+        labels = batch["labels"]
         images = {"image": batch["images"], **beside} if beside else batch["images"]
         return (images, labels, self._weights(batch["weights"])) if self._is_weighted else (images, labels)
 

@@ -68,16 +68,14 @@ def test_augmented_boxes_are_around_what_the_image_shows(dataset: Dataset) -> No
     for batch in batches:
         plan = batches.order.step(batch.epoch, batch.step)
         parameters = batches.maker.parameters(plan)
-        objects = load_objects(dataset.version, "train").rows(batch.ordinals)
+        objects = load_objects(dataset.version, "train")
         table = dataset.table("train")
         for row, ordinal in enumerate(batch.ordinals.tolist()):
             boxes, labels, _ = lists(batch.features, row)
             sides = np.array([table.height[ordinal], table.width[ordinal]] * 2)
-            before = [
-                (np.rint(box * sides).astype(int), kind)
-                for box, kind in zip(objects.boxes[row], objects.classes[row], strict=True)
-                if kind >= 0
-            ]
+            own = slice(*objects.starts[ordinal : ordinal + 2])
+            corners = np.rint(objects.boxes[own] * sides).astype(int)
+            before = list(zip(corners, objects.classes[own], strict=True))
             found = list(zip(boxes.reshape(-1, 4), labels.tolist(), strict=True))
             for (top, left, bottom, right), kind in before:
                 mask = np.zeros(sides[:2], np.bool_)
