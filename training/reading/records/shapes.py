@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from shardmill.infra.codecs.polygons import cut_rings
+from shardmill.infra.codecs.polygons import cut_rings, reversed_rings
 from shardmill.infra.errors import ConfigError
 from shardmill.infra.format.features import MISSING, Dtype, KeyPoints
 from shardmill.infra.format.known_features import (
@@ -133,21 +133,14 @@ class Polygons:
         of_point = np.repeat(rows[owners], lengths)
         points, lengths = cut_rings(views.images(points, of_point), lengths)
         owners, lengths = owners[lengths > 0], lengths[lengths > 0]
-        points = _turned(points, lengths, views.are_mirrored()[rows[owners]])
+        # So that outer rings turn the same way as before.
+        points = reversed_rings(points, lengths, views.are_mirrored()[rows[owners]])
         count = len(views.heights)
         return {
             POLYGONS: Lists.of(points.astype(np.float32), np.repeat(rows[owners], lengths), count),
             RING_POINTS: Lists.of(lengths, rows[owners], count),
             RINGS: Lists.of(np.bincount(owners, minlength=len(objects)), rows, count),
         }
-
-
-def _turned(points: Floats, lengths: Ints, mirrored: npt.NDArray[np.bool_]) -> Floats:
-    """Turn mirrored rings round, so that outer rings turn the same way as before."""
-    places, ends = places_in(lengths), np.cumsum(lengths)
-    backwards = np.repeat(ends, lengths) - 1 - places
-    turned: Floats = points[np.where(np.repeat(mirrored, lengths), backwards, np.arange(len(points)))]
-    return turned
 
 
 @dataclass(frozen=True, slots=True)

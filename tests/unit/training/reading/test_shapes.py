@@ -17,7 +17,7 @@ from shardmill.training.augment.kinds.flips import Flips
 from shardmill.training.augment.parameters import AugmentParameters
 from shardmill.training.config import AugmentSettings
 from shardmill.training.reading.batch import Batch
-from tests.samples.images.drawn_shapes import LEFT_EAR, NOSE, draw_shapes, filled, shapes_of
+from tests.samples.images.shape_pictures import LEFT_EAR, NOSE, draw_shapes, filled, shapes_of
 from tests.samples.training.forms_elsewhere import check_forms
 
 SIZE = 96
