@@ -223,7 +223,12 @@ def folder_of_image(name: re.Match[bytes] | None, annotation: str, glance: Glanc
     """
     if name is None:
         return ""
-    path = name[1].decode("utf-8", "replace").removeprefix("./")
+    return folder_of_path(name[1].decode("utf-8", "replace"), annotation, glance)
+
+
+def folder_of_path(path: str, annotation: str, glance: Glance) -> str:
+    """Return the folder that a path begins in, as ``folder_of_image`` does."""
+    path = path.removeprefix("./")
     tail = f"/{path}"
     seen = [f"/{uri}".removesuffix(tail)[1:] for uri in glance.images if f"/{uri}".endswith(tail)]
     if seen:

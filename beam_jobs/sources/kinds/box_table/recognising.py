@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
 from shardmill.beam_jobs.config import BoxTableConfig
-from shardmill.beam_jobs.sources.annotations.collecting import HEAD_BYTES, MAX_FILES, split_with_year
+from shardmill.beam_jobs.sources.annotations.collecting import (
+    HEAD_BYTES,
+    MAX_FILES,
+    folder_of_path,
+    split_with_year,
+)
 from shardmill.beam_jobs.sources.class_names import quoted
 from shardmill.beam_jobs.sources.kinds.table.delimited import cut_head
 from shardmill.beam_jobs.sources.kinds.table.recognising import TABLE_ENDINGS, columns_of, list_columns_of
@@ -16,6 +22,8 @@ from shardmill.infra.errors import UsageError
 
 # https://storage.googleapis.com/openimages/web/download_v7.html
 _OPEN_IMAGES = {"box_columns": ("XMin", "YMin", "XMax", "YMax"), "units": "relative"}
+_CLASS_LINE = re.compile(r"/m/[0-9a-z_]+,[^,\r\n]+")
+_MOST_LEVELS = 2  # of folders above a table
 _BOX_LISTS = ("boxes", "bboxes", "bbox", "box")
 _LABEL_LISTS = ("labels", "classes", "categories", "class_names", *LABEL_NAMES)
 _BoxSettings = tuple[dict[str, str], dict[str, Any]]  # of source.columns, and of source.objects.table
@@ -30,7 +38,9 @@ def recognise_box_table(glance: Glance, settings: BoxTableConfig) -> Recognised 
         UsageError: a table has boxes as lists, and the settings do not say what their numbers mean.
     """
     found = {}
-    for uri in [uri for uri in glance.ending_in(*TABLE_ENDINGS) if uri.count("/") <= 1][:MAX_FILES]:
+    for uri in [uri for uri in glance.ending_in(*TABLE_ENDINGS) if uri.count("/") <= _MOST_LEVELS][
+        :MAX_FILES
+    ]:
         columns = columns_of(glance, uri, floats=True)
         if (named := _columns_of_boxes(columns) or _column_of_lists(glance, uri, columns)) is not None:
             found[uri] = named
@@ -49,6 +59,13 @@ def recognise_box_table(glance: Glance, settings: BoxTableConfig) -> Recognised 
     if len(found) > 1:
         parts = [{**part, "split": split} for part, split in zip(parts, splits, strict=True)]
         why += ", and their names give the splits"
+    if roles["image"] == "ImageID":
+        parts, names_file = _beside_open_images(glance, parts)
+        table = {**table, **names_file}
+        more = [*names_file.values(), *(str(part["image_list"]) for part in parts if "image_list" in part)]
+        why += (
+            f"; {quoted(more)} {'tells' if len(more) == 1 else 'tell'} of classes and images" if more else ""
+        )
     objects = {"annotations": tuple(parts), "table": table}
     return Recognised(why, {"objects": objects, "columns": roles}, is_certain=True)
 
@@ -104,10 +121,31 @@ def _folder_of_row(glance: Glance, uri: str, column: str) -> str:
     lines = glance.head(uri, HEAD_BYTES).decode("utf-8-sig", "replace").splitlines()[:2]
     header, *rows = cut_head(lines)
     name = dict(zip(header, rows[0], strict=False)).get(column, "").removeprefix("./") if rows else ""
-    if not name:
-        return ""
-    for image in glance.images:
-        for path in (image, image.rpartition(".")[0]):
-            if f"/{path}".endswith(f"/{name}"):
-                return path.removesuffix(name).rstrip("/")
-    return ""
+    endings = dict.fromkeys(image[image.rfind(".") :] for image in glance.images)
+    names = [name, *(f"{name}{ending}" for ending in endings)] if name else []
+    return next((folder for each in names if (folder := folder_of_path(each, uri, glance))), "")
+
+
+def _beside_open_images(
+    glance: Glance, parts: list[dict[str, str | None]]
+) -> tuple[list[dict[str, str | None]], dict[str, str]]:
+    """Return the parts with their lists of images, and the setting of the file of class names, if there are.
+
+    ``validation-images.csv`` lists the images of a split, ``class-descriptions-boxable.csv`` names classes.
+    """
+    names: dict[str, str] = {}
+    lists: dict[str | None, str] = {}
+    boxes = {part["file"] for part in parts}
+    tables = [uri for uri in glance.ending_in(".csv") if uri.count("/") <= _MOST_LEVELS]
+    for uri in [uri for uri in tables if uri not in boxes]:
+        first = glance.head(uri, HEAD_BYTES).decode("utf-8-sig", "replace").splitlines()[:1]
+        if first and _CLASS_LINE.fullmatch(first[0]):
+            names.setdefault("names_file", uri)
+        elif {"ImageID", "OriginalURL"} <= set(columns_of(glance, uri)):
+            lists[split_with_year(uri)] = uri
+    of_parts = [lists.get(split_with_year(str(part["file"]))) for part in parts]
+    found = [
+        part if uri is None else {**part, "image_list": uri}
+        for part, uri in zip(parts, of_parts, strict=True)
+    ]
+    return found, names

@@ -128,3 +128,34 @@ def test_boxes_stay_boxes_where_the_reading_of_the_table_is_given(tmp_path: Path
     assert (source.kind, source.table.delimiter) == ("box_table", ";")
     as_table = settled(asked(tmp_path, table={"file": "boxes.csv"})).config.source
     assert as_table.kind == "table", "box_table takes no source.table.file"
+
+
+@pytest.mark.parametrize("below", ["", "labels/boxes/"])
+def test_open_images_is_recognised_with_its_names_and_lists(tmp_path: Path, below: str) -> None:
+    header = b"ImageID,Source,LabelName,Confidence,XMin,XMax,YMin,YMax,IsOccluded,IsGroupOf\n"
+    row = b"%s,xclick,/m/0cmf2,1,0.1,0.5,0.2,0.6,0,1\n"
+    listed = b"ImageID,Subset,OriginalURL\n%s,x,http://h/a\n%s,x,http://h/b\n"
+    write(
+        tmp_path,
+        {
+            f"{below}train-annotations-bbox.csv": header + row % b"0a" + row % b"0a",
+            f"{below}validation-annotations-bbox.csv": header + row % b"0a",
+            "class-descriptions-boxable.csv": b"/m/011k07,Tortoise\n/m/0cmf2,Airplane\n",
+            "validation-images.csv": listed % (b"0a", b"0b"),
+            "train/data/0a.jpg": jpeg(1), "validation/data/0a.jpg": jpeg(2),
+            "validation/data/0b.jpg": jpeg(3),
+        },
+    )  # fmt: skip
+    request = settled(asked(tmp_path))
+    source = request.config.source
+    assert source.kind == "box_table"
+    assert [(part.images, part.split, part.image_list) for part in source.objects.annotations] == [
+        ("train/data", "train", None),
+        ("validation/data", "validation", "validation-images.csv"),
+    ]
+    listing = list_inputs(open_source(request), request.config)
+    rows = {row["uri"]: row for row in listing.table.to_pylist()}
+    assert rows["train/data/0a.jpg"]["feature:objects/label"] == ["Airplane", "Airplane"]
+    assert rows["validation/data/0a.jpg"]["feature:objects/is_crowd"] == [1]
+    assert rows["validation/data/0b.jpg"]["feature:objects/label"] == []
+    assert listing.warnings == []
