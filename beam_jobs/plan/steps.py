@@ -38,6 +38,7 @@ from shardmill.beam_jobs.plan.splits import Labels
 from shardmill.beam_jobs.plan.splits_by_kind import LabelsToSplit, assign_by_kind, dealing_strata
 from shardmill.beam_jobs.plan.statistics import split_statistics
 from shardmill.beam_jobs.schemas import Status
+from shardmill.beam_jobs.tables import release_memory
 from shardmill.beam_jobs.tables.columns import code_texts, in_one_chunk, one_chunk
 from shardmill.beam_jobs.tables.features import PREFIX, feature_columns, features_of
 from shardmill.beam_jobs.tables.ids import UInt64, digest_bytes
@@ -120,7 +121,9 @@ class _Known:
 
     def to_compare(self) -> RecordsToCompare:
         """Return what near-duplicates are found by."""
-        looks = self.facts["look"].take(pa.array(self.places))
+        looks = self.facts["look"]
+        if len(self.places) < self.facts.num_rows:  # else they would be copied in vain
+            looks = looks.take(pa.array(self.places))
         return RecordsToCompare(looks, self.ids, self.listing["uri"].take(pa.array(self.rows)))
 
     def crossing(self) -> npt.NDArray[np.bool_]:
@@ -161,6 +164,7 @@ def plan_version(
     near = FoundNear(None)
     if config.groups.near_duplicates or vectors is not None:
         near = find_by_looks_and_vectors(known.to_compare(), config.groups, vectors)
+        release_memory()
     grouped = _split(known, config, previous, near.found)
     leaks, dropped = settle_leaks(grouped, config.groups.leakage)
     stays = _without(len(known.ids), dropped.records)

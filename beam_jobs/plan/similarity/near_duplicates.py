@@ -75,11 +75,15 @@ def find_near_duplicates(looks: pa.ChunkedArray, config: GroupsConfig) -> NearDu
         config: how much images may differ, and which copies are looked for.
     """
     known = rows_where(~is_null(looks))
-    encoded = one_chunk(looks.drop_null()).dictionary_encode()
-    release_memory()  # it took several times the bytes of the looks
+    distinct = one_chunk(looks.drop_null() if looks.null_count else looks)
+    encoded = distinct.dictionary_encode()
     which = np.asarray(encoded.indices.to_numpy(), np.int64)
-    shared = np.bincount(which, minlength=len(encoded.dictionary)) > 1
-    views, owners = _views(encoded.dictionary)
+    if len(encoded.dictionary) < len(distinct):
+        distinct = encoded.dictionary
+    del encoded
+    release_memory()  # it took several times the bytes of the looks
+    shared = np.bincount(which, minlength=len(distinct)) > 1
+    views, owners = _views(distinct)
     component, nearest = _Search(views, owners, len(shared), config).run()
     nearest[shared] = 0
     members = np.flatnonzero(nearest[which] < np.inf)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from itertools import accumulate, combinations, pairwise
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -28,7 +29,7 @@ _BANDS, _AGREEING = 5, 2
 _MIX = np.uint64(0x9E3779B97F4A7C15)  # 2**64 ÷ golden ratio: spreads keys over slots
 
 Int64 = npt.NDArray[np.int64]
-UInt16 = npt.NDArray[np.uint16]
+Move = tuple[int, int, int]  # of a band: from, to, width (bits)
 Pairs = tuple[Int64, Int64]  # positions of hashes in one set, and of their partners in the other
 
 
@@ -43,7 +44,7 @@ def candidates(
     chosen: tuple[int, ...],
     max_distance: int,
     at_a_time: int = 1,
-    each: Callable[..., Iterator[Pairs | None]] = map,
+    each: Callable[..., Iterator[Any]] = map,
 ) -> Iterator[Pairs]:
     """Yield pairs that agree in the chosen bands, in batches: positions in the flattened arrays.
 
@@ -56,17 +57,17 @@ def candidates(
         each: ``map``, or one that makes so many calls at a time.
     """
     moves, key_bits = _layout(chosen)
-    low, _, width = moves[0]
-    band = np.uint64((1 << width) - 1)
-    sets = [(rows, (rows >> np.uint64(low) & band).astype(np.uint16)) for rows in (one, other)]
+    width = moves[0][-1]
     outer = min(1 << width, -(-(one.size + other.size) // HASHES_AT_A_TIME))
     parts = min(1 << width, outer * at_a_time)
     for first in range(0, parts, at_a_time):
-        bounds = [
-            [(number << width) // parts for number in (part, part + 1)]
-            for part in range(first, min(first + at_a_time, parts))
-        ]
-        searches = [_pairs(sets, bound, moves, key_bits, max_distance) for bound in bounds]
+        numbers = range(first, min(first + at_a_time, parts) + 1)
+        edges = [(number << width) // parts for number in numbers]
+        values, entries = _with_partners((one, other), moves, (edges[0], edges[-1]), each)
+        top = (HASH_BITS - width, 0, width)  # of the first band, now that it is moved
+        inside = [_in_band(values, top, bounds) for bounds in pairwise(edges)]
+        searches = [_pairs(values[here], entries[here], key_bits, max_distance) for here in inside]
+        del values, entries, inside
         while searches:
             found = list(each(_next_pairs, searches))
             searches = [search for search, pairs in zip(searches, found, strict=True) if pairs is not None]
@@ -79,37 +80,69 @@ def _next_pairs(search: Iterator[Pairs]) -> Pairs | None:
     return next(search, None)
 
 
-def _in_band(rows: UInt64, bands: UInt16, bounds: list[int]) -> tuple[UInt64, Int64]:
-    """Return the hashes with a band of [start, stop), and their positions: uint64 [K], int64 [K]."""
-    start, stop = bounds
-    hashes, positions = [], []
-    for number, (row, band) in enumerate(zip(rows, bands, strict=True)):
-        found = np.flatnonzero((band >= start) & (band < stop))
-        hashes.append(row[found])
-        positions.append(found + number * len(row))
-    return np.concatenate(hashes), np.concatenate(positions)
+def _with_partners(
+    sets: tuple[UInt64, UInt64],
+    moves: list[Move],
+    bounds: tuple[int, int],
+    each: Callable[..., Iterator[Any]],
+) -> tuple[UInt64, Int64]:
+    """Return the hashes that agree with one of the other set in the chosen bands; few others are among them.
+
+    Args:
+        sets: uint64 [R, A] and uint64 [S, B].
+        moves: of ``_layout``.
+        bounds: start and stop of the first chosen band of these hashes.
+        each: ``map``, or one that makes several calls at a time.
+
+    Returns:
+        uint64 [K], the hashes with their bands moved, and int64 [K], their positions in the first set, or -1
+        less those in the second.
+    """
+    chosen = np.uint64(sum(((1 << width) - 1) << low for low, _, width in moves[:_AGREEING]))
+    most = max(rows.size for rows in sets) * (bounds[1] - bounds[0]) >> moves[0][-1]
+    bits = max(8, (4 * most).bit_length())
+    there = np.zeros((2, 1 << bits), np.bool_)  # whether a key occurs in a set, by its slot
+
+    def slots(row: UInt64) -> UInt64:
+        return (row & chosen) * _MIX >> np.uint64(HASH_BITS - bits)
+
+    def note(which: int, number: int) -> None:
+        row = sets[which][number]
+        there[which, slots(row[_in_band(row, moves[0], bounds)])] = True
+
+    def keep(which: int, number: int) -> tuple[UInt64, Int64]:
+        row = sets[which][number]
+        at = _in_band(row, moves[0], bounds)
+        at = at[there[1 - which, slots(row[at])]]
+        entries = at + number * len(row)
+        return _moved(row[at], moves), ~entries if which else entries
+
+    rows = [(which, number) for which in (0, 1) for number in range(len(sets[which]))]
+    for _ in each(note, *zip(*rows, strict=True)):
+        pass
+    values, entries = zip(*each(keep, *zip(*rows, strict=True)), strict=True)
+    return np.concatenate(values), np.concatenate(entries)
 
 
-def _pairs(
-    sets: list[tuple[UInt64, UInt16]],
-    bounds: list[int],
-    moves: list[tuple[int, int, int]],
-    key_bits: int,
-    max_distance: int,
-) -> Iterator[Pairs]:
-    """Yield the pairs of hashes of a part that agree in their first ``key_bits`` once moved.
+def _in_band(row: UInt64, move: Move, bounds: tuple[int, int]) -> Int64:
+    """Return the positions of the hashes whose band is in [start, stop): int64 [K]."""
+    (low, _, width), (start, stop) = move, bounds
+    if stop - start == 1 << width:
+        return np.arange(len(row))
+    band = row >> np.uint64(low) & np.uint64((1 << width) - 1)
+    return np.flatnonzero((band >= start) & (band < stop))
+
+
+def _pairs(values: UInt64, entries: Int64, key_bits: int, max_distance: int) -> Iterator[Pairs]:
+    """Yield the pairs of hashes of a part that agree in their first ``key_bits``; see ``_with_partners``.
 
     Yields the pairs of neighbours, then of next but one neighbours and so on; see ``candidates``.
     """
-    both = [_in_band(rows, bands, bounds) for rows, bands in sets]
-    kept = _with_partners([_moved(values, moves[:_AGREEING]) for values, _ in both])
-    values = np.concatenate([_moved(part[at], moves) for (part, _), at in zip(both, kept, strict=True)])
-    entries = np.concatenate([both[0][1][kept[0]], ~both[1][1][kept[1]]])
-    del both, kept
     order = np.argsort(values, kind="stable")
     values, entries = values[order], entries[order]
+    del order
     limit = np.uint64(1 << (HASH_BITS - key_bits))
-    at = np.arange(len(values) - 1)
+    at = np.flatnonzero(values[1:] ^ values[:-1] < limit)
     for lag in range(1, MAX_SUCCESSORS + 1):
         at = at[: np.searchsorted(at, len(values) - lag)]
         differing = values[at] ^ values[at + lag]
@@ -124,20 +157,7 @@ def _pairs(
         yield high[crossing], ~low[crossing]
 
 
-def _with_partners(keys: list[UInt64]) -> list[Int64]:
-    """Return the positions of the keys that may be in the other set too; few others are among them."""
-    bits = max(8, int(max(map(len, keys)) * 4).bit_length())
-    taken = []
-    for key in keys:
-        key *= _MIX
-        key >>= np.uint64(HASH_BITS - bits)
-        found = np.zeros(1 << bits, np.bool_)
-        found[key] = True
-        taken.append(found)
-    return [np.flatnonzero(there[key]) for key, there in zip(keys, reversed(taken), strict=True)]
-
-
-def _layout(chosen: tuple[int, ...]) -> tuple[list[tuple[int, int, int]], int]:
+def _layout(chosen: tuple[int, ...]) -> tuple[list[Move], int]:
     """Return moves (from, to, width) that bring the chosen bands to the top, and the bits of those bands."""
     edges = [HASH_BITS * at // _BANDS for at in range(_BANDS + 1)]
     bands = [(low, high - low) for low, high in pairwise(edges)]
@@ -147,7 +167,7 @@ def _layout(chosen: tuple[int, ...]) -> tuple[list[tuple[int, int, int]], int]:
     return moves, sum(bands[at][1] for at in chosen)
 
 
-def _moved(values: UInt64, moves: list[tuple[int, int, int]]) -> UInt64:
+def _moved(values: UInt64, moves: list[Move]) -> UInt64:
     """Return the values with bands of bits moved to other places: uint64 [N]."""
     moved = np.zeros_like(values)
     for low, to, width in moves:
