@@ -27,9 +27,9 @@ planning.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from enum import IntEnum
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
@@ -51,6 +51,7 @@ class FileRef(NamedTuple):  # made a few times for each image, in a third of the
         container: URI of the container, relative to the source; None for a file of its own.
         position: place in the container, in the unit of its kind (byte offset, number of a row); else None.
         mask: the mask of the image; None if the source has no masks.
+        drawn: of a mask that is drawn from shapes, these (``sources.annotations.drawing``); None of a file.
     """
 
     uri: str
@@ -59,6 +60,7 @@ class FileRef(NamedTuple):  # made a few times for each image, in a third of the
     container: str | None = None
     position: int | None = None
     mask: FileRef | None = None
+    drawn: bytes | None = None
 
 
 class Status(IntEnum):
@@ -107,6 +109,9 @@ MASK_MEMBER_COLUMNS = (
     pa.field("mask_container", pa.dictionary(pa.int32(), pa.string())),
     pa.field("mask_position", pa.int64()),
 )
+
+# Further column where masks are drawn from shapes; ``mask_uri`` names the annotation, and both others are 0.
+MASK_SHAPES = pa.field("mask_shapes", pa.binary())
 
 # The rows of the listing whose status is TO_READ, without those that the previous version knows. With
 # MEMBER_COLUMNS and MASK_COLUMNS if the listing has them: see reference_schema.
@@ -184,7 +189,7 @@ def outcomes_of(status: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 def reference_schema(listing: pa.Table | pa.RecordBatch) -> pa.Schema:
     """Return REFERENCE_SCHEMA, with the columns of members and masks that a listing has."""
-    further = (*MEMBER_COLUMNS, *MASK_COLUMNS, *MASK_MEMBER_COLUMNS)
+    further = (*MEMBER_COLUMNS, *MASK_COLUMNS, *MASK_MEMBER_COLUMNS, MASK_SHAPES)
     return pa.schema([*REFERENCE_SCHEMA, *(field for field in further if field.name in listing.schema.names)])
 
 
@@ -198,16 +203,17 @@ def file_refs(references: pa.Table | pa.RecordBatch) -> Iterator[FileRef]:
 
     With their container or mask if the table has MEMBER_COLUMNS or MASK_COLUMNS.
     """
-    names = ["uri", "size_bytes", "mtime_ns"]
-    if "container" in references.schema.names:
-        names += ["container", "position"]
-    columns = {name: references[name].to_pylist() for name in names}
-    if not has_masks(references):
-        return map(FileRef, *columns.values())
-    no_container: list[None] = [None] * references.num_rows
-    of_mask = [field.name for field in (*MASK_COLUMNS, *MASK_MEMBER_COLUMNS)]
-    masks = map(
-        FileRef, *(references[name].to_pylist() for name in of_mask if name in references.schema.names)
-    )
-    places = (columns.get(name, no_container) for name in ("container", "position"))
-    return map(FileRef, *(columns[name] for name in names[:3]), *places, masks)
+    nothing: list[None] = [None] * references.num_rows
+
+    def columns(fields: Iterable[pa.Field]) -> list[list[Any]]:
+        names = (field.name for field in fields)
+        return [
+            references[name].to_pylist() if name in references.schema.names else nothing for name in names
+        ]
+
+    masks: Iterable[FileRef | None] = nothing
+    if has_masks(references):
+        masks = map(
+            FileRef, *columns((*MASK_COLUMNS, *MASK_MEMBER_COLUMNS)), nothing, *columns([MASK_SHAPES])
+        )
+    return map(FileRef, *columns([*LISTING_SCHEMA][:3]), *columns(MEMBER_COLUMNS), masks)

@@ -90,6 +90,7 @@ def settings_taken(kind: str) -> dict[str, frozenset[str]]:
     """Return the settings that a kind of source takes, by group; those of ``source`` itself are under ""."""
     plain = {"files", "min_age_seconds"}
     plain |= {"layout"} if kind in _WITH_LAYOUT else set()
+    plain |= {"labels"} if kind in _OF_OBJECTS else set()
     plain |= set() if kind in _OF_ONE_KIND_OF_LABELS else {"labels", "label_edits"}
     taken = {"": frozenset(plain)}
     for group, refused in _GROUPS.get(kind, _OF_OTHER_KINDS).items():
@@ -177,7 +178,8 @@ class SourceConfig(Settings):
             raise WrongValue(
                 f"labels = {kind!r} and label_columns or label_separator", "leave one of them out"
             )
-        if kind in ("targets", "mask", "none") and (columns.drop_labels or columns.merge_labels):
+        without = kind in ("targets", "mask", "none") and self.kind not in _OF_OBJECTS
+        if without and (columns.drop_labels or columns.merge_labels):
             raise WrongValue(
                 f"labels = {kind!r} has no labels that drop_labels or merge_labels could name",
                 "leave these out",
@@ -253,8 +255,11 @@ class SourceConfig(Settings):
                 f"kind {kind} needs annotation files",
                 f"name them: --set source.objects.annotations={example}",
             )
-        if of_objects and self.label_kind != "multi":
-            raise WrongValue(f"kind {kind} gives images several labels", "leave source.labels out")
+        if of_objects and self.label_kind not in ("multi", "mask"):
+            raise WrongValue(
+                f"kind {kind} gives images several labels",
+                "leave source.labels out, or say mask: from polygons",
+            )
         if kind == "masks" and self.label_kind != "mask":
             raise WrongValue("kind masks gives images a mask", "leave source.labels out")
         lists = any(part.image_list is not None for part in self.objects.annotations)
@@ -316,7 +321,8 @@ class SourceConfig(Settings):
 
     def _check_masks(self) -> None:
         kind, column = self.label_kind, self.columns.mask
-        if kind == "mask" and not (self.kind in ("masks", "archive") or column is not None):
+        is_drawn = self.kind in _OF_OBJECTS or "." in self.kind  # kinds of users may draw masks
+        if kind == "mask" and not (self.kind in ("masks", "archive") or column is not None or is_drawn):
             raise WrongValue(
                 f"labels = 'mask', and kind {self.kind} has no masks",
                 "say --set source.kind=masks or archive; or name the masks' column: source.columns.mask "
@@ -324,7 +330,14 @@ class SourceConfig(Settings):
             )
         if kind == "mask" and self.kind == "archive" and self.columns.further:
             raise WrongValue("images in archives with masks have no further features", "leave features out")
-        if kind == "mask" and not self.masks.classes:
+        if kind == "mask" and is_drawn:
+            given = self.masks.model_dump(exclude_defaults=True).keys() - {"classes", "unknown"}
+            if given:
+                raise WrongValue(
+                    f"source.masks.{min(given)} is for masks that are files",
+                    "leave it out: polygons are drawn",
+                )
+        elif kind == "mask" and not self.masks.classes:
             raise WrongValue(
                 "masks need the classes of their values",
                 "give source.masks.classes: a list of names for the values 0, 1 and so on, or a table of "

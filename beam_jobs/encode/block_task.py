@@ -101,14 +101,14 @@ class EncodeBlocks(Task):
         except SourceFault:
             return False  # the block finds the same, and makes its row
         limits = self._config.runner
-        if source.content in known_verdicts(self._spool, limits):
+        if source.decoded in known_verdicts(self._spool, limits):
             return True  # a copy of the file was found guilty already
         decode = partial(_decode, source=replace(source, image=b""), config=self._config)
         with memory_for(_needed_bytes(source, self._config)):
             reason, seen = try_alone(decode, source.image, self.limits)
         if reason is None:
             return False
-        verdict = Verdict(source.content.hex(), reason, limits.image_seconds, limits.image_memory_bytes)
+        verdict = Verdict(source.decoded.hex(), reason, limits.image_seconds, limits.image_memory_bytes)
         keep_verdict(self._spool, verdict)
         log(f"{file.uri} is quarantined: {verdict.message} ({seen})", level="warning")
         return True
@@ -121,7 +121,9 @@ def _decode(image: bytes, source: SourceBytes, config: PrepareConfig) -> None:
 
 def _needed_bytes(source: SourceBytes, config: PrepareConfig) -> int:
     """Return how much memory the conversion of an image, and then of its mask, takes at most (bytes)."""
-    return max(decoding_bytes(data, config.image) for data in (source.image, source.mask) if data is not None)
+    is_file = source.file.mask is not None and source.file.mask.drawn is None
+    read = [source.image, *([source.mask] if source.mask is not None and is_file else [])]
+    return max(decoding_bytes(data, config.image) for data in read)
 
 
 def _masks_of(config: PrepareConfig) -> MaskConverter | None:
@@ -160,7 +162,7 @@ def encode_block(
                     facts.add_stored_before(found)
                     continue
                 stage = DECODE
-                if (verdict := verdicts.get(found.content)) is not None:
+                if (verdict := verdicts.get(found.decoded)) is not None:
                     raise ImageRejected(verdict.reason, verdict.message)
                 with memory_for(_needed_bytes(found, config)), _noted(file):
                     image, mask = _convert(found, config, masks)
@@ -196,7 +198,8 @@ def _convert(
     image = convert(source.image, config.image, config.filter)
     if masks is None or source.mask is None or source.file.mask is None:
         return image, None
-    return image, masks.convert(source.mask, source.file.mask.uri, image.source)
+    make = masks.convert if source.file.mask.drawn is None else masks.draw
+    return image, make(source.mask, source.file.mask.uri, image.source)
 
 
 @contextmanager

@@ -137,7 +137,16 @@ def find_finished(spool: Storage, references: pa.Table) -> list[Block]:
 
 def block_digest(references: pa.Table | pa.RecordBatch) -> str:
     """Return the digest of all that is known of a block's files before they are read."""
-    return digest_of([references[name].to_pylist() for name in reference_schema(references).names], length=24)
+    columns = (references[name] for name in reference_schema(references).names)
+    return digest_of(
+        [
+            [value.hex() for value in column.to_pylist()]
+            if column.type == pa.binary()
+            else column.to_pylist()
+            for column in columns
+        ],
+        length=24,
+    )
 
 
 def write_references(spool: Storage, references: pa.Table, blocks: list[Block]) -> None:

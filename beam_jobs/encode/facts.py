@@ -86,7 +86,7 @@ class SourceBytes:
         if file.mask is None:
             return cls(file, image, sha256)
         try:
-            mask = reader.read(file.mask)
+            mask = reader.read(file.mask) if file.mask.drawn is None else file.mask.drawn
         except SourceFault as fault:
             raise SourceFault(fault.reason, f"its mask {file.mask.uri}: {fault.message}") from fault
         return cls(file, image, sha256, mask, hashlib.sha256(mask).digest())
@@ -95,6 +95,12 @@ class SourceBytes:
     def content(self) -> bytes:
         """The content: see shardmill.beam_jobs.tables.ids."""
         return content_of(self.sha256, self.mask_sha256)
+
+    @property
+    def decoded(self) -> bytes:
+        """The content that decoders see: a mask that is drawn from shapes is none of it."""
+        is_file = self.file.mask is not None and self.file.mask.drawn is None
+        return self.content if is_file else content_of(self.sha256, None)
 
 
 _SAMPLES_KEY = b"shardmill.samples"

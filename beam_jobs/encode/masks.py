@@ -11,8 +11,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from shardmill.beam_jobs.config import ImageConfig, MasksConfig
+from shardmill.beam_jobs.encode.placing import Frames, Placing
 from shardmill.beam_jobs.reasons import BROKEN_MASK, MASK_REASONS, OTHER_MASK_SIZE
-from shardmill.beam_jobs.schemas import MASK_COLUMNS, MASK_MEMBER_COLUMNS
+from shardmill.beam_jobs.schemas import MASK_COLUMNS, MASK_MEMBER_COLUMNS, MASK_SHAPES
+from shardmill.beam_jobs.sources.annotations.drawing import Drawing
 from shardmill.beam_jobs.tables.features import PREFIX
 from shardmill.infra.codecs import ImageRejected, SourceFacts
 from shardmill.infra.codecs.formats import apply_orientation
@@ -25,6 +27,7 @@ from shardmill.infra.codecs.masks import (
     encode_mask,
     fit_mask,
 )
+from shardmill.infra.codecs.polygons import fill_rings
 from shardmill.infra.format.known_features import LABELS, MASK_FEATURES, MASK_URI, mask_format
 
 Size = tuple[int, int]
@@ -89,6 +92,50 @@ class MaskConverter:
         stored = fit_mask(numbers, to, self._values.ignore)
         return StoredMask(encode_mask(stored), *classes_shown(stored, self._values.ignore))
 
+    def draw(self, data: bytes, uri: str, source: SourceFacts) -> StoredMask:
+        """Draw the mask of an image from shapes, at the size of the stored image.
+
+        Args:
+            data: a Drawing as bytes.
+            uri: the annotation, for messages.
+            source: facts about the image.
+
+        Raises:
+            ImageRejected: the annotation is of an image of another size (``other_mask_size``).
+        """
+        drawing = Drawing.of(data)
+        frames = Frames.compared(
+            np.array([[source.height, source.width]]),
+            np.array([source.orientation]),
+            np.array([drawing.size]),
+            upright=drawing.upright,
+        )
+        if not frames.fit[0]:
+            annotated, own = (f"{width}×{height}" for height, width in (drawing.size, frames.sizes[0]))
+            message = f"the annotation {uri} is of an image of {annotated} pixels, and this has {own}"
+            raise ImageRejected(OTHER_MASK_SIZE, message)
+        placing = Placing.of(
+            frames, np.zeros(len(drawing.rings), np.int64), self._image, relative=drawing.relative
+        )
+        points, counts, rings = placing.rings(drawing.points, drawing.ring_points, drawing.rings)
+        height, width = upright_sizes(frames.sizes, frames.orientations)[0].tolist()
+        to = geometry(height, width, self._image.sizing)
+        stored = np.full(to.canvas, drawing.ignore, np.uint8 if drawing.ignore < 1 << 8 else np.uint16)
+        top, left = to.offset
+        stored[top : top + to.scaled[0], left : left + to.scaled[1]] = drawing.background
+        points *= to.canvas
+        ends = np.cumsum(rings)
+        starts = np.concatenate([[0], np.cumsum(counts)])
+        for number, first, last in zip(drawing.numbers, ends - rings, ends, strict=True):
+            of_object = points[starts[first] : starts[last]]
+            if not len(of_object):
+                continue
+            high = np.maximum(np.floor(of_object.min(0)).astype(np.int64), 0)
+            low = np.ceil(of_object.max(0)).astype(np.int64)
+            part = stored[high[0] : low[0], high[1] : low[1]]
+            part[fill_rings(of_object - high, counts[first:last], part.shape)] = number
+        return StoredMask(encode_mask(stored), *classes_shown(stored, drawing.ignore))
+
     def _turned(
         self, samples: npt.NDArray[np.generic], facts: SourceFacts, source: SourceFacts
     ) -> npt.NDArray[np.generic]:
@@ -125,5 +172,5 @@ def with_mask_features(listing: pa.Table, classes: Sequence[str]) -> pa.Table:
     listing = listing.set_column(at, pa.field("label", pa.string()), texts)
     (of_uri,) = (feature for feature in MASK_FEATURES if feature.name == MASK_URI)
     listing = listing.append_column(of_uri.arrow_field(PREFIX), listing[MASK_COLUMNS[0].name])
-    places = (field.name for field in (*MASK_COLUMNS, *MASK_MEMBER_COLUMNS))
+    places = (field.name for field in (*MASK_COLUMNS, *MASK_MEMBER_COLUMNS, MASK_SHAPES))
     return listing.drop_columns([name for name in places if name in listing.schema.names])

@@ -48,12 +48,16 @@ class Frames:
 
     @classmethod
     def of(cls, facts: pa.Table, annotated: Int64, *, upright: bool) -> Frames:
-        """Compare the annotated sizes with those of the files."""
+        """Compare the annotated sizes with those of the files: PLACED_FACTS_SCHEMA."""
         names = ("source_height", "source_width", "orientation")
         height, width, orientations = (
             pc.fill_null(facts[name], 1).to_numpy().astype(np.int64) for name in names
         )
-        sizes = np.stack([height, width], -1)
+        return cls.compared(np.stack([height, width], -1), orientations, annotated, upright=upright)
+
+    @classmethod
+    def compared(cls, sizes: Int64, orientations: Int64, annotated: Int64, *, upright: bool) -> Frames:
+        """Compare annotated sizes with those of files; ``upright``: what is told by no size is upright."""
         is_told = annotated.any(1)
         as_file = ~is_told | (annotated == sizes).all(1)
         as_upright = ~is_told | (annotated == upright_sizes(sizes, orientations)).all(1)

@@ -7,6 +7,7 @@ unless trying again may help. If images are now stored or filtered in another wa
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
@@ -26,6 +27,7 @@ from shardmill.beam_jobs.schemas import (
     FILTER,
     IMAGE_NAMES,
     MASK_COLUMNS,
+    MASK_SHAPES,
     PLACED_FACTS_SCHEMA,
     Status,
     has_masks,
@@ -99,6 +101,14 @@ def _have_same_masks(inputs: pa.Table, records: pa.Table, references: pa.Table) 
         references: REFERENCE_SCHEMA and MASK_COLUMNS, a row for each file that has not changed.
     """
     uri, size_bytes, mtime_ns = (references[field.name] for field in MASK_COLUMNS)
+    if MASK_SHAPES.name in references.schema.names:
+        drawn = (hashlib.sha256(shapes).hexdigest() for shapes in references[MASK_SHAPES.name].to_pylist())
+        digests = pa.chunked_array([pa.array(drawn, pa.string())])
+        return mask_of(
+            pc.and_(
+                pc.equal(records[PREFIX + MASK_URI], uri), pc.equal(records[PREFIX + MASK_SHA256], digests)
+            )
+        )
     then = take_rows(inputs, one_chunk(places_in(uri, inputs["uri"])))
     same = pc.equal(records[PREFIX + MASK_URI], uri)
     unchanged = pc.and_(pc.equal(then["size_bytes"], size_bytes), pc.equal(then["mtime_ns"], mtime_ns))

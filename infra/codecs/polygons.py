@@ -204,3 +204,32 @@ def _edges(around: Mask) -> tuple[Int64, Int64, Int64]:
         exists[ends, nearer], nearer, np.where(exists[ends, straight], straight, (turns + 3) % 4)
     )
     return corners, turns, np.searchsorted(corners * 4 + turns, ends * 4 + behind)
+
+
+def fill_rings(points: Points, counts: Int64, size: tuple[int, int]) -> Mask:
+    """Return the pixels whose middle a polygon covers: bool [height, width].
+
+    A middle on an edge is covered if the polygon lies to its right, or below it: polygons that share an edge
+    share no pixel. The rings that ``rings_of_mask`` returns give the mask back.
+
+    Args:
+        points: float64 [P, 2], y and x in pixels.
+        counts: int64 [R], number of points of each ring.
+        size: height and width (pixels).
+    """
+    turns = np.zeros((size[0], size[1] + 1), np.int32)
+    after = points[next_points(counts)]
+    # The rows whose middle each edge passes: half of them in, so that a corner counts once.
+    first, last = (
+        np.ceil(np.clip(edge[:, 0], 0, size[0]) - 0.5).astype(np.int64) for edge in (points, after)
+    )
+    passed = np.abs(last - first)
+    edges = np.repeat(np.arange(len(points)), passed)
+    rows = (
+        np.minimum(first, last)[edges] + np.arange(len(edges)) - np.repeat(np.cumsum(passed) - passed, passed)
+    )
+    slope = (after[edges, 1] - points[edges, 1]) / (after[edges, 0] - points[edges, 0])
+    across = points[edges, 1] + (rows + 0.5 - points[edges, 0]) * slope
+    columns = np.ceil(np.clip(across, 0, size[1]) - 0.5).astype(np.int64)
+    np.add.at(turns, (rows, columns), np.sign(last - first)[edges])
+    return np.asarray(np.cumsum(turns[:, :-1], axis=1) != 0)

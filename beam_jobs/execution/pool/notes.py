@@ -62,6 +62,8 @@ class Note:
 
     def begin(self, file: FileRef) -> None:
         """Note that the file is being processed."""
+        if file.mask is not None and file.mask.drawn is not None:
+            file = file._replace(mask=None)  # shapes may be long, and no decoder sees them
         text = dump_json(file).encode("ascii")[: _NOTE_BYTES - _HEADER_BYTES]
         _LENGTH.pack_into(self._memory, _LENGTH_AT, len(text))
         self._memory[_HEADER_BYTES : _HEADER_BYTES + len(text)] = text
@@ -81,10 +83,8 @@ class Note:
         if self.since() is None:
             return None
         (length,) = _LENGTH.unpack_from(self._memory, _LENGTH_AT)
-        *values, mask = json.loads(self._memory[_HEADER_BYTES : _HEADER_BYTES + length])
-        uri, size_bytes, mtime_ns, container, position = values
-        of_image = None if mask is None else FileRef(*mask)
-        return FileRef(uri, size_bytes, mtime_ns, container, position, of_image)
+        file = FileRef(*json.loads(self._memory[_HEADER_BYTES : _HEADER_BYTES + length]))
+        return file if file.mask is None else file._replace(mask=FileRef(*file.mask))
 
 
 _own: Note | None = None

@@ -21,8 +21,9 @@ from shardmill.beam_jobs.sources.annotations.collecting import (
     AnnotatedImage,
     Annotations,
 )
+from shardmill.beam_jobs.sources.annotations.drawing import drawn_columns, with_drawn_masks
 from shardmill.beam_jobs.sources.annotations.reading import SETTING, AnnotationTable, find_annotations
-from shardmill.beam_jobs.sources.annotations.shapes import shape_features
+from shardmill.beam_jobs.sources.annotations.shapes import lists_of_rows, shape_features
 from shardmill.beam_jobs.sources.class_names import look_alikes, no_classes
 from shardmill.beam_jobs.sources.files.folder import SourceFolder
 from shardmill.beam_jobs.sources.files.walking import IgnorePatterns
@@ -37,13 +38,8 @@ from shardmill.infra.codecs.geometry import clip_boxes, have_area
 from shardmill.infra.errors import NotFoundError
 from shardmill.infra.format.features import Feature
 from shardmill.infra.format.known_features import (
-    ANNOTATED_SIZE,
-    BOXES,
-    CROWDS,
     LABELS,
-    LEFT_OUT,
     LISTED_OBJECT_FEATURES,
-    OBJECT_LABELS,
 )
 from shardmill.infra.progress import log
 from shardmill.infra.readable import counted
@@ -98,8 +94,10 @@ def listing_of(found: Annotations, files: pa.Table, config: PrepareConfig) -> Li
     listed = settle(files, rows, matched.files).listing(None)
     num_objects = len(found.names) + found.left_out.total()
     log(f"{counted(rows.num_rows, 'annotated image')} with {counted(num_objects, 'object')}")
-    classes = sorted({name for names in rows[PREFIX + LABELS].to_pylist() for name in names})
     warnings = [*found.warnings, *_warnings(left_out, found, num_objects)]
+    if config.source.label_kind == "mask":
+        return Listing(with_drawn_masks(listed), warnings)
+    classes = sorted({name for names in rows[PREFIX + LABELS].to_pylist() for name in names})
     warnings += no_classes(classes, "name it in source.columns.drop_labels")
     return Listing(listed, [*warnings, *look_alikes(classes, "name one in source.columns.merge_labels")])
 
@@ -130,6 +128,9 @@ def _prefer_namesakes(found: Annotations, files: pa.Table) -> None:
         )
 
 
+_LABELS = Feature(name=LABELS, dtype="bytes", shape="variable", is_text=True)
+
+
 def _understood(found: Annotations, source: SourceConfig) -> tuple[pa.Table, Counter[str]]:
     """Return the images as UNDERSTOOD_SCHEMA with features, and why how many objects are left out."""
     images, count = found.images, len(found.images)
@@ -144,13 +145,6 @@ def _understood(found: Annotations, source: SourceConfig) -> tuple[pa.Table, Cou
     names = [settings.merge_labels.get(found.names[at], found.names[at]) for at in order.tolist()]
     starts = np.concatenate([[0], np.cumsum(lengths)]).tolist()
     labels = [sorted(set(names[start:end])) for start, end in pairwise(starts)]
-    values: dict[str, pa.Array] = {
-        BOXES: lists_of(pa.array(boxes[order].astype(np.float32).reshape(-1)), lengths * 4),
-        OBJECT_LABELS: lists_of(pa.array(names, pa.string()), lengths),
-        CROWDS: lists_of(pa.array(np.array(found.crowds, np.int64)[order]), lengths),
-        LEFT_OUT: pa.array(lost),
-        ANNOTATED_SIZE: pa.array([image.size for image in images], pa.list_(pa.int64())),
-    }
     rows = pa.table(
         {
             "row_uri": [image.row_uri for image in images],
@@ -164,10 +158,20 @@ def _understood(found: Annotations, source: SourceConfig) -> tuple[pa.Table, Cou
         },
         UNDERSTOOD_SCHEMA,
     )
-    described = Feature(name=LABELS, dtype="bytes", shape="variable", is_text=True)
-    rows = rows.append_column(described.arrow_field(PREFIX), pa.array(labels, pa.list_(pa.string())))
-    further = shape_features(found.shapes, boxes, found.names, order, lengths)
-    for feature, column in (*((each, values[each.name]) for each in LISTED_OBJECT_FEATURES), *further):
+    if source.label_kind == "mask":
+        columns = drawn_columns(found, boxes, names, order, lengths, source)
+    else:
+        values = (
+            pa.array(labels, pa.list_(pa.string())),
+            lists_of_rows(boxes[order].astype(np.float32), lengths),
+            lists_of(pa.array(names, pa.string()), lengths),
+            lists_of_rows(np.array(found.crowds, np.int64)[order], lengths),
+            pa.array(lost),
+            pa.array([image.size for image in images], pa.list_(pa.int64())),
+        )
+        columns = [*zip((_LABELS, *LISTED_OBJECT_FEATURES), values, strict=True)]
+        columns += shape_features(found.shapes, boxes, found.names, order, lengths)
+    for feature, column in columns:
         rows = rows.append_column(feature.arrow_field(PREFIX), column)
     if found.features is not None:
         for field in found.features.schema:

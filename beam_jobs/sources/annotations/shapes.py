@@ -33,6 +33,7 @@ BAD_POINTS = "lists of key points without two numbers, and 0, 1 or 2, for each n
 NO_POINT_NAMES = "lists of key points of a class whose points have no names"
 BAD_CORNERS = "oriented boxes without four corners of two numbers"
 
+CORNERS_OF_BOX = (0, 1, 0, 3, 2, 3, 2, 1)  # numbers of a box that its corners in turn have
 LARGEST = 1e9  # number of a box or point (pixels); a whole number of JSON may be too large for a float
 _NOT_ANNOTATED, _VISIBLE = 0, 2
 
@@ -231,22 +232,31 @@ def shape_features(
         order: int64 [M], the objects that stay, image by image.
         lengths: int64 [rows], number of objects of each image.
     """
-    of_object = np.array(shapes.of_object, np.int64)
-    # The number of the shape of each object; one behind the last if it has none.
-    shape_of = np.full(len(names), len(of_object), np.int64)
-    shape_of[of_object] = np.arange(len(of_object))
     columns: list[tuple[Feature, pa.Array]] = []
     if shapes.ring_points:
-        found = polygon_columns(_polygons(shapes).take(pa.array(shape_of[order])), lengths)
+        found = polygon_columns(polygons_of(shapes, len(names), order), lengths)
         columns += zip(POLYGON_FEATURES, found, strict=True)
     if shapes.keypoints:
-        columns += _keypoints(shapes, np.array(names)[order], shape_of[order], lengths)
+        chosen = _shape_of(shapes, len(names))[order]
+        columns += _keypoints(shapes, np.array(names)[order], chosen, lengths)
     if shapes.corners:
-        corners = np.tile(boxes, 2)[:, [0, 1, 0, 3, 2, 3, 2, 1]]
-        with_corners = of_object[np.array(shapes.has_corners, np.bool_)]
+        corners = boxes[:, CORNERS_OF_BOX]
+        with_corners = np.array(shapes.of_object, np.int64)[np.array(shapes.has_corners, np.bool_)]
         corners[with_corners] = np.array(shapes.corners, np.float64).reshape(-1, CORNER_NUMBERS)
         columns.append((CORNER_FEATURE, lists_of_rows(corners[order].astype(np.float32), lengths)))
     return columns
+
+
+def polygons_of(shapes: Shapes, count: int, order: Int64) -> pa.ListArray:
+    """Return the rings (``nested_rings``) of the objects at ``order`` (int64 [M]) of ``count`` objects."""
+    return _polygons(shapes).take(pa.array(_shape_of(shapes, count)[order]))
+
+
+def _shape_of(shapes: Shapes, count: int) -> Int64:
+    """Return the number of the shape of each object, one behind the last if it has none: int64 [count]."""
+    found = np.full(count, len(shapes.of_object), np.int64)
+    found[np.array(shapes.of_object, np.int64)] = np.arange(len(shapes.of_object))
+    return found
 
 
 def nested_rings(points: Points, counts: Int64, rings: Int64) -> pa.ListArray:

@@ -10,7 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from shardmill.infra.codecs.polygons import are_flat, cut_rings, reversed_rings, rings_of_mask, signed_areas
+from shardmill.infra.codecs.polygons import (
+    are_flat,
+    cut_rings,
+    fill_rings,
+    reversed_rings,
+    rings_of_mask,
+    signed_areas,
+)
 
 SIDE = 16
 EVERY_PIXEL = np.stack(np.meshgrid(np.arange(SIDE) + 0.5, np.arange(SIDE) + 0.5, indexing="ij"), -1)
@@ -142,3 +149,30 @@ def test_chosen_rings_are_reversed() -> None:
     found = reversed_rings(points, counts, np.array([False, True]))
     assert found.tolist() == [*one.tolist(), *other[::-1].tolist()]
     assert signed_areas(found, counts).tolist() == [0.5, -1]
+
+
+@given(RINGS)
+def test_pixels_are_filled_whose_middle_is_inside(rings: list[np.ndarray]) -> None:
+    points, counts = cut_rings(*joined(rings), 0, [HEIGHT, WIDTH])
+    middles = np.stack(np.meshgrid(np.arange(HEIGHT) + 0.5, np.arange(WIDTH) + 0.5, indexing="ij"), -1)
+    for part in np.split(points, np.cumsum(counts)[:-1]) if len(points) else []:
+        if len(part) < 3 or not (polygon := shapely.Polygon(part)).is_valid:
+            continue
+        filled = fill_rings(*joined([part]), (HEIGHT, WIDTH))
+        is_clear = shapely.distance(polygon.exterior, shapely.points(middles)) > 1e-9
+        inside = shapely.contains_xy(polygon, middles[..., 0], middles[..., 1])
+        assert (filled == inside)[is_clear].all()
+
+
+@given(hnp.arrays(np.bool_, hnp.array_shapes(min_dims=2, max_dims=2, max_side=9)))
+def test_filling_the_outline_of_a_mask_gives_the_mask(mask: np.ndarray) -> None:
+    assert (fill_rings(*joined(rings_of_mask(mask)), mask.shape) == mask).all()
+
+
+def test_overlapping_parts_are_a_union_and_holes_are_left_out() -> None:
+    square = np.array([[0.0, 0], [6, 0], [6, 6], [0, 6]])
+    filled = fill_rings(*joined([square, square + 3, square[::-1] / 3 + 1]), (9, 9))
+    expected = np.zeros((9, 9), bool)
+    expected[:6, :6] = expected[3:, 3:] = True
+    expected[1:3, 1:3] = False
+    assert (filled == expected).all()
