@@ -20,11 +20,14 @@ import pyarrow as pa
 
 from shardmill.beam_jobs.config import PrepareConfig, RowCompression, SourceConfig
 from shardmill.beam_jobs.schemas import FileRef
-from shardmill.beam_jobs.sources.class_names import quoted
+from shardmill.beam_jobs.sources.class_names import class_numbers, quoted
 from shardmill.beam_jobs.sources.files.container import Ranges
 from shardmill.beam_jobs.sources.files.folder import SourceFolder
+from shardmill.beam_jobs.sources.files.walking import SourceFault
 from shardmill.beam_jobs.sources.listing import Listing
 from shardmill.beam_jobs.sources.recognition.glance import Glance, Recognised
+from shardmill.beam_jobs.sources.roles import needs_label
+from shardmill.beam_jobs.sources.rows.detection import DetectionKeys
 from shardmill.beam_jobs.sources.rows.examples import (
     FeatureMap,
     collect_rows,
@@ -65,10 +68,15 @@ def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
         NotFoundError: there is no such folder, or no record in it.
         ConfigError: a feature is not there, or which one is meant cannot be told.
     """
-    settings, kind = config.source.columns, config.source.label_kind
     files, warnings = walk_files(folder, config)
     chosen = choose_files(folder, files, _is_tfrecord, "TFRecord file")
     found: list[FeatureMap] = []
+    objects = None
+    if config.source.label_kind == "multi" and needs_label(config.source.columns, "multi"):
+        first = RowFile(folder, chosen[0].uri, chosen[0].ref.mtime_ns)
+        objects = None if config.source.columns.label else _keys_of_objects(first, config.source)
+    source = config.source if objects is None else objects.settings(config.source)
+    settings, kind = source.columns, source.label_kind
 
     def find(file: RowFile, compression: str, payload: bytes) -> FeatureMap:
         features = find_features(file.uri, payload, settings, kind)
@@ -86,7 +94,20 @@ def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
         return rows.rows(file, records.damage)
 
     rows, broken = read_all(folder, chosen, read)
-    return list_contents(folder, config, Contents(files, rows, broken, {}, warnings))
+    contents = Contents(files, rows, broken, {}, warnings)
+    listing = list_contents(folder, config.model_copy(update={"source": source}), contents)
+    if objects is None:
+        return listing
+    return objects.with_objects(listing, class_numbers(config.source.columns, folder))
+
+
+def _keys_of_objects(file: RowFile, settings: SourceConfig) -> DetectionKeys | None:
+    """Return the lists of objects in the records of a file; None if it has none or cannot be read."""
+    try:
+        with unpacked(file, compression_of(file, settings.rows.compression)) as stream:
+            return DetectionKeys.of((frame.payload, frame.fault) for frame in Frames(stream))
+    except (RowFileBroken, SourceFault):
+        return None
 
 
 def make_readable(
@@ -100,9 +121,16 @@ def make_readable(
 
 
 def recognise(glance: Glance, settings: SourceConfig) -> Recognised | None:
-    """Recognise TFRecord files by their names."""
+    """Recognise TFRecord files by their names, and those of the Object Detection API by their features."""
     files = [uri for uri in glance.files if _is_tfrecord(uri.lower())]
-    return Recognised(f"it has TFRecord files: {quoted(files)}") if files else None
+    if not files:
+        return None
+    why = f"it has TFRecord files: {quoted(files)}"
+    is_free = settings.labels is None and settings.columns.label is None
+    if is_free and _keys_of_objects(RowFile(glance.folder, files[0], 0), settings) is not None:
+        why += ", whose records hold objects as TensorFlow's Object Detection API writes them"
+        return Recognised(why, {"labels": "multi"})
+    return Recognised(why)
 
 
 def open_reader(folder: SourceFolder, config: PrepareConfig, scratch: Storage | None) -> RowReader:

@@ -36,6 +36,7 @@ from shardmill.infra.format.known_features import LabelKind
 Record = tuple[int, bytes, str | None]  # position, payload, why it cannot be read
 
 _DAMAGED_RECORDS = 16  # at the beginning of a source; if there are more, it holds other records
+_OF_OBJECTS = "image/object/"
 _RECORDS_TRIED = 16  # to recognise the image
 _TYPES = {bytes: pa.binary(), float: pa.float32(), int: pa.int64()}
 
@@ -110,13 +111,15 @@ def image_in(payload: bytes, image: str) -> bytes:
 def _offered(where: str, payload: bytes) -> Offer:
     features = parse_features(payload)
     columns = [
-        Column(name, holds_images=_is_image(features[name]), is_empty=not features[name])
+        Column(name, holds_images=_is_image(name, features[name]), is_empty=not features[name])
         for name in sorted(features)
     ]
     return Offer(where, "feature", columns, RECORD_LABEL_NAMES, RECORD_LIST_NAMES)
 
 
-def _is_image(values: Values) -> bool:
+def _is_image(name: str, values: Values) -> bool:
+    if name.startswith(_OF_OBJECTS):  # a mask of the one object
+        return False
     return len(values) == 1 and isinstance(values[0], bytes) and sniff(values[0]) is not None
 
 

@@ -33,7 +33,6 @@ from shardmill.beam_jobs.sources.kinds.tfds.metadata import (
     read_info,
     read_json,
 )
-from shardmill.beam_jobs.sources.kinds.tfds.objects import with_objects
 from shardmill.beam_jobs.sources.kinds.tfds.roles import Roles, roles_of
 from shardmill.beam_jobs.sources.kinds.tfds.shards import ShardRows, read_shard, records_of
 from shardmill.beam_jobs.sources.kinds.tfrecord import Records
@@ -42,6 +41,7 @@ from shardmill.beam_jobs.sources.recognition.glance import Glance, Recognised
 from shardmill.beam_jobs.sources.roles import SPLIT_WORDS
 from shardmill.beam_jobs.sources.rows.examples import image_in
 from shardmill.beam_jobs.sources.rows.listing import Contents, list_contents, walk_files
+from shardmill.beam_jobs.sources.rows.objects import with_objects
 from shardmill.beam_jobs.sources.rows.reading import RowReader, Rows
 from shardmill.beam_jobs.sources.rows.row_files import RowFile, RowFileBroken
 from shardmill.infra.errors import ConfigError, CorruptDataError, NotFoundError, UsageError

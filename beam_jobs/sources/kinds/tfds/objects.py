@@ -1,48 +1,15 @@
-"""Objects in images: a sequence of boxes with their classes.
-
-``Sequence({"bbox": BBoxFeature, "label": ClassLabel})`` is stored as two lists.
-
-Boxes are four numbers each: ymin, xmin, ymax, xmax, relative to the image. The lists of a record are read as
-further features first, and become objects once all records are listed.
-"""
+"""Objects in images: ``Sequence({"bbox": BBoxFeature, "label": ClassLabel})``, which is stored as lists."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
 
-import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
-import pyarrow.compute as pc
-
-from shardmill.beam_jobs.reasons import BROKEN_ROW
-from shardmill.beam_jobs.schemas import Status
 from shardmill.beam_jobs.sources.kinds.tfds.metadata import Leaf
-from shardmill.beam_jobs.sources.listing import Listing
-from shardmill.beam_jobs.tables.columns import lengths_of, lists_of, mask_of, one_chunk, with_column
-from shardmill.beam_jobs.tables.features import PREFIX
-from shardmill.infra.codecs.geometry import clip_boxes, have_area
 from shardmill.infra.errors import ConfigError
-from shardmill.infra.format.features import Feature
-from shardmill.infra.format.known_features import (
-    ANNOTATED_SIZE,
-    BOX_NUMBERS,
-    BOXES,
-    CROWDS,
-    LABELS,
-    LEFT_OUT,
-    LISTED_OBJECT_FEATURES,
-)
-from shardmill.infra.format.known_features import OBJECT_LABELS as NAMES
-from shardmill.infra.readable import counted
-
-Int64 = npt.NDArray[np.int64]
 
 # Names of a sequence's features that mark boxes around groups of objects, or difficult objects.
 _CROWDS = ("is_crowd", "is_group_of", "is_difficult")
-_NO_AREA, _NO_CLASS = "without an area within the image", "of no known class"
 
 
 @dataclass(frozen=True)
@@ -89,116 +56,3 @@ def find_objects(leaves: Sequence[Leaf]) -> ObjectKeys | None:
             "take none of them for objects: --set source.labels=none",
         )
     return found[0] if found else None
-
-
-def with_objects(listing: Listing, columns: Sequence[str | None], classes: Sequence[str]) -> Listing:
-    """Turn the lists of each record into objects.
-
-    Args:
-        listing: with the features that hold them.
-        columns: names of the features with boxes, class numbers, and crowds or None.
-        classes: names of the classes; empty: they are called by their numbers.
-
-    Returns:
-        The listing with LISTED_OBJECT_FEATURES and labels in their place. Boxes are relative to their images.
-    """
-    boxes, labels, crowds = (
-        None if name is None else _Lists.of(listing.table[PREFIX + name]) for name in columns
-    )
-    assert boxes is not None, "objects have boxes"
-    assert labels is not None, "objects have classes"
-    table = listing.table.drop_columns([PREFIX + name for name in columns if name is not None])
-    fits = boxes.lengths == BOX_NUMBERS * labels.lengths
-    if crowds is not None:
-        fits &= crowds.lengths == labels.lengths
-    table = _without_unequal(table, ~fits)
-    used = fits & (table["status"].to_numpy() == Status.TO_READ)
-    clipped = clip_boxes(boxes.of_rows(used).astype(np.float64).reshape(-1, BOX_NUMBERS), 1, 1)
-    numbers = labels.of_rows(used).astype(np.int64)
-    marked = np.zeros(len(numbers), np.int64) if crowds is None else crowds.of_rows(used).astype(np.int64)
-    rows = np.repeat(np.flatnonzero(used), labels.lengths[used])
-    names = list(classes) or [str(number) for number in range(int(numbers.max(initial=0)) + 1)]
-    is_known = (numbers >= 0) & (numbers < len(names))
-    kept = is_known & have_area(clipped)
-    lost = np.bincount(rows[~kept], minlength=table.num_rows)
-    objects = _Objects(rows[kept], clipped[kept], numbers[kept], marked[kept], lost)
-    counts = {_NO_CLASS: int((~is_known).sum()), _NO_AREA: int((is_known & ~kept).sum())}
-    warnings = [f"{counted(count, 'object')} {why} left out" for why, count in counts.items() if count]
-    described = _with_columns(table, objects, names)
-    return replace(listing, table=described, warnings=[*listing.warnings, *warnings])
-
-
-@dataclass(frozen=True)
-class _Lists:
-    """A column of lists of numbers; null counts as an empty list."""
-
-    column: pa.Array
-    lengths: Int64
-
-    @classmethod
-    def of(cls, column: pa.ChunkedArray) -> _Lists:
-        values = one_chunk(column)
-        if not pa.types.is_list(values.type):  # no record has more than one
-            values = lists_of(values.drop_null(), mask_of(pc.is_valid(values)))
-        return cls(values, lengths_of(values))
-
-    def of_rows(self, chosen: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
-        return np.asarray(self.column.filter(pa.array(chosen)).flatten().to_numpy(zero_copy_only=False))
-
-
-@dataclass(frozen=True)
-class _Objects:
-    """The objects that are kept, one after the other, by the rows of their images.
-
-    Attributes:
-        rows: int64 [N], of the images, rising.
-        boxes: float64 [N, 4].
-        numbers, crowds: int64 [N], the class, and 1 for a group or a difficult object.
-        lost: int64 [rows of the listing], objects that are left out.
-    """
-
-    rows: Int64
-    boxes: npt.NDArray[np.float64]
-    numbers: Int64
-    crowds: Int64
-    lost: Int64
-
-
-def _with_columns(table: pa.Table, objects: _Objects, classes: Sequence[str]) -> pa.Table:
-    """Add the objects of each image, and the classes that it shows as labels."""
-    count = table.num_rows
-    lengths = np.bincount(objects.rows, minlength=count)
-    known = pa.array(classes, pa.string())
-    values = {
-        BOXES: lists_of(pa.array(objects.boxes.astype(np.float32).reshape(-1)), lengths * BOX_NUMBERS),
-        NAMES: lists_of(known.take(pa.array(objects.numbers)), lengths),
-        CROWDS: lists_of(pa.array(objects.crowds), lengths),
-        LEFT_OUT: pa.array(objects.lost.astype(np.int64)),
-        ANNOTATED_SIZE: pa.nulls(count, pa.list_(pa.int64())),
-    }
-    by_name = np.array(sorted(range(len(classes)), key=lambda number: classes[number]), np.int64)
-    ranks = np.argsort(by_name)
-    shown = np.unique(objects.rows * len(classes) + ranks[objects.numbers])
-    labels = lists_of(
-        known.take(pa.array(by_name[shown % len(classes)])),
-        np.bincount(shown // len(classes), minlength=count),
-    )
-    table = with_column(table, table.schema.field("label"), pc.binary_join(labels, ", "))
-    described = Feature(name=LABELS, dtype="bytes", shape="variable", is_text=True)
-    table = table.append_column(described.arrow_field(PREFIX), labels)
-    for feature in LISTED_OBJECT_FEATURES:
-        table = table.append_column(feature.arrow_field(PREFIX), values[feature.name])
-    return table
-
-
-def _without_unequal(table: pa.Table, unequal: npt.NDArray[np.bool_]) -> pa.Table:
-    """Quarantine the records whose lists differ in length."""
-    wrong = pc.and_(pa.array(unequal), pc.equal(table["status"], int(Status.TO_READ)))
-    said: dict[str, Any] = {
-        "status": pa.scalar(int(Status.QUARANTINED), pa.int8()),
-        "reason": pa.scalar(BROKEN_ROW),
-        "message": pa.scalar("its lists of boxes and classes differ in length"),
-    }
-    for name, value in said.items():
-        table = with_column(table, table.schema.field(name), pc.if_else(wrong, value, table[name]))
-    return table

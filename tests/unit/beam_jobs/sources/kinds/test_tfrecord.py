@@ -11,9 +11,12 @@ from typing import Any
 
 import pytest
 
+from shardmill.beam_jobs.sources import list_inputs, open_source
+from shardmill.beam_jobs.sources.recognition.recognising import settled
 from shardmill.infra.errors import ConfigError, NotFoundError
 from shardmill.infra.format.records import frame
 from tests.samples.images.photos import jpeg, write
+from tests.samples.sources.requests import asked
 from tests.samples.sources.rows import example, images_of, listed, outcomes
 
 PACK = {"": bytes, ".gz": gzip.compress, ".zlib": zlib.compress}
@@ -160,3 +163,68 @@ def test_nothing_to_read(tmp_path: Path) -> None:
         listed(tmp_path, "tfrecord")
     with pytest.raises(NotFoundError, match="it holds no TFRecord file"):
         listed(write(tmp_path / "other", {"a.bin": b"x"}), "tfrecord")
+
+
+def detected(row: int, boxes: Sequence[Sequence[float]], names: Sequence[str], **changed: Any) -> bytes:
+    """A record as TensorFlow's Object Detection API has it; boxes are ymin, xmin, ymax, xmax."""
+    edges = {
+        f"image/object/bbox/{edge}": [float(box[at]) for box in boxes]
+        for at, edge in enumerate(("ymin", "xmin", "ymax", "xmax"))
+    }
+    features: dict[str, Any] = {
+        "image/encoded": [jpeg(row)], "image/height": [48], "image/width": [64], **edges,
+        "image/object/class/text": [name.encode() for name in names],
+        "image/object/class/label": [{"cat": 3, "dog": 7}.get(name, 0) for name in names],
+        "image/object/difficult": [at % 2 for at in range(len(names))],
+        "image/object/mask": [jpeg(9)] * len(names),
+    }  # fmt: skip
+    return example(**{key: value for key, value in (features | changed).items() if value is not None})
+
+
+BOX = (0.25, 0.5, 0.75, 1.0)
+
+
+def test_objects_of_the_object_detection_api(tmp_path: Path) -> None:
+    payloads = [
+        detected(0, [], []),
+        detected(1, [BOX, (0.1, 0.1, 0.1, 0.5)], ["dog", "cat"]),
+        detected(2, [BOX, (-0.5, 0, 0.5, 1.5), (0.5, 0.5, float("nan"), 1)], ["cat", "dog", "dog"]),
+        detected(3, [BOX, BOX], ["cat"]),
+        detected(4, [BOX], ["cat"], **{"image/object/bbox/xmin": [0.5, 0.5]}),
+        detected(5, [BOX], [" cat "]),
+        detected(6, [BOX], [""]),
+    ]
+    write(tmp_path, {"train-00000.record": framed(payloads[:4]), "val-00000.record": framed(payloads[4:])})
+    request = settled(asked(tmp_path))
+    assert (request.config.source.kind, request.config.source.labels) == ("tfrecord", "multi")
+    listing = list_inputs(open_source(request), request.config)
+    rows = {row["uri"]: row for row in listing.table.to_pylist() if "#" in row["uri"]}
+    lost = {name for name, row in rows.items() if row["reason"] == "broken_row"}
+    assert lost == {uri("train-00000.record", 3), uri("val-00000.record", 0)}
+    names = ("bbox", "label", "is_crowd", "num_left_out")
+    found = {name: tuple(row[f"feature:objects/{key}"] for key in names) for name, row in rows.items()}
+    assert found[uri("train-00000.record", 0)] == ([], [], [], 0)
+    assert found[uri("train-00000.record", 1)] == ([*BOX], ["dog"], [0], 1)
+    assert found[uri("train-00000.record", 2)] == ([*BOX, 0, 0, 0.5, 1], ["cat", "dog"], [0, 1], 1)
+    assert found[uri("val-00000.record", 1)] == ([*BOX], ["cat"], [0], 0)
+    assert found[uri("val-00000.record", 2)] == ([], [], [], 1)
+    assert rows[uri("val-00000.record", 1)]["split"] == "validation"
+    assert "image/object/mask of the records is not read: their objects have boxes alone" in listing.warnings
+    images = images_of(tmp_path, "tfrecord", labels="multi")
+    assert images[uri("train-00000.record", 1)] == jpeg(1)
+
+
+@pytest.mark.parametrize(("names", "classes"), [([], ["7", "3"]), (["3:cat", "7:dog"], ["dog", "cat"])])
+def test_objects_whose_classes_are_numbers(tmp_path: Path, names: list[str], classes: list[str]) -> None:
+    payload = detected(1, [BOX, BOX], ["dog", "cat"], **{"image/object/class/text": None})
+    write(tmp_path, {"a.record": framed([payload]), "names.txt": "\n".join(names).encode()})
+    settings = {"classes_file": "names.txt"} if names else {}
+    table = listed(tmp_path, "tfrecord", labels="multi", **settings).table
+    (found,) = (row for row in table.to_pylist() if "#" in row["uri"])
+    assert found["feature:objects/label"] == classes
+
+
+def test_objects_in_pixels_are_refused(tmp_path: Path) -> None:
+    write(tmp_path, {"a.record": framed([detected(1, [(5, 6, 30, 40)], ["cat"])])})
+    with pytest.raises(ConfigError, match="seem to be in pixels"):
+        listed(tmp_path, "tfrecord", labels="multi")
