@@ -19,6 +19,8 @@ import numpy.typing as npt
 
 from shardmill.infra.codecs.arrays import for_people
 from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.format.features import Feature
+from shardmill.infra.format.known_features import KEYPOINTS, VISIBILITY, key_points
 from shardmill.infra.processes.job_command import JobParser, deliver, settings_of
 from shardmill.infra.processes.process import run_main
 from shardmill.infra.readable import counted
@@ -35,7 +37,10 @@ from shardmill.training.order import StepPlan
 from shardmill.training.order.from_settings import order_from_settings
 from shardmill.training.reading import Batch, BatchMaker, RecordReader
 from shardmill.training.reading.example_spec import ExampleSpec
-from shardmill.training.reading.records.annotations import SplitObjects, load_objects
+from shardmill.training.reading.records.annotations import FOLLOWING, load_objects
+from shardmill.training.reading.records.split_table import load_features
+from shardmill.training.results.pictures.batch import Labels
+from shardmill.training.results.pictures.batch_parts import parts_of
 from shardmill.training.results.pictures.grid import SUFFIXES, Cell, check_suffix, grid_picture
 from shardmill.training.tasks.registry import LABEL_WORDS, is_learned, kind_of, learned
 from shardmill.training.tasks.settings import settings_for
@@ -93,10 +98,13 @@ def show_augmented(ref: str, config: TrainConfig, *, root: str | Path, out: Path
         config = settings_for(config, dataset.version)
     plan = _first_examples(config, dataset, reader)
     with quiet():  # the model's file may import its framework
-        objects = load_objects(dataset.version, "train") if learned(dataset.version) == "objects" else None
-        spec = ExampleSpec.of_settings(config, objects)
-    rows = _stored(reader, objects, plan)
-    trained = _AsTrained(config, reader, spec)
+        spec = ExampleSpec.of_settings(config)
+    if learned(dataset.version) == "objects":
+        names = _followed(dataset.features)
+        features = load_features(dataset.version, "train", names)
+        spec = replace(spec, objects=load_objects(dataset.version, "train", names), features=features)
+    rows = _stored(dataset, reader, spec, plan)
+    trained = _AsTrained(config, dataset, reader, spec)
     for epoch in range(_EPOCHS):
         for row, cell in zip(rows, trained.cells(replace(plan, epoch=epoch)), strict=True):
             row.append(cell)
@@ -140,17 +148,32 @@ def _first_examples(config: TrainConfig, dataset: Dataset, reader: RecordReader)
     )
 
 
-def _stored(reader: RecordReader, objects: SplitObjects | None, plan: StepPlan) -> list[list[Cell]]:
+def _followed(features: Sequence[Feature]) -> list[str]:
+    """Return the features of objects to draw; without key points that a mirror cannot swap."""
+    points = key_points(features)
+    left_out = {KEYPOINTS, VISIBILITY} if points is not None and points.partners is None else set()
+    return [one.name for one in features if one.name in FOLLOWING and one.name not in left_out]
+
+
+def _stored(dataset: Dataset, reader: RecordReader, spec: ExampleSpec, plan: StepPlan) -> list[list[Cell]]:
     """Return a row for each example, with the whole stored image."""
-    maker = BatchMaker(reader, ExampleSpec(image_size=None, objects=objects), threads=1)
+    whole = ExampleSpec(image_size=None, objects=spec.objects, features=spec.features)
+    maker = BatchMaker(reader, whole, threads=1)
     rows = []
     for row in range(plan.ordinals.size):  # one at a time: images may be large
         batch = maker.make(plan.of_rows(slice(row, row + 1)))
         height, width = batch.images.shape[1:3]
-        rows.append(
-            [Cell(for_people(batch.images[0]), (*_words(reader, batch), f"{width} by {height} pixels"))]
-        )
+        (pixels,) = _annotated(dataset, batch, [for_people(batch.images[0])])
+        rows.append([Cell(pixels, (*_words(reader, batch), f"{width} by {height} pixels"))])
     return rows
+
+
+def _annotated(dataset: Dataset, batch: Batch, images: list[Images]) -> list[Images]:
+    """Return pictures of a batch with its objects or masks drawn into them."""
+    if batch.objects is None and dataset.label_kind != "mask":
+        return images
+    labels = Labels(parts_of(batch), len(batch), dataset, None)
+    return [labels.drawn(row, image) for row, image in enumerate(images)]
 
 
 def _words(reader: RecordReader, batch: Batch) -> list[str]:
@@ -166,8 +189,11 @@ def _words(reader: RecordReader, batch: Batch) -> list[str]:
 class _AsTrained:
     """Makes the examples of training, epoch by epoch."""
 
-    def __init__(self, config: TrainConfig, reader: RecordReader, spec: ExampleSpec) -> None:
+    def __init__(
+        self, config: TrainConfig, dataset: Dataset, reader: RecordReader, spec: ExampleSpec
+    ) -> None:
         self._settings = config.augment
+        self._dataset = dataset
         self._reader = reader
         self._maker = BatchMaker(reader, spec, threads=1)
         self._augment = _batch_augment(config) if config.augment.of_batches else None
@@ -177,7 +203,7 @@ class _AsTrained:
         batch = self._maker.make(plan)
         names = _words(self._reader, batch)
         if self._augment is None:
-            shown = _in_colour(batch.images)
+            shown = _annotated(self._dataset, batch, _in_colour(batch.images))
             return [Cell(image, (name,)) for image, name in zip(shown, names, strict=True)]
         side = batch.images.shape[1]
         draws = draw_batch_parameters(self._settings, plan.seed, plan.epoch, plan.positions, side)

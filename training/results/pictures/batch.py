@@ -15,10 +15,10 @@ from PIL import Image
 
 from shardmill.infra.arguments import at_least, checked
 from shardmill.infra.codecs.arrays import for_people
-from shardmill.infra.codecs.masks import class_colors, lay_over
+from shardmill.infra.codecs.masks import lay_over
 from shardmill.infra.dataset.thumbnails import picture_uri
 from shardmill.infra.errors import UsageError
-from shardmill.infra.format.known_features import NO_CLASS
+from shardmill.infra.format.known_features import NO_CLASS, key_points
 from shardmill.infra.html import notebook
 from shardmill.infra.readable import counted, first_of, readable_figure
 from shardmill.infra.storage.local import writes
@@ -33,12 +33,11 @@ from shardmill.training.results.pictures.batch_parts import (
     parts_of,
 )
 from shardmill.training.results.pictures.grid import Cell, check_suffix, grid_picture
-from shardmill.training.tasks.annotated import with_boxes
+from shardmill.training.results.pictures.outlines import Outlines
 
 _SHOWN = 12
 _SIDE, _COLUMNS = 168, 6  # pixels of a picture, pictures a row
 _HTML_SIDE, _PNG_SIDE = 112, 84  # pixels of a picture in a notebook, which shall be small
-_WHITE, _BLACK = (255, 255, 255), (0, 0, 0)
 _NAMES = 3  # classes or numbers named below a picture
 _PAGE = ".html"
 _COLORS = 64  # of a PNG in a notebook
@@ -59,7 +58,7 @@ def show_batch(
 
     Images are [b, H, W, C] or [b, C, H, W], grey or RGB, arrays or tensors. Whole numbers are taken as 0 to
     255 and others as 0 to 1, unless ``value_range``, or ``mean`` and ``std``, say otherwise. Those of 16 bits
-    or of a dataset of other depths or channels are stretched. Boxes are drawn, masks are laid over their
+    or of a dataset of other depths or channels are stretched. Objects are drawn, masks are laid over their
     images, and whole images are shown without their padding.
 
     Args:
@@ -90,7 +89,7 @@ def show_batch(
         )
     stretches = channels is not None or any(image.dtype == np.uint16 for image in images)
     known = asked or (None if stretches else ValueRange.told(images))
-    labels = _Labels(parts, len(images), dataset, classes)
+    labels = Labels(parts, len(images), dataset, classes)
     cells = []
     for row, image in enumerate(images):
         finite = np.isfinite(image)
@@ -169,7 +168,7 @@ def _fitted(pixels: Pixels, side: int) -> Pixels:
     return scaled
 
 
-class _Labels:
+class Labels:
     """The labels of the shown examples: in words, and drawn into their pictures."""
 
     def __init__(
@@ -177,6 +176,7 @@ class _Labels:
     ) -> None:
         self._parts = parts
         self._kind = None if dataset is None else dataset.label_kind
+        self._points = None if dataset is None else key_points(dataset.features)
         self._names = list(classes or ()) if dataset is None else dataset.version.manifest.label_names
         self._labels = None if parts.labels is None else array_of(parts.labels[:count], "labels")
         self._weights = None if parts.weights is None else array_of(parts.weights[:count], "weights")
@@ -196,9 +196,9 @@ class _Labels:
 
     def words(self, row: int) -> str:
         """Return the label of an example for people."""
-        boxes, numbers = self._parts.boxes(row)
-        if len(boxes):
-            found = Counter(self._name(number) for number in numbers.tolist()).most_common()
+        numbers = self._outlines(row).classes.tolist()
+        if numbers:
+            found = Counter(self._name(number) for number in numbers).most_common()
             return first_of([f"{name} × {times}" if times > 1 else name for name, times in found], _NAMES)
         if self._labels is None:
             return ""
@@ -220,7 +220,7 @@ class _Labels:
         return ("padding",) if self._weights is not None and self._weights[row] == 0 else ()
 
     def drawn(self, row: int, pixels: Pixels) -> Pixels:
-        """Return an image with its boxes or mask: uint8 [h, w, 3] within a square of ``_SIDE``."""
+        """Return an image with its objects or mask: uint8 [h, w, 3] within a square of ``_SIDE``."""
         scaled = _fitted(pixels, _SIDE)
         if self._labels is not None and self._labels.ndim == 3:
             mask = self._cropped(row)
@@ -228,12 +228,10 @@ class _Labels:
             scaled = lay_over(
                 scaled, np.where(mask < 0, 1 << 16, mask), len(self._names) or max(shown, default=0) + 1
             )
-        boxes, numbers = self._parts.boxes(row)
-        colors = class_colors(max(numbers.tolist(), default=0) + 1).tolist()
-        scaled = with_boxes(scaled, boxes.tolist(), _WHITE, 3)
-        for box, number in zip(boxes.tolist(), numbers.tolist(), strict=True):
-            scaled = with_boxes(scaled, [box], colors[number] if number >= 0 else _BLACK)
-        return scaled
+        return self._outlines(row).drawn(scaled)
+
+    def _outlines(self, row: int) -> Outlines:
+        return Outlines.of(self._parts, row, self._points)
 
     def _cropped(self, row: int) -> Array:
         """Return the mask of an example without padding."""

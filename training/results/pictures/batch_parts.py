@@ -10,11 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from shardmill.infra.errors import UsageError
-from shardmill.infra.format.features import MISSING
-from shardmill.infra.format.known_features import BOX_NUMBERS, BOXES, OBJECT_LABELS
 from shardmill.infra.readable import first_of
 from shardmill.training.reading.decode import Pixels
-from shardmill.training.reading.records.annotations import NO_OBJECT
 
 Array = npt.NDArray[Any]
 
@@ -25,7 +22,7 @@ _NAMES = {
     "sizes": ("sizes", "size", "image_size"),
 }
 _CHANNELS = (1, 3)
-_OUTSIDE = 0.1  # share of the range by which values may lie outside of it: resizing overshoots a little
+OUTSIDE = 0.1  # share of the range by which values may lie outside of it: resizing overshoots a little
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,31 +45,6 @@ class Parts:
     beside: Mapping[str, Any] = field(default_factory=dict)
     objects: Any = None
     title: str = ""
-
-    def boxes(self, row: int) -> tuple[Array, Array]:
-        """Return the boxes of an example, float [n, 4], and their classes, int [n].
-
-        Raises:
-            UsageError: boxes are not relative to their image.
-        """
-        if self.objects is not None:
-            found = self.objects if isinstance(self.objects, Mapping) else self.objects._asdict()
-            classes = array_of(found["classes"][row], "classes")
-            boxes = array_of(found["boxes"][row], "boxes")[classes != NO_OBJECT]
-            classes = classes[classes != NO_OBJECT]
-        elif BOXES in self.beside:
-            boxes = _list_of(self.beside[BOXES], row, BOXES).reshape(-1, BOX_NUMBERS)
-            classes = np.full(len(boxes), NO_OBJECT)
-            if OBJECT_LABELS in self.beside:
-                classes = _list_of(self.beside[OBJECT_LABELS], row, OBJECT_LABELS).astype(np.int64)
-        else:
-            return np.zeros((0, BOX_NUMBERS)), np.zeros(0, np.int64)
-        if boxes.size and not (boxes.min() >= -_OUTSIDE and boxes.max() <= 1 + _OUTSIDE):
-            raise UsageError(
-                f"boxes reach from {boxes.min():.4g} to {boxes.max():.4g}",
-                "give the top, left, bottom and right edge, relative to the image, 0 to 1",
-            )
-        return boxes, classes
 
 
 def parts_of(batch: Any) -> Parts:
@@ -153,15 +125,6 @@ def array_of(value: Any, name: str) -> Array:
         ) from error
 
 
-def _list_of(values: Any, row: int, name: str) -> Array:
-    """Return the list of an example: of padded, ragged or plain lists."""
-    if hasattr(values, "lengths"):
-        return array_of(values.values[row], name)[: int(values.lengths[row])]
-    found = array_of(values[row], name)
-    missing = np.isnan(found) if found.dtype.kind == "f" else found == MISSING["int64"]
-    return found[~missing]
-
-
 @dataclass(frozen=True, slots=True)
 class ValueRange:
     """The values of black and of white: float64 [1], or one a channel [C]."""
@@ -239,7 +202,7 @@ class ValueRange:
         if image.dtype == np.uint8 and (self.black == 0).all() and (self.white == 255).all():
             return np.ascontiguousarray(image)
         shares = (image.astype(np.float64) - self.black) / (self.white - self.black)
-        if shares.size and not (shares.min() >= -_OUTSIDE and shares.max() <= 1 + _OUTSIDE):
+        if shares.size and not (shares.min() >= -OUTSIDE and shares.max() <= 1 + OUTSIDE):
             raise UsageError(
                 f"values of images, {image.min():.4g} to {image.max():.4g}, lie outside of the range",
                 "mend value_range, or mean and std: they say which values are black and white",
