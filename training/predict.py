@@ -24,7 +24,14 @@ from shardmill.infra.storage.locations import default_root, default_runs
 from shardmill.infra.whole_job import shown_to_people
 from shardmill.training.frameworks import load
 from shardmill.training.predicting.detected import DETECTED_FILES, detected
-from shardmill.training.predicting.inputs import Input, input_of_run, is_folder, list_files, read_input
+from shardmill.training.predicting.inputs import (
+    Input,
+    input_of_run,
+    is_folder,
+    list_files,
+    list_pictures,
+    read_input,
+)
 from shardmill.training.predicting.outputs import FORMATS, Format, Output, Prediction, open_output
 from shardmill.training.predicting.segmented import OVERLAY_SIDE, MaskFiles, MaskNames, mask_decisions
 from shardmill.training.results.run_files.run_folder import RunFolder
@@ -138,12 +145,12 @@ def predict(
         ThreadPoolExecutor(num_cpus(), "decode") as threads,
     ):
         output = table.open(stream)
-        files = list_files(paths)
+        files = list_pictures(paths, given.preparation.pages)
         while batch := list(islice(files, table.together)):
-            inputs = list(threads.map(lambda path: read_input(path, given, table.shown_side), batch))
+            inputs = list(threads.map(lambda one: read_input(one[0], given, table.shown_side, one[1]), batch))
             images = [one.seen.pixels for one in inputs if one.seen is not None]
             outputs = model(np.stack(images)) if images else None
-            output.add(list(table.rows_of(batch, inputs, outputs, threads)))
+            output.add(list(table.rows_of([path for path, _ in batch], inputs, outputs, threads)))
             refused = sum(one.seen is None for one in inputs)
             counts["refused"] += refused
             counts["predicted"] += len(inputs) - refused

@@ -21,10 +21,8 @@ from shardmill.beam_jobs.sources.listing import Listing
 from shardmill.beam_jobs.sources.rows.listing import row_of
 from shardmill.beam_jobs.tables.columns import with_column
 from shardmill.infra.codecs.formats import ImageRejected
-from shardmill.infra.codecs.pages import InMemory, count_pages
+from shardmill.infra.codecs.pages import PAGE, InMemory, count_pages, page_name
 from shardmill.infra.errors import ConfigError
-
-_UNIT = "page"
 
 
 def with_pages(listing: Listing, folder: SourceFolder) -> Listing:
@@ -57,7 +55,7 @@ def with_pages(listing: Listing, folder: SourceFolder) -> Listing:
     groups = [None if found[row][0] == "dicom" else uris[row] for row in of_row.tolist()]
     pages = _with(
         pages,
-        uri=pa.array([f"{uri}#{_UNIT}={number:07}" for uri, number in zip(containers, numbers, strict=True)]),
+        uri=pa.array([page_name(uri, number) for uri, number in zip(containers, numbers, strict=True)]),
         group=pc.coalesce(pages["group"], pa.array(groups, pa.string())),
         size_bytes=pa.array(np.zeros(len(numbers), np.int64)),
     )
@@ -128,7 +126,7 @@ class PageReader:
         container, position = file.container, file.position
         if container is None or position is None:
             row = row_of(file.uri)
-            if row is None or row[1] != _UNIT:
+            if row is None or row[1] != PAGE:
                 return self._folder.read(file)
             container, _, position = row
         if self._last != (container, file.mtime_ns):

@@ -13,11 +13,12 @@ import numpy as np
 from shardmill.infra import progress as events
 from shardmill.infra.codecs import ImageRejected, Pixels, decode_in_bands
 from shardmill.infra.codecs.arrays import in_grey
-from shardmill.infra.codecs.formats import Wanted
+from shardmill.infra.codecs.formats import HEAD_BYTES, Wanted, sniff
+from shardmill.infra.codecs.pages import InMemory, count_pages, page_name
 from shardmill.infra.codecs.samples import DeepWanted
 from shardmill.infra.dataset.catalog import Catalog
 from shardmill.infra.errors import ShardmillError
-from shardmill.infra.preparation import Preparation
+from shardmill.infra.preparation import Pages, Preparation
 from shardmill.infra.storage.locations import default_root, uri_of
 from shardmill.training.config.data import ImageOptions
 from shardmill.training.export.model_input import FILE, ModelInput, Seen, preparation_of, read_model_input
@@ -115,17 +116,61 @@ def _files_at(place: Path) -> Iterator[Path]:
             waiting += [(each, inside) for each in within if not each.name.startswith(".")]
 
 
-def read_input(path: Path, given: ModelInput, shown_side: int = 0) -> Input:
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A page of a TIFF or a frame of a DICOM file, which is an image of its own.
+
+    Attributes:
+        file: the file.
+        number: its number, from 0; None: the pages cannot be counted.
+    """
+
+    file: InMemory
+    number: int | None
+
+
+def list_pictures(paths: Sequence[Path], pages: Pages) -> Iterator[tuple[Path, Page | None]]:
+    """Yield the files of ``list_files``; with ``pages`` = "images" once for each page of one with several."""
+    for path in list_files(paths):
+        if pages != "images":
+            yield path, None
+        else:
+            yield from ((path, page) for page in _pages_of(path))
+
+
+def _pages_of(path: Path) -> Sequence[Page | None]:
+    try:
+        with path.open("rb") as stream:
+            if sniff(stream.read(HEAD_BYTES)) not in ("tiff", "dicom"):
+                return [None]
+        file = InMemory(path.read_bytes())
+        count = count_pages(file)[1]
+    except (OSError, ModuleNotFoundError):
+        return [None]  # reading the file tells it
+    except ImageRejected:
+        return [Page(file, None)]
+    return [Page(file, number) for number in range(count)] if count > 1 else [None]
+
+
+def read_input(path: Path, given: ModelInput, shown_side: int = 0, page: Page | None = None) -> Input:
     """Read and decode one file.
 
     Args:
         path: the file.
         given: what the model sees of it.
         shown_side: the longer side of the image for people, at most (pixels); 0: none is wanted.
+        page: the page of it that is the image; None: the file is.
     """
     name = uri_of(str(path))
     try:
-        data = path.read_bytes()
+        if page is None:
+            data = path.read_bytes()
+        elif page.number is None:
+            data = page.file.page(0)  # raises what is wrong
+        else:
+            name, data = page_name(name, page.number), page.file.page(page.number)
+    except ImageRejected as error:
+        return Input(name, reason=error.reason, message=error.message)
     except IsADirectoryError:
         return Input(name, reason=UNREADABLE, message="the folder cannot be listed")
     except OSError as error:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import io
 from functools import cached_property
-from typing import Any
+from typing import Any, Final
 
 from shardmill.infra.codecs.formats import HEAD_BYTES, ImageRejected, sniff
 from shardmill.infra.codecs.pages.tiff_pages import picture_pages, tiff_page
 from shardmill.infra.extras import install
+
+PAGE: Final = "page"
 
 
 class InMemory(io.BytesIO):
@@ -47,6 +49,11 @@ class InMemory(io.BytesIO):
             return dicom_frame(self._data, number)
         except ModuleNotFoundError as error:
             raise ImageRejected("unsupported", f"a DICOM image; to read these, {install('dicom')}") from error
+
+
+def page_name(name: str, number: int) -> str:
+    """Return the name of a page, by its number from 0: ``scan.tif#page=0000002`` is the third."""
+    return f"{name}#{PAGE}={number:07}"
 
 
 def count_pages(file: Any) -> tuple[str | None, int]:

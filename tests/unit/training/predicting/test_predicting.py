@@ -13,13 +13,19 @@ import cv2
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+import tifffile
 
+from shardmill.beam_jobs.config import PrepareConfig
+from shardmill.beam_jobs.schemas import file_refs
+from shardmill.beam_jobs.sources import list_inputs, open_reader
+from shardmill.beam_jobs.sources.files.folder import SourceFolder
 from shardmill.infra.preparation import Preparation
 from shardmill.training.export.model_input import ModelInput
-from shardmill.training.predicting.inputs import list_files, read_input
+from shardmill.training.predicting.inputs import list_files, list_pictures, read_input
 from shardmill.training.predicting.outputs import FORMATS, Format, Prediction, open_output
 from shardmill.training.tasks.kind import Decisions
 from shardmill.training.tasks.registry import KINDS
+from tests.samples.images.dicoms import dicom, slice_of
 
 GIVEN = ModelInput(preparation=Preparation(encoding="png"), image_size=16)
 PIXELS = np.random.default_rng(3).integers(0, 256, (16, 24, 3)).astype(np.uint8)
@@ -71,6 +77,37 @@ def test_the_central_square_is_taken(tmp_path: Path) -> None:
     found = read_input(tmp_path / "wide.png", GIVEN)
     assert found.seen is not None
     assert np.array_equal(found.seen.pixels, PIXELS[:, 4:20])
+
+
+def test_pages_are_rows_as_prepare_names_and_reads_them(tmp_path: Path) -> None:
+    how = Preparation(pages="images", depth="keep", channels="keep", bands=(2,), encoding="png")
+    stack = np.random.default_rng(1).integers(0, 60_000, (3, 16, 16, 3)).astype(np.uint16)
+    (tmp_path / "a").mkdir()
+    tifffile.imwrite(tmp_path / "a/scan.tif", stack, photometric="rgb")
+    tifffile.imwrite(tmp_path / "a/one.tif", stack[0], photometric="rgb")
+    (tmp_path / "a/frames").write_bytes(dicom(np.stack([slice_of(0, 0)] * 2)))
+    (tmp_path / "a/cut.tif").write_bytes((tmp_path / "a/scan.tif").read_bytes()[:-9_000])
+    given = ModelInput(preparation=how, image_size=16, image_channels=1, dtype="uint16")
+    found = [
+        read_input(path, given, 0, page)
+        for path, page in list_pictures([tmp_path / "a"], given.preparation.pages)
+    ]
+    folder, config = SourceFolder(str(tmp_path)), PrepareConfig.model_validate({"image": {"pages": "images"}})
+    listing = list_inputs(folder, config)
+    rows = {
+        f"{tmp_path}/{row['uri']}": row for row in listing.table.to_pylist() if row["reason"] != "row_file"
+    }
+    assert [one.path for one in found] == list(rows)
+    assert len(found) == 7
+    reader = open_reader(folder, config)
+    read = {f"{tmp_path}/{one.uri}": reader.read(one) for one in file_refs(listing.to_read())}
+    for one in found:
+        if rows[one.path]["reason"] is not None:
+            assert (one.reason, one.message) == (rows[one.path]["reason"], rows[one.path]["message"])
+        elif one.seen is not None:
+            assert np.array_equal(one.seen.pixels, given.see(read[one.path]).pixels)
+    scan = [one.seen.pixels for one in found if one.seen is not None and "scan" in one.path]
+    assert np.array_equal(np.stack(scan), stack[..., 1:2])
 
 
 @pytest.mark.parametrize(
