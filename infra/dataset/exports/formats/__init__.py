@@ -66,11 +66,18 @@ PLUGINS: Final = Plugins(
 def format_named(name: str) -> tuple[Format, Plugin | None]:
     """Return the format of this name, and the plugin that it comes from.
 
+    Behind a dash stands one of the ``VARIANTS`` that the module of a format names: ``yolo-pose``.
+
     Raises:
         UsageError: there is none, or the plugin cannot be used.
     """
     if name in FORMATS:
         return importlib.import_module(f"{__name__}.{name}").FORMAT, None
+    base, _, variant = name.partition("-")
+    if base in FORMATS:
+        variants = getattr(importlib.import_module(f"{__name__}.{base}"), "VARIANTS", {})
+        if variant in variants:
+            return variants[variant], None
     plugin = PLUGINS.find(name)
     if plugin is None:
         raise UsageError(f"there is no export format {name!r}", near_miss(name, [*FORMATS, *PLUGINS.names()]))
