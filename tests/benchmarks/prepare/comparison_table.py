@@ -31,9 +31,9 @@ class Run:
 
     @property
     def later_per_second(self) -> float:
-        """Photographs per second after start-up; NaN if all took no longer than a few."""
-        seconds = self.cost.wall_seconds - self.startup_seconds
-        return max(self.num_records - FEW, 0) / seconds if seconds > 0 else math.nan
+        """Photographs per second after start-up; NaN if there are no more than a few, or took no longer."""
+        more, seconds = self.num_records - FEW, self.cost.wall_seconds - self.startup_seconds
+        return more / seconds if more > 0 and seconds > 0 else math.nan
 
 
 def show(runs: dict[str, list[Run]], images: int, codec: str) -> None:
