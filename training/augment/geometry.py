@@ -94,16 +94,16 @@ def with_images(points: Points, parameters: AugmentParameters) -> Points:
     return points
 
 
-def mirroring(parameters: AugmentParameters) -> dict[str, npt.NDArray[np.bool_]]:
-    """Return the augmentations that mirror images, by their names, and which images: bool [B]."""
-    found = {}
+def mirroring(parameters: AugmentParameters) -> list[tuple[str, npt.NDArray[np.bool_]]]:
+    """Return the names of the augmentations that mirror images, and which images each mirrors: bool [B]."""
+    found = []
     for augmentation, drawn in parameters.images:
         corners = np.tile(np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]]), (len(parameters.windows), 1, 1))
         corner, down, right = np.moveaxis(augmentation.move_points(corners, drawn), 1, 0)
         (down_y, down_x), (right_y, right_x) = (down - corner).T, (right - corner).T
         mirrored = down_y * right_x < down_x * right_y
         if mirrored.any():
-            found[augmentation.name] = mirrored
+            found.append((augmentation.name, mirrored))
     return found
 
 

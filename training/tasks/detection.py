@@ -17,6 +17,7 @@ from shardmill.training.config import TrainConfig, image_size_of
 from shardmill.training.frameworks import load
 from shardmill.training.metrics.detection import DetectionEvaluation, DetectionTally, resampled, summarized
 from shardmill.training.metrics.evaluation import Evaluation, Rows
+from shardmill.training.reading.records.shapes import SHAPES
 from shardmill.training.tasks.annotated import AnnotatedBoxes
 from shardmill.training.tasks.arrow_lists import NUMBERS
 from shardmill.training.tasks.kind import TaskKind
@@ -50,6 +51,13 @@ class DetectionKind(TaskKind):
             len(version.manifest.classes), image_size_of(config)
         )
         return made
+
+    def notes(self, version: DatasetVersion) -> list[str]:
+        """Say which shapes the detector does not learn, and what to do with them."""
+        shapes = SHAPES.intersection(feature.name for feature in version.manifest.extra_features)
+        remedy = "for a model of your own, or draw masks from polygons"
+        names = ", ".join(sorted(shapes))
+        return [f"the detector learns boxes alone: read {names} with open_dataset {remedy}"] if shapes else []
 
     def tally(self, num_names: int) -> DetectionTally:
         """Return an empty tally."""

@@ -151,6 +151,10 @@ class TaskKind(ABC):
     def predicted_words(self, names: Sequence[str], rows: Rows, row: int) -> str:
         """Return what was predicted for one of n examples, for people."""
 
+    def notes(self, version: DatasetVersion) -> list[str]:
+        """Return what people should know of a run on a dataset version."""
+        return []
+
     def likelihoods(self, labels: Any, rows: Rows, row: int) -> tuple[float | None, float | None]:
         """Return the probabilities of the label and of the prediction of an example; None: it has none."""
         return None, None

@@ -88,7 +88,7 @@ class Views:
     def are_mirrored(self) -> npt.NDArray[np.bool_]:
         """Tell which images are mirrored, and not turned: bool [b]."""
         mirrored = np.zeros(len(self.heights), np.bool_)
-        for found in mirroring(self.parameters).values():
+        for _, found in mirroring(self.parameters):
             mirrored ^= found
         return mirrored
 
@@ -174,8 +174,9 @@ class KeyPointsOfSplit:
             ConfigError: they have none.
         """
         if self.partners is None and (found := mirroring(parameters)):
+            names = " and ".join(name for name, _ in found)
             raise ConfigError(
-                f"{' and '.join(found)} mirrors images, and nothing tells which points are left and right",
+                f"{names} mirrors images, and nothing tells which points are left and right",
                 "turn it off, or name key points such as left_eye and right_eye when you prepare them",
             )
 

@@ -122,7 +122,7 @@ def _figures(run: TrainedRun, metrics: Mapping[str, Any]) -> dict[str, Any]:
     """Return the figures of a run and the paths of its files, JSON-able."""
     config, version, run_dir, loop = run.beginning.config, run.dataset.version, run.run_dir, run.loop
     missing = [split for split in OUT_OF_SAMPLE if split not in metrics]
-    notes = list(run.notes)
+    notes = [*run.notes, *kind_of(version).notes(version)]
     if config.data.left_out_fold is not None:
         notes.append(
             f"fold {config.data.left_out_fold} of {config.data.folds} of the train split was left out"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from shardmill.training.augment.kinds.flips import Flips
 from shardmill.training.augment.parameters import AugmentParameters
 from shardmill.training.config import AugmentSettings
 from shardmill.training.reading.batch import Batch
+from shardmill.training.tasks.detection import DetectionKind
 from tests.samples.images.shape_pictures import LEFT_EAR, NOSE, draw_shapes, filled, shapes_of
 from tests.samples.training.forms_elsewhere import check_forms
 
@@ -186,6 +188,29 @@ def test_one_of_the_features_is_enough(dataset: Dataset) -> None:
         (batch,) = dataset.batches("train", features=name, **asked)
         assert [*batch.features] == [name]
         np.testing.assert_array_equal(batch.features[name].values, every.features[name].values)
+
+
+def test_a_damaged_record_repeats_the_shapes_of_another(dataset: Dataset, tmp_path: Path) -> None:
+    root = shutil.copytree(Path(dataset.version.storage.uri), tmp_path / "root" / "d").parent
+    path, offset, length = dataset.table("train").place(3)
+    with (root / "d" / path).open("r+b") as shard:
+        shard.seek(offset + length // 2)
+        shard.write(b"damaged")
+    there = open_dataset("d", root, max_bad_records=1)
+    asked = PLAIN | {"batch_size": 12, "augment": MOVED}
+    (batch,), (whole,) = there.batches("train", **asked), dataset.batches("train", **asked)
+    (bad,) = np.flatnonzero(batch.ordinals != whole.ordinals)
+    donor = next(row for row in range(12) if row != bad)
+    for name in FEATURES:
+        np.testing.assert_array_equal(lists(batch, bad)[name], lists(batch, donor)[name])
+        np.testing.assert_array_equal(lists(batch, donor)[name], lists(whole, donor)[name])
+    np.testing.assert_array_equal(batch.images[bad], batch.images[donor])
+
+
+def test_the_detector_says_which_shapes_it_does_not_learn(dataset: Dataset) -> None:
+    (note,) = DetectionKind().notes(dataset.version)
+    assert "boxes alone" in note
+    assert "objects/keypoints" in note
 
 
 def test_mirrors_are_refused_where_nothing_tells_left_from_right(tmp_path: Path) -> None:
