@@ -97,10 +97,11 @@ def _read(data: bytes, wanted: DeepWanted) -> FileSamples:
     return FileSamples(values, replace(first.source, color=color), shades=shades, no_data=first.no_data)
 
 
-def common_channels(data: bytes, wanted: DeepWanted) -> int | None:
+def common_channels(data: bytes, wanted: DeepWanted) -> tuple[int, DecodedImage | None] | None:
     """Return the channels, 1 or 3, of an image that is to be 8 bits of grey or RGB; None for another image.
 
-    ``codecs.decode`` makes the former, in sRGB. The file decides where its depth or channels are kept.
+    ``codecs.decode`` makes the former, in sRGB. The file decides where its depth or channels are kept. Where
+    its header does not tell, it is decoded, and the image is returned too.
 
     Raises:
         ImageRejected: the file is damaged, or more than 8 bits are wanted of it and cannot be read.
@@ -111,14 +112,19 @@ def common_channels(data: bytes, wanted: DeepWanted) -> int | None:
     if isinstance(wanted.window, tuple) and check_format(data) in WINDOWED:
         return None
     if wanted.depth == 8 and wanted.channels != "keep":
-        return wanted.channels
-    of_8_bits, channels = _described(data, wanted)
-    channels = channels if wanted.channels == "keep" else wanted.channels
-    return channels if channels in (1, 3) and (of_8_bits or wanted.depth == 8) else None
+        return wanted.channels, None
+    if (described := _described(data, wanted)) is not None:
+        of_8_bits, channels = described
+        channels = channels if wanted.channels == "keep" else wanted.channels
+        return (channels, None) if channels in (1, 3) and (of_8_bits or wanted.depth == 8) else None
+    decoded = _decode_common(data, wanted, check_bits=wanted.depth != 8)
+    if wanted.channels == "keep" and _is_grey(decoded):
+        decoded = replace(decoded, pixels=decoded.pixels[:, :, :1])
+    return decoded.pixels.shape[2], decoded
 
 
-def _described(data: bytes, wanted: DeepWanted) -> tuple[bool, int]:
-    """Return whether 8 bits hold the samples of a file, and its channels, by its header where that tells."""
+def _described(data: bytes, wanted: DeepWanted) -> tuple[bool, int] | None:
+    """Return whether 8 bits hold the samples, and the channels; None if the header does not tell."""
     found = check_format(data)
     if found == "png":
         png = read_png(data)
@@ -134,13 +140,14 @@ def _described(data: bytes, wanted: DeepWanted) -> tuple[bool, int]:
         return bits <= 8 and channels == 3, channels
     if found == "jpeg":
         return True, 1 if read_header(data).color_space == "grey" else 3
-    return True, _read_common(data, wanted, check_bits=wanted.depth != 8).colors
+    return None
 
 
-def _read_common(data: bytes, wanted: DeepWanted, *, check_bits: bool = True) -> FileSamples:
-    """Read a file of 8 bits of grey or RGB, with its opacity laid on the background."""
+def _decode_common(data: bytes, wanted: DeepWanted, *, check_bits: bool) -> DecodedImage:
+    """Decode a file of 8 bits of grey or RGB, with its opacity laid on the background."""
     decoded = decode(
         data,
+        1 if wanted.channels == 1 else 3,
         max_pixels=wanted.max_pixels,
         background=wanted.background,
         allow_truncated=wanted.allow_truncated,
@@ -149,9 +156,19 @@ def _read_common(data: bytes, wanted: DeepWanted, *, check_bits: bool = True) ->
     source = decoded.source
     if check_bits:
         _check_bits(heif_colors(data).bits if source.format in ("avif", "heif") else 8, source)
-    grey = source.color.startswith("grey") and not (source.icc_profile or source.had_alpha)
-    pixels = decoded.pixels[:, :, :1] if grey else decoded.pixels
-    return FileSamples(pixels, source, pixels.shape[2], (0.0, 255.0))
+    return decoded
+
+
+def _is_grey(decoded: DecodedImage) -> bool:
+    source = decoded.source
+    return source.color.startswith("grey") and not (source.icc_profile or source.had_alpha)
+
+
+def _read_common(data: bytes, wanted: DeepWanted) -> FileSamples:
+    """Read a file of 8 bits of grey or RGB, with its opacity laid on the background."""
+    decoded = _decode_common(data, replace(wanted, channels="keep"), check_bits=True)
+    pixels = decoded.pixels[:, :, :1] if _is_grey(decoded) else decoded.pixels
+    return FileSamples(pixels, decoded.source, pixels.shape[2], (0.0, 255.0))
 
 
 def _check_bits(bits: int, source: SourceFacts) -> None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from shardmill.infra.codecs.tiff.page import Page
 
 _MOST_PIXELS = 1 << 40  # that a header can state
-_APP2 = 0xE2
+_APP2, _THREE_COMPONENTS = 0xE2, 15  # a marker; bytes of a frame header
 
 # Bytes a pixel at the peak. Orientations are not read: each picture counts as one that must be turned, and so
 # is held as a whole.
@@ -41,13 +41,19 @@ def decoding_bytes(data: bytes, how: Preparation) -> int:
     A file of pages or frames may take more: they are prepared one by one.
     """
     found, files = sniff(data), 2 * len(data)
-    if found not in (*_NUM_PIXELS, "dicom", "tiff"):
+    if found not in (*_NUM_PIXELS, "jpeg", "dicom", "tiff"):
         return _OTHERS * len(data)
     try:
         if found == "dicom":
             return files + _DICOM * _values_of_dicom(data)
         page = _page_of_tiff(data) if found == "tiff" else None
-        pixels = page.height * page.width if page else _NUM_PIXELS[found](data)
+        is_converted = False
+        if page:
+            pixels = page.height * page.width
+        elif found == "jpeg":
+            pixels, is_converted = _of_jpeg(data)
+        else:
+            pixels = _NUM_PIXELS[found](data)
         if pixels > how.max_pixels:
             return files  # refused by its header
         whole = how.resample != "area"
@@ -57,7 +63,7 @@ def decoding_bytes(data: bytes, how: Preparation) -> int:
         if page:
             return files + _BANDS_BYTES + _of_tiff_at_its_peak(page, len(data), whole or how.allow_truncated)
         of_pixel = _OF_PIXEL[found]
-        if found == "jpeg" and _is_converted(data):
+        if is_converted:
             of_pixel = _CONVERTED_JPEG
         elif found == "jpeg" and how.encoding == "jpeg" and not whole:
             return files + pixels * _PLANES
@@ -78,19 +84,18 @@ def _two(form: str, at: int) -> Callable[[bytes], int]:
     return multiplied
 
 
-def _of_jpeg(data: bytes) -> int:
-    start = next(start for marker, start, _ in header_segments(data) if marker in FRAMES)
-    return _two(">HH", start + 1)(data)
-
-
-def _is_converted(data: bytes) -> bool:
-    """Tell whether a JPEG has a profile of colours, or inks: its pixels may go through Pillow."""
+def _of_jpeg(data: bytes) -> tuple[int, bool]:
+    """Return the pixels of a JPEG, and whether it has a profile or inks: these may go through Pillow."""
+    pixels, is_converted = None, False
     for marker, start, end in header_segments(data):
-        if (marker == _APP2 and data[start : start + 4] == b"ICC_") or (
-            marker in FRAMES and end - start > 15
-        ):
-            return True
-    return False
+        if marker in FRAMES:
+            pixels = _two(">HH", start + 1)(data) if pixels is None else pixels
+            is_converted = is_converted or end - start > _THREE_COMPONENTS
+        elif marker == _APP2:
+            is_converted = is_converted or data[start : start + 4] == b"ICC_"
+    if pixels is None:
+        raise LookupError("no frame header")
+    return pixels, is_converted
 
 
 def _of_bmp(data: bytes) -> int:
@@ -154,7 +159,6 @@ def _of_tiff_at_its_peak(page: Page, file_bytes: int, whole: bool) -> int:
 
 
 _NUM_PIXELS: dict[str, Callable[[bytes], int]] = {
-    "jpeg": _of_jpeg,
     "png": _two(">II", 16),
     "gif": _two("<HH", 6),
     "bmp": _of_bmp,

@@ -19,7 +19,7 @@ import numpy as np
 
 from shardmill.infra.codecs import ImageRejected, Pixels, SourceFacts, check_storable, decode_in_bands, encode
 from shardmill.infra.codecs.arrays import encode_samples, in_grey, kind_of
-from shardmill.infra.codecs.formats import Picture, Wanted, apply_orientation
+from shardmill.infra.codecs.formats import DecodedImage, Picture, Wanted, apply_orientation
 from shardmill.infra.codecs.geometry import (
     TRANSPOSED,
     AreaResize,
@@ -153,16 +153,18 @@ def prepare_image(data: bytes, how: Preparation, check_size: CheckSize = _any_si
     Raises:
         ImageRejected: the bytes are not a complete image. Libraries may also raise LIBRARY_FAULTS.
     """
-    kind = how.samples
+    kind, decoded = how.samples, None
     if kind is None or how.reads_samples:
         from shardmill.infra.codecs.deep import common_channels  # readers do without tifffile
 
         wanted = DeepWanted.of(how)
-        channels = common_channels(data, wanted)
-        if channels is None:
+        common = common_channels(data, wanted)
+        if common is None:
             return _through_samples(data, how, wanted, check_size)
+        channels, decoded = common
         kind = SampleKind("uint8", channels)
-    return _through_planes(data, how, kind, check_size) or _through_pixels(data, how, kind, check_size)
+    planar = _through_planes(data, how, kind, check_size)
+    return planar or _through_pixels(data, how, kind, check_size, decoded)
 
 
 def _check(
@@ -285,13 +287,15 @@ def _unchanged_source(data: bytes, how: Preparation, kind: SampleKind, source: S
     return without_metadata(data, source.format)
 
 
-def _through_pixels(data: bytes, how: Preparation, kind: SampleKind, check_size: CheckSize) -> StoredImage:
-    """Decode an image to pixels and convert these.
+def _through_pixels(
+    data: bytes, how: Preparation, kind: SampleKind, check_size: CheckSize, decoded: DecodedImage | None
+) -> StoredImage:
+    """Decode an image to pixels, unless it is ``decoded``, and convert these.
 
     Raises:
         shardmill.infra.codecs.ImageRejected: the bytes are not a complete image.
     """
-    picture = decode_in_bands(data, Wanted.of(how, kind.channels))
+    picture = Picture.of(decoded) if decoded else decode_in_bands(data, Wanted.of(how, kind.channels))
     fitted = _fit(picture, how, check_size)
     pixels, source = fitted.pixels, picture.facts()
     encoded = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import io
 from functools import cached_property
 from typing import Any, Final
@@ -32,6 +33,10 @@ class InMemory(io.BytesIO):
     def _directories(self) -> list[int]:
         return picture_pages(self.read_at)
 
+    @cached_property
+    def _frames(self) -> Any:
+        return importlib.import_module(f"{__name__}.dicom_frames").DicomFrames(self._data)
+
     def page(self, number: int) -> bytes:
         """Return a page of a TIFF or a frame of a DICOM file as a file; the same bytes in each run.
 
@@ -44,9 +49,8 @@ class InMemory(io.BytesIO):
         try:
             if sniff(self._data) == "tiff":
                 return tiff_page(self._data, self._directories, number)
-            from shardmill.infra.codecs.pages.dicom_frames import dicom_frame
-
-            return dicom_frame(self._data, number)
+            frame: bytes = self._frames.frame(number)
+            return frame
         except ModuleNotFoundError as error:
             raise ImageRejected("unsupported", f"a DICOM image; to read these, {install('dicom')}") from error
 

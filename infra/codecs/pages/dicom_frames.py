@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import threading
+from copy import copy
 from typing import Any
 
 import pydicom
@@ -29,14 +31,29 @@ def count_frames(file: Any) -> int:
         return int(pydicom.dcmread(file, True, specific_tags=["NumberOfFrames"]).get("NumberOfFrames") or 1)
 
 
-def dicom_frame(data: bytes, number: int) -> bytes:
-    """Return a frame, by its number from 0, as a file of its own.
+class DicomFrames:
+    """The frames of a file, which is parsed once. Threads may share it.
+
+    Args:
+        data: the file.
 
     Raises:
-        ImageRejected: the file is damaged, or has no such frame.
+        ImageRejected: it is damaged.
     """
-    with own_errors():
-        return _written(pydicom.dcmread(io.BytesIO(data)), number)
+
+    def __init__(self, data: bytes) -> None:
+        self._alone = threading.Lock()  # pydicom converts an element when it is first read
+        with own_errors():
+            self._file = pydicom.dcmread(io.BytesIO(data))
+
+    def frame(self, number: int) -> bytes:
+        """Return a frame, by its number from 0, as a file of its own.
+
+        Raises:
+            ImageRejected: the file is damaged, or has no such frame.
+        """
+        with self._alone, own_errors():
+            return _written(self._file, number)
 
 
 def _written(file: Any, number: int) -> bytes:
@@ -46,10 +63,10 @@ def _written(file: Any, number: int) -> bytes:
     syntax = file.file_meta.TransferSyntaxUID
     frame = Dataset()
     for element in file.group_dataset(_IMAGE_GROUP):
-        frame.add(element)
+        frame.add(copy(element))  # its value may change below
     for name in _KEPT:
         if name in file:
-            frame.add(file[name])
+            frame.add(copy(file[name]))
     frame.NumberOfFrames = "1"
     if parts := groups_of_frame(file, number):
         shared = Dataset()
@@ -58,7 +75,7 @@ def _written(file: Any, number: int) -> bytes:
         frame.SharedFunctionalGroupsSequence = [shared]
     held = next((name for name in ("PixelData", *_FLOATS) if name in file), None)
     if held is not None:
-        frame.add(file[held])
+        frame.add(copy(file[held]))
         frame[held].value = _pixels(file, held, number, frames)
     frame.preamble = bytes(128)
     frame.file_meta = FileMetaDataset()

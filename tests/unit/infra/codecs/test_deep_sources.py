@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import itertools
 import warnings
 import zipfile
 from typing import Any
@@ -12,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import tifffile
+from PIL import Image
 
 from shardmill.infra import codecs
 from shardmill.infra.codecs import ImageRejected
@@ -231,3 +233,39 @@ def test_a_window_for_all_files_of_a_data_set() -> None:
         assert stored.samples.channels == 1
         found = codecs.decode(stored.image, 1).pixels[:, :, 0]
         np.testing.assert_allclose(found, wanted, atol=0.51)
+
+
+@pytest.mark.parametrize(
+    ("form", "mode"),
+    [
+        *itertools.product(["WEBP", "GIF"], ["L", "RGB", "RGBA", "P"]),
+        *itertools.product(["BMP", "AVIF", "JPEG2000"], ["L", "RGB"]),
+        *[("AVIF", "RGBA"), ("JPEG2000", "RGBA"), ("BMP", "P"), ("TIFF", "P")],
+    ],
+)
+@pytest.mark.parametrize(
+    "kept", [{"channels": "keep"}, {"depth": "keep"}, {"depth": "keep", "channels": "keep"}], ids=str
+)
+def test_kept_samples_of_common_files_are_stored_as_common_and_decoded_once(
+    form: str, mode: str, kept: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pixels = np.random.default_rng(4).integers(0, 256, (40, 56, 4), dtype=np.uint8)
+    picture = Image.fromarray(pixels, "RGBA").convert(mode)
+    sink, exif = io.BytesIO(), Image.Exif()
+    exif[274] = 6
+    picture.save(sink, form, **({"exif": exif.tobytes()} if form in ("WEBP", "AVIF") else {}))
+    opened, decode = list[object](), Image.open
+    monkeypatch.setattr(Image, "open", lambda *args, **how: opened.append(args) or decode(*args, **how))
+    how = {"size": 20, "encoding": "png", "background": "#102030"}
+    found = prepare_image(sink.getvalue(), Preparation.model_validate(how | kept))
+    assert len(opened) <= 1
+    wanted = prepare_image(
+        sink.getvalue(), Preparation.model_validate(how | {"channels": found.samples.channels})
+    )
+    assert found.samples == wanted.samples
+    assert found.image == wanted.image
+    assert (found.source, found.upright, found.statistics) == (
+        wanted.source,
+        wanted.upright,
+        wanted.statistics,
+    )
