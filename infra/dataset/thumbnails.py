@@ -5,6 +5,8 @@ So a picture proves that its record can be found, unpacked, parsed and decoded.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from markupsafe import Markup
 
@@ -12,9 +14,11 @@ from shardmill.infra.codecs import Pixels, decode, encode_jpeg, resize_short_sid
 from shardmill.infra.codecs.arrays import decode_samples, for_people
 from shardmill.infra.codecs.jpeg.decode import decode_jpeg_small
 from shardmill.infra.codecs.masks import decode_stored_mask, lay_over
+from shardmill.infra.dataset.outlines import DRAWN, Outlines
 from shardmill.infra.errors import CorruptDataError
 from shardmill.infra.format.contract import Manifest
-from shardmill.infra.format.examples import ImageRecord, parse_example
+from shardmill.infra.format.examples import ImageRecord, parse_example, parse_features
+from shardmill.infra.format.known_features import BOXES, key_points
 from shardmill.infra.format.records import unpack_record
 from shardmill.infra.html.page import data_uri
 from shardmill.infra.storage.range_reader import RangeReader
@@ -27,16 +31,21 @@ _QUALITY = 75
 def read_small(
     reader: RangeReader, manifest: Manifest, shard: str, offset_bytes: int, length_bytes: int
 ) -> tuple[ImageRecord, Pixels]:
-    """Read a record and its picture, with its mask laid over it: uint8 [h, w, 1 or 3].
+    """Read a record and its picture, with its mask laid over it, or its objects drawn: uint8 [h, w, 1 or 3].
 
     Raises:
         CorruptDataError, NotFoundError, StorageError, ImageRejected: the record is not there, or broken.
     """
     stored = reader.read(shard, offset_bytes, length_bytes)
-    record = parse_example(unpack_record(stored, manifest.container))
+    payload = unpack_record(stored, manifest.container)
+    record = parse_example(payload)
     pixels = resize_short_side(_pixels(record, manifest), SHORT_SIDE)
     if record.mask is not None and manifest.mask is not None:
         pixels = lay_over(pixels, decode_stored_mask(record.mask), len(manifest.classes))
+    if any(feature.name == BOXES for feature in manifest.extra_features):
+        values = parse_features(payload)
+        objects: dict[str, Any] = {name: np.array(values[name]) for name in DRAWN if name in values}
+        pixels = Outlines.of(objects, key_points(manifest.extra_features)).drawn(pixels)
     top, left = (max(0, side - LONG_SIDE) // 2 for side in pixels.shape[:2])
     return record, np.ascontiguousarray(pixels[top : top + LONG_SIDE, left : left + LONG_SIDE])
 

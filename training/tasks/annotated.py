@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import cv2
 import numpy as np
 import numpy.typing as npt
 
 from shardmill.infra.codecs import Pixels
 from shardmill.infra.codecs.masks import lay_over
-
-Boxes = Sequence[Sequence[float]]
+from shardmill.infra.dataset.outlines import Boxes, with_boxes
 
 _WHITE, _RED = (255, 255, 255), (230, 40, 40)
 _GAP = 4  # pixels between two pictures
@@ -69,19 +66,6 @@ class AnnotatedMask(Annotation):
         shown = [lay_over(pixels, mask, self.num_classes) for mask in masks]
         gap = np.full((pixels.shape[0], _GAP, 3), 255, np.uint8)
         return np.concatenate([shown[0], *(part for one in shown[1:] for part in (gap, one))], axis=1)
-
-
-def with_boxes(pixels: Pixels, boxes: Boxes, colour: Sequence[int], thickness: int = 1) -> Pixels:
-    """Draw boxes, four edges each relative to the image, with lines of some pixels: uint8 [h, w, 3]."""
-    drawn = np.array(np.broadcast_to(pixels, (*pixels.shape[:2], 3)))
-    height, width = drawn.shape[:2]
-    for top, left, bottom, right in boxes:
-        corners = [
-            (round(left * width), round(top * height)),
-            (round(right * width) - 1, round(bottom * height) - 1),
-        ]
-        cv2.rectangle(drawn, corners[0], corners[1], colour, thickness)
-    return drawn
 
 
 def _central_square(pixels: Pixels) -> Pixels:

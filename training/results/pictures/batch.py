@@ -16,6 +16,7 @@ from PIL import Image
 from shardmill.infra.arguments import at_least, checked
 from shardmill.infra.codecs.arrays import for_people
 from shardmill.infra.codecs.masks import lay_over
+from shardmill.infra.dataset.outlines import Outlines
 from shardmill.infra.dataset.thumbnails import picture_uri
 from shardmill.infra.errors import UsageError
 from shardmill.infra.format.known_features import NO_CLASS, key_points
@@ -33,7 +34,6 @@ from shardmill.training.results.pictures.batch_parts import (
     parts_of,
 )
 from shardmill.training.results.pictures.grid import Cell, check_suffix, grid_picture
-from shardmill.training.results.pictures.outlines import Outlines
 
 _SHOWN = 12
 _SIDE, _COLUMNS = 168, 6  # pixels of a picture, pictures a row
@@ -231,7 +231,7 @@ class Labels:
         return self._outlines(row).drawn(scaled)
 
     def _outlines(self, row: int) -> Outlines:
-        return Outlines.of(self._parts, row, self._points)
+        return self._parts.outlines(row, self._points)
 
     def _cropped(self, row: int) -> Array:
         """Return the mask of an example without padding."""

@@ -9,9 +9,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from shardmill.infra.dataset.outlines import DRAWN, Outlines
 from shardmill.infra.errors import UsageError
+from shardmill.infra.format.features import MISSING, KeyPoints
+from shardmill.infra.format.known_features import BOXES, OBJECT_LABELS
 from shardmill.infra.readable import first_of
 from shardmill.training.reading.decode import Pixels
+from shardmill.training.reading.records.annotations import NO_OBJECT
 
 Array = npt.NDArray[Any]
 
@@ -22,7 +26,7 @@ _NAMES = {
     "sizes": ("sizes", "size", "image_size"),
 }
 _CHANNELS = (1, 3)
-OUTSIDE = 0.1  # share of the range by which values may lie outside of it: resizing overshoots a little
+_OUTSIDE = 0.1  # share of the range by which values may lie outside of it: resizing overshoots a little
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +49,26 @@ class Parts:
     beside: Mapping[str, Any] = field(default_factory=dict)
     objects: Any = None
     title: str = ""
+
+    def outlines(self, row: int, known: KeyPoints | None) -> Outlines:
+        """Find the objects of an example; ``known`` describes the key points of the dataset.
+
+        Raises:
+            UsageError: boxes are not relative to their image.
+        """
+        found = {name: _list_of(self.beside, row, name) for name in DRAWN if name in self.beside}
+        if self.objects is not None:
+            objects = self.objects if isinstance(self.objects, Mapping) else self.objects._asdict()
+            labels = array_of(objects["classes"][row], "classes")
+            found[BOXES] = array_of(objects["boxes"][row], "boxes")[labels != NO_OBJECT]
+            found[OBJECT_LABELS] = labels[labels != NO_OBJECT]
+        boxes = found.get(BOXES, np.zeros(0))
+        if boxes.size and not (boxes.min() >= -_OUTSIDE and boxes.max() <= 1 + _OUTSIDE):
+            raise UsageError(
+                f"boxes reach from {boxes.min():.4g} to {boxes.max():.4g}",
+                "give the top, left, bottom and right edge, relative to the image, 0 to 1",
+            )
+        return Outlines.of(found, known)
 
 
 def parts_of(batch: Any) -> Parts:
@@ -125,6 +149,16 @@ def array_of(value: Any, name: str) -> Array:
         ) from error
 
 
+def _list_of(beside: Mapping[str, Any], row: int, name: str) -> Array:
+    """Return the list of an example: of padded, ragged or plain lists."""
+    values = beside[name]
+    if hasattr(values, "lengths"):
+        return array_of(values.values[row], name)[: int(values.lengths[row])]
+    found = array_of(values[row], name)
+    missing = np.isnan(found) if found.dtype.kind == "f" else found == MISSING["int64"]
+    return found[~missing]
+
+
 @dataclass(frozen=True, slots=True)
 class ValueRange:
     """The values of black and of white: float64 [1], or one a channel [C]."""
@@ -202,7 +236,7 @@ class ValueRange:
         if image.dtype == np.uint8 and (self.black == 0).all() and (self.white == 255).all():
             return np.ascontiguousarray(image)
         shares = (image.astype(np.float64) - self.black) / (self.white - self.black)
-        if shares.size and not (shares.min() >= -OUTSIDE and shares.max() <= 1 + OUTSIDE):
+        if shares.size and not (shares.min() >= -_OUTSIDE and shares.max() <= 1 + _OUTSIDE):
             raise UsageError(
                 f"values of images, {image.min():.4g} to {image.max():.4g}, lie outside of the range",
                 "mend value_range, or mean and std: they say which values are black and white",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +12,16 @@ import numpy as np
 import pytest
 from PIL import Image, ImageDraw
 
+from shardmill.infra.codecs.masks import class_colors
 from shardmill.infra.dataset.catalog import Catalog
 from shardmill.infra.dataset.compare import diff
+from shardmill.infra.dataset.thumbnails import read_small
 from shardmill.infra.dataset.verify import verify
 from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.errors import ConfigError
 from shardmill.infra.format.features import KeyPoints
 from shardmill.infra.format.known_features import POLYGONS, key_points
+from shardmill.infra.storage.range_reader import RangeReader
 from tests.samples.datasets.contents import indexed_records
 from tests.samples.images.photos import picture
 from tests.samples.preparing.prepared import rows, run
@@ -63,6 +67,16 @@ def records(version: DatasetVersion) -> dict[str, dict[str, Any]]:
     return found
 
 
+def thumbnail(version: DatasetVersion, uri: str) -> np.ndarray:
+    """The picture of a record in the report."""
+    for shard, row, _, _ in indexed_records(version):
+        if row["source_uri"] == uri:
+            with closing(RangeReader(version.storage)) as reader:
+                place = row["offset_bytes"], row["length_bytes"]
+                return read_small(reader, version.manifest, shard.path, *place)[1]
+    raise AssertionError(uri)
+
+
 def test_shapes_are_in_every_record_and_change_without_decoding(tmp_path: Path) -> None:
     cat = {
         "name": "cat",
@@ -99,6 +113,12 @@ def test_shapes_are_in_every_record_and_change_without_decoding(tmp_path: Path) 
     assert found["1.png"]["objects/bbox"][4:] == pytest.approx([5 / 96, 5 / 160, 90 / 96, 9 / 160])
     names = ("polygons", "ring_points", "rings", "keypoints", "visibility", "corners")
     assert all(found["none.png"][f"objects/{name}"] == [] for name in names)
+
+    in_picture = thumbnail(version, "0.png")
+    for y, x in [*points, *np.array(first["objects/corners"]).reshape(-1, 4, 2)[1, 1:3]]:
+        at = [min(int(part * side), side - 1) for part, side in zip((y, x), in_picture.shape, strict=False)]
+        near = in_picture[max(at[0] - 2, 0) : at[0] + 3, max(at[1] - 2, 0) : at[1] + 3].reshape(-1, 3)
+        assert {*map(tuple, near.tolist())} & {*map(tuple, class_colors(2).tolist())}
 
     assert run(folder, root, **config())["unchanged"]
     images["2.png"]["objects"][0] = {**cat, "rings": [[[0, 0], [70, 0], [70, 60]]]}

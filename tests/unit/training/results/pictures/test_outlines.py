@@ -11,7 +11,6 @@ import pytest
 from shardmill.infra.codecs.masks import class_colors
 from shardmill.infra.format.features import KeyPoints
 from shardmill.training.results.pictures.batch_parts import Parts
-from shardmill.training.results.pictures.outlines import Outlines
 
 SIDE = 100
 BLANK = np.full((SIDE, SIDE, 3), 77, np.uint8)
@@ -28,7 +27,7 @@ KEYPOINTS = {"objects/keypoints": [*POINTS, *[[0, 0]] * 6], "objects/visibility"
 def drawn(**beside: Any) -> npt.NDArray[np.uint8]:
     batch = {f"objects/{name}": values for name, values in beside.items()}
     rows = {name: np.ravel(values)[np.newaxis] for name, values in batch.items()}
-    return Outlines.of(Parts(BLANK[np.newaxis], beside=rows), 0, KNOWN).drawn(BLANK)
+    return Parts(BLANK[np.newaxis], beside=rows).outlines(0, KNOWN).drawn(BLANK)
 
 
 def shape(features: dict[str, Any]) -> dict[str, Any]:

@@ -1,17 +1,18 @@
-"""The objects of an example, drawn: boxes, polygons, oriented boxes, and key points with their skeleton."""
+"""The objects of an image, drawn: boxes, polygons, oriented boxes, and key points with their skeleton."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import cv2
 import numpy as np
+import numpy.typing as npt
 
+from shardmill.infra.codecs import Pixels
 from shardmill.infra.codecs.masks import class_colors
-from shardmill.infra.errors import UsageError
-from shardmill.infra.format.features import MISSING, KeyPoints
+from shardmill.infra.format.features import KeyPoints
 from shardmill.infra.format.known_features import (
     BOX_NUMBERS,
     BOXES,
@@ -24,18 +25,29 @@ from shardmill.infra.format.known_features import (
     RINGS,
     VISIBILITY,
 )
-from shardmill.training.reading.decode import Pixels
-from shardmill.training.reading.records.annotations import NO_OBJECT
-from shardmill.training.results.pictures.batch_parts import OUTSIDE, Array, Parts, array_of
-from shardmill.training.tasks.annotated import with_boxes
 
+Array = npt.NDArray[Any]
+Boxes = Sequence[Sequence[float]]
+
+NO_CLASS: Final = -1
+DRAWN: Final = (
+    BOXES,
+    OBJECT_LABELS,
+    POLYGONS,
+    RING_POINTS,
+    RINGS,
+    KEYPOINTS,
+    VISIBILITY,
+    CORNERS,
+)  # features
+_NONE = np.zeros((0, 1, 2))
 _WHITE, _BLACK = (255, 255, 255), (0, 0, 0)
 _RADIUS, _VISIBLE = 2, 2  # pixels of a key point; visibility of one that is not hidden
 
 
 @dataclass(frozen=True, slots=True)
 class Outlines:
-    """The objects of an example: n of them, or none of a shape that is not known.
+    """The objects of an image: n of them, or none of a shape that is not known.
 
     Attributes:
         classes: int64 [n]; -1 where it is not known.
@@ -56,31 +68,20 @@ class Outlines:
     skeleton: Sequence[tuple[int, int]] = ()
 
     @classmethod
-    def of(cls, parts: Parts, row: int, known: KeyPoints | None) -> Outlines:
-        """Find the objects of an example of a batch; ``known`` describes the key points of the dataset.
+    def of(cls, found: Mapping[str, Array], known: KeyPoints | None) -> Outlines:
+        """Find the objects of an image.
 
-        Raises:
-            UsageError: boxes are not relative to their image.
+        Args:
+            found: the features among ``DRAWN`` that it has, each a list of numbers.
+            known: the key points of the dataset.
         """
-        found = {name: _list_of(parts.beside, row, name) for name in _NAMES if name in parts.beside}
-        boxes, labels = found.get(BOXES, _NONE), found.get(OBJECT_LABELS)
-        if parts.objects is not None:
-            objects = parts.objects if isinstance(parts.objects, Mapping) else parts.objects._asdict()
-            labels = array_of(objects["classes"][row], "classes")
-            boxes = array_of(objects["boxes"][row], "boxes")[labels != NO_OBJECT]
-            labels = labels[labels != NO_OBJECT]
-        boxes = boxes.reshape(-1, BOX_NUMBERS)
-        if boxes.size and not (boxes.min() >= -OUTSIDE and boxes.max() <= 1 + OUTSIDE):
-            raise UsageError(
-                f"boxes reach from {boxes.min():.4g} to {boxes.max():.4g}",
-                "give the top, left, bottom and right edge, relative to the image, 0 to 1",
-            )
+        boxes = found.get(BOXES, _NONE).reshape(-1, BOX_NUMBERS)
         corners = found.get(CORNERS, _NONE).reshape(-1, CORNER_NUMBERS // 2, 2)
         rings = _rings(found) if {POLYGONS, RING_POINTS, RINGS} <= found.keys() else []
         points, seen = _points(found, known) if {KEYPOINTS, VISIBILITY} <= found.keys() else (_NONE, _NONE)
         count = max(map(len, (boxes, corners, rings, points)))
         return cls(
-            np.full(count, NO_OBJECT) if labels is None else labels.astype(np.int64),
+            found[OBJECT_LABELS].astype(np.int64) if OBJECT_LABELS in found else np.full(count, NO_CLASS),
             boxes, rings, corners, points, seen, known.skeleton if known is not None else (),
         )  # fmt: skip
 
@@ -123,20 +124,6 @@ class Outlines:
                 cv2.circle(drawn, (x, y), _RADIUS, color, cv2.FILLED if seen == _VISIBLE else 1)
 
 
-_NAMES = (BOXES, OBJECT_LABELS, POLYGONS, RING_POINTS, RINGS, KEYPOINTS, VISIBILITY, CORNERS)
-_NONE = np.zeros((0, 1, 2))
-
-
-def _list_of(beside: Mapping[str, Any], row: int, name: str) -> Array:
-    """Return the list of an example: of padded, ragged or plain lists."""
-    values = beside[name]
-    if hasattr(values, "lengths"):
-        return array_of(values.values[row], name)[: int(values.lengths[row])]
-    found = array_of(values[row], name)
-    missing = np.isnan(found) if found.dtype.kind == "f" else found == MISSING["int64"]
-    return found[~missing]
-
-
 def _rings(found: Mapping[str, Array]) -> list[list[Array]]:
     """Return the rings of each object."""
     ends = np.cumsum(found[RING_POINTS].astype(np.int64))
@@ -158,3 +145,16 @@ def _places(points: Array, pixels: Pixels) -> Array:
 def _draw(pixels: Pixels, lines: Sequence[tuple[Array, bool]], color: Sequence[int], thickness: int) -> None:
     for points, is_closed in lines:
         cv2.polylines(pixels, [_places(points, pixels)], is_closed, color, thickness)
+
+
+def with_boxes(pixels: Pixels, boxes: Boxes, colour: Sequence[int], thickness: int = 1) -> Pixels:
+    """Draw boxes, four edges each relative to the image, with lines of some pixels: uint8 [h, w, 3]."""
+    drawn = np.array(np.broadcast_to(pixels, (*pixels.shape[:2], 3)))
+    height, width = drawn.shape[:2]
+    for top, left, bottom, right in boxes:
+        corners = [
+            (round(left * width), round(top * height)),
+            (round(right * width) - 1, round(bottom * height) - 1),
+        ]
+        cv2.rectangle(drawn, corners[0], corners[1], colour, thickness)
+    return drawn
