@@ -227,7 +227,7 @@ class BoxTableConfig(Settings):
 
 
 class ObjectsConfig(Settings):
-    """The objects in the images of ``source.kind = "coco"``, ``"voc"``, ``"box_table"`` and ``"yolo"``."""
+    """The objects in the images of the kinds coco, voc, box_table, yolo and fiftyone."""
 
     annotations: tuple[AnnotationFile, ...] = Field(
         (),

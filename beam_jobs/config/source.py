@@ -28,7 +28,7 @@ from shardmill.infra.format.known_features import LabelKind
 from shardmill.infra.settings import AlsoCalled, Settings, WrongValue
 
 Layout = Literal["auto", "classes", "splits"]
-_OF_OBJECTS = ("coco", "voc", "box_table", "yolo")
+_OF_OBJECTS = ("coco", "voc", "box_table", "yolo", "fiftyone")
 _UPRIGHT = ("yolo",)  # kinds whose boxes are of the upright image, unless a setting says otherwise
 _OF_TABLES = ("table", "urls")
 
@@ -54,6 +54,10 @@ _GROUPS: dict[str, dict[str, set[str]]] = {
     "urls": {"columns": set(), "table": set(), "urls": set(), "masks": _OF_FOLDERS_OF_MASKS},
     "coco": {"columns": _OF_ONE_OBJECT - {"features"}, "objects": {"table", "image_sets", "task"}},
     "voc": {"columns": _OF_ONE_OBJECT - {"features"}, "objects": {"table", "task"}},
+    "fiftyone": {
+        "columns": _OF_ONE_OBJECT - {"features", "label"},
+        "objects": {"table", "image_sets", "task"},
+    },
     "yolo": {"columns": _OF_ONE_OBJECT - {"class_names", "classes_file"}, "objects": {"table", "image_sets"}},
     "box_table": {
         "columns": _OF_ONE_OBJECT - {"image", "label", "split", "group", "features"},
@@ -149,7 +153,7 @@ class SourceConfig(Settings):
     archive: ArchiveConfig = Field(ArchiveConfig(), description="The archives of kind archive")
     tfds: TfdsConfig = Field(TfdsConfig(), description="The splits of kind tfds")
     objects: ObjectsConfig = Field(
-        ObjectsConfig(), description="The objects of the kinds coco, voc, box_table and yolo"
+        ObjectsConfig(), description="The objects of the kinds coco, voc, box_table, yolo and fiftyone"
     )
     masks: MasksConfig = Field(MasksConfig(), description="The masks of labels = mask")
     options: dict[str, Any] = Field({}, description="Options of your own kind")
@@ -235,7 +239,7 @@ class SourceConfig(Settings):
             ("rows", "reads no rows of files", "parquet"),
             ("archive", "reads no archives", "archive"),
             ("tfds", "is no dataset of TFDS", "tfds"),
-            ("objects", "has no objects", "coco, voc, box_table or yolo"),
+            ("objects", "has no objects", "coco, voc, box_table, yolo or fiftyone"),
         ):
             if group not in taken and getattr(self, group) != _MODELS[group]():
                 given = next(iter(getattr(self, group).model_dump(exclude_defaults=True)))
@@ -250,12 +254,13 @@ class SourceConfig(Settings):
         if kind != "yolo" and self.objects.task is not None:
             raise WrongValue("source.objects.task is for kind yolo", "leave it out")
         if of_objects and kind != "yolo" and not self.objects.annotations:
-            example = {"coco": "instances.json", "voc": "'Annotations/*.xml'"}.get(kind, "boxes.csv")
+            examples = {"coco": "instances.json", "voc": "'Annotations/*.xml'", "fiftyone": "samples.json"}
+            example = examples.get(kind, "boxes.csv")
             raise WrongValue(
                 f"kind {kind} needs annotation files",
                 f"name them: --set source.objects.annotations={example}",
             )
-        if of_objects and self.label_kind not in ("multi", "mask"):
+        if of_objects and self.label_kind not in ("multi", "mask") and kind != "fiftyone":
             raise WrongValue(
                 f"kind {kind} gives images several labels",
                 "leave source.labels out, or say mask: from polygons",
@@ -311,7 +316,7 @@ class SourceConfig(Settings):
         """Whether the boxes of the source are relative to their images, not in pixels."""
         if self.kind == "box_table":
             return self.objects.table.units == "relative"
-        return self.kind in ("tfds", "yolo")
+        return self.kind in ("tfds", "tfrecord", "yolo", "fiftyone")
 
     @property
     def has_upright_boxes(self) -> bool:

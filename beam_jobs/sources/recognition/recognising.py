@@ -36,7 +36,18 @@ from shardmill.infra.storage.locations import name_of, uri_of
 
 AUTO = "auto"
 # These read folders: a file in place of one is a mistake.
-_FOLDER_KINDS = ("image_folder", "lists", "table", "urls", "coco", "voc", "box_table", "yolo", "tfds")
+_FOLDER_KINDS = (
+    "image_folder",
+    "lists",
+    "table",
+    "urls",
+    "coco",
+    "voc",
+    "box_table",
+    "yolo",
+    "fiftyone",
+    "tfds",
+)
 _BY_FOLDERS = "image_folder"
 
 
