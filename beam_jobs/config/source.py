@@ -69,6 +69,7 @@ _GROUPS: dict[str, dict[str, set[str]]] = {
     "archive": {"columns": {*_SEVERAL, "mask", "image"}, "archive": set(), "masks": {"image_sets"}},
     "parquet": {"columns": set(), "rows": set(), "masks": _OF_FOLDERS_OF_MASKS},
     "arrays": {"columns": {*_SEVERAL, "mask"}, "rows": set()},
+    "cifar": {"columns": _OF_ONE_OBJECT - {"class_names", "classes_file"}, "rows": {"compression"}},
     "tfrecord": {"columns": {"mask"}, "rows": set()},
     "array_record": {"columns": {"mask"}, "rows": set()},
     "tfds": {"columns": {*_SEVERAL, "mask"}, "tfds": set(), "rows": {"compression"}},

@@ -34,6 +34,7 @@ FORMATS = {
     "heif": "HEIF",
     "dicom": "DICOM",
     "numpy": "NumPy",
+    "ppm": "PNM",
 }
 
 _SIGNATURES: tuple[tuple[bytes, str], ...] = (
@@ -48,11 +49,12 @@ _SIGNATURES: tuple[tuple[bytes, str], ...] = (
     (b"MM\x00+", "tiff"),
     (b"\x00\x00\x00\x0cjP  \r\n\x87\n", "jpeg2000"),
     (b"\xff\x4f\xff\x51", "jpeg2000"),
+    *((kind + blank, "ppm") for kind in (b"P5", b"P6") for blank in (b"\n", b" ", b"\r", b"\t")),
 )
 _DICOM_MARK_AT = 128
 HEAD_BYTES: Final = _DICOM_MARK_AT + 4  # the first bytes of a file, with every signature
 NPY: Final = b"\x93NUMPY"
-_LATER = ("dicom", "numpy")
+_LATER = ("dicom", "numpy", "ppm")
 GROUP_OF_FILE = "series:"  # keys of groups that files give begin with this
 _AVIF_BRANDS = frozenset({b"avif", b"avis"})
 _HEIF_BRANDS = frozenset(

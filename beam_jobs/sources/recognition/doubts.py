@@ -30,17 +30,14 @@ def with_doubts(
         return by_folders
     depth, names = _class_folders(glance)
     strange = [name for name in names if plain_name(name) in NO_CLASSES]
-    if names and all(map(is_place, names)):
+    if len(names) == 1 or all(map(is_place, names)):
         strange = names
-    if len(names) == 1:
-        is_around = all(uri.count("/") > depth + 1 for uri in glance.images if "/" in uri)
-        if is_around or any("/" not in uri for uri in glance.ending_in(*TABLE_ENDINGS)):
-            strange = names  # a folder around others, or one beside a table, which rather has the labels
-    if not strange:
+    if names and not strange:
         return by_folders
     why = f"its {'folder' if len(strange) == 1 else 'folders'} {quoted(strange)} would be classes"
     layout = {"layout": "splits" if depth else "classes"}
-    readings = [f"{cli_for('image_folder', layout)} if so"]
+    readings = [f"{cli_for('image_folder', layout)} if so"] if names else []
+    why = why if names else "its folders are splits, and hold no folders of classes"
     for name in strange if not depth else ():
         place, below = _classes_below(name, glance)
         if below:

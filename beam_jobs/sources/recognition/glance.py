@@ -17,7 +17,7 @@ from shardmill.infra.strict_json import dump_json
 
 IMAGE_ENDINGS = (
     ".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".avif", ".heic",
-    ".heif", ".jp2", ".mpo", ".dcm", ".dicom",
+    ".heif", ".jp2", ".mpo", ".ppm", ".pgm", ".dcm", ".dicom",
 )  # fmt: skip
 
 _PLAIN_KEY = re.compile("[A-Za-z0-9_-]+")

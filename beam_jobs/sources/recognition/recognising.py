@@ -8,6 +8,7 @@ images that annotations or masks describe are not taken for classes.
 from __future__ import annotations
 
 import importlib
+import posixpath
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -139,10 +140,10 @@ def _is_by_folders(kind: str, seen: Recognised) -> bool:
 
 def _describes_all(seen: Recognised, glance: Glance) -> bool:
     """Tell whether the folders of all images are described, or have names that are not of classes."""
-    folders = {uri.rpartition("/")[0] for uri in glance.images} - set(seen.image_folders)
-    return bool(seen.image_folders) and all(
-        is_place(part) for folder in folders if folder for part in folder.split("/")
-    )
+    every = {uri.rpartition("/")[0] for uri in glance.images}
+    around = posixpath.commonpath(every) if every else ""
+    folders = [folder.removeprefix(around).split("/") for folder in every - set(seen.image_folders)]
+    return bool(seen.image_folders) and all(is_place(part) for parts in folders for part in parts if part)
 
 
 def _recognised(folder: SourceFolder, settings: SourceConfig, left_out: list[str]) -> SourceConfig:

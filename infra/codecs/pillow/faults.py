@@ -7,7 +7,7 @@ row, and refuses an early end. OpenCV misplaces pixels in RLE4.
 
 from __future__ import annotations
 
-from PIL import Image, ImageFile
+from PIL import Image, ImageFile, PpmImagePlugin
 
 from shardmill.infra.codecs.formats import FORMATS, ImageRejected
 from shardmill.infra.codecs.structure.png_chunks import (
@@ -55,7 +55,8 @@ def rejected_by_library(error: Exception, found: str, is_short: bool) -> ImageRe
     """
     text = str(error) or type(error).__name__
     lowered = text.lower()
-    if is_short or "truncated" in lowered or "but only got" in lowered or isinstance(error, EOFError):
+    ends = any(words in lowered for words in ("truncated", "but only got", "not enough image data"))
+    if is_short or ends or isinstance(error, EOFError):
         return ImageRejected("truncated", f"the {FORMATS[found]} file ends early")
     if "unsupported" in lowered or "not supported" in lowered:
         return ImageRejected("unsupported", f"a kind of {FORMATS[found]} file that is not read: {text}")
@@ -84,6 +85,10 @@ def check_before_loading(data: bytes, png: PngFile | None, image: Image.Image, s
         _check_bits(data, image.mode)
     if image.format == "GIF":
         _check_covered(image)
+    if isinstance(image, PpmImagePlugin.PpmImageFile):
+        args = image.tile[0].args  # with the largest value, if it is another than that of the samples' type
+        if image.mode not in ("L", "RGB") or (isinstance(args, tuple) and args[1] > 255):
+            raise ImageRejected("unsupported", "a PNM of more than 8 bits; save it as PNG of 16 bits")
     if png is not None and not is_undamaged(png):
         raise ImageRejected("corrupt", "not a sound PNG file: its pixel data does not match its checksums")
     if png is not None and not salvage and not can_hold_all_rows(png):

@@ -5,12 +5,20 @@ A builder returns the files; ``Layout`` says what is right: split -> class -> nu
 
 from __future__ import annotations
 
+import gzip
+import hashlib
 import io
 import itertools
+import json
+import struct
+import tarfile
+import zipfile
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 from PIL import Image
 
 Files = dict[str, bytes]
@@ -216,6 +224,9 @@ def celeba_of_kaggle() -> Files:
     }  # fmt: skip
 
 
+_PETS: Counts = {"train": {"cat": 2, "dog": 1}, "validation": {"dog": 1}}
+_CIFAR10: Counts = {"train": {"airplane": 1, "bird": 3}, "test": {"airplane": 1}}
+_CIFAR100: Counts = {"train": {"apple": 1, "bee": 2}, "test": {"apple": 1}}
 _ATTRIBUTES: Counts = {
     "train": {"Smiling": 1, "Bald, Smiling, Young": 1}, "validation": {"": 1}, "test": {"Bald": 1},
 }  # fmt: skip
@@ -380,6 +391,280 @@ def aircraft() -> Files:
     return found | {"data/variants.txt": lines("707-320", "A340-300")}
 
 
+def idx(values: np.ndarray) -> bytes:
+    """An IDX file of bytes, compressed by gzip."""
+    head = bytes([0, 0, 8, values.ndim]) + struct.pack(f">{values.ndim}I", *values.shape)
+    return gzip.compress(head + values.astype(np.uint8).tobytes())
+
+
+def noise(*shape: int) -> np.ndarray:
+    """Pixels that no other call gives: uint8."""
+    return np.random.default_rng(next(_seeds)).integers(0, 256, shape, np.uint8)
+
+
+def mnist() -> Files:
+    """The files of MNIST and Fashion-MNIST."""
+    return {
+        "train-images-idx3-ubyte.gz": idx(noise(4, 28, 28)),
+        "train-labels-idx1-ubyte.gz": idx(np.array([5, 0, 4, 5])),
+        "t10k-images-idx3-ubyte.gz": idx(noise(2, 28, 28)),
+        "t10k-labels-idx1-ubyte.gz": idx(np.array([7, 0])),
+    }
+
+
+def cifar10() -> Files:
+    """https://www.cs.toronto.edu/~kriz/cifar.html, the version for Python."""
+    top = "cifar-10-batches-py"
+    found = {f"{top}/batches.meta": _pickled({b"label_names": [b"airplane", b"bird"], b"num_vis": 3072})}
+    for name, labels in (("data_batch_1", [1, 0]), ("data_batch_2", [1, 1]), ("test_batch", [0])):
+        found[f"{top}/{name}"] = _pickled(
+            {
+                b"batch_label": b"x",
+                b"labels": labels,
+                b"data": noise(len(labels), 3072),
+                b"filenames": [b"a.png"],
+            }
+        )
+    return found | {f"{top}/readme.html": b"<html>"}
+
+
+def cifar100() -> Files:
+    """https://www.cs.toronto.edu/~kriz/cifar.html, the version for Python."""
+    top = "cifar-100-python"
+    names = {b"fine_label_names": [b"apple", b"bee"], b"coarse_label_names": [b"fruit"]}
+    found = {f"{top}/meta": _pickled(names), f"{top}/file.txt~": b""}
+    for name, labels in (("train", [1, 0, 1]), ("test", [0])):
+        coarse = [0] * len(labels)
+        found[f"{top}/{name}"] = _pickled(
+            {b"fine_labels": labels, b"coarse_labels": coarse, b"data": noise(len(labels), 3072)}
+        )
+    return found
+
+
+def _pickled(value: object) -> bytes:
+    """The pickle that Python 2 wrote, in which texts are bytes (protocol 2)."""
+    return b"\x80\x02" + _opcodes(value) + b"."
+
+
+def _opcodes(value: object) -> bytes:
+    if isinstance(value, dict):
+        return b"}(" + b"".join(_opcodes(one) for pair in value.items() for one in pair) + b"u"
+    if isinstance(value, list):
+        return b"](" + b"".join(map(_opcodes, value)) + b"e"
+    if isinstance(value, bytes):
+        return b"T" + struct.pack("<i", len(value)) + value
+    if isinstance(value, np.ndarray):
+        shape = b"(" + b"".join(map(_opcodes, value.shape)) + b"t"
+        kind = b"cnumpy\ndtype\n(U\x02u1K\x00K\x01tR(K\x03U\x01|NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00tb"
+        made = b"cnumpy.core.multiarray\n_reconstruct\n(cnumpy\nndarray\n(K\x00tU\x01btR"
+        return made + b"(K\x01" + shape + kind + b"\x89" + _opcodes(value.tobytes()) + b"tb"
+    assert isinstance(value, int)
+    return b"J" + struct.pack("<i", value)
+
+
+def cifar10_binary() -> Files:
+    """https://www.cs.toronto.edu/~kriz/cifar.html, the binary version."""
+    top = "cifar-10-batches-bin"
+
+    def batch(*labels: int) -> bytes:
+        return b"".join(bytes([label]) + noise(3072).tobytes() for label in labels)
+
+    return {
+        f"{top}/batches.meta.txt": lines("airplane", "bird", ""),
+        f"{top}/data_batch_1.bin": batch(1, 0),
+        f"{top}/data_batch_2.bin": batch(1, 1),
+        f"{top}/test_batch.bin": batch(0),
+    }
+
+
+def cifar100_binary() -> Files:
+    """https://www.cs.toronto.edu/~kriz/cifar.html, the binary version."""
+    top = "cifar-100-binary"
+
+    def batch(*labels: int) -> bytes:
+        return b"".join(bytes([9, label]) + noise(3072).tobytes() for label in labels)
+
+    return {
+        f"{top}/coarse_label_names.txt": lines("fruit"),
+        f"{top}/fine_label_names.txt": lines("apple", "bee"),
+        f"{top}/train.bin": batch(1, 0, 1),
+        f"{top}/test.bin": batch(0),
+    }
+
+
+def stl10() -> Files:
+    """https://cs.stanford.edu/~acoates/stl10/, the binary files."""
+    top = "stl10_binary"
+    return {
+        f"{top}/class_names.txt": lines("airplane", "bird"),
+        f"{top}/train_X.bin": noise(3, 3, 96, 96).tobytes(),
+        f"{top}/train_y.bin": bytes([2, 1, 2]),
+        f"{top}/test_X.bin": noise(1, 3, 96, 96).tobytes(),
+        f"{top}/test_y.bin": bytes([1]),
+        f"{top}/unlabeled_X.bin": noise(1, 3, 96, 96).tobytes(),
+        f"{top}/fold_indices.txt": lines("0 1", "1 2"),
+    }
+
+
+def voc() -> Files:
+    """VOC 2012 of http://host.robots.ox.ac.uk/pascal/VOC/."""
+    top = "VOCdevkit/VOC2012"
+    found: Files = {}
+    for number, name in enumerate(("2008_000001", "2008_000002", "2008_000003")):
+        found |= pictures(f"{top}/JPEGImages/{name}.jpg")
+        found[f"{top}/Annotations/{name}.xml"] = (
+            f"<annotation><folder>VOC2012</folder><filename>{name}.jpg</filename><size><width>8</width>"
+            "<height>8</height><depth>3</depth></size><object><name>"
+            f"{'cat' if number else 'dog'}</name><bndbox><xmin>1</xmin><ymin>1</ymin><xmax>6</xmax>"
+            "<ymax>5</ymax></bndbox></object></annotation>"
+        ).encode()
+    found |= pictures(f"{top}/SegmentationClass/2008_000002.png", f"{top}/SegmentationObject/2008_000002.png")
+    sets = f"{top}/ImageSets"
+    return found | {
+        f"{sets}/Main/train.txt": lines("2008_000001", "2008_000002"),
+        f"{sets}/Main/val.txt": lines("2008_000003"),
+        f"{sets}/Main/trainval.txt": lines("2008_000001", "2008_000002", "2008_000003"),
+        f"{sets}/Main/cat_train.txt": lines("2008_000001 -1", "2008_000002  1"),
+        f"{sets}/Segmentation/train.txt": lines("2008_000002"),
+    }
+
+
+def coco() -> Files:
+    """COCO 2017 of https://cocodataset.org/#download."""
+    categories = [{"id": 1, "name": "person"}, {"id": 18, "name": "dog"}]
+    found: Files = {}
+    for split, numbers in (("train", (9, 25)), ("val", (139,))):
+        images = [
+            {"id": number, "file_name": f"{number:012d}.jpg", "height": 8, "width": 8} for number in numbers
+        ]
+        notes = [
+            {"id": number, "image_id": number, "category_id": 18, "bbox": [1, 1, 4, 4], "area": 16,
+             "iscrowd": 0, "segmentation": [[1, 1, 5, 1, 5, 5, 1, 5]]}
+            for number in numbers
+        ]  # fmt: skip
+        found |= pictures(*(f"{split}2017/{image['file_name']}" for image in images))
+        document = {"info": {}, "images": images, "annotations": notes, "categories": categories}
+        found[f"annotations/instances_{split}2017.json"] = json.dumps(document).encode()
+        captions = [{"id": number, "image_id": number, "caption": "a dog"} for number in numbers]
+        found[f"annotations/captions_{split}2017.json"] = json.dumps(
+            {"info": {}, "images": images, "annotations": captions}
+        ).encode()
+    return found
+
+
+def yolo() -> Files:
+    """coco8 of https://docs.ultralytics.com/datasets/detect/coco8/."""
+    found = pictures(
+        *(f"coco8/images/{split}/{number}.jpg" for split in ("train", "val") for number in (1, 2))
+    )
+    for split in ("train", "val"):
+        found |= {f"coco8/labels/{split}/{number}.txt": b"1 0.5 0.5 0.5 0.5\n" for number in (1, 2)}
+    return found | {
+        "coco8.yaml": b"path: coco8\ntrain: images/train\nval: images/val\nnames:\n  0: person\n  1: dog\n"
+    }
+
+
+def image_folder_of_hugging_face() -> Files:
+    """https://huggingface.co/docs/datasets/image_dataset#imagefolder."""
+    found: Files = {}
+    for split, labels in (("train", ("cat", "dog", "cat")), ("test", ("dog",))):
+        names = [f"{number:04d}.png" for number in range(len(labels))]
+        found |= pictures(*(f"{split}/{name}" for name in names))
+        found[f"{split}/metadata.csv"] = lines("file_name,label", *joined(",", names, labels))
+    return found
+
+
+def shards_of_hugging_face() -> Files:
+    """Parquet shards with a ClassLabel, as ``push_to_hub`` writes them."""
+    features = {"image": {"_type": "Image"}, "label": {"_type": "ClassLabel", "names": ["cat", "dog"]}}
+    found: Files = {"README.md": b"---\nlicense: mit\n---\n"}
+    for split, labels in (("train", [0, 1, 0]), ("validation", [1])):
+        images = [{"bytes": picture(), "path": None} for _ in labels]
+        table = pa.table({"image": images, "label": pa.array(labels, pa.int64())})
+        table = table.replace_schema_metadata({"huggingface": json.dumps({"info": {"features": features}})})
+        sink = io.BytesIO()
+        pq.write_table(table, sink)
+        found[f"data/{split}-00000-of-00001.parquet"] = sink.getvalue()
+    return found
+
+
+def saved_to_disk() -> Files:
+    """A DatasetDict that ``save_to_disk`` wrote: https://huggingface.co/docs/datasets/process#save."""
+    features = {
+        "image": {"_type": "Image"},
+        "label": {"names": ["cat", "dog"], "_type": "ClassLabel"},
+    }
+    found: Files = {"dataset_dict.json": b'{"splits": ["train", "test"]}'}
+    for split, labels in (("train", [0, 1, 0]), ("test", [1])):
+        images = [{"bytes": picture(), "path": None} for _ in labels]
+        table = pa.table({"image": images, "label": pa.array(labels, pa.int64())})
+        table = table.replace_schema_metadata({"huggingface": json.dumps({"info": {"features": features}})})
+        sink = io.BytesIO()
+        with pa.ipc.new_stream(sink, table.schema) as writer:
+            writer.write_table(table)
+        found[f"{split}/data-00000-of-00001.arrow"] = sink.getvalue()
+        found[f"{split}/dataset_info.json"] = json.dumps({"features": features}).encode()
+        found[f"{split}/state.json"] = b'{"_data_files": [{"filename": "data-00000-of-00001.arrow"}]}'
+    return found
+
+
+def hub_cache() -> Files:
+    """~/.cache/huggingface/hub/datasets--org--name of the library huggingface_hub."""
+    found = {"refs/main": b"abc1"}
+    for name, data in shards_of_hugging_face().items():
+        found[f"blobs/{hashlib.sha256(data).hexdigest()}"] = data
+        found[f"snapshots/abc1/{name}"] = (
+            b"../" * (2 + name.count("/")) + b"blobs/" + hashlib.sha256(data).hexdigest().encode()
+        )
+    return found
+
+
+def packed(build: Callable[[], Files], top: str = "photos") -> Callable[[], Files]:
+    """The files in a zip archive, in a folder."""
+
+    def pack() -> Files:
+        sink = io.BytesIO()
+        with zipfile.ZipFile(sink, "w") as archive:
+            for name, data in build().items():
+                archive.writestr(f"{top}/{name}", data)
+        return {f"{top}.zip": sink.getvalue()}
+
+    return pack
+
+
+def web_dataset() -> Files:
+    """https://github.com/webdataset/webdataset: shards with .jpg and .cls of each sample."""
+    found: Files = {}
+    for shard, labels in (("train-000000", (0, 1, 1)), ("val-000000", (0,))):
+        sink = io.BytesIO()
+        with tarfile.open(fileobj=sink, mode="w") as archive:
+            for number, label in enumerate(labels):
+                for ending, data in (("jpg", picture()), ("cls", str(label).encode())):
+                    info = tarfile.TarInfo(f"{number:06d}.{ending}")
+                    info.size = len(data)
+                    archive.addfile(info, io.BytesIO(data))
+        found[f"{shard}.tar"] = sink.getvalue()
+    return found
+
+
+def fairface() -> Files:
+    """https://github.com/joojs/fairface: age, gender and race."""
+    head = "file,age,gender,race,service_test"
+    return pictures("train/1.jpg", "train/2.jpg", "val/1.jpg") | {
+        "fairface_label_train.csv": lines(
+            head, "train/1.jpg,50-59,Male,East Asian,True", "train/2.jpg,30-39,Female,Indian,False"
+        ),
+        "fairface_label_val.csv": lines(head, "val/1.jpg,3-9,Male,East Asian,False"),
+    }
+
+
+def utkface() -> Files:
+    """https://susanqq.github.io/UTKFace/: age, gender, race and date in the names."""
+    return pictures(
+        *(f"UTKFace/{age}_{age % 2}_{age % 3}_2017010321{age}.jpg.chip.jpg" for age in (10, 26, 39))
+    )
+
+
 LAYOUTS = [
     Layout("ImageNet (ILSVRC 2012) of Kaggle", imagenet, "lists", {
         "train": {"tench, Tinca tinca": 2, "crane (n02012849)": 2, "crane (n03126707)": 2},
@@ -418,6 +703,9 @@ LAYOUTS = [
     Layout("EuroSAT", wrapped("2750", "AnnualCrop", "Forest"), "lists", {
         None: {"AnnualCrop": 2, "Forest": 2},
     }),
+    Layout("GTSRB", gtsrb, "lists", {
+        "train": {"00000": 2, "00001": 2, "00010": 2}, "test": {"00000": 1, "00001": 1, "00010": 1},
+    }),
     Layout("GTSRB of Kaggle", gtsrb_of_kaggle, "lists", {
         "train": {"0": 2, "20": 2}, "test": {"0": 1, "20": 1},
     }),
@@ -429,6 +717,29 @@ LAYOUTS = [
     Layout("iNaturalist 2021", inaturalist, "lists", {
         "train": {"Lumbricus terrestris": 1, "Sabella": 2}, "validation": {"Sabella": 1},
     }),
+    Layout("MNIST", mnist, "arrays", {"train": {"0": 1, "4": 1, "5": 2}, "test": {"7": 1, "0": 1}}),
+    Layout("CIFAR-10", cifar10, "cifar", _CIFAR10),
+    Layout("CIFAR-10, binary", cifar10_binary, "cifar", _CIFAR10),
+    Layout("CIFAR-100", cifar100, "cifar", _CIFAR100),
+    Layout("CIFAR-100, binary", cifar100_binary, "cifar", _CIFAR100),
+    Layout("STL-10", stl10, "cifar", {"train": {"airplane": 1, "bird": 2}, "test": {"airplane": 1}}),
+    Layout("Pascal VOC 2012", voc, "voc", {"train": {"cat": 1, "dog": 1}, "validation": {"cat": 1}}),
+    Layout("COCO 2017", coco, "coco", {"train": {"dog": 2}, "validation": {"dog": 1}}),
+    Layout("YOLO", yolo, "yolo", {"train": {"dog": 2}, "validation": {"dog": 2}}),
+    Layout("Hugging Face ImageFolder", image_folder_of_hugging_face, "table", {
+        "train": {"cat": 2, "dog": 1}, "test": {"dog": 1},
+    }),
+    Layout("Hugging Face Parquet", shards_of_hugging_face, "parquet", _PETS),
+    Layout("Hugging Face hub cache", hub_cache, "parquet", _PETS),
+    Layout("Hugging Face save_to_disk", saved_to_disk, "parquet", {
+        "train": {"cat": 2, "dog": 1}, "test": {"dog": 1},
+    }),
+    Layout("ImageFolder in a zip archive", packed(wrapped("train", "cat", "dog")), "archive", {
+        "train": {"cat": 2, "dog": 2},
+    }),
+    Layout("WebDataset", web_dataset, "archive", {"train": {"0": 1, "1": 2}, "validation": {"0": 1}}),
+    Layout("FairFace", fairface, "asks"),
+    Layout("UTKFace", utkface, "asks"),
     Layout("FGVC-Aircraft", aircraft, "asks"),
     Layout("Dogs vs. Cats", cats_and_dogs, "lists", {None: {"cat": 3, "dog": 3}}),
 ]  # fmt: skip

@@ -184,6 +184,11 @@ def _named(
     own names begin with, if each number has one name and each name one number.
     """
     labels = [None if label is None else first_code(str(label)) for label in rows["label"]]
+    longest: dict[int, str] = {}  # 00016 of a folder is 16 in a list
+    for label in labels:
+        if label is not None and label.isdigit():
+            longest[int(label)] = max(longest.get(int(label), ""), label, key=len)
+    labels = [longest[int(label)] if label is not None and label.isdigit() else label for label in labels]
     used = {label for label in labels if label is not None}
     if options.names is not None:
         (table,) = find_files_named(folder, options.names, "source.options.names")

@@ -39,9 +39,10 @@ def stem_places(images: Iterable[str]) -> list[str]:
 
 @dataclass
 class _Folder:
-    """A folder with images in it or below: name -> folder in it."""
+    """A folder with images in it or below: name -> folder in it; whether images lie directly in it."""
 
     name: str = ""
+    has_images: bool = False
     folders: dict[str, _Folder] = field(default_factory=dict)
 
     def classes(self) -> list[_Folder]:
@@ -67,6 +68,7 @@ def class_places(images: Iterable[str]) -> dict[str, str | None]:
         folder = top
         for name in uri.split("/")[:-1]:
             folder = folder.folders.setdefault(name, _Folder(name))
+        folder.has_images = True
     found: dict[str, str | None] = {}
     return found if _add(found, "", top, None) else {}
 
@@ -80,7 +82,8 @@ def _add(found: dict[str, str | None], place: str, folder: _Folder, split: str |
     if around and len(around) < len(deep):
         return False
     if not around and not (deep and is_alone):
-        if folder.classes():
+        classes = folder.classes()
+        if len(classes) > 1 or any(one.has_images or one.is_deep() for one in classes):
             found[place] = split
         return True
     return all(

@@ -1,4 +1,4 @@
-"""Images that lie in the rows of Parquet files, as Hugging Face publishes datasets.
+"""Images that lie in the rows of Parquet files or streams of Arrow, as Hugging Face publishes datasets.
 
 Each row of each file is an input, ``data/train-00000-of-00002.parquet#row=0000017``; rows are counted from 0.
 Class names come from the file's own metadata, splits from a column or from the names of the files.
@@ -42,7 +42,7 @@ from shardmill.beam_jobs.sources.rows.row_files import FileRows, RowFile, RowFil
 from shardmill.infra.progress import log
 from shardmill.infra.storage.filesystem import Storage
 
-ENDINGS = (".parquet", ".pq")
+ENDINGS = (".parquet", ".pq", ".arrow")
 
 
 def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
@@ -54,7 +54,7 @@ def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
     """
     settings, kind = config.source.columns, config.source.label_kind
     files, warnings = walk_files(folder, config)
-    chosen = choose_files(folder, files, lambda uri: uri.endswith(ENDINGS), "Parquet file")
+    chosen = choose_files(folder, files, lambda uri: uri.endswith(ENDINGS), "Parquet file or stream of Arrow")
     found: list[Roles] = []
 
     def read(file: RowFile) -> FileRows:

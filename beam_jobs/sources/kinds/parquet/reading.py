@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 from shardmill.beam_jobs.reasons import NO_IMAGE
 from shardmill.beam_jobs.schemas import FileRef
 from shardmill.beam_jobs.sources.files.walking import SourceFault
+from shardmill.beam_jobs.sources.kinds.parquet.arrow import MARK, ArrowStream
 from shardmill.beam_jobs.sources.kinds.table.columns import as_text, trimmed
 from shardmill.beam_jobs.sources.kinds.table.tables import PARQUET_DAMAGES, first_line
 from shardmill.beam_jobs.sources.roles import Column, Offer, Roles, image_of
@@ -33,12 +34,16 @@ _MAX_INVENTED_ROWS = 1_000_000  # a file has rarely more rows of images than byt
 
 
 def open_parquet(stream: BinaryIO) -> pq.ParquetFile:
-    """Open a Parquet file so that its columns are read piece by piece.
+    """Open a Parquet file, or a stream of Arrow, so that its columns are read piece by piece.
 
     Raises:
         RowFileBroken: it is none, or its end is missing.
     """
     try:
+        mark = stream.read(len(MARK))
+        stream.seek(0)
+        if mark == MARK:
+            return ArrowStream(stream)
         return pq.ParquetFile(stream, pre_buffer=False, buffer_size=_BUFFER_BYTES)
     except PARQUET_DAMAGES as error:
         raise RowFileBroken(f"it cannot be read as Parquet: {first_line(error)}") from error
