@@ -38,9 +38,9 @@ from shardmill.training.reading.records.shapes import (
     SHAPES,
     Corners,
     KeyPointsOfSplit,
-    Lists,
     Polygons,
     Views,
+    lists_of,
     read_with,
 )
 from shardmill.training.reading.records.split_records import EncodedImage
@@ -186,13 +186,13 @@ class SplitObjects:
         """Return the features of some names among ``FOLLOWING``, as ``FeatureColumns.rows`` has them."""
         rows, count = shown.rows, len(shown.views.heights)
         found = {
-            BOXES: Lists.of(shown.boxes, rows, count),
-            OBJECT_LABELS: Lists.of(self.classes[shown.numbers], rows, count),
-            CROWDS: Lists.of(self.crowds[shown.numbers], rows, count),
+            BOXES: lists_of(shown.boxes, rows, count),
+            OBJECT_LABELS: lists_of(self.classes[shown.numbers], rows, count),
+            CROWDS: lists_of(self.crowds[shown.numbers], rows, count),
         }
         for shape in self.shapes:
             found |= shape.moved(shown.numbers, rows, shown.views)
-        return {name: found[name].padded() for name in names}
+        return {name: found[name] for name in names}
 
     def check_follow(self, augment: AugmentSettings, image_size: int) -> None:
         """Check that objects can follow the augmentation of their images, of some size (pixels).

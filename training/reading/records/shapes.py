@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -43,22 +43,12 @@ def read_with(names: Collection[str]) -> list[str]:
     return sorted(frozenset().union(*(group for group in _TOGETHER if group.intersection(names))))
 
 
-class Lists(NamedTuple):
-    """Numbers of each row of a batch: all values in the order of the rows, and how many each row has."""
-
-    values: npt.NDArray[Any]
-    lengths: Ints
-
-    @classmethod
-    def of(cls, values: npt.NDArray[Any], rows: Ints, count: int) -> Lists:
-        """Return the lists of ``count`` rows: ``values`` [n, ...] belong to ``rows`` [n], which rise."""
-        width = values[0].size if len(values) else 1
-        return cls(values.reshape(-1), np.bincount(rows, minlength=count) * width)
-
-    def padded(self) -> Padded:
-        """Return the lists, padded with the missing value of their type."""
-        kind: Dtype = "float32" if self.values.dtype == np.float32 else "int64"
-        return Padded.of(self.values.astype(kind), self.lengths.astype(np.int64), MISSING[kind])
+def lists_of(values: npt.NDArray[Any], rows: Ints, count: int) -> Padded:
+    """Return a list for each of ``count`` rows: ``values`` [n, ...] belong to ``rows`` [n], which rise."""
+    kind: Dtype = "float32" if values.dtype == np.float32 else "int64"
+    width = values[0].size if len(values) else 1
+    lengths = np.bincount(rows, minlength=count).astype(np.int64) * width
+    return Padded.of(values.reshape(-1).astype(kind), lengths, MISSING[kind])
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +112,7 @@ class Polygons:
         """Take them from the values of their features."""
         return cls(columns[POLYGONS].reshape(-1, 2), _starts(columns[RING_POINTS]), _starts(columns[RINGS]))
 
-    def moved(self, objects: Ints, rows: Ints, views: Views) -> dict[str, Lists]:
+    def moved(self, objects: Ints, rows: Ints, views: Views) -> dict[str, Padded]:
         """Return the features of polygons, cut off at the edges of images: ``objects`` of ``rows``."""
         rings, per_object = taken_from(self.objects, objects)
         owners = np.repeat(np.arange(len(objects)), per_object)
@@ -137,9 +127,9 @@ class Polygons:
         points = reversed_rings(points, lengths, views.are_mirrored()[rows[owners]])
         count = len(views.heights)
         return {
-            POLYGONS: Lists.of(points.astype(np.float32), np.repeat(rows[owners], lengths), count),
-            RING_POINTS: Lists.of(lengths, rows[owners], count),
-            RINGS: Lists.of(np.bincount(owners, minlength=len(objects)), rows, count),
+            POLYGONS: lists_of(points.astype(np.float32), np.repeat(rows[owners], lengths), count),
+            RING_POINTS: lists_of(lengths, rows[owners], count),
+            RINGS: lists_of(np.bincount(owners, minlength=len(objects)), rows, count),
         }
 
 
@@ -180,7 +170,7 @@ class KeyPointsOfSplit:
                 "turn it off, or name key points such as left_eye and right_eye when you prepare them",
             )
 
-    def moved(self, objects: Ints, rows: Ints, views: Views) -> dict[str, Lists]:
+    def moved(self, objects: Ints, rows: Ints, views: Views) -> dict[str, Padded]:
         """Return the features of key points; those outside of their images are not visible."""
         self.check_follow(views.parameters)
         count = self.points.shape[1]
@@ -197,8 +187,8 @@ class KeyPointsOfSplit:
             visibility[mirrored] = visibility[mirrored][:, self.partners]
         points[visibility == 0] = 0
         return {
-            KEYPOINTS: Lists.of(points.astype(np.float32), rows, len(views.heights)),
-            VISIBILITY: Lists.of(visibility, rows, len(views.heights)),
+            KEYPOINTS: lists_of(points.astype(np.float32), rows, len(views.heights)),
+            VISIBILITY: lists_of(visibility, rows, len(views.heights)),
         }
 
 
@@ -212,12 +202,12 @@ class Corners:
 
     points: npt.NDArray[np.float32]
 
-    def moved(self, objects: Ints, rows: Ints, views: Views) -> dict[str, Lists]:
+    def moved(self, objects: Ints, rows: Ints, views: Views) -> dict[str, Padded]:
         """Return the feature of corners, in their order and not cut."""
         of_point = np.repeat(rows, CORNER_NUMBERS // 2)
         points = views.windows(self.points[objects].reshape(-1, 2), of_point)
         corners = views.images(points, of_point).astype(np.float32).reshape(-1, CORNER_NUMBERS)
-        return {CORNERS: Lists.of(corners, rows, len(views.heights))}
+        return {CORNERS: lists_of(corners, rows, len(views.heights))}
 
 
 def _starts(lengths: npt.NDArray[Any]) -> Ints:
