@@ -14,7 +14,7 @@ from shardmill.beam_jobs.encode.masks import with_mask_features
 from shardmill.beam_jobs.encode.placing import Frames, Placing
 from shardmill.beam_jobs.reasons import OTHER_SIZE
 from shardmill.beam_jobs.schemas import PLAN, Status, has_masks
-from shardmill.beam_jobs.sources.annotations.shapes import lists_of_rows, nested_rings, polygon_columns
+from shardmill.beam_jobs.sources.annotations.shape_columns import lists_of_rows, nested_rings, polygon_columns
 from shardmill.beam_jobs.tables.columns import lengths_of, lists_of, values_of, with_column
 from shardmill.beam_jobs.tables.features import PREFIX, features_of
 from shardmill.infra.codecs.geometry import (

@@ -252,11 +252,11 @@ def _feature_changes(before: DatasetVersion, after: DatasetVersion, examples: in
 
     An example has the first feature that differs.
     """
-    old_features = set(before.manifest.extra_features)
+    old_features = {_without_points(feature) for feature in before.manifest.extra_features}
     both = [
         feature
         for feature in after.manifest.extra_features
-        if feature in old_features and feature.name not in _NOT_COMPARED
+        if _without_points(feature) in old_features and feature.name not in _NOT_COMPARED
     ]
     if not both:
         return Changes()
@@ -280,6 +280,11 @@ def _feature_changes(before: DatasetVersion, after: DatasetVersion, examples: in
 
     shown = changed[pc.sort_indices(uris).to_numpy()[:examples]]
     return Changes(len(changed), tuple(described(row) for row in shown.tolist()))
+
+
+def _without_points(feature: Feature) -> Feature:
+    """Return a feature without the names of its key points: what is stored may be the same."""
+    return feature.model_copy(update={"points": None})
 
 
 def unequal(was: pa.Array, now: pa.Array) -> Bools:

@@ -16,6 +16,7 @@ from shardmill.infra.dataset.verify import verify
 from tests.faults.hostile.deeds import WIDTH, height_of
 from tests.samples.images.photos import make_photos, png, write
 from tests.samples.preparing.command import prepare_command
+from tests.samples.sources import drawn_shapes
 
 HOSTILE = Path(__file__).parent / "hostile"
 MIB = 1 << 20
@@ -218,3 +219,17 @@ def test_a_dry_run_survives_it_too(tmp_path: Path) -> None:
     foreseen = outcome_of(prepare(source, tmp_path / "root", more=("--dry-run",)))
     assert (foreseen["sample"]["num_images"], foreseen["sample"]["num_stored"]) == (14, 12)
     assert not (tmp_path / "root").exists()
+
+
+@pytest.mark.slow
+def test_a_crash_is_found_where_masks_are_drawn(tmp_path: Path) -> None:
+    """The shapes of an image may be longer than what a process can note of it."""
+    source = write(tmp_path / "source", {f"{at}.png": png(at, 40, 60) for at in range(6)})
+    write(source, {"bad.png": deed("abort")})
+    many = [{"name": "cat", "rings": [[[1, 1], [30, 1 + at % 30], [30, 30]]]} for at in range(4_000)]
+    images = {path.name: {"objects": many} for path in source.glob("*.png")}
+    (source / drawn_shapes.FILE).write_text(json.dumps({"images": images}))
+    settings = (f"source.kind={drawn_shapes.KIND}", "source.labels=mask", "source.masks.classes=['cat']")
+    outcome = outcome_of(prepare(source, tmp_path / "root", *settings, "groups.near_duplicates=false"))
+    assert outcome["quarantine"] == {"decoder_crashed": 1}
+    assert lost(tmp_path / "root").keys() == {"bad.png"}

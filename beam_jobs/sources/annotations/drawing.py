@@ -18,8 +18,8 @@ import pyarrow.compute as pc
 from shardmill.beam_jobs.config import SourceConfig
 from shardmill.beam_jobs.schemas import MASK_COLUMNS, MASK_SHAPES, Status
 from shardmill.beam_jobs.sources.annotations.collecting import Annotations
-from shardmill.beam_jobs.sources.annotations.shapes import CORNERS_OF_BOX, nested_rings, polygons_of
-from shardmill.beam_jobs.tables.columns import lengths_of
+from shardmill.beam_jobs.sources.annotations.shape_columns import CORNERS_OF_BOX, nested_rings, polygons_of
+from shardmill.beam_jobs.tables.columns import lengths_of, with_column
 from shardmill.beam_jobs.tables.features import PREFIX
 from shardmill.infra.errors import ConfigError
 from shardmill.infra.format.features import Feature
@@ -29,6 +29,7 @@ from shardmill.infra.readable import counted
 BACKGROUND = "background"
 
 Int64 = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
 Points = npt.NDArray[np.float64]
 
 _URI = Feature(name=MASK_COLUMNS[0].name, dtype="bytes", is_text=True)
@@ -144,44 +145,38 @@ def drawn_columns(
     classes = {name: number for number, name in enumerate(source.masks.classes)}
     _check_classes(sorted(set(names)), source)
     ignore = mask_format(len(classes)).ignore
-    nested = polygons_of(found.shapes, len(found.names), order)
-    has_none = lengths_of(nested) == 0
+    nested, has_none = _or_boxes(polygons_of(found.shapes, len(found.names), order), boxes[order])
     if has_none.any():
         without = counted(int(has_none.sum()), "object")
         found.warnings.append(f"{without} without a polygon: the pixels of the box belong to no class")
-        around = nested_rings(
-            boxes[order][:, CORNERS_OF_BOX].reshape(-1, POINT_NUMBERS),
-            np.full(len(order), 4),
-            np.ones(len(order), np.int64),
-        )
-        nested = pa.concat_arrays([nested, around]).take(
-            pa.array(np.arange(len(order)) + len(order) * has_none)
-        )
     numbers = np.array([classes.get(name, ignore) for name in names], np.int64)
-    numbers[has_none | (np.array(found.crowds, np.bool_)[order])] = ignore
-    rings, of_rings = lengths_of(nested), nested.flatten()
-    ring_points = lengths_of(of_rings) // POINT_NUMBERS
-    points = of_rings.flatten().to_numpy().reshape(-1, POINT_NUMBERS)
-    of_ring, of_point = (np.concatenate([[0], np.cumsum(counts)]) for counts in (rings, ring_points))
-    drawn, start = [], 0
-    for image, end in zip(found.images, np.cumsum(lengths).tolist(), strict=True):
-        first, last = of_ring[start], of_ring[end]
-        drawn.append(
-            Drawing(
-                image.size or (0, 0),
-                source.objects.coordinates == "upright",
-                source.has_relative_boxes,
-                classes.get(BACKGROUND, ignore),
-                ignore,
-                numbers[start:end],
-                rings[start:end],
-                ring_points[first:last],
-                points[of_point[first] : of_point[last]],
-            ).to_bytes()
+    numbers[has_none | np.array(found.crowds, np.bool_)[order]] = ignore
+    drawn = []
+    of_image = np.concatenate([[0], np.cumsum(lengths)]).tolist()
+    for image, (start, end) in zip(found.images, pairwise(of_image), strict=True):
+        own = nested.slice(start, end - start)
+        drawing = Drawing(
+            size=image.size or (0, 0),
+            upright=source.objects.coordinates == "upright",
+            relative=source.has_relative_boxes,
+            background=classes.get(BACKGROUND, ignore),
+            ignore=ignore,
+            numbers=numbers[start:end],
+            rings=lengths_of(own),
+            ring_points=lengths_of(own.flatten()) // POINT_NUMBERS,
+            points=own.flatten().flatten().to_numpy().reshape(-1, POINT_NUMBERS),
         )
-        start = end
+        drawn.append(drawing.to_bytes())
     uris = pa.array([image.row_uri for image in found.images], pa.string())
     return [(_URI, uris), (_SHAPES, pa.array(drawn, pa.binary()))]
+
+
+def _or_boxes(nested: pa.ListArray, boxes: npt.NDArray[np.float64]) -> tuple[pa.ListArray, Mask]:
+    """Return the rings of objects, in place of none those of their box; and which had none: bool [N]."""
+    count, has_none = len(nested), lengths_of(nested) == 0
+    corners = boxes[:, CORNERS_OF_BOX].reshape(-1, POINT_NUMBERS)
+    around = nested_rings(corners, np.full(count, len(CORNERS_OF_BOX) // 2), np.ones(count, np.int64))
+    return pa.concat_arrays([nested, around]).take(pa.array(np.arange(count) + count * has_none)), has_none
 
 
 def with_drawn_masks(listing: pa.Table) -> pa.Table:
@@ -189,6 +184,7 @@ def with_drawn_masks(listing: pa.Table) -> pa.Table:
     is_read = pa.array(listing["status"].to_numpy() == Status.TO_READ)
     columns = [pc.if_else(is_read, listing[PREFIX + each.name], None) for each in (_URI, _SHAPES)]
     listing = listing.drop_columns([PREFIX + each.name for each in (_URI, _SHAPES)])
+    listing = with_column(listing, listing.schema.field("label"), pa.nulls(listing.num_rows, pa.string()))
     zeros = pc.if_else(is_read, pa.scalar(0, pa.int64()), None)
     values = (columns[0], zeros, zeros, columns[1])
     for field, value in zip((*MASK_COLUMNS, MASK_SHAPES), values, strict=True):

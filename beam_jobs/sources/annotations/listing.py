@@ -23,7 +23,7 @@ from shardmill.beam_jobs.sources.annotations.collecting import (
 )
 from shardmill.beam_jobs.sources.annotations.drawing import drawn_columns, with_drawn_masks
 from shardmill.beam_jobs.sources.annotations.reading import SETTING, AnnotationTable, find_annotations
-from shardmill.beam_jobs.sources.annotations.shapes import lists_of_rows, shape_features
+from shardmill.beam_jobs.sources.annotations.shape_columns import lists_of_rows, shape_features
 from shardmill.beam_jobs.sources.class_names import look_alikes, no_classes
 from shardmill.beam_jobs.sources.files.folder import SourceFolder
 from shardmill.beam_jobs.sources.files.walking import IgnorePatterns
@@ -241,8 +241,10 @@ def _warnings(left_out: Counter[str], found: Annotations, num_objects: int) -> l
         remedy = f"; {found.remedy}" if found.remedy and found.first else ""
         many = f"{left_out.total():,} of {counted(num_objects, 'object')} are left out"
         warnings.append(f"{many}: {_reasons(left_out, found.first)}{remedy}")
-    if lost := found.shapes.lost:
-        warnings.append(f"objects are stored without broken shapes: {_reasons(lost, found.shapes.first)}")
+    if found.shapes.lost:
+        lost = ((why, count, found.shapes.first.get(why)) for why, count in sorted(found.shapes.lost.items()))
+        parts = (f"{why}: {count:,}" + (f" (first {first})" if first else "") for why, count, first in lost)
+        warnings.append(f"broken shapes are left out of their objects; {'; '.join(parts)}")
     for what, counts in found.skipped.items():
         reasons = _reasons(
             {why: count for why, (count, _) in counts.items()},

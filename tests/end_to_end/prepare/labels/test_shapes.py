@@ -135,6 +135,7 @@ def test_shapes_are_in_every_record_and_change_without_decoding(tmp_path: Path) 
     known = key_points(catalog.open("d@3").manifest.extra_features)
     assert known is not None
     assert known.skeleton == ((0, 1), (1, 2))
+    assert diff(catalog.open("d@2"), catalog.open("d@3")).features_changed.count == 0
 
 
 def drawn(size: tuple[int, int], *polygons: tuple[int, list[list[float]]]) -> np.ndarray:

@@ -9,6 +9,7 @@ import pytest
 import shapely
 
 from shardmill.beam_jobs.sources.annotations.collecting import NO_BOX, AnnotatedImage, Annotations
+from shardmill.beam_jobs.sources.annotations.shape_columns import shape_features
 from shardmill.beam_jobs.sources.annotations.shapes import (
     BAD_CORNERS,
     BAD_POINTS,
@@ -18,7 +19,6 @@ from shardmill.beam_jobs.sources.annotations.shapes import (
     Shape,
     keypoints_of,
     points_of,
-    shape_features,
 )
 from shardmill.infra.errors import ConfigError
 from shardmill.infra.format.features import KeyPoints, partners_by_name
