@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -31,6 +32,7 @@ from shardmill.infra.codecs.polygons import fill_rings
 from shardmill.infra.format.known_features import LABELS, MASK_FEATURES, MASK_URI, mask_format
 
 Size = tuple[int, int]
+Int64 = npt.NDArray[np.int64]
 
 _BETWEEN = ", "
 
@@ -123,17 +125,7 @@ class MaskConverter:
         stored = np.full(to.canvas, drawing.ignore, np.uint8 if drawing.ignore < 1 << 8 else np.uint16)
         top, left = to.offset
         stored[top : top + to.scaled[0], left : left + to.scaled[1]] = drawing.background
-        points *= to.canvas
-        ends = np.cumsum(rings)
-        starts = np.concatenate([[0], np.cumsum(counts)])
-        for number, first, last in zip(drawing.numbers, ends - rings, ends, strict=True):
-            of_object = points[starts[first] : starts[last]]
-            if not len(of_object):
-                continue
-            high = np.maximum(np.floor(of_object.min(0)).astype(np.int64), 0)
-            low = np.ceil(of_object.max(0)).astype(np.int64)
-            part = stored[high[0] : low[0], high[1] : low[1]]
-            part[fill_rings(of_object - high, counts[first:last], part.shape)] = number
+        _fill(stored, drawing.numbers, points * to.canvas, counts, rings)
         return StoredMask(encode_mask(stored), *classes_shown(stored, drawing.ignore))
 
     def _turned(
@@ -154,6 +146,31 @@ class MaskConverter:
         if may_be_stored and (self._are_stored or not may_be_upright):
             return apply_orientation(samples, source.orientation)
         return samples
+
+
+def _fill(
+    mask: npt.NDArray[np.generic],
+    numbers: Int64,
+    points: npt.NDArray[np.float64],
+    counts: Int64,
+    rings: Int64,
+) -> None:
+    """Give the pixels of each object its number, one object after the other.
+
+    Args:
+        mask: [H, W], written.
+        numbers: int64 [N], of the objects.
+        points: float64 [P, 2], y and x in pixels, within the mask.
+        counts: int64 [R], number of points of each ring.
+        rings: int64 [N], number of rings of each object.
+    """
+    of_object, of_ring = (np.concatenate([[0], np.cumsum(each)]) for each in (rings, counts))
+    for number, (first, last) in zip(numbers, pairwise(of_object.tolist()), strict=True):
+        own = points[of_ring[first] : of_ring[last]]
+        if len(own):
+            (top, left), (bottom, right) = np.floor(own.min(0)).astype(int), np.ceil(own.max(0)).astype(int)
+            part = mask[top:bottom, left:right]
+            part[fill_rings(own - (top, left), counts[first:last], part.shape)] = number
 
 
 def with_mask_features(listing: pa.Table, classes: Sequence[str]) -> pa.Table:

@@ -151,24 +151,22 @@ def drawn_columns(
         found.warnings.append(f"{without} without a polygon: the pixels of the box belong to no class")
     numbers = np.array([classes.get(name, ignore) for name in names], np.int64)
     numbers[has_none | np.array(found.crowds, np.bool_)[order]] = ignore
-    drawn = []
+    upright, relative = source.objects.coordinates == "upright", source.has_relative_boxes
+    values = upright, relative, classes.get(BACKGROUND, ignore), ignore
     of_image = np.concatenate([[0], np.cumsum(lengths)]).tolist()
-    for image, (start, end) in zip(found.images, pairwise(of_image), strict=True):
-        own = nested.slice(start, end - start)
-        drawing = Drawing(
-            size=image.size or (0, 0),
-            upright=source.objects.coordinates == "upright",
-            relative=source.has_relative_boxes,
-            background=classes.get(BACKGROUND, ignore),
-            ignore=ignore,
-            numbers=numbers[start:end],
-            rings=lengths_of(own),
-            ring_points=lengths_of(own.flatten()) // POINT_NUMBERS,
-            points=own.flatten().flatten().to_numpy().reshape(-1, POINT_NUMBERS),
-        )
-        drawn.append(drawing.to_bytes())
+    drawn = [
+        Drawing(image.size or (0, 0), *values, numbers[start:end], *_rings(nested.slice(start, end - start)))
+        for image, (start, end) in zip(found.images, pairwise(of_image), strict=True)
+    ]
     uris = pa.array([image.row_uri for image in found.images], pa.string())
-    return [(_URI, uris), (_SHAPES, pa.array(drawn, pa.binary()))]
+    return [(_URI, uris), (_SHAPES, pa.array([each.to_bytes() for each in drawn], pa.binary()))]
+
+
+def _rings(nested: pa.ListArray) -> tuple[Int64, Int64, Points]:
+    """Return the number of rings of each object, of points of each ring, and the points."""
+    of_rings = nested.flatten()
+    points = of_rings.flatten().to_numpy().reshape(-1, POINT_NUMBERS)
+    return lengths_of(nested), lengths_of(of_rings) // POINT_NUMBERS, points
 
 
 def _or_boxes(nested: pa.ListArray, boxes: npt.NDArray[np.float64]) -> tuple[pa.ListArray, Mask]:

@@ -45,6 +45,7 @@ from shardmill.infra.progress import log
 from shardmill.infra.readable import counted
 from shardmill.infra.storage.locations import stem_of
 
+Int64 = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
 
@@ -161,15 +162,9 @@ def _understood(found: Annotations, source: SourceConfig) -> tuple[pa.Table, Cou
     if source.label_kind == "mask":
         columns = drawn_columns(found, boxes, names, order, lengths, source)
     else:
-        values = (
-            pa.array(labels, pa.list_(pa.string())),
-            lists_of_rows(boxes[order].astype(np.float32), lengths),
-            lists_of(pa.array(names, pa.string()), lengths),
-            lists_of_rows(np.array(found.crowds, np.int64)[order], lengths),
-            pa.array(lost),
-            pa.array([image.size for image in images], pa.list_(pa.int64())),
-        )
-        columns = [*zip((_LABELS, *LISTED_OBJECT_FEATURES), values, strict=True)]
+        values = (pa.array(labels, pa.list_(pa.string())), *_of_objects(found, boxes, names, order, lengths))
+        sizes = pa.array([image.size for image in images], pa.list_(pa.int64()))
+        columns = [*zip((_LABELS, *LISTED_OBJECT_FEATURES), (*values, pa.array(lost), sizes), strict=True)]
         columns += shape_features(found.shapes, boxes, found.names, order, lengths)
     for feature, column in columns:
         rows = rows.append_column(feature.arrow_field(PREFIX), column)
@@ -180,6 +175,17 @@ def _understood(found: Annotations, source: SourceConfig) -> tuple[pa.Table, Cou
     if source.objects.unannotated == "leave_out":
         rows = reject(rows, pa.array(lengths == 0), NO_OBJECTS, "it has no objects")
     return rows, left_out
+
+
+def _of_objects(
+    found: Annotations, boxes: npt.NDArray[np.float64], names: Sequence[str], order: Int64, lengths: Int64
+) -> tuple[pa.Array, pa.Array, pa.Array]:
+    """Return boxes, names and crowds of the objects at ``order``: a list for each image."""
+    return (
+        lists_of_rows(boxes[order].astype(np.float32), lengths),
+        lists_of(pa.array(names, pa.string()), lengths),
+        lists_of_rows(np.array(found.crowds, np.int64)[order], lengths),
+    )
 
 
 def _without_bad_paths(rows: pa.Table, images: Sequence[AnnotatedImage]) -> pa.Table:

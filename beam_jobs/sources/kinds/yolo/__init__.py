@@ -101,7 +101,7 @@ def _noted(walk: Iterable[FoundFile], usable: dict[str, FileRef]) -> Iterator[Fo
 
 def recognise(glance: Glance, settings: SourceConfig) -> Recognised | None:
     """Return the label files beside images, and the description; several descriptions are asked about."""
-    if settings.labels not in (None, "multi"):
+    if settings.labels not in (None, "multi", "mask"):
         return None
     tree = Tree(glance.files, lambda uri: glance.head(uri, _HEAD_BYTES))
     labels = {uri: image for image in glance.images if (uri := tree.label_file(image)) is not None}

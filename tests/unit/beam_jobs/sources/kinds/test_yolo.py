@@ -94,6 +94,8 @@ def test_layouts_are_recognised_and_read(name: str, tmp_path: Path) -> None:
     assert described["sidecar"] == 2
     assert described.keys() == {"sidecar", "table", "not_in_table", *(["ignored"] if "of R" in name else [])}
     assert settled(asked(tmp_path)).config.source.kind == "yolo"
+    masks = {"labels": "mask", "masks": {"classes": ["background", "cat"]}}
+    assert settled(asked(tmp_path, **masks)).config.source.kind == "yolo"
 
 
 def test_every_file_has_a_row_and_every_lost_row_is_counted(tmp_path: Path) -> None:
