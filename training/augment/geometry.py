@@ -60,14 +60,16 @@ def move_boxes(
     corners = boxes.reshape(len(boxes), -1, 2)
     edges = into_windows(corners, parameters, heights, widths).reshape(*boxes.shape[:2], 2, 2)
     cut = np.clip(edges, 0.0, 1.0)
-    area, visible = _areas(edges), _areas(cut)
-    with np.errstate(invalid="ignore"):
-        kept = (visible > 0.0) & (visible >= least_share * area)
     moved: npt.NDArray[np.floating] = cut.reshape(boxes.shape)
     for augmentation, drawn in parameters.images:
         moved = augmentation.move_boxes(moved, drawn)
-    moved = np.where(kept[..., np.newaxis], moved, 0.0)
-    return MovedBoxes(moved.astype(np.float32), kept)
+    seen = np.clip(moved, 0.0, 1.0)
+    area, visible = _areas(edges), _areas(cut)
+    whole, left = (_areas(one.reshape(edges.shape)) for one in (moved, seen))
+    with np.errstate(invalid="ignore"):
+        kept = (visible > 0.0) & (left > 0.0) & (visible * left >= least_share * area * whole)
+    seen = np.where(kept[..., np.newaxis], seen, 0.0)
+    return MovedBoxes(seen.astype(np.float32), kept)
 
 
 def into_windows(
@@ -127,7 +129,7 @@ def move_mask(mask: Array, parameters: AugmentParameters, row: int, size: int) -
     return moved
 
 
-def _areas(edges: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def _areas(edges: npt.NDArray[np.floating]) -> npt.NDArray[np.float64]:
     """Return the areas of boxes [B, M, 2, 2]: [B, M]."""
     sides = edges[:, :, 1] - edges[:, :, 0]
     return np.where((sides > 0).all(axis=-1), sides[..., 0] * sides[..., 1], 0.0)

@@ -152,9 +152,9 @@ class ImageAugmentation(Augmentation[F]):
         return points
 
     def move_boxes(self, boxes: Boxes, drawn: Arrays) -> Boxes:
-        """Return the boxes [B, M, 4] of a batch, moved with their images: those around moved corners."""
-        rows, most = boxes.shape[:2]
-        corners = self.move_points(boxes.reshape(rows, -1, 2), drawn).reshape(rows, most, 2, 2)
+        """Return the boxes [B, M, 4] of a batch, moved with their images: around their corners."""
+        corners = self.move_points(boxes[..., [0, 1, 0, 3, 2, 3, 2, 1]].reshape(len(boxes), -1, 2), drawn)
+        corners = corners.reshape(*boxes.shape[:2], 4, 2)
         return np.concatenate([corners.min(axis=2), corners.max(axis=2)], axis=-1)
 
     @classmethod

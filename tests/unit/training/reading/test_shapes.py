@@ -114,6 +114,56 @@ def area(ring: npt.NDArray[np.float64]) -> float:
     return float((ring[:, 0] * after[:, 1] - ring[:, 1] * after[:, 0]).sum())
 
 
+class Lean(ImageAugmentation[Any]):
+    """Turns images about their middles by ``angle`` [B] and enlarges them, as somebody else's may do."""
+
+    name, is_on, turn = "augment.lean", True, 90
+
+    def draw(self, keys: Any, image_size: int) -> Any:
+        return {"angle": np.linspace(-1, 1, len(keys))}
+
+    def apply(self, image: Any, drawn: Any, row: int) -> None:
+        angle, middle = drawn["angle"][row], len(image) / 2
+        turn = np.array([[np.cos(angle), np.sin(angle)], [-np.sin(angle), np.cos(angle)]])  # of x, y
+        matrix = 1.5 * turn
+        shift = middle - 0.5 - matrix @ np.full(2, middle - 0.5)
+        cv2.warpAffine(image.copy(), np.c_[matrix, shift], image.shape[1::-1], dst=image)
+
+    def move_points(self, points: Any, drawn: Any) -> Any:
+        at = (points[..., 1] - 0.5 + 1j * (points[..., 0] - 0.5)) * np.exp(-1j * drawn["angle"])[:, None]
+        at = 1.5 * at
+        return np.stack([at.imag, at.real], axis=-1) + 0.5
+
+
+def test_every_shape_follows_an_augmentation_that_says_how_points_move(dataset: Dataset) -> None:
+    names = ["objects/bbox", *FEATURES]
+    batches = dataset.batches("train", augment=False, fit="stretch", **(PLAIN | {"features": names}))
+    plan = batches.order.step(0, 0)
+    windows = batches.maker.parameters(plan).windows
+    lean = Lean(AugmentSettings())
+    drawn = lean.draw(np.zeros(len(windows), np.uint64), SIZE)
+    plain = batches.maker.make(plan)
+    batch = batches.maker.make(plan, AugmentParameters(windows, ((lean, drawn),)))
+    cut = 0
+    for row in range(len(batch)):
+        found, image = lists(batch, row), batch.images[row]
+        rings, bars = rings_of(found), found["objects/corners"].reshape(-1, 4, 2) * SIZE
+        boxes = batch.features["objects/bbox"]
+        for at, kind in enumerate(found["objects/label"]):
+            is_bar = dataset.classes[kind] == "bar"
+            picture = filled([bars[at]] if is_bar else rings[at], (SIZE, SIZE))
+            assert are_alike(picture, image[..., 1 if is_bar else 0])
+            # Its box is around the turned corners of the box that it had, and within the picture.
+            own = lists(plain, row)["objects/label"].tolist().index(kind)
+            top, left, bottom, right = plain.features["objects/bbox"].values[row].reshape(-1, 4)[own]
+            corners = np.array([[[top, left], [top, right], [bottom, right], [bottom, left]]])
+            turned = lean.move_points(corners, {"angle": drawn["angle"][[row]]})[0]
+            box = boxes.values[row].reshape(-1, 4)[at]
+            np.testing.assert_allclose(box, np.r_[turned.min(0), turned.max(0)].clip(0, 1), atol=1e-6)
+            cut += bool((turned < 0).any() or (turned > 1).any())
+    assert cut
+
+
 def are_mirrored(parameters: AugmentParameters) -> Any:
     """Whether an odd number of flips was drawn, of each image."""
     flips = next(drawn for one, drawn in parameters.images if isinstance(one, Flips))
