@@ -25,6 +25,7 @@ from pydantic import (
     model_validator,
 )
 
+from shardmill.infra.readable import first_of
 from shardmill.infra.settings import Settings
 
 if TYPE_CHECKING:  # the settings of a command need no tables
@@ -38,6 +39,7 @@ Scalar = int | float | bytes
 MISSING: Final[Mapping[Dtype, Scalar]] = {"int64": -(1 << 63), "float32": math.nan, "bytes": b""}
 
 _METADATA = b"shardmill.feature"
+_NAMES = 5  # of key points that are shown
 
 
 class KeyPoints(Settings):
@@ -157,6 +159,9 @@ class Feature(Settings):
 
     def __str__(self) -> str:
         count = {"scalar": "", "fixed": f" [{self.length}]", "variable": " [any number]"}[self.shape]
+        if self.points is not None:
+            names = first_of(self.points.names, _NAMES)
+            count = f" [{len(self.points.names)} key points an object: {names}]"
         return f"{'text' if self.is_text else self.dtype}{count}"
 
 
