@@ -227,7 +227,7 @@ class BoxTableConfig(Settings):
 
 
 class ObjectsConfig(Settings):
-    """The objects in the images of the kinds coco, voc, box_table, yolo and fiftyone."""
+    """The objects in the images of kinds with boxes, such as ``source.kind = "coco"`` and ``"yolo"``."""
 
     annotations: tuple[AnnotationFile, ...] = Field(
         (),
@@ -246,7 +246,7 @@ class ObjectsConfig(Settings):
         None,
         description=(
             "Pixels that boxes are of where EXIF turns the file and its size does not tell: stored "
-            "(as in the file) or upright (as shown); unset: upright for kind yolo, else stored"
+            "(as in the file) or upright (as shown); unset: stored for coco, voc and box_table, else upright"
         ),
     )
     task: Literal["segment", "obb"] | None = Field(

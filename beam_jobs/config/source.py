@@ -28,8 +28,9 @@ from shardmill.infra.format.known_features import LabelKind
 from shardmill.infra.settings import AlsoCalled, Settings, WrongValue
 
 Layout = Literal["auto", "classes", "splits"]
-_OF_OBJECTS = ("coco", "voc", "box_table", "yolo", "fiftyone")
-_UPRIGHT = ("yolo",)  # kinds whose boxes are of the upright image, unless a setting says otherwise
+_OF_TOOLS = ("labelme", "label_studio", "cvat", "via")  # for labelling images
+OF_OBJECTS = ("coco", "voc", "box_table", "yolo", "fiftyone", *_OF_TOOLS)
+_UPRIGHT = ("yolo", *_OF_TOOLS)  # kinds whose boxes are of the upright image, unless a setting says otherwise
 _OF_TABLES = ("table", "urls")
 
 _MODELS: dict[str, type[Settings]] = {
@@ -59,6 +60,11 @@ _GROUPS: dict[str, dict[str, set[str]]] = {
         "objects": {"table", "image_sets", "task"},
     },
     "yolo": {"columns": _OF_ONE_OBJECT - {"class_names", "classes_file"}, "objects": {"table", "image_sets"}},
+    **{
+        kind: {"columns": _OF_ONE_OBJECT, "objects": {"table", "image_sets", "task"}}
+        for kind in ("labelme", "label_studio", "cvat")
+    },
+    "via": {"columns": _OF_ONE_OBJECT - {"label"}, "objects": {"table", "image_sets", "task"}},
     "box_table": {
         "columns": _OF_ONE_OBJECT - {"image", "label", "split", "group", "features"},
         "objects": {"table", "image_sets", "task"},
@@ -76,7 +82,7 @@ _GROUPS: dict[str, dict[str, set[str]]] = {
 }
 _OF_OTHER_KINDS: dict[str, set[str]] = {"columns": set(), "rows": set()}
 _WITH_LAYOUT = ("image_folder", "archive")
-_OF_ONE_KIND_OF_LABELS = (*_OF_OBJECTS, "masks")
+_OF_ONE_KIND_OF_LABELS = (*OF_OBJECTS, "masks")
 
 # Newer than the digests of earlier releases: left out of them where unset.
 _LATER: dict[str, frozenset[str]] = {
@@ -95,7 +101,7 @@ def settings_taken(kind: str) -> dict[str, frozenset[str]]:
     """Return the settings that a kind of source takes, by group; those of ``source`` itself are under ""."""
     plain = {"files", "min_age_seconds"}
     plain |= {"layout"} if kind in _WITH_LAYOUT else set()
-    plain |= {"labels"} if kind in _OF_OBJECTS else set()
+    plain |= {"labels"} if kind in OF_OBJECTS else set()
     plain |= set() if kind in _OF_ONE_KIND_OF_LABELS else {"labels", "label_edits"}
     taken = {"": frozenset(plain)}
     for group, refused in _GROUPS.get(kind, _OF_OTHER_KINDS).items():
@@ -154,7 +160,7 @@ class SourceConfig(Settings):
     archive: ArchiveConfig = Field(ArchiveConfig(), description="The archives of kind archive")
     tfds: TfdsConfig = Field(TfdsConfig(), description="The splits of kind tfds")
     objects: ObjectsConfig = Field(
-        ObjectsConfig(), description="The objects of the kinds coco, voc, box_table, yolo and fiftyone"
+        ObjectsConfig(), description="The objects of kinds with boxes, such as coco and yolo"
     )
     masks: MasksConfig = Field(MasksConfig(), description="The masks of labels = mask")
     options: dict[str, Any] = Field({}, description="Options of your own kind")
@@ -164,7 +170,7 @@ class SourceConfig(Settings):
         """The kind of labels that the images get."""
         if self.labels is not None:
             return self.labels
-        if self.kind in _OF_OBJECTS:
+        if self.kind in OF_OBJECTS:
             return "multi"
         if self.kind == "masks" or self.columns.mask is not None:
             return "mask"
@@ -183,7 +189,7 @@ class SourceConfig(Settings):
             raise WrongValue(
                 f"labels = {kind!r} and label_columns or label_separator", "leave one of them out"
             )
-        without = kind in ("targets", "mask", "none") and self.kind not in _OF_OBJECTS
+        without = kind in ("targets", "mask", "none") and self.kind not in OF_OBJECTS
         if without and (columns.drop_labels or columns.merge_labels):
             raise WrongValue(
                 f"labels = {kind!r} has no labels that drop_labels or merge_labels could name",
@@ -223,7 +229,7 @@ class SourceConfig(Settings):
         if self.kind == "auto":  # checked again when the kind is known
             return self
         self._check_masks()
-        kind, of_objects, taken = self.kind, self.kind in _OF_OBJECTS, settings_taken(self.kind)
+        kind, of_objects, taken = self.kind, self.kind in OF_OBJECTS, settings_taken(self.kind)
         if kind in _OF_TABLES and not self.table.file:
             raise WrongValue(
                 f"kind {kind} needs the path of the table", "give it: --set source.table.file=labels.csv"
@@ -240,7 +246,7 @@ class SourceConfig(Settings):
             ("rows", "reads no rows of files", "parquet"),
             ("archive", "reads no archives", "archive"),
             ("tfds", "is no dataset of TFDS", "tfds"),
-            ("objects", "has no objects", "coco, voc, box_table, yolo or fiftyone"),
+            ("objects", "has no objects", "coco, voc, yolo or another with boxes"),
         ):
             if group not in taken and getattr(self, group) != _MODELS[group]():
                 given = next(iter(getattr(self, group).model_dump(exclude_defaults=True)))
@@ -296,7 +302,7 @@ class SourceConfig(Settings):
                 "kind tfds takes the types of its features from the metadata",
                 "leave dtype, separator and length out of columns.features",
             )
-        if self.kind in _OF_OBJECTS and "objects" in columns.further:
+        if self.kind in OF_OBJECTS and "objects" in columns.further:
             raise WrongValue(
                 "features: 'objects' is the name of the boxes",
                 'give the feature another, as in features = { my_objects = "objects" }',
@@ -327,7 +333,7 @@ class SourceConfig(Settings):
 
     def _check_masks(self) -> None:
         kind, column = self.label_kind, self.columns.mask
-        is_drawn = self.kind in _OF_OBJECTS or "." in self.kind  # kinds of users may draw masks
+        is_drawn = self.kind in OF_OBJECTS or "." in self.kind  # kinds of users may draw masks
         if kind == "mask" and not (self.kind in ("masks", "archive") or column is not None or is_drawn):
             raise WrongValue(
                 f"labels = 'mask', and kind {self.kind} has no masks",

@@ -8,4 +8,6 @@ listing        one row of the listing for each file and each annotated image, wi
 drawing        masks of classes that are drawn from the polygons, in place of objects
 shapes         polygons, key points and oriented boxes of objects, checked and collected
 shape_columns  these shapes as features of the listing
+naming         the file of each annotated image, where paths are of another machine
+tools          what the kinds of labelling tools share
 """

@@ -40,6 +40,7 @@ class AnnotatedImage:
         group: key of the images that stay in one split, or None.
         namesake: path without an ending of the image that is named like the annotation file itself, if such
             an image comes before that of ``path``.
+        ends: paths of another machine; if ``path`` is no file, the only one that ends most like one of them.
     """
 
     row_uri: str
@@ -51,6 +52,7 @@ class AnnotatedImage:
     reason: str = BROKEN_ROW
     group: str | None = None
     namesake: str | None = None
+    ends: tuple[str, ...] = ()
 
 
 @dataclass

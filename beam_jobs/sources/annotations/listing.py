@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -22,13 +21,14 @@ from shardmill.beam_jobs.sources.annotations.collecting import (
     Annotations,
 )
 from shardmill.beam_jobs.sources.annotations.drawing import drawn_columns, with_drawn_masks
+from shardmill.beam_jobs.sources.annotations.naming import find_names
 from shardmill.beam_jobs.sources.annotations.reading import SETTING, AnnotationTable, find_annotations
 from shardmill.beam_jobs.sources.annotations.shape_columns import lists_of_rows, shape_features
 from shardmill.beam_jobs.sources.class_names import look_alikes, no_classes
 from shardmill.beam_jobs.sources.files.folder import SourceFolder
 from shardmill.beam_jobs.sources.files.walking import IgnorePatterns
 from shardmill.beam_jobs.sources.kinds.table import listed_files
-from shardmill.beam_jobs.sources.kinds.table.matching import FoundFiles, find_files, locate
+from shardmill.beam_jobs.sources.kinds.table.matching import FoundFiles, find_files
 from shardmill.beam_jobs.sources.kinds.table.rows import UNDERSTOOD_SCHEMA, reject
 from shardmill.beam_jobs.sources.kinds.table.settling import settle
 from shardmill.beam_jobs.sources.listing import Listing
@@ -43,7 +43,6 @@ from shardmill.infra.format.known_features import (
 )
 from shardmill.infra.progress import log
 from shardmill.infra.readable import counted
-from shardmill.infra.storage.locations import stem_of
 
 Int64 = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -88,7 +87,7 @@ def listing_of(found: Annotations, files: pa.Table, config: PrepareConfig) -> Li
     Raises:
         NotFoundError: none of the images is there.
     """
-    _prefer_namesakes(found, files)
+    find_names(found, files)
     understood, left_out = _understood(found, config.source)
     rows, matched = find_files(understood, files)
     _check_found(rows, matched)
@@ -101,32 +100,6 @@ def listing_of(found: Annotations, files: pa.Table, config: PrepareConfig) -> Li
     classes = sorted({name for names in rows[PREFIX + LABELS].to_pylist() for name in names})
     warnings += no_classes(classes, "name it in source.columns.drop_labels")
     return Listing(listed, [*warnings, *look_alikes(classes, "name one in source.columns.merge_labels")])
-
-
-def _prefer_namesakes(found: Annotations, files: pa.Table) -> None:
-    """Give each image the file that is named like its annotation file, if there is one."""
-    at = [number for number, image in enumerate(found.images) if image.namesake is not None]
-    if not at:
-        return
-    images = [found.images[number] for number in at]
-    namesakes = pa.array([image.namesake for image in images], pa.string())
-    by_namesake, counts = locate(namesakes, files)
-    by_name, _ = locate(pa.array([image.path for image in images], pa.string()), files)
-    num_others = 0
-    for number, image, file, count, named in zip(at, images, by_namesake, counts, by_name, strict=True):
-        # Of several of this name the annotation may tell which one.
-        if not count or (
-            named >= 0 and (named == file or stem_of(files["uri"][named].as_py()) == image.namesake)
-        ):
-            continue
-        path = files["uri"][file].as_py() if count == 1 else image.namesake
-        found.images[number] = replace(image, path=path)
-        num_others += 1
-    if num_others:
-        found.warnings.append(
-            f"{counted(num_others, 'annotation file')} name another image than the one that is named like "
-            "the file itself, which is taken"
-        )
 
 
 _LABELS = Feature(name=LABELS, dtype="bytes", shape="variable", is_text=True)

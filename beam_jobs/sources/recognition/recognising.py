@@ -19,7 +19,7 @@ from pydantic import ValidationError
 
 from shardmill.beam_jobs.config import PrepareConfig, SourceConfig
 from shardmill.beam_jobs.config.known_kinds import built_in_kinds
-from shardmill.beam_jobs.config.source import settings_taken
+from shardmill.beam_jobs.config.source import OF_OBJECTS, settings_taken
 from shardmill.beam_jobs.request import JobRequest
 from shardmill.beam_jobs.sources import files_of_settings, kinds
 from shardmill.beam_jobs.sources.files.chosen_files import is_pattern
@@ -37,18 +37,7 @@ from shardmill.infra.storage.locations import name_of, uri_of
 
 AUTO = "auto"
 # These read folders: a file in place of one is a mistake.
-_FOLDER_KINDS = (
-    "image_folder",
-    "lists",
-    "table",
-    "urls",
-    "coco",
-    "voc",
-    "box_table",
-    "yolo",
-    "fiftyone",
-    "tfds",
-)
+_FOLDER_KINDS = ("image_folder", "lists", "table", "urls", "tfds", *OF_OBJECTS)
 _BY_FOLDERS = "image_folder"
 
 

@@ -156,6 +156,40 @@ _YOLO = {
     **_IMAGES, "a.txt": b"0 0.5 0.5 0.1 0.1\n", "b.txt": b"0 0.5 0.5 0.1 0.1\n0 .1 .1 .2 .1 .2 .2\n",
     "data.yaml": b"path: .\ntrain: .\nval: \nnames: {0: cat}\n",
 }  # fmt: skip
+_LABELME = {
+    "shapes": [
+        {"label": "cat", "shape_type": kind, "points": [[1, 2], [9, 8], [3, 4]][:count], "group_id": 1}
+        for kind, count in (("polygon", 3), ("rectangle", 2), ("circle", 2), ("point", 1), ("line", 2))
+    ],
+    "imagePath": "a.jpg", "imageHeight": 40, "imageWidth": 80,
+}  # fmt: skip
+_SIZED = {"id": "r", "original_width": 80, "original_height": 40}
+_BOX = {"x": 1, "y": 2, "width": 30, "height": 40, "rotation": 9, "rectanglelabels": ["cat"]}
+_REGIONS: list[dict[str, Any]] = [
+    {**_SIZED, "value": _BOX},
+    {**_SIZED, "id": "p", "value": {"points": [[1, 2], [3, 4], [5, 1]], "polygonlabels": ["cat"]}},
+    {**_SIZED, "id": "k", "parentID": "r", "value": {"x": 1, "y": 2, "keypointlabels": ["nose"]}},
+]
+_TASKS = [
+    {"data": {"image": f"/data/upload/1/1a2b3c4d-{name}"}, "annotations": [{"result": _REGIONS}]}
+    for name in _IMAGES
+]
+_VIA_SHAPES: list[dict[str, Any]] = [
+    {"name": "rect", "x": 1, "y": 2, "width": 3, "height": 4},
+    {"name": "polygon", "all_points_x": [1, 2, 3], "all_points_y": [1, 2, 5]},
+]
+_VIA = {
+    name: {
+        "filename": name,
+        "regions": [{"shape_attributes": one, "region_attributes": {"c": "cat"}} for one in _VIA_SHAPES],
+    }
+    for name in _IMAGES
+}
+_CVAT = """<annotations><image id="0" name="a.jpg" width="80" height="40">
+<box label="cat" xtl="1" ytl="2" xbr="9" ybr="8" rotation="3"/><polygon label="cat" points="0,0;20,0;0,10"/>
+<mask label="cat" rle="1, 3, 2" left="1" top="2" width="3" height="2"/><points label="cat" points="1,2;3,4"/>
+<skeleton label="dog"><points label="nose" points="1,2"/></skeleton></image><image id="1" name="b.jpg"/>
+</annotations>"""
 _ROWS = [
     {
         "path": "a.jpg",
@@ -264,6 +298,17 @@ def _samples() -> dict[str, Sample]:
         ),
         "yolo": Sample({"kind": "yolo"}, _YOLO, "b.txt"),
         "yolo, data.yaml": Sample({"kind": "yolo"}, _YOLO, "data.yaml"),
+        **{
+            kind: Sample(
+                {"kind": kind, "objects": {"annotations": f"m.{ending}"}}, {**_IMAGES, f"m.{ending}": data},
+                f"m.{ending}", None if ending == "xml" else (values, _json),
+            )
+            for kind, ending, values, data in (
+                ("labelme", "json", _LABELME, _json(_LABELME)),
+                ("label_studio", "json", _TASKS, _json(_TASKS)),
+                ("via", "json", _VIA, _json(_VIA)), ("cvat", "xml", None, _CVAT.encode()),
+            )
+        },
         "boxes": Sample(
             {"kind": "box_table", **boxes}, {**_IMAGES, "t.jsonl": _lines(_ROWS)}, "t.jsonl",
             (_ROWS, _lines),

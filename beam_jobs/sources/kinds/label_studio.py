@@ -1,0 +1,225 @@
+"""Objects in images, as JSON and JSON-MIN of Label Studio describe them: one file a project.
+
+The format: https://labelstud.io/guide/task_format. Rectangles, turned ones, polygons and ellipses are read,
+in percent of the upright image. A key point belongs to the region that is its parent (``parentID``). Choices,
+texts and brushes are counted. Paths such as ``/data/upload/3/1a2b3c4d-a.jpg`` name files by their ends.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.parse import parse_qs, unquote, urlsplit
+
+import numpy as np
+
+from shardmill.beam_jobs.config import PrepareConfig, SourceConfig
+from shardmill.beam_jobs.reasons import BROKEN_ROW, CONTRADICTION
+from shardmill.beam_jobs.sources.annotations.collecting import (
+    NO_NAME,
+    AnnotatedImage,
+    Annotations,
+    Box,
+    is_text,
+    size_of,
+)
+from shardmill.beam_jobs.sources.annotations.listing import list_annotated
+from shardmill.beam_jobs.sources.annotations.reading import AnnotationTable
+from shardmill.beam_jobs.sources.annotations.shapes import Shape, points_of
+from shardmill.beam_jobs.sources.annotations.tools.drawn import (
+    LEFT_OUT,
+    DrawnObjects,
+    ellipse,
+    numbers_in,
+    read_json,
+    turned_box,
+)
+from shardmill.beam_jobs.sources.annotations.tools.recognising import recognise_documents
+from shardmill.beam_jobs.sources.files.folder import SourceFolder
+from shardmill.beam_jobs.sources.listing import Listing
+from shardmill.beam_jobs.sources.recognition.glance import IMAGE_ENDINGS, Glance, Recognised
+from shardmill.infra.errors import ConfigError
+
+BAD_NUMBERS, SEVERAL = "without the numbers of their shape and the size of their image", "with several labels"
+LONE_POINT, TURNED = "that are points of no object", "of an image that was turned while it was labelled"
+
+_TASKS = re.compile(
+    rb'\A\s*\[\s*\{(?=.*?"(annotations|completions|original_width)"\s*:).*?"(data|id|annotation_id)"\s*:',
+    re.DOTALL,
+)
+_UPLOAD = re.compile(r"^[0-9a-f]{8}-")
+_IMAGE_KEYS = ("image", "img", "image_url", "url", "ocr")
+
+Result = Mapping[str, Any]
+
+
+def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
+    """List every file of a folder, with the objects that Label Studio's files name in it, and every image.
+
+    Raises:
+        NotFoundError: there is no such folder or annotation file, or none of the images is there.
+        ConfigError: an annotation file is not of this format.
+    """
+
+    def add_files(found: Annotations, tables: Sequence[AnnotationTable]) -> None:
+        drawn = DrawnObjects()
+        for table in tables:
+            tasks = read_json(table)
+            if not isinstance(tasks, list):
+                raise ConfigError(
+                    f"the annotation file {table.name} is no list of tasks", "export the project as JSON"
+                )
+            for at, task in enumerate(tasks, 1):
+                _add_task(found, drawn, table, at, task)
+        drawn.finish(found)
+
+    return list_annotated(folder, config, add_files)
+
+
+def recognise(glance: Glance, settings: SourceConfig) -> Recognised | None:
+    """Return the JSON file that describes images as Label Studio does, or several whose names give splits."""
+    return recognise_documents("label_studio", "as Label Studio does", _TASKS, ".json", glance, settings)
+
+
+def _add_task(found: Annotations, drawn: DrawnObjects, table: AnnotationTable, at: int, task: Any) -> None:
+    """Add the image of a task and its objects."""
+    who, uri = f"task {at} of {table.name}", table.row_uri(at)
+    if not isinstance(task, dict):
+        found.add_image(AnnotatedImage(uri, who, None, table.part.split, None, "it is no object of JSON"))
+        return
+    results, fault = _results(task)
+    data = task.get("data", task)
+    ends = _ends(data) if isinstance(data, dict) else ()
+    size = next(
+        filter(None, (size_of(one.get("original_height"), one.get("original_width")) for one in results)),
+        None,
+    )
+    path = table.path_of(ends[0]) if ends else None
+    reason = CONTRADICTION if fault else BROKEN_ROW
+    image = AnnotatedImage(uri, who, path, table.part.split, size, fault, reason, ends=ends)
+    number = found.add_image(image)
+    if fault is not None:
+        return
+    known = {one.get("id") for one in results if "keypointlabels" not in _value(one)} - {None}
+    points: dict[Any, dict[str, tuple[float, float, int]]] = {}
+    for order, one in enumerate(results, 1):
+        if "keypointlabels" in _value(one):
+            _keep_point(found, points, one, known, f"result {order} of {who}")
+    for order, one in enumerate(results, 1):
+        if "keypointlabels" not in _value(one):
+            _add_result(found, drawn, number, one, points, f"result {order} of {who}")
+
+
+def _results(task: dict[str, Any]) -> tuple[list[Result], str | None]:
+    """Return the results of the annotation that counts, and why there is none."""
+    annotations = task.get("annotations", task.get("completions"))
+    if not isinstance(annotations, list):  # JSON-MIN: lists of regions under names of their own
+        lists = [value for name, value in task.items() if isinstance(value, list) and name != "predictions"]
+        return [{**one, "value": one} for value in lists for one in value if isinstance(one, dict)], None
+    usable = [one for one in annotations if isinstance(one, dict) and not one.get("was_cancelled")]
+    if len(usable) > 1:
+        usable = [one for one in usable if one.get("ground_truth")] or usable
+    if len(usable) > 1:
+        return [], f"it has {len(usable)} annotations: mark one as ground truth"
+    results = usable[0].get("result") if usable else []
+    return [one for one in results if isinstance(one, dict)] if isinstance(results, list) else [], None
+
+
+def _ends(data: dict[str, Any]) -> tuple[str, ...]:
+    """Return the paths that the image of a task may end in: as uploaded, and under its own name."""
+    texts = {
+        name: value for name, value in data.items() if isinstance(value, str) and value and is_text(value)
+    }
+    named = [texts[name] for name in _IMAGE_KEYS if name in texts]
+    address = next(
+        iter(named or [value for value in texts.values() if value.lower().endswith(IMAGE_ENDINGS)]), None
+    )
+    if address is None:
+        return ()
+    try:
+        parts = urlsplit(address)
+    except ValueError:
+        return (address,)
+    path = parse_qs(parts.query).get("d", [unquote(parts.path)])[0].strip("/")
+    folder, slash, name = path.rpartition("/")
+    plain = _UPLOAD.sub("", name)
+    return (path,) if plain == name else (path, f"{folder}{slash}{plain}")
+
+
+def _value(one: Result) -> dict[str, Any]:
+    value = one.get("value")
+    return value if isinstance(value, dict) else {}
+
+
+def _labels(value: Mapping[str, Any]) -> list[Any] | None:
+    """Return the labels of a region; None if it is something else, such as a choice."""
+    lists = [labels for name, labels in value.items() if name.endswith("labels") and isinstance(labels, list)]
+    return lists[0] if lists else None
+
+
+def _keep_point(
+    found: Annotations,
+    points: dict[Any, dict[str, tuple[float, float, int]]],
+    one: Result,
+    known: set[Any],
+    who: str,
+) -> None:
+    """Keep a key point for its parent."""
+    value, sizes = _value(one), numbers_in(one, "original_width", "original_height")
+    where, labels, parent = numbers_in(value, "x", "y"), _labels(value) or [], one.get("parentID")
+    if not isinstance(parent, str) or parent not in known or where is None or sizes is None:
+        found.skip("keypointlabels", LONE_POINT, who)
+    elif len(labels) != 1 or not is_text(labels[0]):
+        found.skip("keypointlabels", SEVERAL, who)
+    else:
+        x, y = (number * side / 100 for number, side in zip(where, sizes, strict=True))
+        points.setdefault(parent, {})[labels[0]] = (y, x, 2)
+
+
+def _add_result(
+    found: Annotations,
+    drawn: DrawnObjects,
+    image: int,
+    one: Result,
+    points: dict[Any, dict[str, tuple[float, float, int]]],
+    who: str,
+) -> None:
+    """Add a region, or count it."""
+    value, kind = _value(one), one.get("type")
+    labels = _labels(value)
+    if labels is None or not ({"width", "points", "radiusX"} & value.keys()):
+        found.skip(str(kind or "result"), LEFT_OUT, who)
+        return
+    outline = _outline(value, one)
+    if one.get("image_rotation"):
+        found.leave_out(image, TURNED, who)
+    elif outline is None:
+        found.leave_out(image, BAD_NUMBERS, who)
+    elif len(labels) > 1:
+        found.leave_out(image, SEVERAL, who)
+    elif not labels or not is_text(labels[0]) or not labels[0]:
+        found.leave_out(image, NO_NAME, who)
+    else:
+        identity = one.get("id")
+        grouped = points.get(identity) if isinstance(identity, str) else None
+        drawn.add(image, labels[0], who, box=outline[0], shape=outline[1], points=grouped)
+
+
+def _outline(value: Mapping[str, Any], one: Result) -> tuple[Box | None, Shape | None] | None:
+    """Return box and shape of a region (pixels); None if its numbers are not those of a shape."""
+    sizes = numbers_in(one, "original_width", "original_height")
+    turn = numbers_in({"rotation": value.get("rotation") or 0}, "rotation")
+    if sizes is None or turn is None:
+        return None
+    across, down = (side / 100 for side in sizes)
+    if (numbers := numbers_in(value, "x", "y", "width", "height")) is not None:
+        left, top, width, height = np.multiply(numbers, [across, down, across, down]).tolist()
+        if turn[0]:
+            return None, Shape(corners=turned_box(left, top, width, height, turn[0], around_corner=True))
+        return (top, left, top + height, left + width), None
+    if (numbers := numbers_in(value, "x", "y", "radiusX", "radiusY")) is not None:
+        x, y, radius_x, radius_y = np.multiply(numbers, [across, down, across, down]).tolist()
+        return None, ellipse(x, y, radius_x, radius_y, turn[0])
+    points = points_of(value.get("points")) * [down, across]
+    return (None, Shape(rings=[points])) if len(points) else None

@@ -1,0 +1,179 @@
+"""Objects in images, as the JSON files of LabelMe describe them: one file an image.
+
+The format: https://github.com/wkentaro/labelme. Rectangles are boxes, ``oriented_rectangle`` (``rotation`` of
+X-AnyLabeling) is an oriented box, polygons, circles and masks are outlines. A point is a key point of the
+object with its ``group_id``, named by its label. The image is the file that is named like the JSON file, or
+that ``imagePath`` names; a picture within the JSON file (``imageData``) is not read.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import math
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import cv2
+import numpy as np
+
+from shardmill.beam_jobs.config import PrepareConfig, SourceConfig
+from shardmill.beam_jobs.sources.annotations.collecting import (
+    NO_NAME,
+    AnnotatedImage,
+    Annotations,
+    Box,
+    is_text,
+    size_of,
+)
+from shardmill.beam_jobs.sources.annotations.listing import list_annotated
+from shardmill.beam_jobs.sources.annotations.reading import MOST_BYTES, AnnotationTable, read_together
+from shardmill.beam_jobs.sources.annotations.shapes import Points, Shape, points_of
+from shardmill.beam_jobs.sources.annotations.tools.drawn import LEFT_OUT, DrawnObjects, ellipse
+from shardmill.beam_jobs.sources.annotations.tools.recognising import recognise_one_an_image
+from shardmill.beam_jobs.sources.files.folder import SourceFolder
+from shardmill.beam_jobs.sources.listing import Listing
+from shardmill.beam_jobs.sources.recognition.glance import Glance, Recognised
+from shardmill.infra.codecs.polygons import rings_of_mask
+from shardmill.infra.storage.locations import stem_of
+
+BAD_POINTS, OTHER_SHAPE = "whose points are not those of their shape", "of a shape that is not read"
+LONE_POINT = "that are points of no object"
+
+_LABELME = re.compile(rb'\A\s*\{(?=.*?"(imagePath|flags|shape_type)"\s*:).*?"shapes"\s*:\s*\[', re.DOTALL)
+_MOST_WITH_PICTURE = 16 * MOST_BYTES  # of a file that also holds its picture
+_ORIENTED = ("oriented_rectangle", "rotation")
+
+
+def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
+    """List every file of a folder, with the objects that JSON files name in it, and every image they name.
+
+    Raises:
+        NotFoundError: there is no such folder or annotation file, or none of the images is there.
+    """
+
+    def add_files(found: Annotations, tables: Sequence[AnnotationTable]) -> None:
+        drawn = DrawnObjects()
+        for table, text in read_together(AnnotationTable.content, tables):
+            _add_file(found, drawn, table, text)
+        drawn.finish(found)
+
+    return list_annotated(folder, config, add_files)
+
+
+def recognise(glance: Glance, settings: SourceConfig) -> Recognised | None:
+    """Return the folders of JSON files that describe an image each as LabelMe does."""
+    return recognise_one_an_image("as LabelMe does", _LABELME, ".json", glance, settings)
+
+
+def _add_file(found: Annotations, drawn: DrawnObjects, table: AnnotationTable, text: bytes | str) -> None:
+    """Add the image and the objects of a file; ``text`` is its content, or why it cannot be read."""
+    who, uri, split = f"the image of {table.name}", table.row_uri(1), table.part.split
+    document = _document(text)
+    if isinstance(document, str):
+        found.add_image(AnnotatedImage(uri, who, None, split, None, document))
+        return
+    size = size_of(document.get("imageHeight"), document.get("imageWidth"))
+    given, stem = document.get("imagePath"), stem_of(table.name)
+    name = given if isinstance(given, str) and given and is_text(given) else stem.rpartition("/")[2]
+    folder = table.part.images or stem.rpartition("/")[0]
+    path = "/".join(
+        part for part in f"{folder}/{name}".replace("\\", "/").split("/") if part not in ("", ".")
+    )
+    image = AnnotatedImage(uri, who, path, split, size, namesake=stem, ends=(name,))
+    number = found.add_image(image)
+    points: dict[Any, dict[str, tuple[float, float, int]]] = {}
+    shapes = [shape for shape in document["shapes"] if isinstance(shape, dict)]
+    for _ in range(len(document["shapes"]) - len(shapes)):
+        found.leave_out(number, OTHER_SHAPE, table.name)
+    groups = {_group(shape) for shape in shapes if shape.get("shape_type") != "point"} - {None}
+    for at, shape in enumerate(shapes, 1):
+        if shape.get("shape_type") == "point":
+            where = points_of(shape.get("points"))
+            if _group(shape) not in groups or len(where) != 1 or not is_text(shape.get("label")):
+                found.skip("point", LONE_POINT, f"shape {at} of {table.name}")
+                continue
+            y, x = where[0].tolist()
+            points.setdefault(_group(shape), {})[shape["label"]] = (y, x, 2)
+    for at, shape in enumerate(shapes, 1):
+        if shape.get("shape_type") != "point":
+            _add_shape(
+                found, drawn, number, shape, points.pop(_group(shape), {}), f"shape {at} of {table.name}"
+            )
+
+
+def _add_shape(
+    found: Annotations,
+    drawn: DrawnObjects,
+    image: int,
+    shape: dict[str, Any],
+    points: dict[str, tuple[float, float, int]],
+    who: str,
+) -> None:
+    kind, label = shape.get("shape_type") or "polygon", shape.get("label")
+    outline = _outline(kind, points_of(shape.get("points")), shape.get("mask"))
+    if outline is None:
+        if kind in ("line", "linestrip", "points"):
+            found.skip(str(kind), LEFT_OUT, who)
+        else:
+            found.leave_out(image, BAD_POINTS if kind in _KINDS else OTHER_SHAPE, who)
+    elif not is_text(label) or not label:
+        found.leave_out(image, NO_NAME, who)
+    else:
+        drawn.add(image, label, who, box=outline[0], shape=outline[1], points=points)
+
+
+_KINDS = ("polygon", "rectangle", "circle", "mask", *_ORIENTED)
+
+
+def _outline(kind: object, points: Points, mask: object) -> tuple[Box | None, Shape | None] | None:
+    """Return box and shape of an object; None if its points are not those of this kind."""
+    if kind == "rectangle" and len(points) in (2, 4):  # X-AnyLabeling writes all four corners
+        (top, left), (bottom, right) = points.min(0).tolist(), points.max(0).tolist()
+        return (top, left, bottom, right), None
+    if kind == "circle" and len(points) == 2:
+        (y, x), edge = points[0].tolist(), points[1].tolist()
+        radius = math.hypot(edge[0] - y, edge[1] - x)
+        return None, ellipse(x, y, radius, radius)
+    if kind in _ORIENTED and len(points) == 4:
+        return None, Shape(corners=points)
+    if kind == "polygon" and len(points) > 2:
+        return None, Shape(rings=[points])
+    if kind == "mask" and len(points) == 2:
+        rings = _rings(mask)
+        return (
+            (None, Shape(rings=[ring + points.min(0) for ring in rings], has_holes=True)) if rings else None
+        )
+    return None
+
+
+def _rings(mask: object) -> list[Points]:
+    """Return the outline of a mask, a PNG as base64; none if it is something else."""
+    try:
+        data = base64.b64decode(mask if isinstance(mask, str) else "", validate=True)
+    except (ValueError, binascii.Error):
+        return []
+    pixels = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_UNCHANGED) if data else None
+    return rings_of_mask(pixels) if pixels is not None and pixels.ndim == 2 else []
+
+
+def _group(shape: dict[str, Any]) -> int | None:
+    group = shape.get("group_id")
+    return group if isinstance(group, int) and not isinstance(group, bool) else None
+
+
+def _document(text: bytes | str) -> dict[str, Any] | str:
+    """Return the content of a file, or why it is no annotation."""
+    if isinstance(text, str):
+        return text
+    if len(text) > _MOST_WITH_PICTURE:
+        return f"its file has more than {_MOST_WITH_PICTURE:,} bytes"
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        return f"its file is no JSON: {error}"
+    if not isinstance(document, dict) or not isinstance(document.get("shapes"), list):
+        return "its file is no annotation of LabelMe: it has no list of shapes"
+    return document

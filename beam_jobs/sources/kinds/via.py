@@ -1,0 +1,203 @@
+"""Objects in images, as the VGG Image Annotator (VIA 2) describes them: annotations or projects, JSON or CSV.
+
+The format: https://www.robots.ox.ac.uk/~vgg/software/via. Rectangles, circles, ellipses and polygons are
+read; lines and single points are counted. The class is the attribute of regions that ``source.columns.label``
+names, or the only one.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from shardmill.beam_jobs.config import PrepareConfig, SourceConfig
+from shardmill.beam_jobs.sources.annotations.collecting import (
+    NO_NAME,
+    READINGS,
+    AnnotatedImage,
+    Annotations,
+    Box,
+    is_text,
+)
+from shardmill.beam_jobs.sources.annotations.listing import list_annotated
+from shardmill.beam_jobs.sources.annotations.reading import AnnotationTable
+from shardmill.beam_jobs.sources.annotations.shapes import Shape, points_of
+from shardmill.beam_jobs.sources.annotations.tools.drawn import LEFT_OUT, ellipse, numbers_in
+from shardmill.beam_jobs.sources.annotations.tools.recognising import recognise_documents
+from shardmill.beam_jobs.sources.class_names import quoted
+from shardmill.beam_jobs.sources.files.folder import SourceFolder
+from shardmill.beam_jobs.sources.listing import Listing
+from shardmill.beam_jobs.sources.recognition.glance import Glance, Recognised
+from shardmill.infra.errors import ConfigError
+
+BAD_NUMBERS, BROKEN = "without the numbers of their shape", "that are no regions"
+
+_VIA = re.compile(
+    rb'\A\s*\{.*?"(_via_settings|_via_img_metadata|shape_attributes|file_attributes)"\s*:', re.DOTALL
+)
+_VIA_CSV = re.compile(rb"\A(\xef\xbb\xbf)?#?\"?filename\"?,[^\n]*region_shape_attributes")
+_NO_OBJECTS = ("point", "polyline", "line")
+_LARGEST_FIELD = 1 << 26
+
+Region = tuple[Any, Any]  # shape_attributes, region_attributes
+
+
+def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
+    """List every file of a folder, with the objects that VIA's files name in it, and every image they name.
+
+    Raises:
+        NotFoundError: there is no such folder or annotation file, or none of the images is there.
+        ConfigError: an annotation file is not of this format, or it is not told which attribute is the class.
+    """
+
+    def add_files(found: Annotations, tables: Sequence[AnnotationTable]) -> None:
+        read = [(table, list(_images(table))) for table in tables]
+        regions = (region for _, images in read for _, some in images for region in some)
+        attribute = config.source.columns.label or _attribute(regions)
+        for table, images in read:
+            for at, (name, some) in enumerate(images, 1):
+                _add_image(found, table, at, name, some, attribute)
+
+    return list_annotated(folder, config, add_files)
+
+
+def recognise(glance: Glance, settings: SourceConfig) -> Recognised | None:
+    """Return the JSON or CSV file that describes images as VIA does, or several whose names give splits."""
+    for pattern, ending in ((_VIA, ".json"), (_VIA_CSV, ".csv")):
+        if (
+            found := recognise_documents("via", "as VIA does", pattern, ending, glance, settings)
+        ) is not None:
+            return found
+    return None
+
+
+def _images(table: AnnotationTable) -> Iterator[tuple[Any, list[Region]]]:
+    """Yield the name of each image and its regions.
+
+    Raises:
+        ConfigError: the file is not of this format.
+    """
+    data = table.read()
+    try:
+        text = data.decode("utf-8-sig")
+        images = _of_csv(text) if table.name.lower().endswith(".csv") else _of_json(json.loads(text))
+    except (ValueError, RecursionError, csv.Error) as error:
+        raise ConfigError(
+            f"the annotation file {table.name} is not of VIA: {error}",
+            "export annotations of VIA 2 as JSON or CSV",
+        ) from error
+    yield from images
+
+
+def _of_json(document: Any) -> list[tuple[Any, list[Region]]]:
+    if isinstance(document, dict) and "_via_img_metadata" in document:
+        document = document["_via_img_metadata"]
+    if not isinstance(document, dict) or {"project", "config", "metadata"} <= document.keys():
+        raise ValueError("it has no images as those of VIA 2")
+    found = []
+    for entry in document.values():
+        if not isinstance(entry, dict) or "filename" not in entry:
+            raise ValueError("an entry has no filename")
+        regions = entry.get("regions") or []
+        every = list(regions.values()) if isinstance(regions, dict) else regions  # VIA 1 numbers them
+        pairs = [
+            (region.get("shape_attributes"), region.get("region_attributes"))
+            if isinstance(region, dict)
+            else (None, None)
+            for region in (every if isinstance(every, list) else [None])
+        ]
+        found.append((entry["filename"], pairs))
+    return found
+
+
+def _of_csv(text: str) -> list[tuple[Any, list[Region]]]:
+    csv.field_size_limit(_LARGEST_FIELD)
+    rows = csv.DictReader(io.StringIO(text))
+    rows.fieldnames = [(name or "").lstrip("#") for name in rows.fieldnames or ()]
+    if not {"filename", "region_shape_attributes", "region_attributes"} <= set(rows.fieldnames):
+        raise ValueError("it lacks columns of VIA")
+    found: dict[str, list[Region]] = {}
+    for row in rows:
+        regions = found.setdefault(row["filename"] or "", [])
+        shape = json.loads(row["region_shape_attributes"] or "{}")
+        if shape:  # an image without regions has a row of its own
+            regions.append((shape, json.loads(row["region_attributes"] or "{}")))
+    return list(found.items())
+
+
+def _attribute(regions: Iterator[Region]) -> str:
+    """Return the only attribute of regions.
+
+    Raises:
+        ConfigError: there are none, or several.
+    """
+    counts = Counter(name for _, values in regions if isinstance(values, dict) for name in values)
+    if len(counts) > 1:
+        names = [name for name, _ in counts.most_common()]
+        raise ConfigError(
+            f"the regions have the attributes {quoted(names)}",
+            "say which is the class: "
+            + "; or ".join(f"--set source.columns.label={name}" for name in names[:READINGS]),
+        )
+    return next(iter(counts), "")
+
+
+def _add_image(
+    found: Annotations, table: AnnotationTable, at: int, name: Any, regions: list[Region], attribute: str
+) -> None:
+    """Add an image and its objects."""
+    is_named = is_text(name) and bool(name)
+    path, who = (table.path_of(name) if is_named else None), f"image {at} of {table.name}"
+    image = AnnotatedImage(table.row_uri(at), who, path, table.part.split, ends=(name,) if is_named else ())
+    number = found.add_image(image)
+    for order, (shape, values) in enumerate(regions, 1):
+        of_region = f"region {order} of {who}"
+        kind = shape.get("name") if isinstance(shape, dict) else None
+        if kind in _NO_OBJECTS:
+            found.skip(kind, LEFT_OUT, of_region)
+            continue
+        outline = _outline(kind, shape) if isinstance(shape, dict) else None
+        label = _class_of(values.get(attribute) if isinstance(values, dict) else None)
+        if outline is None:
+            found.leave_out(number, BAD_NUMBERS if kind in _KINDS else BROKEN, of_region)
+        elif label is None:
+            found.leave_out(number, NO_NAME, of_region)
+        else:
+            found.add_object(number, outline[0], label, shape=outline[1], who=of_region)
+
+
+_KINDS = ("rect", "circle", "ellipse", "polygon")
+
+
+def _outline(kind: object, shape: Mapping[str, Any]) -> tuple[Box | None, Shape | None] | None:
+    """Return box and shape of a region; None if its numbers are not those of this kind."""
+    if kind == "rect" and (numbers := numbers_in(shape, "x", "y", "width", "height")):
+        left, top, width, height = numbers
+        return (top, left, top + height, left + width), None
+    if kind == "circle" and (numbers := numbers_in(shape, "cx", "cy", "r")):
+        x, y, radius = numbers
+        return None, ellipse(x, y, radius, radius)
+    if kind == "ellipse" and (numbers := numbers_in(shape, "cx", "cy", "rx", "ry")):
+        turn = numbers_in({"theta": shape.get("theta") or 0}, "theta")  # radians; VIA 1 has none
+        x, y, radius_x, radius_y = numbers
+        return None if turn is None else (None, ellipse(x, y, radius_x, radius_y, math.degrees(turn[0])))
+    if kind == "polygon":
+        xs, ys = shape.get("all_points_x"), shape.get("all_points_y")
+        if isinstance(xs, list) and isinstance(ys, list) and len(xs) == len(ys):
+            points = points_of([list(pair) for pair in zip(xs, ys, strict=True)])
+            return (None, Shape(rings=[points])) if len(points) else None
+    return None
+
+
+def _class_of(value: Any) -> str | None:
+    """Return the class that the value of an attribute gives; of a check box the only one that is set."""
+    if isinstance(value, dict):
+        chosen = [name for name, is_set in value.items() if is_set]
+        value = chosen[0] if len(chosen) == 1 else None
+    return value.strip() or None if isinstance(value, str) and is_text(value) else None

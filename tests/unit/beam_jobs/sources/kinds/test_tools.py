@@ -1,0 +1,419 @@
+"""The files of labelling tools, after examples of their documentation: objects, images, and what is wrong."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import io
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import pytest
+
+from shardmill.beam_jobs.config import PrepareConfig
+from shardmill.beam_jobs.sources.files.folder import SourceFolder
+from shardmill.beam_jobs.sources.kind_modules import kind_module
+from shardmill.beam_jobs.sources.listing import Listing
+from shardmill.beam_jobs.sources.recognition.recognising import settled
+from shardmill.beam_jobs.tables.features import features_of
+from shardmill.infra.errors import ConfigError, UsageError
+from shardmill.infra.format.known_features import key_points
+from tests.samples.images.photos import write
+from tests.samples.sources.requests import asked
+
+Files = Mapping[str, bytes | str | dict[str, Any] | list[Any]]
+
+
+def written(folder: Path, files: Files) -> Path:
+    def content(value: Any) -> bytes:
+        text = value if isinstance(value, str | bytes) else json.dumps(value)
+        return text.encode() if isinstance(text, str) else text
+
+    return write(folder, {name: content(value) for name, value in files.items()})
+
+
+def listed(folder: Path, kind: str, files: Files, annotations: str, **source: Any) -> Listing:
+    written(folder, files)
+    settings = {"kind": kind, "objects": {"annotations": annotations}, **source}
+    config = PrepareConfig.model_validate({"source": settings})
+    listing: Listing = kind_module(config).list_inputs(SourceFolder(str(folder)), config)
+    return listing
+
+
+def of(listing: Listing, uri: str) -> dict[str, Any]:
+    """The features of the objects of an image."""
+    (row,) = (row for row in listing.table.to_pylist() if row["uri"] == uri)
+    assert row["reason"] is None
+    return {
+        name.removeprefix("feature:objects/"): value for name, value in row.items() if ":objects/" in name
+    }
+
+
+def reasons(listing: Listing) -> dict[str, str | None]:
+    return {row["uri"]: row["reason"] for row in listing.table.to_pylist()}
+
+
+def rings(found: dict[str, Any]) -> list[np.ndarray]:
+    points = np.reshape(found["polygons"], (-1, 2))
+    return np.split(points, np.cumsum(found["ring_points"])[:-1])
+
+
+def is_ellipse(ring: np.ndarray, x: float, y: float, radius_x: float, radius_y: float, turn: float) -> bool:
+    """Whether all points of a ring (y, x) solve the equation of an ellipse that is turned clockwise."""
+    across, down = ring[:, 1] - x, ring[:, 0] - y
+    along = across * math.cos(turn) + down * math.sin(turn)
+    beside = down * math.cos(turn) - across * math.sin(turn)
+    return bool(np.allclose((along / radius_x) ** 2 + (beside / radius_y) ** 2, 1, rtol=0, atol=1e-4))
+
+
+def mask_png(bitmap: np.ndarray) -> str:
+    return base64.b64encode(cv2.imencode(".png", bitmap)[1].tobytes()).decode()
+
+
+def labelme(*shapes: Any, path: str = "a.jpg", **more: Any) -> dict[str, Any]:
+    size = {"imageHeight": 40, "imageWidth": 80}
+    return (
+        {"version": "5.2.1", "flags": {}, "shapes": [*shapes], "imagePath": path, "imageData": None}
+        | size
+        | more
+    )
+
+
+def shape(kind: str | None, label: Any, points: Any, **more: Any) -> dict[str, Any]:
+    return {"label": label, "points": points, "group_id": None, "shape_type": kind, "flags": {}} | more
+
+
+LABELME = labelme(
+    shape("rectangle", "cat", [[30, 5], [10, 25]]),
+    shape("rectangle", "cat", [[1, 2], [5, 2], [5, 8], [1, 8]]),
+    shape("polygon", "dog", [[0, 0], [20, 0], [0, 10]]),
+    shape("circle", "ball", [[40, 20], [43, 24]]),
+    shape("oriented_rectangle", "ship", [[20, 10], [30, 20], [25, 25], [15, 15]]),
+    shape("mask", "dog", [[10, 10], [12, 11]], mask=mask_png(np.array([[9, 0, 9], [9, 9, 9]], np.uint8))),
+    shape("rectangle", "person", [[50, 10], [60, 30]], group_id=7),
+    shape("point", "left eye", [[52, 12]], group_id=7),
+    shape("point", "right eye", [[57, 12]], group_id=7),
+    shape("point", "left eye", [[3, 3]]),
+    shape("linestrip", "road", [[0, 0], [5, 5]]),
+    shape("polygon", "dog", [[0, 0], [20, 0]]),
+    shape("polygon", "dog", [[0, 0], [20, float("nan")], [1, 1]]),
+    shape("mask", "dog", [[10, 10], [12, 11]], mask="!"),
+    shape("star", "dog", [[0, 0]]),
+    shape("polygon", None, [[0, 0], [20, 0], [0, 10]]),
+    "no shape",
+)  # fmt: skip
+
+
+def test_labelme(tmp_path: Path) -> None:
+    listing = listed(tmp_path, "labelme", {"a.json": LABELME, "a.jpg": b""}, "*.json")
+    found = of(listing, "a.jpg")
+    assert found["label"] == ["cat", "cat", "dog", "ball", "ship", "dog", "person"]
+    np.testing.assert_allclose(
+        np.reshape(found["bbox"], (-1, 4)),
+        [[5, 10, 25, 30], [2, 1, 8, 5], [0, 0, 10, 20], [15, 35, 25, 45], [10, 15, 25, 30], [10, 10, 12, 13],
+         [10, 50, 30, 60]],
+        rtol=0, atol=1e-5,
+    )  # fmt: skip
+    assert (found["annotated_size"], found["num_left_out"]) == ([40, 80], 6)
+    assert found["rings"] == [0, 0, 1, 1, 0, 1, 0]
+    polygon, circle, mask = rings(found)
+    np.testing.assert_array_equal(sorted(polygon.tolist()), [[0, 0], [0, 20], [10, 0]])
+    assert is_ellipse(circle, 40, 20, 5, 5, 0)
+    drawn = np.zeros((40, 80), np.uint8)
+    cv2.fillPoly(drawn, [np.rint(mask[:, ::-1] * 2 - 1).astype(np.int32)], 1, shift=1)
+    assert len(mask) == 8
+    corners = np.reshape(found["corners"], (-1, 4, 2))
+    np.testing.assert_array_equal(corners[4][:, ::-1], [[20, 10], [30, 20], [25, 25], [15, 15]])
+    points = key_points(features_of(listing.table))
+    assert points is not None
+    assert (points.names, points.partners) == (("left eye", "right eye"), (1, 0))
+    assert found["keypoints"][-4:] == [12, 52, 12, 57]
+    assert found["visibility"] == [0, 0] * 6 + [2, 2]
+    words = " ".join(listing.warnings)
+    assert "1 without a class" in words
+    assert "3 whose points are not those of their shape" in words
+    assert "2 of a shape that is not read" in words
+    assert "point" in words
+    assert "linestrip" in words
+
+
+def test_files_of_labelme_find_their_images(tmp_path: Path) -> None:
+    files: Files = {
+        "marks/1.json": labelme(shape("rectangle", "a", [[1, 1], [9, 9]]), path="..\\photos\\1.jpg"),
+        "marks/2.json": labelme(path="C:\\Users\\me\\2.jpg"), "marks/3.json": labelme(path="nothing.jpg"),
+        "marks/4.json": b"{", "marks/5.json": b"[]", "marks/6.json": {"shapes": {}},
+        "photos/1.jpg": b"1", "photos/2.jpg": b"2", "photos/other.jpg": b"3",
+    }  # fmt: skip
+    listing = listed(tmp_path, "labelme", files, "marks/*.json")
+    assert reasons(listing) == {
+        **{f"marks/{number}.json": "table" for number in range(1, 7)},
+        "photos/1.jpg": None, "photos/2.jpg": None, "photos/other.jpg": "not_in_table",
+        "marks/3.json#image=1": "missing_file",
+        **{f"marks/{number}.json#image=1": "broken_row" for number in (4, 5, 6)},
+    }  # fmt: skip
+
+
+CVAT = """<?xml version="1.0" encoding="utf-8"?>
+<annotations><version>1.1</version><meta><task><name>t</name></task></meta>
+<image id="0" name="deep/a.jpg" subset="Validation" width="80" height="40">
+ <box label="car" source="manual" occluded="0" xtl="10.5" ytl="5" xbr="30" ybr="25.25" z_order="0">
+  <attribute name="colour">red</attribute></box>
+ <box label="ship" xtl="20" ytl="10" xbr="40" ybr="20" rotation="30.00"></box>
+ <polygon label="car" points="0,0;20.5,0;0,10"></polygon>
+ <ellipse label="ball" cx="40" cy="20" rx="8" ry="4" rotation="30"></ellipse>
+ <mask label="car" rle="1, 3, 2" left="10" top="8" width="3" height="2"></mask>
+ <skeleton label="person"><points label="nose" outside="0" occluded="1" points="50,10"></points>
+  <points label="foot" outside="1" occluded="0" points="1,1"></points>
+  <points label="hand" outside="0" occluded="0" points="60,30"></points></skeleton>
+ <points label="wheels" points="10,30;20,35"></points>
+ <points label="wheels" points="1,2;3,4;5,6"></points>
+ <points label="wheels" points="30,30;40,35"></points>
+ <polyline label="lane" points="0,0;5,5"></polyline><tag label="night"></tag>
+ <box label="car" xtl="1" ytl="1" xbr="nan" ybr="5"></box><box label="car" xtl="1"></box>
+ <polygon label="car" points="0,0;a,1"></polygon><polygon points="0,0;20,0;0,10"></polygon>
+ <mask label="car" rle="1, 2" left="0" top="0" width="3" height="2"></mask>
+ <hologram label="car"></hologram>
+</image>
+<image id="1" name="none.jpg" width="80" height="40"></image><image id="2" width="80" height="40"/>
+</annotations>"""
+
+
+def test_cvat(tmp_path: Path) -> None:
+    listing = listed(tmp_path, "cvat", {"annotations.xml": CVAT, "images/deep/a.jpg": b""}, "annotations.xml")
+    found = of(listing, "images/deep/a.jpg")
+    assert found["label"] == ["car", "ship", "car", "ball", "car", "person", "wheels", "wheels"]
+    assert (found["annotated_size"], found["num_left_out"]) == ([40, 80], 6)
+    boxes = np.reshape(found["bbox"], (-1, 4))
+    np.testing.assert_allclose(
+        boxes[[0, 2, 4, 5]], [[5, 10.5, 25.25, 30], [0, 0, 10, 20.5], [8, 10, 10, 13], [10, 50, 30, 60]]
+    )
+    turn = math.radians(30)
+    corner = [15 - 10 * math.sin(turn) - 5 * math.cos(turn), 30 - 10 * math.cos(turn) + 5 * math.sin(turn)]
+    corners = np.reshape(found["corners"], (-1, 4, 2))[1]
+    np.testing.assert_allclose(corners[0], corner, rtol=1e-6)
+    np.testing.assert_allclose(corners.mean(0), [15, 30], rtol=1e-6)
+    outlines = rings(found)
+    assert found["rings"] == [0, 0, 1, 1, 2, 0, 0, 0]  # .XX / X.. and the pixel that it touches at a corner
+    assert is_ellipse(outlines[1], 40, 20, 8, 4, turn)
+    points = key_points(features_of(listing.table))
+    assert points is not None
+    assert points.names == ("nose", "foot", "hand", "0", "1")
+    assert found["visibility"][25:30] == [1, 0, 2, 0, 0]
+    assert found["keypoints"][50:56] == [10, 50, 0, 0, 30, 60]
+    assert found["visibility"][-5:] == [0, 0, 0, 2, 2]
+    rows = {row["uri"]: (row["split"], row["reason"]) for row in listing.table.to_pylist()}
+    assert rows["images/deep/a.jpg"] == ("validation", None)
+    assert rows["annotations.xml#image=2"][1] == "missing_file"
+    assert rows["annotations.xml#image=3"][1] == "bad_path"
+    words = " ".join(listing.warnings)
+    for part in ("1 of another number of points than others", "4 without the numbers of their shape",
+                 "polyline", "tag", "hologram"):  # fmt: skip
+        assert part in words
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "<annotations>", "<annotations></annotations>", "<annotations><track/></annotations>", "<a/>"],
+)
+def test_what_is_no_file_of_cvat_is_refused_by_name(text: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"a\.xml"):
+        listed(tmp_path, "cvat", {"a.xml": text}, "a.xml")
+
+
+def result(kind: str, value: dict[str, Any], **more: Any) -> dict[str, Any]:
+    sizes = {"original_width": 80, "original_height": 40, "image_rotation": 0}
+    return {"id": "r", "type": kind, "value": value, "to_name": "image", "from_name": "label", **sizes} | more
+
+
+def rect(x: Any, y: Any, width: Any, height: Any, *labels: str, **more: Any) -> dict[str, Any]:
+    value = {"x": x, "y": y, "width": width, "height": height, "rotation": 0, "rectanglelabels": [*labels]}
+    return result("rectanglelabels", value, **more)
+
+
+ELLIPSE = {"x": 50, "y": 50, "radiusX": 10, "radiusY": 10, "rotation": 30}
+TURNED = {"x": 50.0, "y": 25.0, "width": 25.0, "height": 20.0, "rotation": 30}
+TASKS: list[Any] = [
+    {
+        "id": 1,
+        "data": {"image": "/data/upload/2/1a2b3c4d-a.jpg"},
+        "predictions": [{"result": [result("rectanglelabels", TURNED | {"rectanglelabels": ["no"]})]}],
+        "annotations": [
+            {"was_cancelled": True, "result": []},
+            {
+                "was_cancelled": False,
+                "result": [
+                    rect(12.5, 25, 25, 50, "car"),
+                    result("rectanglelabels", TURNED | {"rectanglelabels": ["ship"]}),
+                    result("polygonlabels", {"points": [[0, 0], [25, 0], [0, 50]], "polygonlabels": ["car"]}),
+                    result("ellipselabels", ELLIPSE | {"ellipselabels": ["ball"]}),
+                    rect(60, 20, 10, 40, "person", id="p"),
+                    result("keypointlabels", {"x": 65, "y": 30, "keypointlabels": ["nose"]}, parentID="p"),
+                    result("keypointlabels", {"x": 1, "y": 1, "keypointlabels": ["nose"]}, id="l"),
+                    result("labels", {"x": 0, "y": 0, "width": 10, "height": 10, "labels": ["car"]}),
+                    result("choices", {"choices": ["night"]}),
+                    result("brushlabels", {"format": "rle", "rle": [1], "brushlabels": ["car"]}),
+                    rect(1, 1, 5, 5, "a", "b"),
+                    rect("1%", 1, 5, 5, "a"),
+                    result("rectanglelabels", TURNED | {"rectanglelabels": ["a"]}, image_rotation=90),
+                    rect(1, 1, 5, 5),
+                    "nothing",
+                ],
+            },
+        ],
+    },
+    {"data": {"image": "/data/local-files/?d=sets%2Fone%2Fb.jpg"}, "annotations": []},
+    {"data": {"image": "s3://bucket/one/twice.jpg"}, "annotations": [{"result": []}, {"result": []}]},
+    {
+        "data": {"image": "http://host/c.jpg?x=1"},
+        "annotations": [{"result": []}, {"result": [], "ground_truth": True}],
+    },
+    {"data": {"text": "no image"}, "annotations": []},
+    "no task",
+]  # fmt: skip
+
+
+def test_label_studio(tmp_path: Path) -> None:
+    images = {f"images/{name}.jpg": name.encode() for name in ("a", "one/b", "one/twice", "two/b", "c")}
+    listing = listed(tmp_path, "label_studio", {**images, "export.json": TASKS}, "export.json")
+    found = of(listing, "images/a.jpg")
+    assert found["label"] == ["car", "ship", "car", "ball", "person", "car"]
+    assert (found["annotated_size"], found["num_left_out"]) == ([40, 80], 4)
+    boxes = np.reshape(found["bbox"], (-1, 4))
+    np.testing.assert_allclose(
+        boxes[[0, 2, 4, 5]], [[10, 10, 30, 30], [0, 0, 20, 20], [8, 48, 24, 56], [0, 0, 4, 8]]
+    )
+    # The SDK of Label Studio: a corner (x, y), width along (cos, sin), height along (-sin, cos), in pixels.
+    cos, sin, (x, y, width, height) = math.cos(math.pi / 6), math.sin(math.pi / 6), (40, 10, 20, 8)
+    right, down = np.array([width * cos, width * sin]), np.array([-height * sin, height * cos])
+    expected = np.array([[0, 0], right, right + down, down]) + np.array([x, y])
+    np.testing.assert_allclose(np.reshape(found["corners"], (-1, 4, 2))[1][:, ::-1], expected, rtol=1e-6)
+    assert is_ellipse(rings(found)[1], 40, 20, 8, 4, math.pi / 6)
+    assert found["keypoints"][8:10] == [12, 52]
+    assert reasons(listing) == {
+        "images/a.jpg": None, "images/one/b.jpg": None, "images/c.jpg": None,
+        "images/two/b.jpg": "not_in_table", "images/one/twice.jpg": "contradicting_rows",
+        "export.json": "table", "export.json#image=5": "bad_path", "export.json#image=6": "broken_row",
+    }  # fmt: skip
+    words = " ".join(listing.warnings)
+    for part in ("choices", "brushlabels", "keypointlabels", "1 with several labels", "1 without a class"):
+        assert part in words
+
+
+def test_the_short_form_of_label_studio(tmp_path: Path) -> None:
+    one = {"x": 12.5, "y": 25, "width": 25, "height": 50, "rotation": 0, "rectanglelabels": ["car"]}
+    task = {"id": 1, "image": "/data/upload/1/1a2b3c4d-a.jpg", "annotator": 1, "annotation_id": 1}
+    files: Files = {
+        "a.jpg": b"",
+        "m.json": [task | {"label": [one | {"original_width": 80, "original_height": 40}]}],
+    }
+    found = of(listed(tmp_path, "label_studio", files, "m.json"), "a.jpg")
+    assert (found["bbox"], found["label"]) == ([10, 10, 30, 30], ["car"])
+
+
+def region(values: Any, **attributes: Any) -> dict[str, Any]:
+    return {"shape_attributes": attributes, "region_attributes": values}
+
+
+VIA: dict[str, Any] = {
+    "a.jpg1234": {
+        "filename": "a.jpg", "size": 1234, "file_attributes": {},
+        "regions": [
+            region({"kind": "cat"}, name="rect", x=10, y=5, width=20, height=30),
+            region({"kind": {"dog": True, "cat": False}}, name="circle", cx=40, cy=20, r=5),
+            region({"kind": "cat"}, name="ellipse", cx=40, cy=20, rx=8, ry=4, theta=0.5),
+            region({"kind": "dog"}, name="polygon", all_points_x=[0, 20, 0], all_points_y=[0, 0, 10]),
+            region({"kind": "dog"}, name="point", cx=1, cy=1),
+            region({"kind": "dog"}, name="polyline", all_points_x=[0, 20], all_points_y=[0, 0]),
+            region({"kind": "dog"}, name="polygon", all_points_x=[0, 20, 0], all_points_y=[0, 0]),
+            region({"kind": {"dog": True, "cat": True}}, name="rect", x=1, y=1, width=2, height=2),
+            region({}, name="rect", x=1, y=1, width=2, height=2),
+            region({"kind": "dog"}, name="rect", x=1, y=1, width="wide", height=2),
+            "no region",
+        ],
+    },
+    "b.jpg9": {"filename": "sub/b.jpg", "size": 9, "file_attributes": {}, "regions": {}},
+    "c.jpg9": {"filename": "", "size": 9, "file_attributes": {}, "regions": []},
+}  # fmt: skip
+
+
+def as_csv(images: Mapping[str, Any]) -> str:
+    sink = io.StringIO()
+    writer = csv.writer(sink)
+    writer.writerow(["#filename", "file_size", "file_attributes", "region_count", "region_id",
+                     "region_shape_attributes", "region_attributes"])  # fmt: skip
+    for image in images.values():
+        some = [one for one in image["regions"] if isinstance(one, dict)]
+        for at, one in enumerate(some or [region({})]):
+            values = json.dumps(one["shape_attributes"]), json.dumps(one["region_attributes"])
+            writer.writerow([image["filename"], image["size"], "{}", len(some), at, *values])
+    return sink.getvalue()
+
+
+@pytest.mark.parametrize("form", ["annotations", "project", "csv"])
+def test_via(form: str, tmp_path: Path) -> None:
+    document = {"_via_settings": {}, "_via_img_metadata": VIA} if form == "project" else VIA
+    name = "via.csv" if form == "csv" else "via.json"
+    files: Files = {
+        "photos/a.jpg": b"a",
+        "photos/sub/b.jpg": b"b",
+        name: as_csv(VIA) if form == "csv" else document,
+    }
+    listing = listed(tmp_path, "via", files, name)
+    found = of(listing, "photos/a.jpg")
+    assert found["label"] == ["cat", "dog", "cat", "dog"]
+    assert found["num_left_out"] == (4 if form == "csv" else 5)
+    assert found["bbox"][:4] == [5, 10, 35, 30]
+    circle, ellipse, polygon = rings(found)
+    assert is_ellipse(circle, 40, 20, 5, 5, 0)
+    assert is_ellipse(ellipse, 40, 20, 8, 4, 0.5)
+    np.testing.assert_array_equal(sorted(polygon.tolist()), [[0, 0], [0, 20], [10, 0]])
+    assert of(listing, "photos/sub/b.jpg")["label"] == []
+    assert reasons(listing)[f"{name}#image=3"] == "bad_path"
+    assert all(part in " ".join(listing.warnings) for part in ("polyline", "point", "2 without a class"))
+    assert settled(asked(tmp_path)).config.source.kind == "via"
+
+
+def test_attributes_of_via_that_may_be_the_class_are_asked_about(tmp_path: Path) -> None:
+    one = region({"kind": "cat", "colour": "red"}, name="rect", x=1, y=1, width=2, height=2)
+    files: Files = {"a.jpg": b"", "v.json": {"a.jpg1": {"filename": "a.jpg", "size": 1, "regions": [one]}}}
+    with pytest.raises(ConfigError, match="'kind', 'colour'") as caught:
+        listed(tmp_path, "via", files, "v.json")
+    assert "source.columns.label=colour" in str(caught.value.remedy)
+    listing = listed(tmp_path, "via", {}, "v.json", columns={"label": "colour"})
+    assert of(listing, "a.jpg")["label"] == ["red"]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", '{"a": 1}', '{"project": {}, "config": {}, "metadata": {}}', '{"a": {}}']
+)
+def test_what_is_no_file_of_via_is_refused_by_name(text: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"v\.json"):
+        listed(tmp_path, "via", {"v.json": text}, "v.json")
+
+
+RECOGNISED: dict[str, tuple[Files, str]] = {
+    "labelme": ({"x/a.jpg": b"", "x/a.json": LABELME, "y/b.jpg": b"", "y/b.json": labelme()}, "x/*.json"),
+    "cvat": ({"images/a.jpg": b"", "annotations.xml": CVAT}, "annotations.xml"),
+    "label_studio": ({"images/a.jpg": b"", "project-1.json": TASKS}, "project-1.json"),
+}
+
+
+@pytest.mark.parametrize("kind", RECOGNISED)
+def test_tools_are_recognised(kind: str, tmp_path: Path) -> None:
+    files, annotations = RECOGNISED[kind]
+    source = settled(asked(written(tmp_path, files))).config.source
+    assert (source.kind, source.objects.annotations[0].file) == (kind, annotations)
+
+
+def test_two_exports_of_a_project_are_asked_about(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"several ways|several kinds") as caught:
+        settled(asked(written(tmp_path, {"a.jpg": b"", "1.json": TASKS, "2.json": TASKS})))
+    assert '{file = "2.json"}' in str(caught.value.remedy)
+    files: Files = {"train/a.jpg": b"", "train/t.json": TASKS, "val/t.json": TASKS}
+    source = settled(asked(written(tmp_path / "splits", files))).config.source
+    assert [part.split for part in source.objects.annotations] == ["train", "validation"]
