@@ -29,6 +29,7 @@ def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
         NotFoundError: there is no such folder or annotation file, or none of its images is there.
         ConfigError: an annotation file is not of this format.
     """
+    segments: list[str] = []
 
     def add_files(found: Annotations, tables: Sequence[AnnotationTable]) -> None:
         reader = CocoReader(found, config.source.columns.further)
@@ -41,8 +42,9 @@ def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
             if not (joins and kind == "points"):
                 reader.add(read_document(table))
         reader.finish()
+        segments.extend(reader.segments)
 
-    return list_annotated(folder, config, add_files)
+    return list_annotated(folder, config, add_files, segments)
 
 
 def recognise(glance: Glance, settings: SourceConfig) -> Recognised | None:

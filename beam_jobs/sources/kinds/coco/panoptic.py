@@ -17,6 +17,7 @@ from shardmill.beam_jobs.sources.annotations.reading import AnnotationTable, rea
 from shardmill.infra.codecs.formats import ImageRejected
 from shardmill.infra.codecs.masks import decode_mask
 from shardmill.infra.errors import NotFoundError
+from shardmill.infra.storage.locations import uri_of
 
 VOID = 0  # number of pixels of no segment
 _MOST_PIXELS = 1 << 28
@@ -62,20 +63,28 @@ def _is_there(table: AnnotationTable, path: str) -> bool:
 
 def read_segments(
     table: AnnotationTable, annotations: Sequence[Any]
-) -> Iterator[tuple[int, Mapping[str, Any], bytes | str]]:
-    """Yield each annotation of segments, its number (from 1), and its PNG file or why it cannot be read."""
+) -> Iterator[tuple[int, Mapping[str, Any], str, bytes | str]]:
+    """Yield each annotation of segments with its PNG file.
+
+    Yields:
+        Number of the annotation, from 1; the annotation; URI of the file, empty if it names none; and the
+        file, or why it cannot be read.
+    """
     place = folder_of_segments(table, annotations)
-    entries = [(at, entry) for at, entry in enumerate(annotations, 1) if is_panoptic(entry)]
+    named: list[tuple[int, Mapping[str, Any], str]] = []
+    for at, entry in enumerate(annotations, 1):
+        if is_panoptic(entry):
+            name = entry.get("file_name")
+            is_name = isinstance(name, str) and ".." not in name.split("/") and "\0" not in name
+            named.append((at, entry, f"{place}/{name}".lstrip("/") if is_name and name else ""))
 
-    def read(numbered: tuple[int, Mapping[str, Any]]) -> bytes | str:
-        name = numbered[1].get("file_name")
-        if not isinstance(name, str) or not name or ".." in name.split("/") or "\0" in name:
-            return f"their annotation names no file: {name!r}"
-        path = f"{place}/{name}".lstrip("/")
-        return replace(table, table=replace(table.table, path=path)).content()
+    def read(one: tuple[int, Mapping[str, Any], str]) -> bytes | str:
+        if not one[2]:
+            return f"their annotation names no file: {one[1].get('file_name')!r}"
+        return replace(table, table=replace(table.table, path=one[2])).content()
 
-    for (at, entry), content in read_together(read, entries):
-        yield at, entry, content
+    for (at, entry, path), content in read_together(read, named):
+        yield at, entry, uri_of(path), content
 
 
 def segment_numbers(content: bytes | str, size: tuple[int, int] | None) -> Numbers:

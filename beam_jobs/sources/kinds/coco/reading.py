@@ -71,6 +71,7 @@ class CocoReader:
         captions: path of an image -> its captions.
         pointed: path of an image -> id of an annotation -> the annotation, of files of key points.
         joining: images that files of captions and of key points name.
+        segments: URIs of the files of segments in the source.
     """
 
     found: Annotations
@@ -81,6 +82,7 @@ class CocoReader:
     captions: dict[str, list[str]] = field(default_factory=dict)
     pointed: dict[str, dict[Any, _Pointed]] = field(default_factory=dict)
     joining: list[tuple[AnnotatedImage, _Fields]] = field(default_factory=list)
+    segments: list[str] = field(default_factory=list)
 
     def add(self, document: Document) -> None:
         """Add the images of a file and their annotations."""
@@ -230,7 +232,8 @@ class CocoReader:
 
     def _add_segments(self, document: Document, numbers: Mapping[Any, int], names: Mapping[Any, str]) -> None:
         """Add the segments of a panoptic file."""
-        for at, entry, content in read_segments(document.table, document.annotations):
+        for at, entry, file, content in read_segments(document.table, document.annotations):
+            self.segments += [file] if document.table.table.uri is not None else []
             who, key = document.who(at), entry.get("image_id")
             if not is_id(key) or key not in numbers:
                 self.found.skip("list of segments", _UNKNOWN_IMAGE, f"{who}: {key!r}")

@@ -52,6 +52,8 @@ def recognise_coco(glance: Glance) -> Recognised | None:
     ]
     if joined:
         why += f"; {quoted([str(part['file']) for part in joined])} tell more of these images"
+    others = [uri for uri in found if uri not in {str(part["file"]) for part in (*parts, *joined)}]
+    why += f"; not read: {quoted(others)}" if others else ""
     folders = {str(part["images"]) for part in parts} | _folders_of_panoptic(main, glance)
     return Recognised(why, {"objects": {"annotations": (*parts, *joined)}}, image_folders=folders)
 

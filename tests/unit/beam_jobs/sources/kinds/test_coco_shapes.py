@@ -16,7 +16,14 @@ from shardmill.beam_jobs.sources.kinds import coco
 from shardmill.beam_jobs.sources.listing import Listing
 from shardmill.infra.errors import ConfigError, NotFoundError
 from shardmill.infra.format.features import features_in
-from tests.unit.beam_jobs.sources.kinds.test_objects import LOST, READ, configured, outcomes, with_images
+from tests.unit.beam_jobs.sources.kinds.test_objects import (
+    FILTERED,
+    LOST,
+    READ,
+    configured,
+    outcomes,
+    with_images,
+)
 
 HEIGHT, WIDTH = 40, 56
 POINTS = ("nose", "left_eye", "right_eye")
@@ -317,6 +324,8 @@ def test_segments_of_panoptic_files_are_objects(tmp_path: Path) -> None:
     lost = {row["uri"]: row["message"] for row in listing.table.to_pylist() if row["status"] == LOST}
     assert list(lost) == ["annotations/panoptic_val.json#image=3"]
     assert "its segments: no such file" in lost["annotations/panoptic_val.json#image=3"]
+    for name in ("a", "b"):
+        assert outcomes(listing)[f"annotations/panoptic_val/{name}.png"] == (FILTERED, "table")
     words = " ".join(listing.warnings)
     assert "7 of 11 objects are left out" in words
     assert "3 whose pixels no entry names (first annotation 1 of annotations/panoptic_val.json: 77)" in words

@@ -28,7 +28,8 @@ def test_the_folder_of_annotated_images_is_recognised(tmp_path: Path) -> None:
 
 def test_names_of_coco_files_give_the_splits(tmp_path: Path) -> None:
     head = b'{"images": [{"id": 1, "file_name": "%d.jpg"}], "annotations": [], "categories": []}'
-    files = {"instances_train2017": 1, "instances_val2017": 1, "captions_train2017": 1, "stuff_val2017": 1}
+    beside = ("person_keypoints_val2017", "captions_train2017", "stuff_val2017")
+    files = dict.fromkeys(("instances_train2017", "instances_val2017", *beside), 1)
     write(tmp_path, {f"annotations/{name}.json": head % at for name, at in files.items()})
     write(tmp_path, {"train2017/1.jpg": b"", "val2017/1.jpg": b""})
     found = recognise(glance_at(SourceFolder(str(tmp_path))), SourceConfig())["coco"]
@@ -36,8 +37,10 @@ def test_names_of_coco_files_give_the_splits(tmp_path: Path) -> None:
     assert [tuple(part.values()) for part in found.settings["objects"]["annotations"]] == [
         ("annotations/instances_train2017.json", "train2017", "train"),
         ("annotations/instances_val2017.json", "val2017", "validation"),
+        ("annotations/person_keypoints_val2017.json", "val2017", "validation"),
         ("annotations/captions_train2017.json", "train2017", "train"),
     ]
+    assert found.why.endswith("not read: 'annotations/stuff_val2017.json'")
     write(tmp_path, {"annotations/instances_more_train.json": head % 1})
     assert len(recognise(glance_at(SourceFolder(str(tmp_path))), SourceConfig())["coco"].readings) == 3
     with pytest.raises(UsageError, match="may be of several kinds: coco") as caught:  # two for train
