@@ -8,6 +8,7 @@ from array import array
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 
 import pyarrow as pa
 
@@ -211,8 +212,12 @@ def split_with_year(uri: str) -> str | None:
 
 
 def beginning_with(pattern: re.Pattern[bytes], glance: Glance, ending: str) -> dict[str, bytes]:
-    """Return the files that begin so, with their first bytes."""
-    heads = {uri: glance.head(uri, HEAD_BYTES) for uri in glance.ending_in(ending)[:MAX_FILES]}
+    """Return the files that begin so, with their first bytes; of many files some of each folder."""
+    of_folder: dict[str, list[str]] = {}
+    for uri in glance.ending_in(ending):
+        of_folder.setdefault(uri.rpartition("/")[0], []).append(uri)
+    some = [uri for uris in zip_longest(*of_folder.values()) for uri in uris if uri is not None]
+    heads = {uri: glance.head(uri, HEAD_BYTES) for uri in sorted(some[:MAX_FILES])}
     return {uri: head for uri, head in heads.items() if pattern.search(head)}
 
 
@@ -246,3 +251,10 @@ def folder_of_path(path: str, annotation: str, glance: Glance) -> str:
     # A glance sees some of the files of a large folder.
     folders = dict.fromkeys(uri.rpartition("/")[0] for uri in glance.images)
     return next((folder for folder in folders if folder and glance.head(f"{folder}/{path}", 1)), "")
+
+
+def folder_of_stem(stem: str, annotation: str, glance: Glance) -> str:
+    """Return the folder of the image of this name, whose ending may be missing; "" if it is not found."""
+    endings = dict.fromkeys(image[image.rfind(".") :] for image in glance.images)
+    names = [stem, *(f"{stem}{ending}" for ending in endings)]
+    return next((folder for name in names if (folder := folder_of_path(name, annotation, glance))), "")

@@ -65,7 +65,7 @@ def read_image_sets(
 
     Args:
         folder: the source.
-        place: the folder of the lists.
+        place: the folder of the lists, or a pattern of several.
         setting: that names it.
 
     Raises:
@@ -77,16 +77,12 @@ def read_image_sets(
     seen: dict[str, str] = {}
     for name, split in FILES.items():
         try:
-            (table,) = find_files_named(folder, f"{place.rstrip('/')}/{name}", setting)
+            tables = find_files_named(folder, f"{place.rstrip('/')}/{name}", setting)
         except NotFoundError:
             continue
-        sets.files.append(table)
-        try:
-            text = table.folder.read_bytes(table.path).decode("utf-8-sig")
-        except UnicodeDecodeError as error:
-            raise ConfigError(f"{table.name} is no list of images: {error}", f"look at {setting}") from error
-        for line in text.splitlines():
-            for image in map(composed, line.split()[:1]):
+        for table in tables:
+            sets.files.append(table)
+            for image in _names(table, setting):
                 if seen.setdefault(image, name) != name:
                     sets.contradictions[image] = f"it is in {seen[image]} and in {name}"
                 sets.splits.setdefault(image, split)
@@ -95,3 +91,30 @@ def read_image_sets(
             f"the folder {place} holds none of {', '.join(FILES)}", f"name another with {setting}"
         )
     return sets
+
+
+def _names(table: Table, setting: str) -> list[str]:
+    """Return the names of images in a list.
+
+    Raises:
+        ConfigError: it is not text.
+    """
+    try:
+        text = table.folder.read_bytes(table.path).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{table.name} is no list of images: {error}", f"look at {setting}") from error
+    return [composed(word) for line in text.splitlines() for word in line.split()[:1]]
+
+
+def place_of_lists(files: Collection[str], folder: str) -> str | None:
+    """Return where the lists of images are: a folder, or a pattern of several; None if there are none.
+
+    Args:
+        files: URIs in the source.
+        folder: end of the folder's path: ``ImageSets/Main``.
+    """
+    places = sorted({uri.rpartition("/")[0] for uri in files if uri.rpartition("/")[2] in FILES})
+    parts = [place.split("/") for place in places if f"/{place}".endswith(f"/{folder}")]
+    if not parts or any(len(part) != len(parts[0]) for part in parts):
+        return None
+    return "/".join(names[0] if len(set(names)) == 1 else "*" for names in zip(*parts, strict=True))

@@ -20,7 +20,7 @@ import pyarrow as pa
 from shardmill.beam_jobs.config import PrepareConfig, SourceConfig
 from shardmill.beam_jobs.reasons import BROKEN_ROW, MASK_FILE, OTHER_FILE
 from shardmill.beam_jobs.schemas import Status
-from shardmill.beam_jobs.sources.annotations.image_sets import ImageSets, read_image_sets
+from shardmill.beam_jobs.sources.annotations.image_sets import ImageSets, place_of_lists, read_image_sets
 from shardmill.beam_jobs.sources.files.folder import SourceFolder
 from shardmill.beam_jobs.sources.files.walking import IgnorePatterns
 from shardmill.beam_jobs.sources.kinds.table import listed_files
@@ -131,9 +131,8 @@ def _of_voc(glance: Glance) -> tuple[dict[str, Any], str]:
 
     Most of its images have no mask, and lists name those that have.
     """
-    lists = sorted(uri for uri in glance.files if f"/{uri}".rpartition("/")[0].endswith(f"/{_VOC_SETS}"))
-    if not lists:
+    place = place_of_lists(glance.files, _VOC_SETS)
+    if place is None:
         return {"unmasked": "leave_out"}, "; images without a mask are left out"
-    place = lists[0].rpartition("/")[0]
     note = f"; images without a mask are left out, and the lists in {place} give the splits"
     return {"unmasked": "leave_out", "image_sets": place}, note

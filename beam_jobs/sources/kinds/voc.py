@@ -23,11 +23,12 @@ from shardmill.beam_jobs.sources.annotations.collecting import (
     beginning_with,
     box_of,
     folder_of_image,
+    folder_of_stem,
     size_of,
     split_with_year,
 )
 from shardmill.beam_jobs.sources.annotations.features import features_of_entries
-from shardmill.beam_jobs.sources.annotations.image_sets import ImageSets, read_image_sets
+from shardmill.beam_jobs.sources.annotations.image_sets import ImageSets, place_of_lists, read_image_sets
 from shardmill.beam_jobs.sources.annotations.listing import list_annotated
 from shardmill.beam_jobs.sources.annotations.reading import MOST_BYTES, AnnotationTable, read_together
 from shardmill.beam_jobs.sources.class_names import quoted
@@ -39,7 +40,8 @@ from shardmill.infra.errors import ConfigError
 
 _VOC = re.compile(rb"\A\s*(<\?xml[^>]*>\s*)?<annotation\b")
 _VOC_NAME = re.compile(rb"<filename>\s*([^<]+?)\s*</filename>")
-_IMAGE_SETS = ("ImageSets/Main/train.txt", "ImageSets/Segmentation/train.txt")
+_IMAGE_SETS = ("ImageSets/Main", "ImageSets/Segmentation")
+_OF_MASKS = ("SegmentationClass", "SegmentationObject")  # folders of masks beside the annotations
 _ELEMENT = re.compile(r"[\w.-]+(/[\w.-]+)*")
 
 
@@ -82,27 +84,36 @@ def recognise(glance: Glance, settings: SourceConfig) -> Recognised | None:
     for file, head in found.items():
         folder = file.rpartition("/")[0]
         pattern = f"{folder}/*.xml" if folder else "*.xml"
-        parts.setdefault(
-            folder, {"file": pattern, "images": folder_of_image(_VOC_NAME.search(head), file, glance)}
-        )
+        images = folder_of_image(_VOC_NAME.search(head), file, glance)
+        images = images or folder_of_stem(file.rpartition("/")[2].rpartition(".")[0], file, glance)
+        parts.setdefault(folder, {"file": pattern, "images": images})
     why = f"{uri} describes an image as Pascal VOC does"
     folders = {str(part["images"]) for part in parts.values()}
-    if len(parts) > 1:
-        splits = [split_with_year(folder) for folder in parts]
-        if None in splits or len(set(splits)) < len(splits):
-            some = list(parts.values())[:READINGS]
-            readings = [cli_for("voc", {"objects": {"annotations": [part]}}) for part in some]
-            why += f", and so do files in {quoted(list(parts)[1:])}"
-            return Recognised(why, image_folders=folders, readings=readings)
+    above = [folder.rpartition("/")[0] for folder in parts]
+    folders |= {f"{place}/{name}".lstrip("/") for place in above for name in _OF_MASKS}
+    places = (place_of_lists(glance.files, name) for name in _IMAGE_SETS)
+    sets = next((place for place in places if place is not None), None)
+    splits = [split_with_year(folder) for folder in parts]
+    are_listed = sets is not None and all(_has_lists(glance, place) for place in above)
+    if len(parts) > 1 and None not in splits and len(set(splits)) == len(splits):
         for part, split in zip(parts.values(), splits, strict=True):
             part["split"] = split
         why += "; the folders of such files give the splits"
-    objects = {"annotations": tuple(parts.values())}
-    sets = sorted(uri.rpartition("/")[0] for uri in glance.files if uri.endswith(_IMAGE_SETS))
-    if sets:
-        why += f"; the lists in {sets[0]} give the splits"
-        return Recognised(why, {"objects": {**objects, "image_sets": sets[0]}}, image_folders=folders)
+    elif len(parts) > 1:
+        why += f", and so do files in {quoted(list(parts)[1:])}"
+        if not are_listed:
+            some = list(parts.values())[:READINGS]
+            readings = [cli_for("voc", {"objects": {"annotations": [part]}}) for part in some]
+            return Recognised(why, image_folders=folders, readings=readings)
+    objects: dict[str, Any] = {"annotations": tuple(parts.values())}
+    if sets is not None:
+        why += f"; the lists in {sets} give the splits"
+        objects["image_sets"] = sets
     return Recognised(why, {"objects": objects}, image_folders=folders)
+
+
+def _has_lists(glance: Glance, place: str) -> bool:
+    return any(uri.startswith(f"{place}/ImageSets/".lstrip("/")) for uri in glance.files)
 
 
 def _stem(table: AnnotationTable) -> str:

@@ -10,7 +10,7 @@ from shardmill.beam_jobs.config import BoxTableConfig
 from shardmill.beam_jobs.sources.annotations.collecting import (
     HEAD_BYTES,
     MAX_FILES,
-    folder_of_path,
+    folder_of_stem,
     split_with_year,
 )
 from shardmill.beam_jobs.sources.class_names import quoted
@@ -121,9 +121,7 @@ def _folder_of_row(glance: Glance, uri: str, column: str) -> str:
     lines = glance.head(uri, HEAD_BYTES).decode("utf-8-sig", "replace").splitlines()[:2]
     header, *rows = cut_head(lines)
     name = dict(zip(header, rows[0], strict=False)).get(column, "").removeprefix("./") if rows else ""
-    endings = dict.fromkeys(image[image.rfind(".") :] for image in glance.images)
-    names = [name, *(f"{name}{ending}" for ending in endings)] if name else []
-    return next((folder for each in names if (folder := folder_of_path(each, uri, glance))), "")
+    return folder_of_stem(name, uri, glance) if name else ""
 
 
 def _beside_open_images(

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 
 from shardmill.beam_jobs.sources.roles import is_place, split_of_words
 
+_OF_VOC = "JPEGImages"  # in the folder of a year: VOC2012
 _CLASS = re.compile(r"([A-Za-z]+(?:[ _-][A-Za-z]+)*)\.\d+\.[A-Za-z]+")
 
 
@@ -47,7 +48,16 @@ class _Folder:
 
     def classes(self) -> list[_Folder]:
         """Return the folders in it that may be classes, or hold them."""
-        return [one for name, one in self.folders.items() if name != self.name and not is_place(name)]
+        return [
+            one
+            for name, one in self.folders.items()
+            if name != self.name and not is_place(name) and not one.is_of_voc()
+        ]
+
+    def is_of_voc(self) -> bool:
+        """Tell whether it is the folder of a year of Pascal VOC, or holds only such folders."""
+        inner = self.folders.values()
+        return _OF_VOC in self.folders or (bool(inner) and all(one.is_of_voc() for one in inner))
 
     def is_deep(self) -> bool:
         """Tell whether folders that may be classes lie in it, at any depth."""

@@ -59,6 +59,30 @@ def test_image_sets_of_voc_are_recognised(tmp_path: Path) -> None:
     assert "ImageSets/Main give the splits" in found.why
 
 
+def test_the_development_kits_of_voc_are_recognised(tmp_path: Path) -> None:
+    for year, number in (("VOC2007", 1), ("VOC2012", 2)):
+        files = {f"Annotations/{number}{at:02}.xml": b"<annotation/>" for at in range(25)}
+        files |= {f"JPEGImages/{number}{at:02}.jpg": b"" for at in range(25)}
+        files |= {"SegmentationClass/100.png": b"", "SegmentationObject/100.png": b""}
+        files |= {f"ImageSets/{name}/train.txt": b"%d00\n" % number for name in ("Main", "Segmentation")}
+        files |= {"ImageSets/Main/cat_train.txt": b"100  1\n"}
+        write(tmp_path, {f"VOCdevkit/{year}/{name}": content for name, content in files.items()})
+        request = settled(asked(tmp_path))
+        places = ("VOCdevkit/VOC2007/ImageSets/Main", "VOCdevkit/*/ImageSets/Main")
+        assert request.config.source.kind == "voc"
+        assert request.config.source.objects.image_sets == places[number - 1]
+    assert [part.images for part in request.config.source.objects.annotations] == [
+        "VOCdevkit/VOC2007/JPEGImages",
+        "VOCdevkit/VOC2012/JPEGImages",
+    ]
+    rows = list_inputs(open_source(request), request.config).table.to_pylist()
+    splits = {row["uri"].rpartition("/")[2]: row["split"] for row in rows if row["reason"] is None}
+    assert len(splits) == 50
+    assert {name for name, split in splits.items() if split == "train"} == {"100.jpg", "200.jpg"}
+    source = settled(asked(tmp_path, masks={"classes": ["background", "cat"]})).config.source
+    assert (source.kind, source.masks.image_sets) == ("masks", "VOCdevkit/*/ImageSets/Segmentation")
+
+
 def test_images_that_a_glance_does_not_show_are_looked_up(tmp_path: Path) -> None:
     write(tmp_path, {"instances.json": ONE_IMAGE} | {f"photos/{number:03}.jpg": b"" for number in range(450)})
     write(tmp_path, {"photos/t.jpg": b"x"})
