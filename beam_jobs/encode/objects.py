@@ -158,8 +158,11 @@ def _placed_polygons(listing: pa.Table, placing: Placing, is_placed: Mask) -> pa
         rings, counts = lengths_of(part), lengths_of(part.flatten()) // POINT_NUMBERS
         points = part.flatten().flatten().to_numpy().astype(np.float64).reshape(-1, POINT_NUMBERS)
         parts.append(nested_rings(*placing.part(start, start + len(part)).rings(points, counts, rings)))
+    placed = pa.concat_arrays(parts)
+    if is_placed.all():
+        return placed.slice(1)
     # The first list is empty: that of the objects whose images are not stored.
-    return pa.concat_arrays(parts).take(pa.array(np.where(is_placed, np.cumsum(is_placed), 0)))
+    return placed.take(pa.array(np.where(is_placed, np.cumsum(is_placed), 0)))
 
 
 def _placed_keypoints(

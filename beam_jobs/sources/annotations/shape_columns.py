@@ -115,18 +115,21 @@ def _counted(of_row: Int64, values: Int64, rows: int) -> Int64:
 
 def _polygons(shapes: Shapes) -> pa.ListArray:
     """Return the rings of each shape (``nested_rings``), and an empty list behind them."""
-    points = np.array(shapes.points, np.float64).reshape(-1, POINT_NUMBERS)
+    points = np.frombuffer(shapes.points, np.float64).reshape(-1, POINT_NUMBERS)
     counts, rings = np.array(shapes.ring_points, np.int64), np.array(shapes.rings, np.int64)
     ends = np.cumsum(counts)
     is_closed = (points[ends - counts] == points[ends - 1]).all(1)  # its first point is repeated
-    points, counts = np.delete(points, ends[is_closed] - 1, axis=0), counts - is_closed
+    if is_closed.any():
+        points, counts = np.delete(points, ends[is_closed] - 1, axis=0), counts - is_closed
     may_turn = np.repeat(~np.array(shapes.have_holes, np.bool_), rings)
     points = reversed_rings(points, counts, may_turn & (signed_areas(points, counts) < 0))
     flat = are_flat(points, counts)
     shapes.lose(FLAT_RING, int(np.count_nonzero(flat)), None)
     of_shape = np.repeat(np.arange(len(rings)), rings)
     kept = np.bincount(of_shape[~flat], minlength=len(rings) + 1)
-    return nested_rings(points[np.repeat(~flat, counts)], counts[~flat], kept)
+    if flat.any():
+        points, counts = points[np.repeat(~flat, counts)], counts[~flat]
+    return nested_rings(points, counts, kept)
 
 
 def _keypoints(
