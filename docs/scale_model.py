@@ -31,7 +31,7 @@ class Constants:
     inputs_row: int = 63
     listing_row: int = 88
     plan_row_in_one_process: int = 712  # with the listing and the facts
-    near_row: int = 1_150  # the search for near-duplicates
+    near_row: int = 950  # the search for near-duplicates
     range_row: int = 1_550  # of the range that a process plans
     range_row_on_disk: int = 1_200  # all tables of a plan by ranges, at their largest
     shard_entry: int = 429  # in the manifest, without its class counts

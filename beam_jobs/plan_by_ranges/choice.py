@@ -12,7 +12,7 @@ from shardmill.infra.storage.filesystem import Storage
 # Measured with tests.benchmarks.scale.plan, in bytes a file: the facts in memory, and the listing in so many
 # forms; the search for near-duplicates; the tables of a range that a process plans.
 _FACTS_BYTES, _LISTINGS = 450, 3
-_NEAR_BYTES = 1_150
+_NEAR_BYTES = 950
 _RANGE_BYTES = 1_550
 _SHARE = 0.5  # share of the free memory that a plan may take
 _FILES_OF_A_RANGE = 1_000_000

@@ -39,6 +39,8 @@ _LOADED_AHEAD = [
     "shardmill.beam_jobs.encode.block_task",
     "shardmill.beam_jobs.assemble.shard_task",
     "shardmill.beam_jobs.report.gallery",
+    "shardmill.beam_jobs.prepare",  # the main module, which each process executes again
+    "numpy.ma",  # loaded by the first array that becomes one of Arrow
 ]
 _context = multiprocessing.get_context("forkserver")
 _context.set_forkserver_preload(_LOADED_AHEAD)
