@@ -21,7 +21,6 @@ from shardmill.flows.flow_runs.showing.markdown import escaped
 from shardmill.flows.flow_runs.showing.page import Keys, RunPage
 from shardmill.flows.parameters import DatasetName, OptionalFolder, root_or_default, runs_or_default
 from shardmill.flows.scheduling.attempts import attempted
-from shardmill.infra.dataset.views.references import parse_reference
 from shardmill.infra.errors import Cancelled
 from shardmill.infra.processes.job_command import config_arguments, python_module
 from shardmill.infra.readable import counted, readable_bytes
@@ -90,8 +89,7 @@ def trained_versions(dataset: str, runs: str) -> list[int]:
     from shardmill.training.results.run_files.run_folder import list_runs
     from shardmill.training.run.files.stored import local_runs
 
-    used = (parse_reference(run.dataset) for run in list_runs(local_runs(runs)))
-    return sorted({int(ref.version) for ref in used if ref.name == dataset and ref.version.isdigit()})
+    return sorted(set[int]().union(*(run.versions_of(dataset) for run in list_runs(local_runs(runs)))))
 
 
 def _maintained_rows(done: dict[str, Any]) -> list[dict[str, Any]]:

@@ -35,9 +35,9 @@ DatasetName = Annotated[
 DatasetRef = Annotated[
     str,
     Field(
-        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*(@([0-9]+|latest))?(\?.+)?$",
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*(@([0-9]+|latest))?(\?.+| *;.+)?$",
         max_length=1000,
-        examples=["photos", "photos@3", "photos@3?width > 800"],
+        examples=["photos", "photos@3", "photos@3?width > 800", "photos@3; web@1"],
     ),
     WholeText(),
 ]

@@ -34,7 +34,7 @@ from shardmill.flows.parameters import (
 )
 from shardmill.flows.scheduling.attempts import attempted
 from shardmill.flows.train_when import TrainWhen, due
-from shardmill.infra.dataset.views.references import parse_reference
+from shardmill.infra.dataset.views.references import parse_joined
 from shardmill.infra.errors import Cancelled, ConfigError
 from shardmill.training.aliases import PRODUCTION
 from shardmill.training.config import TrainConfig
@@ -143,4 +143,4 @@ def show_model(result: dict[str, Any], dataset: str, config: TrainConfig) -> Non
 
 def _keys_of(dataset: str, config: TrainConfig) -> Keys:
     """Return the keys of the artifacts of a training."""
-    return Keys.of(parse_reference(dataset).name, config)
+    return Keys.of(parse_joined(dataset).name, config)

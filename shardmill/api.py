@@ -35,6 +35,7 @@ from shardmill.flows.flow_runs.jobs import (
 )
 from shardmill.flows.parameters import root_or_default, runs_or_default
 from shardmill.infra.arguments import checked
+from shardmill.infra.dataset.views.references import joined_text
 from shardmill.infra.errors import DataError, NotFoundError, UsageError
 from shardmill.infra.processes.children import result_of
 from shardmill.infra.strict_json import dump_json
@@ -93,7 +94,7 @@ def prepare(
 
 @checked
 def train(
-    dataset: str,
+    dataset: str | Sequence[str],
     *,
     root: str | Path | None = None,
     runs: str | Path | None = None,
@@ -105,6 +106,7 @@ def train(
 
     Args:
         dataset: ``name``, ``name@3`` or ``name@latest``; with a query, a view: ``name@3?width > 800``.
+            Several in a list are read as one, or with ``data.mixture_weights`` by their shares.
         root: folder of the datasets, a path or a URI; None: ``$SHARDMILL_ROOT`` or ``./datasets``.
         runs: folder of the training runs, a path or a URI; None: ``$SHARDMILL_RUNS`` or ``./runs``.
         settings: settings of the table ``[train]``, such as ``model.name``, ``run.epochs``, ``run.devices``,
@@ -129,7 +131,7 @@ def train(
         LockedError: another process runs the same training. ShardmillError: see shardmill.infra.errors.
     """
     chosen = load_job_settings(TrainConfig, "train", config, recipe=recipe, given=settings)
-    return result_of(train_command(dataset, *_places(root, runs), chosen))
+    return result_of(train_command(joined_text(dataset), *_places(root, runs), chosen))
 
 
 @checked

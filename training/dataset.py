@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -11,13 +11,16 @@ from typing import TYPE_CHECKING, Any, Unpack
 from shardmill.infra.arguments import checked
 from shardmill.infra.dataset.catalog import Catalog
 from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.dataset.views.references import joined_text
 from shardmill.infra.errors import NotFoundError
 from shardmill.infra.format.examples import ImageRecord
 from shardmill.infra.format.features import Feature
 from shardmill.infra.format.known_features import LABEL_FEATURES, LabelKind, check_has_classes
 from shardmill.infra.near_names import near_names
 from shardmill.infra.readable import counted
+from shardmill.infra.settings import validate
 from shardmill.infra.storage.locations import default_root
+from shardmill.training.config.data import DataSettings, MixtureEnd
 from shardmill.training.config.reading import (
     CacheForm,
     ReadingOptions,
@@ -50,11 +53,26 @@ if TYPE_CHECKING:
 
 
 @checked
-def open_dataset(ref: str, root: str | Path | None = None, **reading: Unpack[ReadingOptions]) -> Dataset:
-    """Open a published version of a dataset.
+def open_dataset(
+    ref: str | Sequence[str],
+    root: str | Path | None = None,
+    *,
+    weights: Sequence[float] | None = None,
+    temperature: float | None = None,
+    end: MixtureEnd | int | None = None,
+    classes: Mapping[str, str] | None = None,
+    **reading: Unpack[ReadingOptions],
+) -> Dataset:
+    """Open a published version of a dataset, or several that are read as one.
 
     Args:
-        ref: ``name``, ``name@3`` or ``name@latest``; of a view with its query: ``name@3?width > 800``.
+        ref: ``name``, ``name@3`` or ``name@latest``; of a view with its query: ``name@3?width > 800``. Of
+            several data sets a list; a later one behind ``train +=`` is read in the split "train" alone.
+        weights: the share of each data set in every step of training; default: all are read as one data set.
+        temperature: in place of weights: shares in proportion to size^(1 / temperature).
+        end: with such shares, an epoch ends when the "first" data set is through (the default), when the
+            "last" is, or after so many steps.
+        classes: other names of classes, under which those of several data sets are joined.
         root: the folder or URI of the datasets; default ``$SHARDMILL_ROOT`` or ``./datasets``.
         **reading: how records are read, by the names of the settings ``train.reading`` (``ReadingOptions``):
             ``staging_dir`` for shards in an object store, ``max_bad_records`` to leave out, ``cache``,
@@ -66,8 +84,12 @@ def open_dataset(ref: str, root: str | Path | None = None, **reading: Unpack[Rea
         UsageError: an argument or the query is wrong. ConfigError: a setting is wrong.
     """
     settings = reading_settings_from(reading)
+    given = {"weights": weights, "temperature": temperature, "end": end}
+    mixture = {f"mixture_{name}": value for name, value in given.items() if value is not None}
     with told_as_arguments():
-        return Dataset(Catalog(default_root() if root is None else root).open_view(ref), settings)
+        version = Catalog(default_root() if root is None else root).open_view(joined_text(ref, classes))
+        validate(DataSettings, mixture, where="the arguments")
+        return Dataset(version, settings, mixture)
 
 
 @checked
@@ -82,8 +104,15 @@ class Dataset:
         bad_records: the damaged records that were left out, of all splits.
     """
 
-    def __init__(self, version: DatasetVersion, reading: ReadingSettings | None = None) -> None:
+    def __init__(
+        self,
+        version: DatasetVersion,
+        reading: ReadingSettings | None = None,
+        mixture: Mapping[str, Any] | None = None,
+    ) -> None:
+        """``mixture``: settings of [train.data] about the shares of several data sets."""
         self.version = version
+        self._mixture = dict(mixture or {})
         self.reading = ReadingSettings() if reading is None else reading
         self.bad_records = BadRecords(self.reading.max_bad_records)
         self._staging = staging_for(version, self.reading)
@@ -100,9 +129,7 @@ class Dataset:
         """The splits that have records."""
         of_version = [name for name, split in self.version.manifest.splits.items() if split.num_examples]
         return (
-            of_version
-            if self.version.view is None
-            else [name for name in of_version if len(self._table(name))]
+            of_version if self.version.is_whole else [name for name in of_version if len(self._table(name))]
         )
 
     def table(self, split: str) -> SplitTable:
@@ -158,7 +185,7 @@ class Dataset:
             yield from (reader.read(ordinal) for ordinal in range(len(reader.table)))
 
     def _num_records(self, split: str) -> int:
-        return len(self._table(split)) if self.version.view else self.version.num_examples(split)
+        return self.version.num_examples(split) if self.version.is_whole else len(self._table(split))
 
     def reader(self, split: str, order: Order | None = None) -> RecordReader:
         """Open a reader of a split's records. For an order by block it reads whole blocks ahead of use.
@@ -180,7 +207,7 @@ class Dataset:
         Raises:
             UsageError: the query is wrong.
         """
-        return Dataset(self.version.query(text), self.reading)
+        return Dataset(self.version.query(text), self.reading, self._mixture)
 
     def to_arrow(self, columns: Sequence[str] | None = None) -> Any:
         """Return the indexes as a ``pyarrow.dataset.Scanner``: a row for each record, of all splits.
@@ -442,7 +469,9 @@ class Dataset:
     ) -> tuple[RecordReader, Order, ExampleSpec]:
         """Return the records, their order and what batches hold, for the arguments of a caller."""
         split = self._named(split)
-        spec = ExampleSpec.of_arguments(self.version, split, options, self.reading, evaluation_last_batch)
+        spec = ExampleSpec.of_arguments(
+            self.version, split, options, self.reading, evaluation_last_batch, self._mixture
+        )
         return self.reader(split), spec.order(self.table(split), self.classes), spec
 
     def _batches(

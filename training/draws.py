@@ -36,6 +36,7 @@ class Purpose(IntEnum):
     BLOCK_SEQUENCE = 16  # the sequence of the blocks of an epoch
     BLOCK_WINDOW = 17  # the permutation of the records of a window
     FOLD = 24  # the division of a split into folds
+    MIXTURE = 32  # the seed of each data set of a mixture
     STREAMED_SHARDS = 61  # the seed with which a stream shuffles its shards
     STREAMED_RECORDS = 62  # the seed of a stream's shuffle buffer
 

@@ -27,7 +27,7 @@ from shardmill.infra.whole_job import shown_to_people
 from shardmill.training.config import TrainConfig
 from shardmill.training.dataset import Dataset
 from shardmill.training.frameworks import quiet, start
-from shardmill.training.order import TrainingOrder, order_from_settings
+from shardmill.training.order import Order, order_from_settings
 from shardmill.training.profiling.bottleneck import Rates, find_bottleneck, measure_rates, transfer
 from shardmill.training.profiling.stages import Stage, Subject, measure_stages
 from shardmill.training.profiling.workers import image_size, measure_workers, propose
@@ -177,7 +177,7 @@ def profile_workers(
 
 
 def _together(
-    subject: Subject, config: TrainConfig, version: DatasetVersion, order: TrainingOrder, *, model: bool
+    subject: Subject, config: TrainConfig, version: DatasetVersion, order: Order, *, model: bool
 ) -> tuple[list[Stage], Rates]:
     # The framework loads only now, so that wrong arguments fail at once.
     framework: Framework = start(config.run.framework, config)

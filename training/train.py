@@ -31,6 +31,7 @@ from shardmill.infra import progress as events
 from shardmill.infra.arguments import checked
 from shardmill.infra.dataset.catalog import Catalog
 from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.dataset.views.references import joined_text
 from shardmill.infra.errors import ConfigError, DataError, UsageError
 from shardmill.infra.lineage import Lineage, LineageDataset, reported_job
 from shardmill.infra.processes.job_command import JobParser, deliver, settings_of
@@ -83,8 +84,12 @@ def _parser() -> JobParser:
         "example: python -m shardmill.training.train clothing --set model.name=ResNet50 --set run.epochs=20",
     )
     parser.add_argument(
-        "dataset", metavar="NAME[@VERSION][?QUERY]", help="dataset; the newest version by default"
+        "datasets",
+        nargs="+",
+        metavar="NAME[@VERSION][?QUERY]",
+        help="dataset, or several; the newest version by default",
     )
+    parser.add_argument("--weights", metavar="W,W,...", help="data.mixture_weights, of several datasets")
     parser.add_argument(
         "--runs",
         default=default_runs(),
@@ -113,10 +118,12 @@ def _run(argv: Sequence[str] | None) -> int:
         recipe = None if args.recipe is None else recipe_path(args.recipe)
         if args.framework is not None:
             args.overrides = [*args.overrides, f"run.framework={args.framework}"]
+        if args.weights is not None:
+            args.overrides = [*args.overrides, f"data.mixture_weights={args.weights}"]
         config = settings_of(args, TrainConfig, "train", recipe=recipe)
         config = with_devices(config, args.devices, args.workers, args.launcher)
         with shown_to_people():
-            result = _trained(args.dataset, config, args.root, args.runs)
+            result = _trained(joined_text(args.datasets), config, args.root, args.runs)
     except BaseException as error:
         _unfinished.append(error)
         raise
@@ -261,9 +268,9 @@ def _at_work(training: _Training, run_dir: Path) -> Iterator[Lineage]:
     if is_path and not Path(weights or "").is_file():
         raise ConfigError(f"model.weights = {weights!r}: no such file", "give the path of a file of weights")
     check_installed(config.run.framework)
-    read = LineageDataset(version.storage.uri, str(version.version))
+    read = [LineageDataset(one.storage.uri, str(one.version)) for one in version.data_sets]
     with (
-        reported_job(f"train.{version.name}", [read]) as lineage,
+        reported_job(f"train.{version.name}", read) as lineage,
         Turn(f"train {version.ref}", _resource(config)) as turn,
     ):
         if config.ranks.launcher == "local":  # other launchers place ranks where there is room

@@ -157,6 +157,23 @@ SigningKeyFile = Annotated[
     str | None,
     typer.Option("--key", metavar="FILE", help="Sign the new version with this private key (a PEM file)"),
 ]
+ViewRefs = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="NAME[@VERSION][?QUERY]...",
+        help="A dataset or several, the newest version by default; with a query, only the records that "
+        "fulfil it; behind 'train +=' in the train split alone",
+        autocompletion=references,
+    ),
+]
+Weights = Annotated[
+    str | None,
+    typer.Option(
+        "--weights",
+        metavar="W,W,...",
+        help="The share of each of several datasets in a step (data.mixture_weights)",
+    ),
+]
 ViewRef = Annotated[
     str,
     typer.Argument(

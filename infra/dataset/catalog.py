@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 from shardmill.infra.arguments import checked
@@ -10,7 +11,7 @@ from shardmill.infra.dataset.croissant import write_croissant
 from shardmill.infra.dataset.lock import lock_for_adding
 from shardmill.infra.dataset.signatures import is_signed, sign_version
 from shardmill.infra.dataset.version import DatasetVersion
-from shardmill.infra.dataset.views.references import Reference, parse_reference
+from shardmill.infra.dataset.views.references import Reference, parse_joined, parse_reference
 from shardmill.infra.errors import (
     CorruptDataError,
     DataError,
@@ -117,13 +118,24 @@ class Catalog:
         return max(removed_numbers(self.dataset_storage(name)), default=0)
 
     def open_view(self, ref: str) -> DatasetVersion:
-        """Open a version as ``open`` does, or a view of it: ``name@3?width > 800``.
+        """Open a version as ``open`` does, a view of it: ``name@3?width > 800``, or several, joined by ``;``.
 
         Raises:
             UsageError: the query is wrong.
+            DataError: data sets cannot be read as one.
             NotFoundError, FormatVersionError, CorruptDataError: as ``open``.
         """
-        wanted = parse_reference(ref)
+        wanted = parse_joined(ref)
+        opened = [self._open_one(part.reference) for part in wanted.parts]
+        if wanted.is_one:
+            return opened[0]
+        from shardmill.infra.dataset.joined import JoinedVersion  # most read one data set
+
+        parts = zip(wanted.parts, opened, strict=True)
+        numbered = [replace(part, reference=parse_reference(one.ref)) for part, one in parts]
+        return JoinedVersion(self.storage, replace(wanted, parts=tuple(numbered)), opened)
+
+    def _open_one(self, wanted: Reference) -> DatasetVersion:
         whole = self.open(str(Reference(wanted.name, wanted.version)))
         return whole if wanted.query is None else whole.query(wanted.query)
 

@@ -15,6 +15,7 @@ from shardmill.infra.digests import digest_of, sha256_hex
 from shardmill.infra.errors import CorruptDataError, NotFoundError
 from shardmill.infra.format.contract import INDEX_SCHEMA, INPUTS_SCHEMA, Manifest, Shard, class_counts_of
 from shardmill.infra.format.known_features import LABELS
+from shardmill.infra.format.layout import manifest_file
 from shardmill.infra.storage.filesystem import Storage
 
 # Queries and scans load pyarrow.compute, a tenth of the time of a first batch: imported where they are used.
@@ -55,6 +56,37 @@ class DatasetVersion:
     def ref(self) -> str:
         """``name@version``, of a view ``name@version?query``."""
         return str(Reference(self.name, str(self.version), self.view.query if self.view else None))
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether these are all records of a published version."""
+        return self.view is None
+
+    @property
+    def data_sets(self) -> tuple[DatasetVersion, ...]:
+        """The versions or views that are read as one: this one, if there are not several."""
+        return (self,)
+
+    def data_set_of(self, shard: Shard) -> DatasetVersion:
+        """Return the version or view whose records a shard has."""
+        return self
+
+    def view_columns(self, shard: Shard) -> list[str]:
+        """Return the columns of a shard's index by which ``select`` chooses rows."""
+        return [] if self.view is None else self.view.fields.names
+
+    def knows_classes(self, number: int) -> list[bool]:
+        """Return for each class whether the data set ``number`` has it."""
+        return [True] * len(self.manifest.classes)
+
+    def joined_label(self, number: int, label: int) -> int:
+        """Return the number that a class of the data set ``number`` has among the classes of all of them."""
+        return label
+
+    @property
+    def manifest_sha256(self) -> str:
+        """The SHA-256 of the file of the manifest."""
+        return sha256_hex(self.storage.read_bytes(manifest_file(self.version)))
 
     @property
     def view_digest(self) -> str | None:
@@ -114,7 +146,7 @@ class DatasetVersion:
         """Columns of the index of a shard, in stored order; of a view the rows of its records alone."""
         if self.view is None or columns is None:
             return self.select(shard, self.table(shard.index_path, columns))
-        table = self.table(shard.index_path, sorted({*columns, *self.view.fields.names}))
+        table = self.table(shard.index_path, sorted({*columns, *self.view_columns(shard)}))
         return self.select(shard, table).select([name for name in columns if name in table.column_names])
 
     def select(self, shard: Shard, index: pa.Table) -> pa.Table:

@@ -207,6 +207,7 @@ def default_runs() -> str:
 
 
 _DATASET_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_SETTING = re.compile(r"[a-z_.]+=")
 _ESCAPE = re.compile(r"\\x([0-9a-f]{2})")
 
 
@@ -270,6 +271,8 @@ def check_dataset_name(name: str) -> str:
             raise ConfigError(
                 f"dataset name {name!r} cannot be used", f"a version is written {name.replace(':', '@')}"
             )
+        if _SETTING.match(name):
+            raise ConfigError(f"dataset name {name!r} cannot be used", f"a setting is written --set {name}")
         raise ConfigError(
             f"dataset name {name!r} cannot be used",
             "use letters, digits, '.', '_' and '-', starting with a letter or digit (at most 100 characters)",

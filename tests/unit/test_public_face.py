@@ -23,8 +23,10 @@ ROOT = Path(__file__).parents[2]
 FACE = ROOT / "shardmill" / "__init__.py"
 
 SIGNATURES = {
-    "open_dataset": "(ref: str, root: str | Path | None = None, **reading: Unpack[ReadingOptions])"
-    " -> Dataset",
+    "open_dataset": "(ref: str | Sequence[str], root: str | Path | None = None, *,"
+    " weights: Sequence[float] | None = None, temperature: float | None = None,"
+    " end: MixtureEnd | int | None = None, classes: Mapping[str, str] | None = None,"
+    " **reading: Unpack[ReadingOptions]) -> Dataset",
     "prepare": "(source: str | Path, *, dataset: str, root: str | Path | None = None,"
     " settings: Mapping[str, Any] | None = None, config: str | Path | None = None, recipe: str | None = None,"
     " as_is: bool = False, dry_run: bool = False) -> dict[str, Any]",
@@ -34,7 +36,8 @@ SIGNATURES = {
     " count: int = 12, value_range: Sequence[float] | None = None,"
     " mean: float | Sequence[float] | None = None, std: float | Sequence[float] | None = None)"
     " -> BatchPictures",
-    "train": "(dataset: str, *, root: str | Path | None = None, runs: str | Path | None = None,"
+    "train": "(dataset: str | Sequence[str], *, root: str | Path | None = None,"
+    " runs: str | Path | None = None,"
     " settings: Mapping[str, Any] | None = None, config: str | Path | None = None,"
     " recipe: str | None = None) -> dict[str, Any]",
     "evaluate": "(run: str | Path, *, split: str = 'test', dataset: str | None = None,"

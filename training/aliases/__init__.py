@@ -25,12 +25,21 @@ ALIAS_PATTERN = r"^(?!latest$)[a-z][a-z0-9_-]{0,49}$"
 _ALIAS = re.compile(ALIAS_PATTERN.removesuffix("$"))
 
 
+def check_trained_on(name: str) -> str:
+    """Return the name of a dataset, or the names of several joined by +, if they can be such names.
+
+    Raises:
+        ConfigError: they cannot.
+    """
+    return "+".join(map(check_dataset_name, name.split("+")))
+
+
 @dataclass(frozen=True, slots=True)
 class AliasName:
     """An alias of the models of a dataset.
 
     Attributes:
-        dataset: name of the dataset.
+        dataset: name of the dataset; of several their names, joined by +.
         alias: name of the alias.
     """
 
@@ -38,7 +47,7 @@ class AliasName:
     alias: str = PRODUCTION
 
     def __post_init__(self) -> None:
-        check_dataset_name(self.dataset)
+        check_trained_on(self.dataset)
         if not _ALIAS.fullmatch(self.alias):
             raise UsageError(
                 f"{self.alias!r} cannot name an alias",

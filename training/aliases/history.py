@@ -15,8 +15,7 @@ from shardmill.infra.errors import (
     UsageError,
 )
 from shardmill.infra.storage.filesystem import Storage
-from shardmill.infra.storage.locations import check_dataset_name
-from shardmill.training.aliases import AliasName
+from shardmill.training.aliases import AliasName, check_trained_on
 from shardmill.training.aliases.record import AliasRecord, decode_record
 
 FOLDER = "aliases"
@@ -196,7 +195,7 @@ def list_aliases(runs: Storage, dataset: str | None = None) -> Iterator[AliasHis
     Raises:
         ConfigError: the name of the dataset cannot be used.
     """
-    for name in [check_dataset_name(dataset)] if dataset is not None else runs.list_folders(FOLDER):
+    for name in [check_trained_on(dataset)] if dataset is not None else runs.list_folders(FOLDER):
         for alias in runs.list_folders(f"{FOLDER}/{name}"):
             try:
                 yield AliasHistory(runs, AliasName(name, alias))

@@ -19,6 +19,8 @@ _MOST_IMAGES: Final = 1 << 24
 DEFAULT_BETA: Final = 0.9999
 DEFAULT_THRESHOLD: Final = 0.001
 BalanceWeight = Annotated[float, Field(ge=0, le=1e6)]
+MixtureEnd = Literal["first", "last"]
+SetWeight = Annotated[float, Field(gt=0, le=1e12)]
 
 
 class DataSettings(Settings):
@@ -123,6 +125,16 @@ class DataSettings(Settings):
         description="Train without this fold and predict it; `shardmill label-errors` sets both",
     )
     last_batch: Literal["pad", "drop"] = Field(default="pad", description="a last step that is not full")
+    mixture_weights: list[SetWeight] = Field(
+        default_factory=list, description="Share of each of several data sets in a step; unset: they are one"
+    )
+    mixture_temperature: float | None = Field(
+        default=None, ge=0.1, le=1000, description="In place of weights: shares by size^(1/T)"
+    )
+    mixture_end: Annotated[int, Field(ge=1, le=1 << 40)] | MixtureEnd = Field(
+        default="first",
+        description="Ends an epoch: the 'first' set is through, the 'last' is, or so many steps",
+    )
     seed: Annotated[int, AlsoCalled("random_seed")] = Field(
         default=0, ge=0, lt=2**63, description="seed of order, augmentation and initial weights"
     )
@@ -134,6 +146,21 @@ class DataSettings(Settings):
         is_number = isinstance(value, int) and not isinstance(value, bool)
         if value != "auto" and not (is_number and 1 <= value <= _MOST_IMAGES):
             raise ValueError(f"give 'auto', or a number from 1 to {_MOST_IMAGES}")
+        return value
+
+    @field_validator("mixture_weights", mode="before")
+    @classmethod
+    def _numbers_or_text(cls, value: Any) -> Any:
+        """Take numbers between commas too, as a command line gives them."""
+        return value.split(",") if isinstance(value, str) else value
+
+    @field_validator("mixture_end", mode="before")
+    @classmethod
+    def _end_or_steps(cls, value: Any) -> Any:
+        """Check the value here, since pydantic's message for a union would name both types."""
+        is_number = isinstance(value, int) and not isinstance(value, bool)
+        if value not in get_args(MixtureEnd) and not (is_number and 1 <= value <= 1 << 40):
+            raise ValueError("give 'first', 'last', or a number of steps from 1 on")
         return value
 
     @field_validator("class_weights", mode="before")
@@ -179,6 +206,7 @@ class DataSettings(Settings):
                     "left_out_fold with granularity = 'block': a block has neighbouring records of all folds",
                     "set data.granularity = 'record'",
                 )
+        self._check_mixture()
         if self.granularity == "block" and self.balance != "natural":
             raise WrongValue(
                 "data.granularity=block reads every record exactly once, so it cannot be combined with "
@@ -186,6 +214,47 @@ class DataSettings(Settings):
                 "set data.granularity=record, or use data.class_weights instead of data.balance",
             )
         return self
+
+    def _check_mixture(self) -> None:
+        """Check the settings of several data sets.
+
+        Raises:
+            WrongValue: they contradict each other, or another setting works with one order alone.
+        """
+        if self.mixture_weights and self.mixture_temperature is not None:
+            raise WrongValue(
+                "mixture_weights and mixture_temperature both set the shares of data sets",
+                "leave one of them out",
+            )
+        if self.is_mixture and self.granularity == "block":
+            raise WrongValue(
+                "data.granularity = 'block' with shares of data sets: one order alone has windows",
+                "set data.granularity = 'record', or leave mixture_weights and mixture_temperature out",
+            )
+        if self.is_mixture and self.left_out_fold is not None:
+            raise WrongValue(
+                "left_out_fold with shares of data sets: folds divide the records of one order",
+                "leave mixture_weights and mixture_temperature out: all data sets are then divided as one",
+            )
+        if self.mixture_end != "first" and not self.is_mixture:
+            raise WrongValue(
+                "mixture_end without shares of data sets",
+                "give mixture_weights or mixture_temperature; without them an epoch has each record once",
+            )
+
+    @property
+    def is_mixture(self) -> bool:
+        """Whether the shares of several data sets in every step are set."""
+        return bool(self.mixture_weights) or self.mixture_temperature is not None
+
+    @property
+    def mixture(self) -> dict[str, Any]:
+        """The settings of the shares of several data sets that differ from their defaults; JSON-able."""
+        return {
+            name: value
+            for name, value in self.model_dump(exclude_defaults=True).items()
+            if name.startswith("mixture_")
+        }
 
     @property
     def batch_size(self) -> int:

@@ -64,6 +64,27 @@ works with blocks. Class weights work with every order.
 **Folds** (``folding``). With ``data.left_out_fold`` a run trains on the M records of the other
 folds, which are numbered 0 to M - 1 in the order of their ordinals. All of the above holds with M for N.
 
+**Several data sets** (``mixtures``). Without shares their records are numbered one data set after the other,
+and all of the above holds for them together. With ``data.mixture_weights`` or ``mixture_temperature`` they
+are dealt. Set k of K has n_k records and the weight w_k, with a temperature T n_k^(1/T).
+
+1. *Shares.* Set k has a_k of Q positions, in the ratios of the weights as they are written in decimal
+   digits. If that takes more than Q = 65,536, Q is 65,536 and the a_k are rounded by largest remainders,
+   to at least 1.
+2. *Deal.* The positions of the run are numbered over all epochs: position p of epoch e is eE + p, where E
+   is the number of positions of an epoch. Tijdeman's rule (1980) says which set has which of Q positions,
+   again and again. In the first g positions set k comes g a_k / Q times, within 1 - 1 / (2K - 2). So in
+   any window its number is within 1 example of its share for two sets, and within 2 - 1 / (K - 1) for
+   more. No order of three or more sets keeps within 1 in every window for all shares.
+3. *Own orders.* The j-th draw of set k, from 0 on, is position j mod n_k of epoch floor(j / n_k) of its
+   own order by record, with a seed keyed by (seed, k). So each record comes once in an epoch of its set,
+   and a balance rule holds within each set.
+4. *Epochs.* An epoch has whole steps, without padding: the fewest with n_k draws of one set from the
+   start of the run (``data.mixture_end`` "first"), or of every set ("last"), or as many as are set.
+5. *Class weights* are those of the records of all sets, by the draws of each class at these shares.
+
+MixUp and CutMix mix neighbours. With equal shares of two sets these are never of one set.
+
 **Last step.** If B does not divide N, the last step is dropped (``drop``) or filled with the records of the
 epoch's first positions at weight zero (``pad``). So the shape of a batch stays fixed, and batch normalisation
 sees real images.
@@ -75,6 +96,7 @@ from shardmill.training.order.blocks import BlockSizes
 from shardmill.training.order.epochs import TrainingOrder
 from shardmill.training.order.folds import FoldedRecords, SubsetOrder, fold_numbers
 from shardmill.training.order.from_settings import order_from_settings
+from shardmill.training.order.mixtures import MixedOrder
 from shardmill.training.order.passes import Passes
 from shardmill.training.order.shares import Shares, rank_slice, shares_of_speed
 from shardmill.training.order.steps import LastBatch, Order, SequentialOrder, StepPlan
@@ -83,6 +105,7 @@ __all__ = [
     "BlockSizes",
     "FoldedRecords",
     "LastBatch",
+    "MixedOrder",
     "Order",
     "Passes",
     "SequentialOrder",

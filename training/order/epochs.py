@@ -129,14 +129,14 @@ class TrainingOrder:
         positions = np.arange(start, start + self.global_batch_size, dtype=np.int64)
         num_real = min(self.global_batch_size, self.num_records - start)
         ordinals = np.empty(self.global_batch_size, np.int64)
-        ordinals[:num_real] = self._at(epoch, start, start + num_real)
+        ordinals[:num_real] = self.between(epoch, start, start + num_real)
         if num_real < self.global_batch_size:
             ordinals[num_real:] = self.ordinals(epoch, positions[num_real:] % self.num_records)
         weights = self._weights(ordinals, num_real)
         return StepPlan(self.seed, epoch, step, positions, ordinals, num_real, weights)
 
-    def _at(self, epoch: int, start: int, stop: int) -> Ints:
-        """Return the records at positions ``start`` to ``stop``."""
+    def between(self, epoch: int, start: int, stop: int) -> Ints:
+        """Return the records at the positions ``start`` to ``stop`` - 1 of an epoch: int64 [stop - start]."""
         if stop - start > _SPAN:
             return self.ordinals(epoch, np.arange(start, stop, dtype=np.int64))
         first, last = start // _SPAN, (stop - 1) // _SPAN

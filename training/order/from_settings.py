@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from inspect import signature
 from typing import Protocol
@@ -27,6 +28,7 @@ from shardmill.training.order.balance.rules import (
 )
 from shardmill.training.order.blocks import BlockSizes
 from shardmill.training.order.epochs import TrainingOrder
+from shardmill.training.order.mixtures import MixedOrder, parts_of_weights, seed_of_set, weights_of_sizes
 
 
 class SplitLabels(Protocol):
@@ -44,11 +46,43 @@ class SplitLabels(Protocol):
     def label_sets(self) -> LabelSets | None:
         """Several labels of each record; None if the records have other labels."""
 
+    @property
+    def data_sets(self) -> Sequence[SplitLabels]:
+        """The records of each of several data sets, which follow each other; empty: there is one."""
+
     def __len__(self) -> int:
         """Return the number of records, N."""
 
 
-def order_from_settings(data: DataSettings, table: SplitLabels, classes: Sequence[str]) -> TrainingOrder:
+@dataclass(frozen=True, slots=True)
+class LabelsOnly:
+    """The labels of N records of one data set, as one shard (a ``SplitLabels``).
+
+    Attributes:
+        label: int32 [N].
+        label_sets: several labels of each record; None if the records have other labels.
+    """
+
+    label: npt.NDArray[np.int32]
+    label_sets: LabelSets | None = None
+
+    @property
+    def shard_sizes(self) -> Ints:
+        """The number of records: int64 [1]."""
+        return np.array([self.label.size], np.int64)
+
+    @property
+    def data_sets(self) -> tuple[()]:
+        """Nothing: there is one data set."""
+        return ()
+
+    def __len__(self) -> int:
+        return int(self.label.size)
+
+
+def order_from_settings(
+    data: DataSettings, table: SplitLabels, classes: Sequence[str]
+) -> TrainingOrder | MixedOrder:
     """Return the order of a run with these settings.
 
     Args:
@@ -65,6 +99,60 @@ def order_from_settings(data: DataSettings, table: SplitLabels, classes: Sequenc
             "data.left_out_fold is for training runs alone",
             "take data.folds and data.left_out_fold out of the settings",
         )
+    if data.is_mixture:
+        return _mixed_order(data, table, classes)
+    return _order_of_one(data, table, classes, data.seed, weight_rule(data, classes))
+
+
+def _mixed_order(data: DataSettings, table: SplitLabels, classes: Sequence[str]) -> MixedOrder:
+    """Return the order in which several data sets are dealt by their shares.
+
+    Raises:
+        ConfigError: the settings do not fit the number of data sets, or one has no record of the split.
+    """
+    sets, weights = table.data_sets, data.mixture_weights
+    if len(sets) < 2:
+        raise ConfigError(
+            "shares of data sets are set (data.mixture_weights or data.mixture_temperature), and there is "
+            "one data set",
+            "name several data sets, or leave the setting out",
+        )
+    if weights and len(weights) != len(sets):
+        raise ConfigError(
+            f"data.mixture_weights has {len(weights)} numbers for {len(sets)} data sets",
+            "give one for each data set, in their order",
+        )
+    empty = [str(number) for number, one in enumerate(sets, 1) if not len(one)]
+    if empty:
+        raise ConfigError(
+            f"data set {' and '.join(empty)} of {len(sets)} has no records to train on",
+            "leave it out, or prepare it with a train split",
+        )
+    if data.mixture_temperature is not None:
+        weights = weights_of_sizes([len(one) for one in sets], data.mixture_temperature)
+    orders = [
+        _order_of_one(data, one, classes, seed_of_set(data.seed, number), None)
+        for number, one in enumerate(sets)
+    ]
+    rule = weight_rule(data, classes)
+    return MixedOrder(
+        orders,
+        parts_of_weights(weights),
+        seed=data.seed,
+        end=data.mixture_end,
+        class_weights=rule,
+        labels=None if rule is None else table.label,
+    )
+
+
+def _order_of_one(
+    data: DataSettings,
+    table: SplitLabels,
+    classes: Sequence[str],
+    seed: int,
+    class_weights: WeightRule | None,
+) -> TrainingOrder:
+    """Return the order over all records of a table, as those of one data set."""
     if len(table) and table.label.min() == NO_CLASS:
         labels, balance = _without_single_classes(data, table)
     else:
@@ -72,13 +160,13 @@ def order_from_settings(data: DataSettings, table: SplitLabels, classes: Sequenc
     blocks = BlockSizes(data.block_records, data.window_blocks) if data.granularity == "block" else None
     return TrainingOrder(
         labels,
-        seed=data.seed,
+        seed=seed,
         global_batch_size=data.batch_size,
         balance=balance,
-        last_batch=data.last_batch,
+        last_batch="pad" if data.is_mixture else data.last_batch,  # a mixture has whole steps alone
         blocks=blocks,
         shard_sizes=table.shard_sizes,
-        class_weights=weight_rule(data, classes),
+        class_weights=class_weights,
     )
 
 

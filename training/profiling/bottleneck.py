@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.training.config import TrainConfig
-from shardmill.training.order import Passes, TrainingOrder
+from shardmill.training.order import Order, Passes
 from shardmill.training.profiling.stages import Stage, Subject
 from shardmill.training.reading import BatchMaker
 from shardmill.training.reading.batch_maker import NumpyBatches
@@ -43,7 +43,7 @@ def measure_rates(
     subject: Subject,
     config: TrainConfig,
     version: DatasetVersion,
-    order: TrainingOrder,
+    order: Order,
     framework: Framework,
     on_stage: Callable[[str], None],
     *,

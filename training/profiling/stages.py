@@ -128,7 +128,7 @@ def _read(subject: Subject) -> Figure:
     """Measure reading with checks and parsing; for gzip shards only reading the stored bytes."""
     plan = subject.order.step(0, 0)
     records = subject.records
-    inflates = records.split.container == "gzip"
+    inflates = records.split.container() == "gzip"
 
     def read() -> None:
         for part in _parts(plan):
@@ -141,7 +141,7 @@ def _read(subject: Subject) -> Figure:
 
 def _inflate(subject: Subject, reading: float) -> Figure | None:
     """Measure what inflating and checking adds to ``reading`` (microseconds) the stored bytes."""
-    if subject.records.split.container != "gzip":
+    if subject.records.split.container() != "gzip":
         return None
     plan = subject.order.step(0, 0)
 

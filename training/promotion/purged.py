@@ -61,16 +61,16 @@ def affected_runs(
         ids: ids of the records that are removed.
         versions: numbers of the versions that lose rows.
     """
-    concerned = [
-        run for run in list_runs(runs) if run.dataset_name == name and run.dataset_version in versions
-    ]
-    counts = {ref: _count(catalog, ref, ids) for ref in sorted({run.dataset for run in concerned})}
-    aliases = aliases_by_run(Storage.at(runs), name)
+    concerned = [run for run in list_runs(runs) if run.versions_of(name).intersection(versions)]
+    counts = {ref: _count(catalog, ref, name, ids) for ref in sorted({run.dataset for run in concerned})}
+    aliases = {
+        each: aliases_by_run(Storage.at(runs), each) for each in {run.dataset_name for run in concerned}
+    }
     found = []
     for run in concerned:
         learned, shown = counts[run.dataset]
         if learned or shown:
-            holds = tuple(aliases.get(run.name, ()))
+            holds = tuple(aliases[run.dataset_name].get(run.name, ()))
             found.append(AffectedRun(run.name, run.dataset, learned, shown, holds))
     return found
 
@@ -105,11 +105,13 @@ def num_purged(run_dir: Path) -> int:
     return sum(mark["num_learned"] for mark in _read_marks(run_dir).values())
 
 
-def _count(catalog: Catalog, ref: str, ids: Collection[str]) -> tuple[int, int]:
-    """Count the records of a version or view: in its train split, and in the others."""
+def _count(catalog: Catalog, ref: str, name: str, ids: Collection[str]) -> tuple[int, int]:
+    """Count the records of a dataset in what a reference names: in the train split, and in the others."""
     version, wanted = catalog.open_view(ref), pa.array(sorted(ids), pa.string())
     counts = dict.fromkeys(SPLITS, 0)
     for shard in version.manifest.shards:
+        if version.data_set_of(shard).name != name:
+            continue
         found = pc.sum(pc.is_in(version.rows(shard, ["id"])["id"], wanted)).as_py()
         counts[shard.split] += int(found or 0)
     learned = counts.pop("train")

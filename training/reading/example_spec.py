@@ -191,6 +191,7 @@ class ExampleSpec:
         given: ExampleOptions,
         reading: ReadingSettings,
         evaluation_last_batch: LastBatchOption = "partial",
+        mixture: Mapping[str, Any] | None = None,
     ) -> Self:
         """Check the values of a caller's arguments, whose types were checked, and fill in the defaults.
 
@@ -200,6 +201,7 @@ class ExampleSpec:
             given: the arguments.
             reading: how records are read.
             evaluation_last_batch: the default of ``last_batch`` without training.
+            mixture: the settings of [data] about the shares of several data sets.
 
         Raises:
             UsageError: an argument is out of range, or there is no such feature.
@@ -214,6 +216,7 @@ class ExampleSpec:
         features = given.get("features", ())
         named = (features,) if isinstance(features, str) else tuple(features)
         settings = {name: value for name, value in given.items() if name in SETTINGS}
+        settings |= (mixture or {}) if training else {}
         settings |= {"global_batch_size": batch_size, "last_batch": "drop" if last_batch == "drop" else "pad"}
         data = validate(DataSettings, settings, where="the arguments")
         if size is None:
@@ -257,7 +260,7 @@ class ExampleSpec:
     def identity(self) -> dict[str, Any]:
         """What determines the order, besides the version and the split; JSON-able."""
         asked = self.data.model_fields_set.intersection(OrderOptions.__annotations__)
-        order = {name: getattr(self.data, name) for name in sorted(asked)}
+        order = {name: getattr(self.data, name) for name in sorted(asked)} | self.data.mixture
         return {"training": self.training, "seed": self.data.seed, **order}
 
     def order(self, table: SplitLabels, classes: Sequence[str]) -> Order:
@@ -310,7 +313,7 @@ def _argument_of(setting: re.Match[str], whose: str = "") -> str:
     if setting["reading"]:
         return setting["reading"] + whose
     name = setting["name"] or setting["same"]
-    return "batch_size" if name == "global_batch_size" else name
+    return "batch_size" if name == "global_batch_size" else name.removeprefix("mixture_")
 
 
 def _side(size: int | Sequence[int] | None) -> int | None:

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from shardmill.infra.errors import ConfigError
-from shardmill.infra.format.contract import Manifest
 from shardmill.training.config import TrainConfig
 from shardmill.training.config.data import DataSettings
 from shardmill.training.config.reading import Mode, ReadingSettings
@@ -55,7 +54,7 @@ def choose_mode(version: DatasetVersion, reading: ReadingSettings, data: DataSet
     Raises:
         ConfigError: streaming is set, and cannot fulfil another setting.
     """
-    obstacle = _obstacle(reading, data, version.manifest)
+    obstacle = _obstacle(reading, data, version)
     if reading.mode == "streaming" and obstacle:
         raise ConfigError(f"reading.mode = 'streaming' and {obstacle}", "set reading.mode to auto or indexed")
     if reading.mode != "auto":
@@ -92,8 +91,11 @@ def consumed(reading: ReadingSettings, mode: Mode) -> dict[str, Any]:
     return found
 
 
-def _obstacle(reading: ReadingSettings, data: DataSettings, manifest: Manifest) -> str | None:
+def _obstacle(reading: ReadingSettings, data: DataSettings, version: DatasetVersion) -> str | None:
     """Return why shards cannot be streamed, or None."""
+    manifest = version.manifest
+    if len(version.data_sets) > 1:
+        return "several data sets need an exact order"
     if not manifest.samples.is_common:
         return f"TensorFlow does not decode {manifest.samples}"
     if manifest.label_kind != "class":

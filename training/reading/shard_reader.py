@@ -198,9 +198,8 @@ class ShardReader(RecordReader):
         length = int(self.table.length_bytes[ordinal])
         if len(stored) != length:
             raise CorruptDataError(f"the shard ends after {len(stored)} of {length} bytes")
-        record = parse_example(unpack_record(stored, self.split.container))
-        self.split.check(ordinal, record)
-        return record
+        record = parse_example(unpack_record(stored, self.split.container(ordinal)))
+        return self.split.checked(ordinal, record)
 
     def prefetch(self, order: Order, start: int, stop: int) -> None:
         """Prepare to read the steps ``start`` to ``stop`` of an order."""

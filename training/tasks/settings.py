@@ -37,6 +37,7 @@ def settings_for(config: TrainConfig, version: DatasetVersion) -> TrainConfig:
             "have no range that 8 bits could cover",
             "leave it out; 'litert' and 'onnx' keep float32",
         )
+    _check_classes_known(version)
     data = config.data.model_copy(update={"image_channels": samples.channels})
     config = config.model_copy(update={"data": data})
     kind = kind_of(version)
@@ -65,6 +66,25 @@ def settings_for(config: TrainConfig, version: DatasetVersion) -> TrainConfig:
             f"choose 'auto', or one of: {', '.join(kind.figures)}",
         )
     return config
+
+
+def _check_classes_known(version: DatasetVersion) -> None:
+    """Check that each of several data sets has all classes, where a model learns of each whether it is shown.
+
+    Raises:
+        ConfigError: one does not: nobody has looked for its other classes.
+    """
+    if learned(version) == "class":
+        return
+    for number, one in enumerate(version.data_sets):
+        known = version.knows_classes(number)
+        unknown = [name for name, has in zip(version.manifest.classes, known, strict=True) if not has]
+        if unknown:
+            raise ConfigError(
+                f"nobody has looked for {', '.join(map(repr, unknown[:5]))} in the images of {one.ref}, and "
+                "the loss would take these classes for absent",
+                "train on data sets with the same classes, or prepare one of them with all",
+            )
 
 
 def _seen(data: DataSettings, kind: TaskKind) -> DataSettings:

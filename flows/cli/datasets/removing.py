@@ -162,13 +162,15 @@ def _users(name: str, runs: str | None) -> dict[int, list[str]]:
 
     folder = runs_folder(runs)
     with shown_to_people():  # a warning names damaged runs
-        aliases, listed = aliases_by_run(Storage.at(folder), name), list_runs(folder)
+        used = [(run, run.versions_of(name)) for run in list_runs(folder)]
+        names = {run.dataset_name for run, versions in used if versions}
+        aliases = {each: aliases_by_run(Storage.at(folder), each) for each in names}
     found: dict[int, list[str]] = {}
-    for run in listed:
-        if run.dataset_name == name:
-            held = aliases.get(run.name, ())
+    for run, versions in used:
+        for version in versions:
+            held = aliases[run.dataset_name].get(run.name, ())
             shown = f"{run.name} ({', '.join(held)})" if held else run.name
-            found.setdefault(run.dataset_version, []).append(shown)
+            found.setdefault(version, []).append(shown)
     return found
 
 

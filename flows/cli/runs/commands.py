@@ -20,7 +20,7 @@ from shardmill.flows.flow_runs.jobs import (
     train_settings,
 )
 from shardmill.flows.parameters import absolute, root_or_default, runs_or_default
-from shardmill.infra.dataset.views.references import reference_of
+from shardmill.infra.dataset.views.references import joined_text, reference_of
 from shardmill.infra.processes.children import result_of
 from shardmill.training.ranks.launchers import is_rendering
 
@@ -87,7 +87,8 @@ def prepare(
 
 @with_flags("train")
 def train(
-    dataset: options.ViewRef,
+    datasets: options.ViewRefs,
+    weights: options.Weights = None,
     devices: options.Devices = None,
     workers: options.Workers = None,
     launcher: options.Launcher = None,
@@ -100,12 +101,13 @@ def train(
     now: options.Now = False,
     json_output: options.Json = False,
 ) -> None:
-    """Train a model on a version of a dataset; evaluate and export it.
+    """Train a model on a version of a dataset, or on several; evaluate and export it.
 
     Examples:
       shardmill train photos
       shardmill train photos --recipe finetune
       shardmill train photos@3 --epochs 20 --model EfficientNetB0
+      shardmill train photos@3 web --weights 0.7,0.3
       shardmill train photos --workers 4      (a process a GPU; a rank that dies costs a restart)
       shardmill train photos --framework torch --model resnet50 --set augment.mixup=0.2
     """
@@ -113,10 +115,11 @@ def train(
     from shardmill.training.config import with_devices
 
     changes = [*(overrides or []), *([] if framework is None else [f"run.framework={framework}"])]
+    changes += [] if weights is None else [f"data.mixture_weights={weights}"]
     settings = with_devices(train_settings(config, changes, recipe), devices, workers, launcher)
     folder = root_or_default(root)
     # The newest version now, not when the run starts.
-    ref = catalog_at(folder).open_view(dataset).ref
+    ref = catalog_at(folder).open_view(joined_text(datasets)).ref
     if is_rendering(settings.ranks.launcher):
         # Without a flow: only the files of a job are written, and nothing is trained yet.
         result = result_of(train_command(ref, folder, runs_or_default(runs), settings))

@@ -24,7 +24,7 @@ from shardmill.flows.page.pages.charts import (
 from shardmill.flows.page.platform import Platform
 from shardmill.flows.page.reading.runs import BROKEN, TRAINING, RunRow
 from shardmill.flows.page.rendering import list_page, render
-from shardmill.infra.dataset.views.references import parse_reference
+from shardmill.infra.dataset.views.references import parse_joined
 from shardmill.infra.errors import ShardmillError
 from shardmill.infra.html.page import differing_settings, setting_rows
 from shardmill.training.aliases.history import aliases_by_run
@@ -136,7 +136,7 @@ def _live_values(platform: Platform, row: RunRow) -> dict[str, Any]:
 def _version_path(dataset: str) -> str | None:
     """Return the address of the version that a run was trained on."""
     try:
-        of = parse_reference(dataset)
+        of = parse_joined(dataset).parts[0].reference
     except ShardmillError:
         return None
     return (

@@ -1,17 +1,30 @@
 """References to datasets: ``name``, ``name@3``, ``name@latest``, and views such as ``name@3?width > 800``.
 
+Several data sets are joined by semicolons: ``photos@3; web@1?licence == 'CC0'``. One behind ``train +=`` is
+read in the split "train" alone: ``photos@3; train += synthetic@2``. ``classes = {"auto": "car"}`` among them
+renames classes before they are joined by name.
+
 What follows the question mark is a query. Percent escapes in it are decoded as in a URL (``%20`` is a blank,
 ``%25`` a percent sign), so a reference can be quoted for a shell or encoded for a URL.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote
 
 from shardmill.infra.errors import UsageError
+from shardmill.infra.strict_json import dump_json
+
+_ONLY_TRAIN = re.compile(r"train\s*\+=\s*")
+_CLASSES = re.compile(r"classes\s*=\s*(?=\{)")
+# Semicolons between data sets, not those in a text of a query or a map.
+_PIECES = re.compile(r"""(?:'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|[^;])+""")
+_MOST_CHARACTERS = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +68,110 @@ def parse_reference(text: str) -> Reference:
     return Reference(name, version, query)
 
 
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One of several data sets.
+
+    Attributes:
+        reference: names it.
+        only_train: it is read in the split "train" alone.
+    """
+
+    reference: Reference
+    only_train: bool = False
+
+    def __str__(self) -> str:
+        return f"{'train += ' if self.only_train else ''}{self.reference}"
+
+    def has(self, split: str) -> bool:
+        """Tell whether records of a split are read."""
+        return not self.only_train or split == "train"
+
+
+@dataclass(frozen=True, slots=True)
+class JoinedReference:
+    """References of several data sets that are read as one.
+
+    Attributes:
+        parts: the data sets.
+        classes: other names of classes, under which they are joined.
+    """
+
+    parts: tuple[Part, ...]
+    classes: Mapping[str, str] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        given = [f"classes = {dump_json(dict(self.classes))}"] if self.classes else []
+        return "; ".join([*map(str, self.parts), *given])
+
+    @property
+    def name(self) -> str:
+        """The names of the datasets, joined by +; where that is long, the first and the number of others."""
+        names = list(dict.fromkeys(part.reference.name for part in self.parts))
+        joined = "+".join(names)
+        return joined if len(joined) <= _MOST_CHARACTERS else f"{names[0]}+{len(names) - 1}"
+
+    @property
+    def version(self) -> str:
+        """The version of the first."""
+        return self.parts[0].reference.version
+
+    @property
+    def query(self) -> str | None:
+        """What tells it apart from others of its name and version: the query of a view, or the whole text."""
+        return self.parts[0].reference.query if self.is_one else str(self)
+
+    @property
+    def is_one(self) -> bool:
+        """Whether this is one data set as it is."""
+        return len(self.parts) == 1 and not self.classes and not self.parts[0].only_train
+
+
+def parse_joined(text: str) -> JoinedReference:
+    """Cut the references of one or several data sets apart.
+
+    Raises:
+        UsageError: as ``parse_reference``; the map of classes is no JSON object of names; or the first data
+            set is read in the split "train" alone.
+    """
+    parts: list[Part] = []
+    classes: dict[str, str] = {}
+    for piece in _PIECES.findall(text) or [text]:
+        stripped = piece.strip()
+        if found := _CLASSES.match(stripped):
+            classes |= _class_map(stripped[found.end() :])
+        elif stripped or ";" not in text:
+            rest = _ONLY_TRAIN.sub("", stripped, count=1) if _ONLY_TRAIN.match(stripped) else stripped
+            parts.append(Part(parse_reference(rest), rest != stripped))
+    if not parts or parts[0].only_train:
+        raise UsageError(
+            f"{text!r} begins with no data set of its own splits",
+            "begin with the one whose validation and test splits count: photos@3; train += synthetic@2",
+        )
+    return JoinedReference(tuple(parts), classes)
+
+
+def joined_text(refs: str | Sequence[str], classes: Mapping[str, str] | None = None) -> str:
+    """Return the reference of one or several data sets. ``classes``: other names for their classes."""
+    pieces = [refs] if isinstance(refs, str) else [*refs]
+    return "; ".join([*pieces, *([f"classes = {dump_json(dict(classes))}"] if classes else [])])
+
+
+def _class_map(text: str) -> dict[str, str]:
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise UsageError(
+            f"classes = {text!r} cannot be read: {error}", 'write it as in classes = {"auto": "car"}'
+        ) from error
+    if not isinstance(found, dict) or not all(isinstance(name, str) and name for name in found.values()):
+        raise UsageError(f"classes = {text!r}", 'give a name for a name, as in classes = {"auto": "car"}')
+    return found
+
+
 def reference_of(result: Mapping[str, Any]) -> str:
     """Return the reference in the result of a command, made of its ``dataset``, ``version`` and ``view``."""
+    if "joined" in result:
+        return str(result["joined"])
     query = result["view"]["query"] if "view" in result else None
     return str(Reference(result["dataset"], str(result["version"]), query))

@@ -11,7 +11,7 @@ import hashlib
 import json
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
@@ -30,23 +30,25 @@ class Wanted:
 
     Attributes:
         root: the folder of the datasets.
-        dataset: the dataset.
+        dataset: the dataset, or several.
         steps_per_epoch: the steps of an epoch.
         options: arguments of every reader.
+        opened: arguments of ``open_dataset``.
         ranks, bounds: ranks[0] ranks read the steps below bounds[0], then ranks[1] those below bounds[1], ...
     """
 
     root: str
-    dataset: str
+    dataset: str | list[str]
     steps_per_epoch: int
     options: dict[str, Any]
+    opened: dict[str, Any] = field(default_factory=dict)
     ranks: tuple[int, ...] = (1, 2, 3)
     bounds: tuple[int, ...] = (2, 5, 8)
 
 
 def steps_of(reader: str, wanted: Wanted) -> list[Step]:
     """Read all steps; each rank begins where the ranks before it ended."""
-    dataset = open_dataset(wanted.dataset, root=wanted.root)
+    dataset = open_dataset(wanted.dataset, root=wanted.root, **wanted.opened)
     read, found = READERS[reader], []
     for ranks, stop in zip(wanted.ranks, wanted.bounds, strict=True):
         epoch, step = divmod(len(found), wanted.steps_per_epoch)

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 
+from shardmill import Dataset
 from shardmill.infra.dataset.catalog import Catalog
 from shardmill.infra.errors import Cancelled
 from shardmill.training.evaluate import evaluate_run
@@ -22,7 +23,7 @@ from shardmill.training.tasks.regression import Regression
 from shardmill.training.tasks.task import Mixed
 from shardmill.training.torch.operations import OPERATIONS
 from shardmill.training.train import train_dataset
-from tests.samples.datasets.published import publish_patterned
+from tests.samples.datasets.published import coloured, publish, publish_patterned
 from tests.samples.training.rounding import near
 from tests.samples.training.torch_runs import Interrupting, consumed, settings, weights
 
@@ -126,3 +127,25 @@ def test_an_interrupted_run_ends_in_the_same_weights(
     assert whole.keys() == parts.keys()
     assert all(torch.equal(whole[key], parts[key]) for key in whole)
     assert consumed(tmp_path / "whole") == consumed(tmp_path / "parts")
+
+
+def test_a_run_on_several_data_sets_resumes_where_it_stopped(tmp_path: Path) -> None:
+    counts = {"train": {"a": 13, "b": 9}, "validation": {"a": 2, "b": 2}}
+    publish(tmp_path, coloured(counts), name="photos")
+    publish(tmp_path, coloured({"train": {"b": 31, "c": 3}}, size=(30, 30)), name="web", container="none")
+    version = Catalog(tmp_path).open_view("photos; train += web")
+    shares = ("data.mixture_weights=0.6,0.4", "data.mixture_end=last", "run.devices=one")
+    result = train(settings(*shares), version, tmp_path / "whole")
+    assert [*result["metrics"]["validation"]["by_data_set"]] == ["photos@1"]
+    with pytest.raises(Cancelled):
+        train(settings(*shares), version, tmp_path / "parts", None, Interrupting(7))  # type: ignore[arg-type]
+    train(settings(*shares), version, tmp_path / "parts")
+    whole, parts = weights(tmp_path / "whole"), weights(tmp_path / "parts")
+    assert all(torch.equal(whole[key], parts[key]) for key in whole)
+    assert consumed(tmp_path / "whole") == consumed(tmp_path / "parts")
+    seen = [name for _, _, ids in consumed(tmp_path / "whole") for name in ids]
+    of_web = set(Dataset(Catalog(tmp_path).open("web")).table("train").ids(np.arange(34)))
+    is_web = np.array([name in of_web for name in seen])
+    ahead = np.cumsum(is_web) - 0.4 * np.arange(1, is_web.size + 1)
+    assert abs(ahead).max() <= 0.5 + 1e-9
+    assert of_web <= set(seen), "an epoch ends when the last is through"

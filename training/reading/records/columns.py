@@ -62,11 +62,15 @@ class SetLabels:
         starts: int64 [N + 1], where the labels of each record begin.
         labels: int32 [sum of lengths], indexes into the classes.
         num_classes: C.
+        known: bool [K, C], the classes that each of several data sets has; None: all have all.
+        stops: int64 [K], behind the last record of each.
     """
 
     starts: npt.NDArray[np.int64]
     labels: npt.NDArray[np.int32]
     num_classes: int
+    known: npt.NDArray[np.bool_] | None = None
+    stops: npt.NDArray[np.int64] | None = None
 
     @classmethod
     def of(cls, column: pa.ChunkedArray, num_classes: int) -> SetLabels:
@@ -76,16 +80,26 @@ class SetLabels:
         starts = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
         return cls(starts, array.flatten().to_numpy().astype(np.int32), num_classes)
 
+    def part(self, records: slice) -> SetLabels:
+        """Return the labels of neighbouring records of one data set."""
+        starts = self.starts[records.start : records.stop + 1]
+        return SetLabels(starts - starts[0], self.labels[starts[0] : starts[-1]], self.num_classes)
+
     @property
     def width(self) -> int:
         """The length of a row of labels."""
         return self.num_classes
 
     def rows(self, ordinals: Ints) -> npt.NDArray[np.float32]:
-        """Return 1 for each class that a record has, else 0: float32 [b, C]."""
+        """Return 1 for each class that a record has, else 0: float32 [b, C].
+
+        NaN for a class that the data set of the record does not have: nobody has looked for it.
+        """
         found = np.zeros((len(ordinals), self.num_classes), np.float32)
         taken, lengths = taken_from(self.starts, ordinals)
         found[np.repeat(np.arange(len(ordinals)), lengths), self.labels[taken]] = 1
+        if self.known is not None and self.stops is not None:
+            found[~self.known[np.searchsorted(self.stops, ordinals, side="right")]] = np.nan
         return found
 
 

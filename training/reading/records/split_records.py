@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import NamedTuple
 
+import numpy as np
+
 from shardmill.infra import progress as events
 from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.errors import CorruptDataError, ShardmillError
@@ -125,10 +127,14 @@ class SplitRecords:
     table: SplitTable
     bad: BadRecords = field(default_factory=BadRecords)
 
-    @property
-    def container(self) -> Container:
-        """The container of the records in the shards."""
-        return self.version.manifest.container
+    def version_of(self, ordinal: int) -> DatasetVersion:
+        """Return the data set version that a record is stored in."""
+        sets = self.version.data_sets
+        return sets[0] if len(sets) == 1 else sets[int(self.table.data_set_of(np.array([ordinal]))[0])]
+
+    def container(self, ordinal: int = 0) -> Container:
+        """Return the container of a record in its shard."""
+        return self.version_of(ordinal).manifest.container
 
     @property
     def image_encoding(self) -> str:
@@ -146,25 +152,31 @@ class SplitRecords:
         name = class_name(self.version.manifest.classes, label)
         return ImageRecord(record_id, bytes(stored.image), label, name, *stored.shape, stored.mask)
 
-    def check(self, ordinal: int, record: ImageRecord) -> None:
-        """Compare a record with its row of the index.
+    def checked(self, ordinal: int, record: ImageRecord) -> ImageRecord:
+        """Compare a record with its row of the index. Return it with its class among those of all data sets.
 
         Raises:
             CorruptDataError: the id, the label, the height or the width differ.
         """
         table = self.table
+        if table.set_sizes:
+            number = int(table.data_set_of(np.array([ordinal]))[0])
+            label = self.version.joined_label(number, record.label)
+            name = class_name(self.version.manifest.classes, label)
+            record = replace(record, label=label, label_name=name)
         found = (record.id, record.label, record.height, record.width)
         facts = (table.label[ordinal], table.height[ordinal], table.width[ordinal])
         expected = (table.id_of(ordinal), *map(int, facts))
         if found != expected:
             raise CorruptDataError(f"(id, label, height, width) is {found}, the index says {expected}")
+        return record
 
     def named(self, ordinal: int, error: ShardmillError) -> CorruptDataError:
         """Return ``error`` with the record, its place and the remedy added."""
         path, offset_bytes, _ = self.table.place(ordinal)
-        record_id = self.table.id_of(ordinal)
+        record_id, ref = self.table.id_of(ordinal), self.version_of(ordinal).ref
         return CorruptDataError(
-            f"record {record_id} at byte {offset_bytes} of {path}: {error.message}", restore(self.version.ref)
+            f"record {record_id} at byte {offset_bytes} of {path}: {error.message}", restore(ref)
         )
 
     def leave_out(self, ordinal: int, error: CorruptDataError) -> None:

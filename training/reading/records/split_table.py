@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -18,12 +18,14 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from shardmill.infra.arguments import checked
+from shardmill.infra.dataset.joined import JoinedVersion
 from shardmill.infra.dataset.version import DatasetVersion, read_parquet
 from shardmill.infra.digests import sha256_hex
 from shardmill.infra.errors import CorruptDataError, NotFoundError, UsageError
-from shardmill.infra.format.contract import Manifest, Shard
+from shardmill.infra.format.contract import Shard
 from shardmill.infra.format.known_features import LABELS, TARGETS, LabelKind, MaskFormat
 from shardmill.training.arrays import Ints
+from shardmill.training.order.from_settings import LabelsOnly
 from shardmill.training.reading.records.columns import FeatureColumns, SetLabels, Targets, chosen_features
 from shardmill.training.reading.records.record_ids import RecordIds, id_numbers, id_text
 
@@ -76,6 +78,7 @@ class SplitTable:
         id: uint64 [N], the number of each id (``record_ids``).
         labels: several labels or numbers of each record; None if it has one class or nothing.
         mask: the stored form of the masks, which are the labels then; None if the records have none.
+        set_sizes: the number of records of each of several data sets, which follow each other; empty for one.
     """
 
     split: str
@@ -89,6 +92,19 @@ class SplitTable:
     id: RecordIds
     labels: SetLabels | Targets | None = None
     mask: MaskFormat | None = None
+    set_sizes: tuple[int, ...] = ()
+
+    @property
+    def data_sets(self) -> list[LabelsOnly]:
+        """The labels of each of several data sets; empty: there is one."""
+        stops = np.cumsum(self.set_sizes, dtype=np.int64).tolist()
+        parts = [slice(stop - size, stop) for stop, size in zip(stops, self.set_sizes, strict=True)]
+        sets = self.label_sets
+        return [LabelsOnly(self.label[part], None if sets is None else sets.part(part)) for part in parts]
+
+    def data_set_of(self, ordinals: Ints) -> Ints:
+        """Return the number of the data set of each record: int64 [M]."""
+        return np.searchsorted(np.cumsum(self.set_sizes or (len(self),)), ordinals, side="right")
 
     @property
     def label_shape(self) -> tuple[int, ...]:
@@ -163,14 +179,26 @@ def load_table(version: DatasetVersion, split: str) -> SplitTable:
         labels.append(index.select(of_labels))
     if stop < most:  # a view
         columns = {name: column[:stop].copy() for name, column in columns.items()}
+    set_sizes = _set_sizes(version, shards, sizes)
     return SplitTable(
         split=split,
         paths=tuple(shard.path for shard in shards),
         shard=np.repeat(np.arange(len(shards), dtype=np.int32), sizes),
-        labels=_labels(version.manifest, pa.concat_tables(labels)) if labels else None,
+        labels=_labels(version, pa.concat_tables(labels), set_sizes) if labels else None,
         mask=version.manifest.mask,
+        set_sizes=set_sizes,
         **columns,
     )
+
+
+def _set_sizes(version: DatasetVersion, shards: Sequence[Shard], sizes: Sequence[int]) -> tuple[int, ...]:
+    """Return the number of records of each data set of a joined version, from those of its shards."""
+    if not isinstance(version, JoinedVersion):
+        return ()
+    found = [0] * len(version.data_sets)
+    for shard, size in zip(shards, sizes, strict=True):
+        found[version.shard_of(shard)[0]] += size
+    return tuple(found)
 
 
 def load_features(version: DatasetVersion, split: str, names: Sequence[str]) -> FeatureColumns:
@@ -190,9 +218,14 @@ def load_features(version: DatasetVersion, split: str, names: Sequence[str]) -> 
     return FeatureColumns.of(features, pa.concat_tables(indexes))
 
 
-def _labels(manifest: Manifest, rows: pa.Table) -> SetLabels | Targets | None:
+def _labels(
+    version: DatasetVersion, rows: pa.Table, set_sizes: tuple[int, ...]
+) -> SetLabels | Targets | None:
+    manifest = version.manifest
     if manifest.label_kind == "multi":
-        return SetLabels.of(rows[LABELS], len(manifest.classes))
+        found = SetLabels.of(rows[LABELS], len(manifest.classes))
+        known = np.array([version.knows_classes(number) for number in range(len(set_sizes))], bool)
+        return found if known.all() else replace(found, known=known, stops=np.cumsum(set_sizes))
     if manifest.label_kind == "targets":
         (targets,) = (feature for feature in manifest.extra_features if feature.name == TARGETS)
         return Targets.of(rows[TARGETS], targets.length or 1)
@@ -245,7 +278,7 @@ def _read_index(version: DatasetVersion, shard: Shard, columns: Sequence[str]) -
         raise CorruptDataError(
             f"{shard.index_path} differs from the index in the manifest of {version.ref}", _remedy(version)
         )
-    of_view = version.view.fields.names if version.view else []
+    of_view = version.view_columns(shard)
     rows = read_parquet(data, columns=list(dict.fromkeys((*columns, *of_view))))
     if rows.num_rows != shard.num_examples:
         raise CorruptDataError(

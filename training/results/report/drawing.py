@@ -8,7 +8,7 @@ from typing import Any
 
 from shardmill.infra.dataset.catalog import Catalog
 from shardmill.infra.dataset.version import DatasetVersion
-from shardmill.infra.dataset.views.references import parse_reference
+from shardmill.infra.dataset.views.references import parse_joined
 from shardmill.infra.errors import DataError, NotFoundError
 from shardmill.infra.format.contract import SPLITS
 from shardmill.infra.readable import counted
@@ -75,11 +75,13 @@ def _readers(version: DatasetVersion, splits: list[str]) -> dict[str, RecordRead
 def _so_far(run: RunFolder) -> dict[str, Any]:
     """Return what the page needs of a run without a result."""
     history, settings = read_history(run.path), run.config()
-    reference = parse_reference(run.dataset)
+    parts = parse_joined(run.dataset).parts
+    joined = {} if len(parts) == 1 else {"joined": run.dataset}
     return {
         "model": run.model,
-        "dataset": reference.name,
-        "version": int(reference.version),
+        "dataset": run.dataset_name,
+        "version": run.dataset_version,
+        **joined,
         "classes": [],
         "epochs": len(history),
         "steps": history[-1]["step"] if history else 0,

@@ -77,7 +77,7 @@ def _thumbnail(
     longest = _LONG_SIDE if annotation is None else _LONG_ANNOTATED
     top, left = (max(0, side - longest) // 2 for side in (height, width))
     pixels = np.ascontiguousarray(pixels[top : top + longest, left : left + longest])
-    link = source_link(reader.split.version.manifest.source, source_uri)
+    link = source_link(reader.split.version_of(ordinal).manifest.source, source_uri)
     return Thumbnail(data_uri(encode_jpeg(pixels, _QUALITY)), pixels.shape[1], pixels.shape[0], link)
 
 

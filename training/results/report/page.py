@@ -69,7 +69,7 @@ class SplitView:
         num_examples: evaluated.
         tiles: its figures, with their values as text.
         classes: one row per class: name, support, precision, recall and F1, the largest class first.
-        targets: one row per target of a regression: name, and its figures as text.
+        tables: what a row is of, target or data set, and a row of each: name, and its figures as text.
         confusion, reliability: pictures, empty where there are none.
         scatters: pictures of predicted beside true numbers.
         matrix_file: the file of a confusion matrix that is too large for the page; None: there is none.
@@ -79,7 +79,7 @@ class SplitView:
     num_examples: int
     tiles: Sequence[tuple[Figure, str]]
     classes: Sequence[tuple[str, Mapping[str, float]]]
-    targets: Sequence[tuple[str, Mapping[str, str]]]
+    tables: Sequence[tuple[str, Sequence[tuple[str, Mapping[str, str]]]]]
     confusion: Markup
     reliability: Markup
     matrix_file: str | None
@@ -122,24 +122,29 @@ def _view(
 ) -> SplitView:
     pictures = class_pictures(name, figures, classes)
     is_too_large = "confusion" in pictures and len(classes) > _LARGEST_MATRIX
-    per_class, per_target = figures.get("per_class", {}), figures.get("per_target", {})
+    per_class = figures.get("per_class", {})
     by_size = sorted(per_class.items(), key=lambda row: (-row[1].get("support", 0), row[0]))
-    targets = [
-        (target, {FIGURES[key].words: FIGURES[key].text(value) for key, value in of_target.items()})
-        for target, of_target in per_target.items()
+    tables = [
+        (what, [(row, _in_words(of_row)) for row, of_row in figures[key].items()])
+        for what, key in (("target", "per_target"), ("data set", "by_data_set"))
+        if figures.get(key)
     ]
     return SplitView(
         name,
         figures["num_examples"],
         [(figure, figure.text(figures[key])) for key, figure in FIGURES.items() if key in figures],
         by_size,
-        targets,
+        tables,
         # The pictures escape the names in them.
         Markup("" if is_too_large else pictures.get("confusion", "")),
         Markup(pictures.get("reliability", "")),
         f"confusion-{name}.svg" if is_too_large else None,
         [Markup(scatter) for scatter in scatters],
     )
+
+
+def _in_words(figures: Mapping[str, float]) -> dict[str, str]:
+    return {FIGURES[key].words: FIGURES[key].text(value) for key, value in figures.items() if key in FIGURES}
 
 
 def _charts(history: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, Markup]]:

@@ -10,8 +10,6 @@ from typing import Any
 
 from shardmill.infra import release
 from shardmill.infra.dataset.version import DatasetVersion
-from shardmill.infra.digests import sha256_hex
-from shardmill.infra.format.layout import manifest_file
 from shardmill.infra.plugins import versions_of
 from shardmill.infra.processes.process import num_cpus
 from shardmill.training.config import TrainConfig, own_code
@@ -38,7 +36,6 @@ def describe_environment(config: TrainConfig, version: DatasetVersion, devices: 
         version: the dataset version.
         devices: the names of the devices that train.
     """
-    manifest = version.storage.read_bytes(manifest_file(version.version))
     return {
         "code": _code_version(),
         "python": platform.python_version(),
@@ -53,7 +50,7 @@ def describe_environment(config: TrainConfig, version: DatasetVersion, devices: 
             "version": version.version,
             **version.describe_view(),
             "source": version.manifest.source,
-            "manifest_sha256": sha256_hex(manifest),
+            "manifest_sha256": version.manifest_sha256,
         },
         # The key may lie elsewhere the next time.
         "config": config.model_dump(mode="json", exclude={"export": {"signing_key"}}),

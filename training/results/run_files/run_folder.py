@@ -12,7 +12,7 @@ from pydantic import AfterValidator
 from typing_extensions import TypedDict
 
 from shardmill.infra import progress as events
-from shardmill.infra.dataset.views.references import parse_reference
+from shardmill.infra.dataset.views.references import parse_joined
 from shardmill.infra.digests import digest_of
 from shardmill.infra.errors import CorruptDataError, DataError, NotFoundError, UsageError
 from shardmill.infra.json_files import decode_json, open_shape, read_json
@@ -29,7 +29,7 @@ _AGAIN = "train again with the same settings and run.fresh=true, or delete the f
 
 def _checked_reference(text: str) -> str:
     try:
-        parse_reference(text)
+        parse_joined(text)
     except UsageError as error:
         raise ValueError(error.message) from error
     return text
@@ -161,13 +161,18 @@ class RunFolder:
 
     @property
     def dataset_name(self) -> str:
-        """The name of the dataset."""
-        return parse_reference(self.dataset).name
+        """The name of the dataset; of several their names, joined by +."""
+        return parse_joined(self.dataset).name
 
     @property
     def dataset_version(self) -> int:
-        """The number of the dataset version."""
-        return int(parse_reference(self.dataset).version)
+        """The number of the dataset version; of several that of the first."""
+        return int(parse_joined(self.dataset).version)
+
+    def versions_of(self, name: str) -> set[int]:
+        """Return the numbers of the versions of a dataset that the run was trained on."""
+        parts = (part.reference for part in parse_joined(self.dataset).parts)
+        return {int(part.version) for part in parts if part.name == name and part.version.isdecimal()}
 
     @property
     def manifest_sha256(self) -> str | None:
@@ -195,7 +200,7 @@ class RunFolder:
         """Return the folder of the predictions on a dataset version or view, given as ``name@version``."""
         if ref == self.dataset:
             return self.path
-        of = parse_reference(ref)
+        of = parse_joined(ref)
         view = "" if of.query is None else f"-view-{digest_of(of.query, length=10)}"
         return self.path / "evaluations" / f"{of.name}-v{of.version}{view}"
 

@@ -122,8 +122,8 @@ def notes_on(found: dict[str, Any]) -> list[str]:
 
 def _readable(records: RecordReader, run_dir: Path) -> tuple[dict[int, Path], dict[str, int]]:
     """Return ordinal -> source file of some records, and why the files of others cannot be read."""
-    table, source = records.table, records.split.version.manifest.source
-    path, named = run_dir / predictions_file(table.split), dict[int, tuple[str, str]]()
+    table, named = records.table, dict[int, tuple[str, str]]()
+    path = run_dir / predictions_file(table.split)
     every, row = max(1, len(table) // _MOST_FILES), 0
     for rows in read_predictions(path, ["id", "source_uri"]) if path.is_file() else ():
         chosen = rows.take(list(range(-row % every, rows.num_rows, every))).to_pylist()
@@ -132,7 +132,7 @@ def _readable(records: RecordReader, run_dir: Path) -> tuple[dict[int, Path], di
     files, not_read = {}, Counter[str]()
     for ordinal in np.flatnonzero(np.isin(table.id, np.array(list(named), np.uint64)))[:_MOST_FILES].tolist():
         name, uri = named[int(table.id[ordinal])]
-        file = source_path(source, uri)
+        file = source_path(records.split.version_of(ordinal).manifest.source, uri)
         reason = _why_not(file, uri, name)
         if reason is None and file is not None:
             files[ordinal] = file

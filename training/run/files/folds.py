@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -16,6 +15,7 @@ from shardmill.infra.format.known_features import check_has_classes
 from shardmill.training.arrays import Ints
 from shardmill.training.config import DataSettings
 from shardmill.training.order import FoldedRecords, Order, SubsetOrder, fold_numbers, order_from_settings
+from shardmill.training.order.from_settings import LabelsOnly
 from shardmill.training.reading import RecordReader
 
 
@@ -30,24 +30,6 @@ class TrainRecords:
 
     order: Order
     left_out: Ints | None
-
-
-@dataclass(frozen=True, slots=True)
-class _Labels:
-    """The labels of N records, int32 [N]. A ``SplitLabels`` of ``shardmill.training.order.from_settings``."""
-
-    label: npt.NDArray[np.int32]
-
-    @property
-    def shard_sizes(self) -> Ints:
-        return np.array([self.label.size], np.int64)
-
-    @property
-    def label_sets(self) -> None:
-        return None
-
-    def __len__(self) -> int:
-        return int(self.label.size)
 
 
 def divide_train_split(data: DataSettings, reader: RecordReader, classes: list[str]) -> TrainRecords:
@@ -66,6 +48,12 @@ def divide_train_split(data: DataSettings, reader: RecordReader, classes: list[s
     table, version = reader.table, reader.split.version
     if data.left_out_fold is None or data.folds is None:
         return TrainRecords(order_from_settings(data, table, classes), None)
+    if table.set_sizes:
+        raise ConfigError(
+            f"data.left_out_fold divides one data set, and {version.ref} are several: their groups may have "
+            "the same names",
+            "search label errors in each by itself",
+        )
     check_has_classes(version.manifest.label_kind, version.ref, "data.left_out_fold")
     facts = FoldedRecords(table.id, table.label, _groups(reader.split.version, table.split))
     is_left_out = fold_numbers(facts, data.folds, data.seed) == data.left_out_fold - 1
@@ -76,7 +64,7 @@ def divide_train_split(data: DataSettings, reader: RecordReader, classes: list[s
         )
     kept = np.flatnonzero(~is_left_out)
     undivided = data.model_copy(update={"folds": None, "left_out_fold": None})
-    order = order_from_settings(undivided, _Labels(table.label[kept]), classes)
+    order = order_from_settings(undivided, LabelsOnly(table.label[kept]), classes)
     return TrainRecords(SubsetOrder(order, kept), np.flatnonzero(is_left_out))
 
 

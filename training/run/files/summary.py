@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,12 +29,9 @@ def summary(result: dict[str, Any]) -> str:
     if result["unchanged"]:
         lines[0] += " (finished before; run.fresh=true trains anew)"
     for split, figures in result["metrics"].items():
-        names = [name for name in FIGURES if name in figures]
-        chosen = [result["best_metric"]] if result.get("best_metric") in names else []
-        told = [
-            FIGURES[name].precise(figures[name]) for name in dict.fromkeys([names[0], *chosen, names[-1]])
-        ]
-        lines.append(f"  {split:<10} {', '.join(told)}")
+        lines.append(f"  {split:<10} {_told(figures, result.get('best_metric'))}")
+        of_sets = figures.get("by_data_set", {}).items()
+        lines += [f"    {name}: {_told(own, result.get('best_metric'))}" for name, own in of_sets]
     lines += [f"  note: {note}" for note in result["notes"]]
     lines += [f"  restarted: {_restart_line(restart)}" for restart in result.get("restarts", [])]
     rate, devices = f"{result['images_per_second']:,.0f} images/s", counted(result["num_replicas"], "device")
@@ -45,6 +43,15 @@ def summary(result: dict[str, Any]) -> str:
         *([f"  kept in:     {result['stored_in']}"] if "stored_in" in result else []),
     ]
     return "\n".join(lines)
+
+
+def _told(figures: Mapping[str, Any], best_metric: str | None) -> str:
+    """Return the most important figures of a split in words."""
+    names = [name for name in FIGURES if name in figures]
+    chosen = [best_metric] if best_metric in names else []
+    return ", ".join(
+        FIGURES[name].precise(figures[name]) for name in dict.fromkeys([names[0], *chosen, names[-1]])
+    )
 
 
 def _restart_line(restart: dict[str, Any]) -> str:

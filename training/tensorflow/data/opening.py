@@ -117,7 +117,7 @@ def _source(reader: RecordReader, pipeline: StreamingPipeline) -> RecordSource:
     version = reader.split.version
     files = [version.storage.local_path(path) for path in reader.table.paths]
     local = [file for file in files if file is not None]
-    if not reader.reads_single_records or len(local) < len(files) or version.view is not None:
+    if not reader.reads_single_records or len(local) < len(files) or not version.is_whole:
         return RunSource(reader, on_failure, _RUN_BYTES)
     return TFRecordSource(reader, local, version.manifest.container, on_failure)
 
@@ -126,7 +126,7 @@ def _mean_bytes(reader: RecordReader) -> tuple[float, float]:
     """Return the mean size of an example (bytes): stored, and decoded."""
     table = reader.table
     version = reader.split.version
-    if version.view is None:
+    if version.is_whole:
         stored = sum(shard.payload_bytes for shard in version.shards(table.split)) / len(table)
     else:
         stored = float(np.mean(table.length_bytes))

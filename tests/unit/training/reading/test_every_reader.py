@@ -30,7 +30,10 @@ ASKED: dict[str, dict[str, Any]] = {
     "several": {"last_batch": "pad", "augment": False, "image_size": 10, "decoding": "whole"},
     "uint16": {"last_batch": "pad", "augment": AUGMENT},
     "float32": {"last_batch": "pad", "augment": AUGMENT},
+    "mixture": {"balance": "uniform", "class_weights": "balanced", "augment": AUGMENT},
 }
+# Three steps are an epoch: 26 positions have 11 draws at 0.4.
+MIXTURE = {"weights": [0.4, 0.6], "classes": {"z": "a"}}
 
 
 @pytest.fixture(scope="module")
@@ -41,13 +44,17 @@ def wanted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Wanted]:
     publish_patterned(root, {"train": 38}, several=True, name="several")
     for dtype, channels in (("uint16", 5), ("float32", 2)):
         publish(root, measured(dtype, channels, counts), name=dtype, shards_per_split=3)
+    others = coloured({"train": {"d": 9, "z": 2}}, size=(30, 44))
+    publish(root, others, name="others", shards_per_split=1, container="none")
+    names: dict[str, str | list[str]] = {"blocks": "classes", "mixture": ["others", "classes?label != 'c'"]}
     common = {"batch_size": 12, "image_size": 24, "seed": 7}
     return {
         name: Wanted(
             str(root),
-            "classes" if name == "blocks" else name,
+            names.get(name, name),
             4 if options.get("last_batch") == "pad" else 3,
             common | options,
+            MIXTURE if name == "mixture" else {},
         )
         for name, options in ASKED.items()
     }

@@ -1,0 +1,183 @@
+"""Several data sets read as one: classes, splits, views, containers, and what cannot be joined."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from shardmill import open_dataset
+from shardmill.infra.errors import ConfigError, DataError, ShardmillError, UsageError
+from shardmill.infra.format.features import Feature
+from shardmill.training.models.spec import pixels_of
+from tests.samples.datasets.published import (
+    Picture,
+    coloured,
+    measured,
+    publish,
+    publish_patterned,
+)
+
+PHOTOS = {"train": {"hat": 12, "shoe": 7}, "validation": {"hat": 4}, "test": {"shoe": 3}}
+WEB = {"train": {"bag": 5, "hat": 20}, "validation": {"bag": 2, "hat": 3}}
+BLUE, GREEN = (np.full((20, 24, 3), colour, np.uint8) for colour in ((0, 0, 200), (0, 160, 0)))
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("datasets")
+    publish(root, coloured(PHOTOS), name="photos")
+    publish(root, coloured(WEB, size=(30, 44)), name="web", container="none", shards_per_split=3)
+    publish(root, measured("uint16", 5, {"train": {"a": 3}}), name="deep")
+    publish(root, coloured({"train": {"hat": 3}}), name="lossless", encoding="png")
+    publish_patterned(root, {"train": 9}, several=True, name="colours")
+    other = [Picture("train", "", BLUE + np.uint8(n), (n % 2,)) for n in range(3)]
+    feature = Feature(name="labels", dtype="int64", shape="variable", column="colours")
+    publish(root, other, name="shades", classes=["blue", "grey"], feature=feature)
+    publish_patterned(root, {"train": 4}, several=False, name="numbers")
+    return root
+
+
+def names_of(root: Path, *refs: str, split: str = "train", **options: Any) -> Counter[tuple[int, str]]:
+    """Count the labels of the records of a split, as they are read; they agree with those of the indexes."""
+    dataset = open_dataset([*refs], root, **options)
+    reader, table = dataset.reader(split), dataset.table(split)
+    records = [reader.read(number) for number in range(len(table))]
+    assert [record.label for record in records] == table.label.tolist()
+    assert [dataset.classes[record.label] for record in records] == [record.label_name for record in records]
+    assert dataset.version.count_classes(split) == {
+        name: number
+        for name in dataset.classes
+        if (number := sum(record.label_name == name for record in records))
+    }
+    assert dataset.version.num_examples(split) == len(table) == sum(table.set_sizes)
+    return Counter((record.label, record.label_name) for record in records)
+
+
+def test_classes_are_joined_by_name(root: Path) -> None:
+    assert names_of(root, "photos", "web") == {(0, "hat"): 32, (1, "shoe"): 7, (2, "bag"): 5}
+    assert names_of(root, "web", "photos") == {(1, "hat"): 32, (2, "shoe"): 7, (0, "bag"): 5}
+
+
+def test_classes_are_joined_by_a_map(root: Path) -> None:
+    assert names_of(root, "photos", "web", classes={"shoe": "bag"}) == {(0, "hat"): 32, (1, "bag"): 12}
+    with pytest.raises(UsageError, match="'shoes', which is no class"):
+        open_dataset(["photos", "web"], root, classes={"shoes": "bag"})
+
+
+def test_views_and_splits(root: Path) -> None:
+    refs = "photos@1?label == 'hat'", "web?label == 'bag'"
+    assert names_of(root, *refs) == {(0, "hat"): 12, (2, "bag"): 5}
+    assert names_of(root, *refs, split="validation") == {(0, "hat"): 4, (2, "bag"): 2}
+    dataset = open_dataset([*refs], root)
+    assert dataset.splits == ["train", "validation"], "no hat is in the test split"
+    assert len(dataset) == 23
+    again = open_dataset(dataset.version.ref, root)
+    assert again.version.ref == dataset.version.ref == "photos@1?label == 'hat'; web@1?label == 'bag'"
+    assert len(again) == 23
+
+
+def test_one_in_train_only(root: Path) -> None:
+    dataset = open_dataset(["photos", "train += web"], root)
+    assert len(dataset.table("train")) == 44
+    assert len(dataset.table("validation")) == 4
+    assert dataset.version.manifest.splits["validation"].num_examples == 4
+    with pytest.raises(UsageError, match="begins with no data set of its own splits"):
+        open_dataset(["train += web", "photos"], root)
+
+
+def test_the_same_version_twice(root: Path) -> None:
+    dataset = open_dataset(["photos?label == 'hat'", "photos?label == 'shoe'"], root, weights=[1, 4])
+    steps = [*dataset.batches("train", batch_size=5, image_size=8)]
+    assert [np.bincount(batch.labels).tolist() for batch in steps] == [[1, 4]] * len(steps)
+
+
+def test_pixels_are_those_of_each_data_set(root: Path) -> None:
+    both = open_dataset(["photos", "web"], root)
+    own = [open_dataset(name, root) for name in ("photos", "web")]
+    images = np.concatenate([batch.images for batch in both.batches("validation", image_size=16)])
+    apart = [batch.images for one in own for batch in one.batches("validation", image_size=16)]
+    assert np.array_equal(images, np.concatenate(apart))
+
+
+@pytest.mark.parametrize("cache", [{"cache": "memory"}, {"cache": "memory", "cache_form": "decoded"}])
+def test_a_cache_keeps_the_records_of_all(root: Path, cache: dict[str, Any]) -> None:
+    plain, cached = (
+        open_dataset(["photos", "web"], root, weights=[0.4, 0.6], **given) for given in ({}, cache)
+    )
+    steps = [*plain.batches("train", batch_size=6, image_size=16, epochs=2)]
+    again = [*cached.batches("train", batch_size=6, image_size=16, epochs=2)]
+    assert len(steps) > 4
+    for one, other in zip(steps, again, strict=True):
+        assert np.array_equal(one.images, other.images)
+        assert one.labels.tolist() == other.labels.tolist()
+
+
+def test_blocks_and_rules_hold_over_all_without_shares(root: Path) -> None:
+    both = open_dataset(["photos", "web"], root)
+    blocks = [*both.batches("train", batch_size=11, image_size=8, granularity="block", block_records=4)]
+    assert sorted(np.concatenate([batch.ordinals for batch in blocks]).tolist()) == [*range(44)]
+    uniform = both.batches("train", batch_size=11, image_size=8, balance="uniform")
+    labels = np.concatenate([batch.labels for batch in uniform])
+    assert np.bincount(labels).tolist() == [15, 15, 14]
+
+
+def test_several_labels_are_renumbered(root: Path) -> None:
+    dataset = open_dataset(["shades", "colours"], root)
+    assert dataset.classes == ["blue", "grey", "red", "green"]
+    alone = open_dataset("colours", root)
+    table, own = dataset.table("train"), alone.table("train")
+    moved = table.labels_of(np.arange(3, 12))
+    assert np.array_equal(moved[:, [2, 3, 0]], own.labels_of(np.arange(9)))
+    assert np.isnan(moved[:, 1]).all(), "nobody has looked for grey"
+    nan = np.nan
+    expected = [[0, 1, nan, nan], [1, 0, nan, nan], [1, 0, nan, nan]]
+    assert np.array_equal(sorted(table.labels_of(np.arange(3)).tolist()), expected, equal_nan=True)
+
+
+def test_pixel_statistics_are_those_of_all_pixels(tmp_path: Path) -> None:
+    pictures = (
+        measured("uint16", 5, {"train": {"a": 6}}),
+        measured("uint16", 5, {"train": {"b": 4}}, size=(9, 31)),
+    )
+    for name, own in zip("ab", pictures, strict=True):
+        publish(tmp_path, own, name=name)
+    found = pixels_of(open_dataset(["a", "b"], tmp_path).version.manifest, 5)
+    pixels = np.concatenate([one.pixels.reshape(-1, 5) for own in pictures for one in own]).astype(np.float64)
+    assert found is not None
+    assert found.mean == pytest.approx(pixels.mean(axis=0), rel=1e-12)
+    assert found.std == pytest.approx(pixels.std(axis=0), rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("refs", "message"),
+    [
+        (
+            ["photos", "deep"],
+            "images of photos@1 are uint8 with 1 or 3 channels, those of deep@1 uint16 with 5",
+        ),
+        (["photos", "lossless"], "stored images of photos@1 are jpeg, those of lossless@1 png"),
+        (["photos", "colours"], "labels of photos@1 are one class an image, those of colours@1 several"),
+        (["photos", "numbers"], "those of numbers@1 numbers"),
+        (["photos", "missing"], "missing"),
+        (["photos", "web?nothing > 3"], "nothing"),
+    ],
+)
+def test_what_cannot_be_joined_is_refused(root: Path, refs: list[str], message: str) -> None:
+    with pytest.raises(ShardmillError, match=message):
+        open_dataset(refs, root)
+
+
+def test_arguments_are_named_as_they_were_given(root: Path) -> None:
+    with pytest.raises((ConfigError, UsageError)) as wrong:
+        open_dataset(["photos", "web"], root, weights=[1, 1, 1]).batches("train", image_size=8)
+    assert str(wrong.value).startswith("weights has 3 numbers for 2 data sets")
+    with pytest.raises(UsageError, match="cannot be queried as a whole"):
+        open_dataset(["photos", "web"], root).query("width > 3")
+    with pytest.raises(UsageError, match="cannot be queried as a whole"):
+        open_dataset(["photos", "web"], root).to_arrow()
+    with pytest.raises(DataError):
+        open_dataset(["photos", "deep"], root)
