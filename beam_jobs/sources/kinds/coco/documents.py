@@ -45,7 +45,7 @@ class Document:
         entry, table = self.images[at - 1], self.table
         name, fault, size = None, "it is no object of JSON", None
         if isinstance(entry, dict):
-            name, fault = entry.get("file_name"), ""
+            name, fault = _file_name(entry), ""
             size = size_of(entry.get("height"), entry.get("width"))
             if not is_id(entry.get("id")):
                 fault = "it has no id"
@@ -71,6 +71,14 @@ class Document:
     def who(self, at: int) -> str:
         """Return an annotation for people, counted from 1."""
         return f"annotation {at} of {self.table.name}"
+
+
+def _file_name(entry: dict[str, Any]) -> Any:
+    """Return the name of an image's file; LVIS has it as the last two parts of an address."""
+    address = entry.get("coco_url")
+    if entry.get("file_name") is None and isinstance(address, str):
+        return "/".join(address.split("/")[-2:])
+    return entry.get("file_name")
 
 
 def is_id(value: object) -> bool:

@@ -10,7 +10,14 @@ import pytest
 
 from shardmill.beam_jobs.sources.kinds import coco
 from shardmill.infra.errors import ConfigError
-from tests.unit.beam_jobs.sources.kinds.test_objects import LOST, configured, outcomes, with_images
+from tests.unit.beam_jobs.sources.kinds.test_objects import (
+    FILTERED,
+    LOST,
+    READ,
+    configured,
+    outcomes,
+    with_images,
+)
 
 CATS: list[Any] = [{"id": 1, "name": "cat"}]
 
@@ -105,3 +112,13 @@ def test_images_without_objects_are_kept_or_left_out(tmp_path: Path, unannotated
     config = configured("coco", "t.json", unannotated=unannotated, drop_labels="unclear")
     found = {uri: reason for uri, (_, reason) in outcomes(coco.list_inputs(source, config)).items()}
     assert found == {"a.jpg": None, "bare.jpg": outcome, "dropped.jpg": outcome, "t.json": "table"}
+
+
+def test_images_of_lvis_have_their_names_in_addresses(tmp_path: Path) -> None:
+    source = with_images(tmp_path, "train2017/1.jpg", "val2017/1.jpg")
+    places = ("train2017/1.jpg", "val2017/1.jpg")
+    images = [{"id": at, "coco_url": f"http://images.example/{name}"} for at, name in enumerate(places)]
+    write(tmp_path, "lvis_v1.json", images=images, categories=CATS)
+    assert outcomes(coco.list_inputs(source, configured("coco", "lvis_v1.json"))) == {
+        "lvis_v1.json": (FILTERED, "table"), "train2017/1.jpg": (READ, None), "val2017/1.jpg": (READ, None),
+    }  # fmt: skip
