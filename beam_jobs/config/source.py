@@ -66,7 +66,7 @@ _GROUPS: dict[str, dict[str, set[str]]] = {
     },
     "via": {"columns": _OF_ONE_OBJECT - {"label"}, "objects": {"table", "image_sets", "task"}},
     "box_table": {
-        "columns": _OF_ONE_OBJECT - {"image", "label", "split", "group", "features"},
+        "columns": _OF_ONE_OBJECT - {"image", "label", "split", "group", "features", "mask"},
         "objects": {"table", "image_sets", "task"},
         "objects.table": set(),
         "table": {"file", "prefix"},
@@ -310,7 +310,7 @@ class SourceConfig(Settings):
         if self.kind != "box_table":
             return
         boxes = self.objects.table
-        of_objects = {*boxes.box_columns, columns.label_column, boxes.crowd_column}
+        of_objects = {*boxes.box_columns, columns.label_column, boxes.crowd_column, columns.mask}
         for name, features in further:
             if (column := features.column or name) in of_objects:
                 raise WrongValue(
@@ -359,7 +359,8 @@ class SourceConfig(Settings):
             raise WrongValue("source.masks.image_sets is for kind masks", "leave it out")
         if kind == "mask" and "mask" in self.columns.further:
             raise WrongValue("'mask' is the name of the masks", "give the feature another")
-        if kind != "mask" and (column is not None or self.masks != MasksConfig()):
+        of_objects = self.kind == "box_table"  # the column names masks of single objects
+        if kind != "mask" and ((column is not None and not of_objects) or self.masks != MasksConfig()):
             raise WrongValue(f"labels = {kind!r} has no masks", "leave columns.mask and source.masks out")
 
     def without_effect(self) -> set[str]:
@@ -437,4 +438,6 @@ class SourceConfig(Settings):
         objects["table"] |= {name: of_tables[name] for name in FORMER_OF_BOX_TABLES}
         if not objects["table"]["features"]:
             del objects["table"]["features"]
+        if self.columns.mask is not None:
+            objects["table"]["mask"] = self.columns.mask
         return objects

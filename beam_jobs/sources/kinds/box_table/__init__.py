@@ -21,6 +21,7 @@ from shardmill.beam_jobs.sources.annotations.listing import list_annotated
 from shardmill.beam_jobs.sources.annotations.reading import AnnotationTable
 from shardmill.beam_jobs.sources.files.folder import SourceFolder
 from shardmill.beam_jobs.sources.files.walking import SPLIT_OF_FOLDER
+from shardmill.beam_jobs.sources.kinds.box_table.masks import MaskFiles
 from shardmill.beam_jobs.sources.kinds.box_table.recognising import recognise_box_table
 from shardmill.beam_jobs.sources.kinds.box_table.rows import (
     SETTING,
@@ -67,8 +68,10 @@ def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
         if part.image_list is not None
         for table in find_files_named(folder, part.image_list, "source.objects.annotations.image_list")
     ]
-    reader = _Reader(config.source, names, FeaturesOfImages(config.source.columns.further))
+    masks = MaskFiles(folder, config.filter.ignore)
+    reader = _Reader(config.source, names, FeaturesOfImages(config.source.columns.further), masks)
     others += [listed.table for listed in lists]
+    beside = _uris(others)
 
     def add_files(found: Annotations, tables: Sequence[AnnotationTable]) -> None:
         for table in tables:
@@ -77,8 +80,9 @@ def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
             reader.add_listed(found, listed)
         reader.features.settle(found)
         reader.warn(found)
+        beside.extend(masks.used)
 
-    return list_annotated(folder, config, add_files, _uris(others))
+    return list_annotated(folder, config, add_files, beside)
 
 
 def recognise(glance: Glance, settings: SourceConfig) -> Recognised | None:
@@ -94,6 +98,7 @@ class _Reader:
         settings: settings of the source.
         names: label -> name of its class.
         features: that the rows give the images.
+        masks: files of masks of objects.
         known: path of an image -> its number, if its objects stand in several rows.
         nameless: labels without a name.
     """
@@ -101,6 +106,7 @@ class _Reader:
     settings: SourceConfig
     names: Mapping[str, str]
     features: FeaturesOfImages
+    masks: MaskFiles
     known: dict[str, int] = field(default_factory=dict)
     nameless: dict[str, None] = field(default_factory=dict)
 
@@ -148,7 +154,8 @@ class _Reader:
             found.images[number] = _agreed(found.images[number], image)
         values = row.box if isinstance(row.box, list) else [row.box]
         if not (all(map(is_empty, values)) and is_empty(row.label)):
-            self._add(found, number, image, row.box, row.label, is_crowd=is_true(row.is_crowd))
+            is_crowd = is_true(row.is_crowd)
+            self._add(found, number, image, row.box, row.label, is_crowd=is_crowd, mask=row.mask)
         return number
 
     def _add_image_with_objects(self, found: Annotations, table: AnnotationTable, row: BoxRow) -> int:
@@ -193,6 +200,7 @@ class _Reader:
         label: Any,
         *,
         is_crowd: bool,
+        mask: str | None = None,
     ) -> None:
         """Add an object, or count and name it if it is no good; ``image`` is that of its own row."""
         box, name = edges_of(values, self.settings.objects.table.box_format), text_of(label)
@@ -202,7 +210,9 @@ class _Reader:
             return
         if name is not None and self.names and name not in self.names:
             self.nameless[name] = None
-        found.add_object(number, box, self.names.get(name or "", name), is_crowd=is_crowd)
+        shape = self.masks.shape_of(found, mask, size, image.who) if mask is not None else None
+        name = self.names.get(name or "", name)
+        found.add_object(number, box, name, is_crowd=is_crowd, shape=shape, who=image.who)
 
     def _check_units(self, table: AnnotationTable, boxes: array[float]) -> None:
         """Refuse boxes that are surely of the other unit.

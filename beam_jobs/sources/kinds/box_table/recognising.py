@@ -22,6 +22,7 @@ from shardmill.infra.errors import UsageError
 
 # https://storage.googleapis.com/openimages/web/download_v7.html
 _OPEN_IMAGES = {"box_columns": ("XMin", "YMin", "XMax", "YMax"), "units": "relative"}
+_OF_MASKS = {"box_columns": ("BoxXMin", "BoxYMin", "BoxXMax", "BoxYMax"), "units": "relative"}
 _CLASS_LINE = re.compile(r"/m/[0-9a-z_]+,[^,\r\n]+")
 _MOST_LEVELS = 2  # of folders above a table
 _BOX_LISTS = ("boxes", "bboxes", "bbox", "box")
@@ -44,6 +45,8 @@ def recognise_box_table(glance: Glance, settings: BoxTableConfig) -> Recognised 
         columns = columns_of(glance, uri, floats=True)
         if (named := _columns_of_boxes(columns) or _column_of_lists(glance, uri, columns)) is not None:
             found[uri] = named
+    without = {uri: named for uri, named in found.items() if "mask" not in named[0]}
+    found, masks = (without, [uri for uri in found if uri not in without]) if without else (found, [])
     splits = [split_with_year(uri) for uri in found]
     if not glance.images or not found or any(named != found[next(iter(found))] for named in found.values()):
         return None
@@ -66,6 +69,7 @@ def recognise_box_table(glance: Glance, settings: BoxTableConfig) -> Recognised 
         why += (
             f"; {quoted(more)} {'tells' if len(more) == 1 else 'tell'} of classes and images" if more else ""
         )
+    why += f"; not read: {quoted(masks)}" if masks else ""
     objects = {"annotations": tuple(parts), "table": table}
     return Recognised(why, {"objects": objects, "columns": roles}, is_certain=True)
 
@@ -75,6 +79,8 @@ def _columns_of_boxes(columns: Sequence[str]) -> _BoxSettings | None:
     if set(_OPEN_IMAGES["box_columns"]) | {"ImageID", "LabelName"} <= set(columns):
         crowd = {"crowd_column": "IsGroupOf"} if "IsGroupOf" in columns else {}
         return {"image": "ImageID", "label": "LabelName"}, {**_OPEN_IMAGES, **crowd}
+    if {*_OF_MASKS["box_columns"], "ImageID", "LabelName", "MaskPath"} <= set(columns):
+        return {"image": "ImageID", "label": "LabelName", "mask": "MaskPath"}, dict(_OF_MASKS)
     known = {name.strip().lower(): name for name in reversed(columns)}
     edges = tuple(known[name] for name in ("xmin", "ymin", "xmax", "ymax") if name in known)
     path = next((known[name] for name in PATH_NAMES if name in known), None)

@@ -31,8 +31,8 @@ from shardmill.infra.readable import shortened
 
 SETTING = "source.objects.table"
 _CHUNK_ROWS = 16_384
-_BOX, _LABEL, _CROWD, _SIZE = (
-    f"{OF_OBJECTS}{name}:" for name in ("box_columns", "label", "crowd_column", "size_columns")
+_BOX, _LABEL, _CROWD, _SIZE, _MASK = (
+    f"{OF_OBJECTS}{name}:" for name in ("box_columns", "label", "crowd_column", "size_columns", "mask")
 )
 
 
@@ -49,6 +49,7 @@ class BoxRow:
         box: four numbers or texts of such, or a list of such lists; None if there is none.
         is_crowd: whether the box is around a group, or a list of that.
         size: height and width of the image (pixels), if they are known.
+        mask: path of the mask of the object; None if it has none.
     """
 
     number: int
@@ -60,6 +61,7 @@ class BoxRow:
     box: Any
     is_crowd: Any
     size: tuple[int, int] | None
+    mask: str | None = None
 
 
 @dataclass(frozen=True)
@@ -92,11 +94,13 @@ class BoxTable:
         boxes = [column(_BOX, name) for name in settings.box_columns]
         sizes = [column(_SIZE, name) for name in settings.size_columns]
         crowds, labels = column(_CROWD, settings.crowd_column), column(_LABEL, label)
+        masks = column(_MASK, self.settings.columns.mask)
         plain = (rows[name].to_pylist() for name in ("number", "path", "split", "group", "fault"))
         for at, (number, path, split, group, fault) in enumerate(zip(*plain, strict=True)):
             box = [values[at] for values in boxes] if len(boxes) > 1 else numbers_of(boxes[0][at])
             size = size_of(*(_whole(values[at]) for values in sizes)) if sizes else None
-            yield BoxRow(number, path, split, group, fault, labels[at], box, crowds[at], size)
+            mask = masks[at] if isinstance(masks[at], str) and masks[at].strip() else None
+            yield BoxRow(number, path, split, group, fault, labels[at], box, crowds[at], size, mask)
 
 
 def read_box_table(table: Table, settings: SourceConfig) -> BoxTable:
@@ -111,6 +115,7 @@ def read_box_table(table: Table, settings: SourceConfig) -> BoxTable:
     roles += [(_LABEL, columns.label_column)]
     roles += [(_CROWD, boxes.crowd_column)] if boxes.crowd_column is not None else []
     roles += [(_SIZE, name) for name in boxes.size_columns]
+    roles += [(_MASK, columns.mask)] if columns.mask is not None else []
     wanted = wanted_columns(columns, columns.further, "none")
     wanted |= {f"{role}{name}": name for role, name in roles}
     rows, kind, how_read = read_rows(table, settings.table, wanted)

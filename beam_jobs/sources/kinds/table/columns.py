@@ -93,7 +93,7 @@ def _setting(name: str) -> str:
     known = {"path": "image", PREFIX + LABELS: "label", f"{PREFIX}mask/path": "mask"}
     if name.startswith(OF_OBJECTS):
         role = name.removeprefix(OF_OBJECTS).partition(":")[0]
-        return f"source.{'columns' if role == 'label' else 'objects.table'}.{role}"
+        return f"source.{'columns' if role in ('label', 'mask') else 'objects.table'}.{role}"
     for kind in ("label", "target"):
         if name.startswith(f"{PREFIX}{kind}s:"):
             return f"source.columns.{kind}_columns"

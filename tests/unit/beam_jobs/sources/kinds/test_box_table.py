@@ -6,20 +6,25 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from PIL import Image
 from pydantic import ValidationError
 
 from shardmill.beam_jobs.config import PrepareConfig
 from shardmill.beam_jobs.schemas import Status
+from shardmill.beam_jobs.sources import list_inputs, open_source
 from shardmill.beam_jobs.sources.kinds import box_table
 from shardmill.beam_jobs.sources.listing import Listing
 from shardmill.beam_jobs.sources.recognition.glance import glance_at
-from shardmill.beam_jobs.sources.recognition.recognising import recognise
+from shardmill.beam_jobs.sources.recognition.recognising import recognise, settled
 from shardmill.infra.errors import ConfigError, NotFoundError
 from shardmill.infra.settings import validate
 from tests.samples.sources.columns import with_columns
+from tests.samples.sources.requests import asked
+from tests.unit.beam_jobs.sources.kinds.test_coco_shapes import objects_of
 from tests.unit.beam_jobs.sources.kinds.test_objects import objects, outcomes, with_images
 
 READ, FILTERED, LOST = Status.TO_READ, Status.FILTERED, Status.QUARANTINED
@@ -353,3 +358,27 @@ def test_a_table_with_edges_is_recognised_before_one_of_labels(tmp_path: Path, f
     table = found["box_table"].settings["objects"]["table"]
     assert found["box_table"].settings["columns"]["image"] == "filename"
     assert table["size_columns"] == ("height", "width")
+
+
+def test_masks_of_open_images_become_polygons(tmp_path: Path) -> None:
+    mask = np.zeros((20, 28), np.uint8)
+    mask[4:10, 7:14] = 255
+    header = "MaskPath,ImageID,LabelName,BoxID,BoxXMin,BoxXMax,BoxYMin,BoxYMax,PredictedIoU,Clicks\n"
+    names = ("a_m01_1.png", "a_m01_2.png", "gone.png", "broken.png", "")
+    rows = "".join(f"{name},a,/m/01,1,0.25,0.5,0.2,0.5,0.9,\n" for name in names)
+    with_images(tmp_path, "validation/a.jpg", "masks/0/broken.png", "masks/0/other.png")
+    for name in names[:2]:
+        Image.fromarray(mask).save(tmp_path / "masks/0" / name)
+    (tmp_path / "validation-annotations-object-segmentation.csv").write_text(header + rows)
+    request = settled(asked(tmp_path))
+    listing = list_inputs(open_source(request), request.config)
+    found = objects_of(listing, "validation/a.jpg")
+    assert [len(one["rings"]) for one in found] == [1, 1, 0, 0, 0]
+    corners = np.array([[4 / 20, 7 / 28], [10 / 20, 14 / 28]])
+    ring = found[0]["rings"][0]
+    np.testing.assert_allclose([ring.min(0), ring.max(0)], corners, rtol=1e-6)
+    assert outcomes(listing)["masks/0/a_m01_1.png"] == (Status.FILTERED, "table")
+    assert outcomes(listing)["masks/0/other.png"] == (Status.FILTERED, "not_in_table")
+    (warning,) = (text for text in listing.warnings if "mask" in text)
+    assert warning.startswith("2 masks left out: 1 that cannot be read (first row 4 of ")
+    assert "1 whose file is not there (first row 3 of " in warning
