@@ -123,6 +123,9 @@ _ALSO_CALLED = {
     **dict.fromkeys(("numpy", "npy", "npz", "idx", "mnist"), "arrays"),
     **dict.fromkeys(("web", "http", "https"), "urls"),
     "openimages": "box_table",
+    **dict.fromkeys(("ultralytics", "roboflow", "darknet", "yolov5", "yolov8", "yolo11"), "yolo"),
+    **dict.fromkeys(("labelstudio", "label-studio"), "label_studio"),
+    **dict.fromkeys(("vgg", "vgg_image_annotator"), "via"),
     "tensorflow_datasets": "tfds",
 }
 

@@ -105,15 +105,18 @@ def recognise(glance: Glance, settings: SourceConfig) -> Recognised | None:
         return None
     tree = Tree(glance.files, lambda uri: glance.head(uri, _HEAD_BYTES))
     labels = {uri: image for image in glance.images if (uri := tree.label_file(image)) is not None}
-    rows = next((uri for uri in list(labels)[:_HEADS] if _ROW.match(glance.head(uri, _HEAD_BYTES))), None)
-    if rows is None:
+    heads = {uri: glance.head(uri, _HEAD_BYTES) for uri in list(labels)[:_HEADS]}
+    rows = next((uri for uri, head in heads.items() if _ROW.match(head)), None)
+    if rows is None and (not heads or any(head.strip() for head in heads.values())):
         return None
     described = [
         uri
         for uri in glance.ending_in(*ENDINGS)
         if parse(glance.head(uri, _HEAD_BYTES * 16), uri, uri) is not None
     ]
-    why = f"{rows} holds objects as YOLO writes them"
+    if rows is None and not described:
+        return None
+    why = f"{rows} holds objects as YOLO writes them" if rows else "label files of YOLO are empty"
     folders = {image.rpartition("/")[0] for image in glance.images if described or tree.label_file(image)}
     if len(described) > 1:
         readings = [cli_for("yolo", {"objects": {"annotations": uri}}) for uri in described[:READINGS]]

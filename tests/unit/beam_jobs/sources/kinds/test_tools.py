@@ -417,3 +417,16 @@ def test_two_exports_of_a_project_are_asked_about(tmp_path: Path) -> None:
     files: Files = {"train/a.jpg": b"", "train/t.json": TASKS, "val/t.json": TASKS}
     source = settled(asked(written(tmp_path / "splits", files))).config.source
     assert [part.split for part in source.objects.annotations] == ["train", "validation"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "is_upright"), [("coco", False), ("voc", False), ("cvat", True), ("labelme", True)]
+)
+def test_tools_that_show_images_upright_have_boxes_of_upright_images(kind: str, is_upright: bool) -> None:
+    """Where EXIF turns the file by 180°, so that the size does not tell."""
+    for coordinates, expected in ((None, is_upright), ("stored", False), ("upright", True)):
+        objects = {"annotations": "a", "coordinates": coordinates}
+        config = PrepareConfig.model_validate({"source": {"kind": kind, "objects": objects}})
+        assert config.source.has_upright_boxes == expected
+        told = config.source.effective()["objects"]["coordinates"]
+        assert told == ("upright" if expected else "stored")

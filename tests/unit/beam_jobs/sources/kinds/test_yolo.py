@@ -310,3 +310,9 @@ def test_key_points_have_the_names_and_partners_of_the_description(tmp_path: Pat
         assert (found.names, found.partners) == (points, partners)
         assert of(listing, "images/a.jpg", "visibility", "num_left_out") == [[2, 0, 1], 2]
     assert "1 whose key points have another visibility than 0, 1 and 2" in listing.warnings[-1]
+
+
+def test_empty_label_files_are_recognised_by_their_description(tmp_path: Path) -> None:
+    files = {"images/a.jpg": b"", "labels/a.txt": b"\n", "images/b.jpg": b"", "data.yaml": YAML}
+    write(tmp_path, {**files, "images/train/c.jpg": b"", "labels/train/c.txt": b""})
+    assert settled(asked(tmp_path)).config.source.kind == "yolo"
