@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -69,7 +70,7 @@ class CocoReader:
         fields: entry of each image, with the keys of the features.
         keys: all keys of these entries.
         captions: path of an image -> its captions.
-        pointed: path of an image -> id of an annotation -> the annotation, of files of key points.
+        pointed: path of an image -> id -> its annotations of this id in files of key points.
         joining: images that files of captions and of key points name.
         segments: URIs of the files of segments in the source.
     """
@@ -80,7 +81,7 @@ class CocoReader:
     fields: list[_Fields] = field(default_factory=list)
     keys: set[str] = field(default_factory=set)
     captions: dict[str, list[str]] = field(default_factory=dict)
-    pointed: dict[str, dict[Any, _Pointed]] = field(default_factory=dict)
+    pointed: dict[str, dict[Any, list[_Pointed]]] = field(default_factory=dict)
     joining: list[tuple[AnnotatedImage, _Fields]] = field(default_factory=list)
     segments: list[str] = field(default_factory=list)
 
@@ -120,7 +121,8 @@ class CocoReader:
             known = self._known(entry, who, paths, names)
             if known is not None and known[0] is not None:
                 path, name = known
-                self.pointed.setdefault(path, {})[_key(entry, name)] = _Pointed(entry, name, who)
+                same = self.pointed.setdefault(path, {}).setdefault(_key(entry, name), [])
+                same.append(_Pointed(entry, name, who))
 
     def finish(self) -> None:
         """Add the images and objects that no other file has, and the features of all images.
@@ -135,7 +137,7 @@ class CocoReader:
             for number in numbers:
                 self.found.images[number] = _with_split(self.found.images[number], image)
         for path, of_image in self.pointed.items():
-            for one in of_image.values():
+            for one in chain.from_iterable(of_image.values()):
                 for number in () if one.is_joined else self.of_path[path]:
                     self._add(number, one.entry, one.name, one.who, one.entry.get("keypoints"))
         features_of_entries(self.found, self.fields, self.asked, self.keys)
@@ -187,14 +189,16 @@ class CocoReader:
             return
         number, name = known
         image = self.found.images[number]
-        other = self.pointed.get(image.path or "", {}).get(_key(entry, name))
+        same = self.pointed.get(image.path or "", {}).get(_key(entry, name), [])
+        fitting = [one for one in same if (one.name, one.entry.get("bbox")) == (name, entry.get("bbox"))]
         points = entry.get("keypoints")
-        if other is not None:
+        if fitting:
+            other = next((one for one in fitting if not one.is_joined), fitting[0])
             other.is_joined = True
             points = other.entry.get("keypoints") if points is None else points
-            if (other.name, other.entry.get("bbox")) != (name, entry.get("bbox")) and image.fault is None:
-                words = f"{who} and {other.who} have the same id, and another class or box"
-                self.found.images[number] = replace(image, fault=words, reason=CONTRADICTION)
+        elif same and image.fault is None:
+            words = f"{who} and {same[0].who} have the same id, and another class or box"
+            self.found.images[number] = replace(image, fault=words, reason=CONTRADICTION)
         self._add(number, entry, name, who, points)
 
     def _known(

@@ -12,6 +12,7 @@ from PIL import Image
 from pycocotools import mask as run_lengths
 from pycocotools.coco import COCO
 
+from shardmill.beam_jobs.sources.annotations.shapes import BAD_POINTS, BAD_RING, NO_POINT_NAMES
 from shardmill.beam_jobs.sources.kinds import coco
 from shardmill.beam_jobs.sources.listing import Listing
 from shardmill.infra.errors import ConfigError, NotFoundError
@@ -203,15 +204,14 @@ def test_a_broken_shape_costs_itself_and_is_counted(tmp_path: Path) -> None:
     assert len(objects_of(listing, "15.jpg")) == 2
     words = " ".join(listing.warnings)
     first_at = len(made_up(3)["annotations"]) + 1
-    named = f"annotation {first_at + 16} of t.json)"
     for many in (
         "2 of 29 objects are left out",
         "10 run-length masks left out: 2 of another size than their image",
         f"2 of another size than their image (first annotation {first_at + 9} of t.json)",
         "2 polygons left out: 2 that are neither polygons nor run lengths",
-        f"4 rings of polygons without three points of two numbers (first annotation {first_at} of t.json)",
-        f"4 lists of key points without two numbers, and 0, 1 or 2, for each name (first {named}",
-        "1 lists of key points of a class whose points have no names",
+        f"{BAD_RING}: 4 (first annotation {first_at} of t.json)",
+        f"{BAD_POINTS}: 4 (first annotation {first_at + 16} of t.json)",
+        f"{NO_POINT_NAMES}: 1 (first",
     ):
         assert many in words, listing.warnings
 
@@ -227,7 +227,7 @@ def test_key_points_and_captions_join_the_objects_of_other_files(
         for entry in document["annotations"]
     ]
     moved = {**pointed[-1], "bbox": [0, 0, 9, 9]}
-    more = {**pointed[0], "id": 9999, "bbox": [2, 2, 5, 5]}
+    more = {**pointed[0], "bbox": [2, 2, 5, 5]}  # of an id that is there already
     files = {
         "instances.json": {
             **document,
