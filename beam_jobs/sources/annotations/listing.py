@@ -220,10 +220,9 @@ def _warnings(left_out: Counter[str], found: Annotations, num_objects: int) -> l
         remedy = f"; {found.remedy}" if found.remedy and found.first else ""
         many = f"{left_out.total():,} of {counted(num_objects, 'object')} are left out"
         warnings.append(f"{many}: {_reasons(left_out, found.first)}{remedy}")
-    if found.shapes.lost:
-        lost = ((why, count, found.shapes.first.get(why)) for why, count in sorted(found.shapes.lost.items()))
-        parts = (f"{why}: {count:,}" + (f" (first {first})" if first else "") for why, count, first in lost)
-        warnings.append(f"broken shapes are left out of their objects; {'; '.join(parts)}")
+    if lost := found.shapes.lost:
+        parts = _reasons(lost, found.shapes.first)
+        warnings.append(f"broken shapes are left out of their objects: {parts}")
     for what, counts in found.skipped.items():
         reasons = _reasons(
             {why: count for why, (count, _) in counts.items()},
