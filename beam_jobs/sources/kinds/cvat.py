@@ -2,7 +2,7 @@
 
 The format: https://docs.cvat.ai/docs/manual/advanced/xml_format. Boxes, turned boxes, polygons, ellipses,
 masks and skeletons are read; points without names are key points if all shapes of their class have as many.
-Tags, lines and cuboids are counted. ``subset`` gives the split.
+Tags are the feature ``tags``, lines and cuboids are counted. ``subset`` gives the split.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
     """
 
     def add_files(found: Annotations, tables: Sequence[AnnotationTable]) -> None:
-        drawn = DrawnObjects()
+        drawn = DrawnObjects("tags")
         roots = [(table, _root(table)) for table in tables]
         counts = _numbers_of_points(root for _, root in roots)
         for table, root in roots:
@@ -110,7 +110,9 @@ def _add_image(
     number = found.add_image(AnnotatedImage(table.row_uri(at), who, path, split, size, ends=(name,)))
     for order, element in enumerate(image, 1):
         of_object, label = f"shape {order} of {who}", (element.get("label") or "").strip() or None
-        if element.tag in _NO_OBJECTS:
+        if element.tag == "tag" and label is not None:
+            drawn.say(number, label)
+        elif element.tag in _NO_OBJECTS:
             found.skip(element.tag, LEFT_OUT, of_object)
         elif element.tag == "skeleton":
             drawn.add(number, label, of_object, points=_skeleton(element))

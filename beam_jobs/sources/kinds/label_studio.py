@@ -1,8 +1,9 @@
 """Objects in images, as JSON and JSON-MIN of Label Studio describe them: one file a project.
 
 The format: https://labelstud.io/guide/task_format. Rectangles, turned ones, polygons and ellipses are read,
-in percent of the upright image. A key point belongs to the region that is its parent (``parentID``). Choices,
-texts and brushes are counted. Paths such as ``/data/upload/3/1a2b3c4d-a.jpg`` name files by their ends.
+in percent of the upright image. A key point belongs to the region that is its parent (``parentID``). Choices
+are the feature ``choices``; texts and brushes are counted. Paths such as ``/data/upload/3/1a2b3c4d-a.jpg``
+name files by their ends.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
     """
 
     def add_files(found: Annotations, tables: Sequence[AnnotationTable]) -> None:
-        drawn = DrawnObjects()
+        drawn = DrawnObjects("choices")
         for table in tables:
             tasks = read_json(table)
             if not isinstance(tasks, list):
@@ -128,23 +129,27 @@ def _results(task: dict[str, Any]) -> tuple[list[Result], str | None]:
 
 def _ends(data: dict[str, Any]) -> tuple[str, ...]:
     """Return the paths that the image of a task may end in: as uploaded, and under its own name."""
-    texts = {
-        name: value for name, value in data.items() if isinstance(value, str) and value and is_text(value)
+    paths = {
+        name: _path(value)
+        for name, value in data.items()
+        if isinstance(value, str) and value and is_text(value)
     }
-    named = [texts[name] for name in _IMAGE_KEYS if name in texts]
-    address = next(
-        iter(named or [value for value in texts.values() if value.lower().endswith(IMAGE_ENDINGS)]), None
-    )
-    if address is None:
+    named = [paths[name] for name in _IMAGE_KEYS if name in paths]
+    named = named or [path for path in paths.values() if path.lower().endswith(IMAGE_ENDINGS)]
+    if not named:
         return ()
+    folder, slash, name = named[0].rpartition("/")
+    plain = _UPLOAD.sub("", name)
+    return (named[0],) if plain == name else (named[0], f"{folder}{slash}{plain}")
+
+
+def _path(address: str) -> str:
+    """Return the path in an address, without a slash at its ends: of an upload, a local file or a bucket."""
     try:
         parts = urlsplit(address)
     except ValueError:
-        return (address,)
-    path = parse_qs(parts.query).get("d", [unquote(parts.path)])[0].strip("/")
-    folder, slash, name = path.rpartition("/")
-    plain = _UPLOAD.sub("", name)
-    return (path,) if plain == name else (path, f"{folder}{slash}{plain}")
+        return address
+    return parse_qs(parts.query).get("d", [unquote(parts.path)])[0].strip("/")
 
 
 def _value(one: Result) -> dict[str, Any]:
@@ -187,7 +192,11 @@ def _add_result(
 ) -> None:
     """Add a region, or count it."""
     value, kind = _value(one), one.get("type")
-    labels = _labels(value)
+    labels, choices = _labels(value), value.get("choices")
+    if isinstance(choices, list) and all(map(is_text, choices)):
+        for choice in choices:
+            drawn.say(image, choice)
+        return
     if labels is None or not ({"width", "points", "radiusX"} & value.keys()):
         found.skip(str(kind or "result"), LEFT_OUT, who)
         return

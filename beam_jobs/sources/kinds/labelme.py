@@ -2,8 +2,8 @@
 
 The format: https://github.com/wkentaro/labelme. Rectangles are boxes, ``oriented_rectangle`` (``rotation`` of
 X-AnyLabeling) is an oriented box, polygons, circles and masks are outlines. A point is a key point of the
-object with its ``group_id``, named by its label. The image is the file that is named like the JSON file, or
-that ``imagePath`` names; a picture within the JSON file (``imageData``) is not read.
+object with its ``group_id``, named by its label. Flags are the feature ``flags``. The image is the file that
+is named like the JSON file, or that ``imagePath`` names; a picture in the file (``imageData``) is not read.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
     """
 
     def add_files(found: Annotations, tables: Sequence[AnnotationTable]) -> None:
-        drawn = DrawnObjects()
+        drawn = DrawnObjects("flags")
         for table, text in read_together(AnnotationTable.content, tables):
             _add_file(found, drawn, table, text)
         drawn.finish(found)
@@ -84,6 +84,10 @@ def _add_file(found: Annotations, drawn: DrawnObjects, table: AnnotationTable, t
     )
     image = AnnotatedImage(uri, who, path, split, size, namesake=stem, ends=(name,))
     number = found.add_image(image)
+    flags = document.get("flags")
+    for flag, is_set in flags.items() if isinstance(flags, dict) else ():
+        if is_set is True and is_text(flag):
+            drawn.say(number, flag)
     points: dict[Any, dict[str, tuple[float, float, int]]] = {}
     shapes = [shape for shape in document["shapes"] if isinstance(shape, dict)]
     for _ in range(len(document["shapes"]) - len(shapes)):

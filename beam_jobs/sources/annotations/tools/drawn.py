@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from shardmill.beam_jobs.sources.annotations.collecting import Annotations, Box
+from shardmill.beam_jobs.sources.annotations.features import texts_feature
 from shardmill.beam_jobs.sources.annotations.reading import AnnotationTable
 from shardmill.beam_jobs.sources.annotations.shapes import LARGEST, Points, Shape
 from shardmill.infra.errors import ConfigError
@@ -103,9 +104,17 @@ class Drawn:
 
 @dataclass
 class DrawnObjects:
-    """The objects of annotation files whose key points have names, to be added when all are known."""
+    """The objects of annotation files whose key points have names, to be added when all are known.
 
+    Attributes:
+        texts: name of the feature of what is said of whole images: "choices", "tags" or "flags".
+        objects: the objects.
+        said: number of an image -> what is said of it.
+    """
+
+    texts: str
     objects: list[Drawn] = field(default_factory=list)
+    said: dict[int, list[str]] = field(default_factory=dict)
 
     def add(
         self,
@@ -120,16 +129,13 @@ class DrawnObjects:
         """Keep an object; see ``Drawn``."""
         self.objects.append(Drawn(image, box, name, shape, points or {}, who))
 
-    def finish(self, found: Annotations, orders: Mapping[str, Sequence[str]] | None = None) -> None:
-        """Add all objects. The key points of a class are those of its objects, in order of appearance.
+    def say(self, image: int, text: str) -> None:
+        """Keep what is said of a whole image."""
+        self.said.setdefault(image, []).append(text)
 
-        Args:
-            found: to add them to.
-            orders: class -> names of its key points, where the files tell them.
-        """
-        names: dict[str, dict[str, None]] = {
-            key: dict.fromkeys(value) for key, value in (orders or {}).items()
-        }
+    def finish(self, found: Annotations) -> None:
+        """Add all objects. The key points of a class are those of its objects, in order of appearance."""
+        names: dict[str, dict[str, None]] = {}
         for drawn in self.objects:
             if drawn.name is not None and drawn.points:
                 names.setdefault(drawn.name, {}).update(dict.fromkeys(drawn.points))
@@ -147,3 +153,6 @@ class DrawnObjects:
                 holes = shape is not None and shape.has_holes
                 shape = Shape(rings, holes, keypoints=where, visibility=seen, corners=corners)
             found.add_object(drawn.image, drawn.box, drawn.name, shape=shape, who=drawn.who)
+        if self.said:
+            texts = [self.said.get(number) for number in range(len(found.images))]
+            found.add_features(texts_feature(self.texts, texts, self.texts))

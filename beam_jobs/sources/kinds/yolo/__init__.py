@@ -26,6 +26,7 @@ from shardmill.beam_jobs.schemas import FileRef
 from shardmill.beam_jobs.sources.annotations.collecting import READINGS, AnnotatedImage, Annotations
 from shardmill.beam_jobs.sources.annotations.listing import listing_of
 from shardmill.beam_jobs.sources.annotations.reading import (
+    MOST_BYTES,
     SETTING,
     content_of,
     find_annotations,
@@ -110,9 +111,7 @@ def recognise(glance: Glance, settings: SourceConfig) -> Recognised | None:
     if rows is None and (not heads or any(head.strip() for head in heads.values())):
         return None
     described = [
-        uri
-        for uri in glance.ending_in(*ENDINGS)
-        if parse(glance.head(uri, _HEAD_BYTES * 16), uri, uri) is not None
+        uri for uri in glance.ending_in(*ENDINGS) if _is_description(glance.head(uri, MOST_BYTES), uri)
     ]
     if rows is None and not described:
         return None
@@ -124,6 +123,14 @@ def recognise(glance: Glance, settings: SourceConfig) -> Recognised | None:
     if described:
         why += f", and {described[0]} describes them"
     return Recognised(why, is_certain=bool(described), image_folders=folders)
+
+
+def _is_description(data: bytes, uri: str) -> bool:
+    """Tell whether a file describes a dataset, if perhaps wrongly, which listing the source then says."""
+    try:
+        return parse(data, uri, uri) is not None
+    except ConfigError:
+        return True
 
 
 def _described(tree: Tree, folder: SourceFolder, config: PrepareConfig) -> Description:

@@ -17,6 +17,7 @@ from shardmill.infra.errors import ConfigError
 from shardmill.infra.format.features import KeyPoints, partners_by_name
 
 ENDINGS = (".yaml", ".yml", ".data")
+_USUAL_NAMES = ("data.yaml", "data.yml", "dataset.yaml", "dataset.yml")
 
 # Keys of the images of a split, and the split; the first of two that are there counts.
 _SPLITS = (
@@ -59,15 +60,21 @@ class Description:
 def parse(data: bytes, name: str, uri: str) -> Description | None:
     """Parse a description; None if the file is something else.
 
+    A file with one of the usual names may lack the names of classes.
+
     Raises:
-        ConfigError: it is a description with a value that is wrong.
+        ConfigError: it is a description with a value that is wrong, or has a usual name and is no YAML.
     """
+    is_usual = name.rpartition("/")[2] in _USUAL_NAMES
     try:
         text = data.decode("utf-8-sig")
         values = _of_darknet(text) if name.endswith(".data") else _of_yaml(text)
-    except (ValueError, RecursionError):
+    except (ValueError, RecursionError) as error:
+        if is_usual:
+            raise ConfigError(f"{name} is no YAML: {error}", "correct it, or leave it out") from error
         return None
-    if values is None or not (_is_set(values.get("names")) or _is_set(values.get("nc"))):
+    has_names = values is not None and (_is_set(values.get("names")) or _is_set(values.get("nc")))
+    if values is None or not (has_names or is_usual):
         return None
     parts = tuple(
         (key, split, place)
@@ -77,8 +84,8 @@ def parse(data: bytes, name: str, uri: str) -> Description | None:
     )
     if not parts:
         return None
-    names_file = values["names"] if name.endswith(".data") else None
-    names = {} if names_file else _names(values.get("names"), values.get("nc"), name)
+    names_file = values.get("names") if name.endswith(".data") else None
+    names = {} if names_file or not has_names else _names(values.get("names"), values.get("nc"), name)
     num_points, per_point = _points(values.get("kpt_shape"), name)
     task = values.get("task")
     if _is_set(task) and task not in _TASKS:
@@ -93,7 +100,7 @@ def parse(data: bytes, name: str, uri: str) -> Description | None:
         _TASKS.get(str(task)),
         _key_points(values, num_points, name) if num_points else None,
         per_point,
-        tuple(_warnings(names, values.get("nc"), name)),
+        tuple(_warnings(names, values.get("nc"), name)) if names else (),
     )
 
 

@@ -106,6 +106,7 @@ LABELME = labelme(
     shape("star", "dog", [[0, 0]]),
     shape("polygon", None, [[0, 0], [20, 0], [0, 10]]),
     "no shape",
+    flags={"blurred": True, "dark": False, "odd": 1},
 )  # fmt: skip
 
 
@@ -140,6 +141,8 @@ def test_labelme(tmp_path: Path) -> None:
     assert "2 of a shape that is not read" in words
     assert "point" in words
     assert "linestrip" in words
+    (row,) = (row for row in listing.table.to_pylist() if row["uri"] == "a.jpg")
+    assert row["feature:flags"] == ["blurred"]
 
 
 def test_files_of_labelme_find_their_images(tmp_path: Path) -> None:
@@ -212,8 +215,9 @@ def test_cvat(tmp_path: Path) -> None:
     assert rows["annotations.xml#image=3"][1] == "bad_path"
     words = " ".join(listing.warnings)
     for part in ("1 of another number of points than others", "4 without the numbers of their shape",
-                 "polyline", "tag", "hologram"):  # fmt: skip
+                 "polyline", "hologram"):  # fmt: skip
         assert part in words
+    assert listing.table["feature:tags"].to_pylist().count(["night"]) == 1
 
 
 @pytest.mark.parametrize(
@@ -300,7 +304,8 @@ def test_label_studio(tmp_path: Path) -> None:
         "export.json": "table", "export.json#image=5": "bad_path", "export.json#image=6": "broken_row",
     }  # fmt: skip
     words = " ".join(listing.warnings)
-    for part in ("choices", "brushlabels", "keypointlabels", "1 with several labels", "1 without a class"):
+    assert listing.table["feature:choices"].to_pylist().count(["night"]) == 1
+    for part in ("brushlabels", "keypointlabels", "1 with several labels", "1 without a class"):
         assert part in words
 
 

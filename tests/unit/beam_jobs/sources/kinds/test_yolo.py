@@ -163,6 +163,17 @@ def test_names_of_classes(name: str, tmp_path: Path) -> None:
     assert of(listed(tmp_path, {}, **given), "images/a.jpg", "label") == [["one", "two"]]
 
 
+def test_names_may_be_in_a_file_of_their_own(tmp_path: Path) -> None:
+    files = {
+        "images/a.jpg": b"",
+        "labels/a.txt": BOX,
+        "data.yaml": b"train: images",
+        "classes.txt": b"cat\ndog",
+    }
+    assert of(listed(tmp_path, files), "images/a.jpg", "label") == [["cat"]]
+    assert settled(asked(tmp_path)).config.source.kind == "yolo"
+
+
 def test_numbers_name_the_classes_where_nothing_else_does(tmp_path: Path) -> None:
     listing = listed(tmp_path, {"images/a.jpg": b"", "labels/a.txt": BOX})
     assert of(listing, "images/a.jpg", "label") == [["0"]]
@@ -186,6 +197,7 @@ def test_an_image_of_two_splits_is_not_used(tmp_path: Path) -> None:
     ("files", "words"),
     [
         ({"data.yaml": b"train: photos\nnames: [a]"}, "train is photos"),
+        ({"data.yaml": b"train: images\nnames: [a\n"}, "data.yaml is no YAML"),
         ({"data.yaml": b"train: images\nnames: {a: 0}"}, "no name for the class 'a'"),
         ({"data.yaml": b"train: images\nnames: [a]\nkpt_shape: [4, 4]"}, "kpt_shape"),
         ({"data.yaml": b"train: images\nnames: [a]\nkpt_shape: [3, 2]\nflip_idx: [1, 2, 0]"}, "flip_idx"),
