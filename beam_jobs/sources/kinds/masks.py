@@ -12,6 +12,8 @@ images and masks end in. A file that is neither is left out.
 
 from __future__ import annotations
 
+import csv
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -33,14 +35,22 @@ from shardmill.infra.readable import counted
 
 _OF_VOC = "SegmentationClass"
 _VOC_SETS = "ImageSets/Segmentation"
+_OF_CITYSCAPES = {"images": "leftImg8bit", "masks": "gtFine", "image_suffix": "_leftImg8bit"}
 _USUAL_FOLDERS = (
     {"images": "images", "masks": "masks"},
     {"images": "JPEGImages", "masks": _OF_VOC},
-    {
-        "images": "leftImg8bit", "masks": "gtFine",
-        "image_suffix": "_leftImg8bit", "mask_suffix": "_gtFine_labelIds",
-    },
-)  # fmt: skip
+    {**_OF_CITYSCAPES, "mask_suffix": "_gtFine_labelIds"},
+    {**_OF_CITYSCAPES, "mask_suffix": "_gtFine_labelTrainIds"},
+    {"images": "images", "masks": "annotations"},
+)
+# The classes that are evaluated, and their numbers in labelIds; their order is that of labelTrainIds:
+# https://github.com/mcordts/cityscapesScripts/blob/master/cityscapesscripts/helpers/labels.py
+_CITYSCAPES = {
+    "road": 7, "sidewalk": 8, "building": 11, "wall": 12, "fence": 13, "pole": 17, "traffic light": 19,
+    "traffic sign": 20, "vegetation": 21, "terrain": 22, "sky": 23, "person": 24, "rider": 25, "car": 26,
+    "truck": 27, "bus": 28, "train": 31, "motorcycle": 32, "bicycle": 33,
+}  # fmt: skip
+_MOST_BYTES = 1 << 20  # of a table of classes
 
 
 def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
@@ -115,8 +125,11 @@ def recognise(glance: Glance, settings: SourceConfig) -> Recognised | None:
             found: dict[str, Any] = dict(folders)
             rows = [row for key in pairs for row in (*seen.images[key], *seen.masks[key])]
             places = {uris[row].rpartition("/")[0] for row in rows}
-            is_asked = bool(settings.masks.classes)
             why = f"{folders['images']} and {folders['masks']} hold files of the same names"
+            if not settings.masks.classes:
+                classes, note = _classes(folders, glance)
+                found, why = found | classes, why + note
+            is_asked = bool(settings.masks.classes or found.get("classes"))
             if folders["masks"] == _OF_VOC:
                 more, note = _of_voc(glance)
                 found, why = found | more, why + note
@@ -124,6 +137,25 @@ def recognise(glance: Glance, settings: SourceConfig) -> Recognised | None:
                 why, {"masks": found}, is_certain=is_asked, is_complete=is_asked, image_folders=places
             )
     return None
+
+
+def _classes(folders: Mapping[str, str], glance: Glance) -> tuple[dict[str, Any], str]:
+    """Return the classes of Cityscapes, or those in a table of ADE20K, and a sentence about them."""
+    suffix = folders.get("mask_suffix", "")
+    if suffix.endswith("_labelTrainIds"):
+        return {"classes": list(_CITYSCAPES)}, "; the classes are those of Cityscapes"
+    if suffix:
+        others = [value for value in (*range(34), 255) if value not in _CITYSCAPES.values()]
+        note = "; the classes are the 19 of Cityscapes that are evaluated"
+        return {"classes": _CITYSCAPES, "ignore": others}, note
+    for uri in glance.ending_in(".txt"):
+        rows = csv.DictReader(
+            glance.head(uri, _MOST_BYTES).decode("utf-8", "replace").splitlines(), delimiter="\t"
+        )
+        if {"Idx", "Name"} <= set(rows.fieldnames or ()):  # objectInfo150.txt
+            classes = {row["Name"]: int(row["Idx"]) for row in rows if (row["Idx"] or "").isdigit()}
+            return {"classes": classes, "ignore": [0]}, f"; {uri} names the classes, and 0 is none of them"
+    return {}, ""
 
 
 def _of_voc(glance: Glance) -> tuple[dict[str, Any], str]:

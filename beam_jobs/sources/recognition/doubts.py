@@ -10,6 +10,7 @@ from shardmill.beam_jobs.sources.class_names import NO_CLASSES, plain_name, quot
 from shardmill.beam_jobs.sources.files.walking import SPLIT_OF_FOLDER
 from shardmill.beam_jobs.sources.kinds.table.recognising import TABLE_ENDINGS
 from shardmill.beam_jobs.sources.recognition.glance import Glance, Recognised, cli_for
+from shardmill.beam_jobs.sources.recognition.naming import NamedImages
 from shardmill.beam_jobs.sources.roles import is_place
 
 _SHOWN = 2  # tables
@@ -30,13 +31,15 @@ def with_doubts(
         return by_folders
     depth, names = _class_folders(glance)
     strange = [name for name in names if plain_name(name) in NO_CLASSES]
-    if len(names) == 1 or all(map(is_place, names)):
+    mask = NamedImages(glance).mask_beside()
+    if len(names) == 1 or all(map(is_place, names)) or mask is not None:
         strange = names
     if names and not strange:
         return by_folders
     why = f"its {'folder' if len(strange) == 1 else 'folders'} {quoted(strange)} would be classes"
     layout = {"layout": "splits" if depth else "classes"}
     readings = [f"{cli_for('image_folder', layout)} if so"] if names else []
+    why += f", and {mask} is named like a mask" if mask is not None else ""
     why = why if names else "its folders are splits, and hold no folders of classes"
     for name in strange if not depth else ():
         place, below = _classes_below(name, glance)

@@ -17,6 +17,7 @@ _OF_LABELS = frozenset({
     "segmentations", "gtfine", "groundtruth", "ground_truth", "gt",
 })  # fmt: skip
 _VARIES = re.compile(r"[0-9a-f-]{12,}|\d+")
+_MASK = re.compile(r"[._-](seg|mask|segmentation|label|labels|gt|matte)$", re.IGNORECASE)
 _FOLDERS_TRIED = 8
 _COLUMNS_TRIED = 10
 _COMMON_ENDINGS = ("", ".jpg", ".JPEG", ".png")
@@ -74,6 +75,14 @@ class NamedImages:
     def has(self, stem: str) -> bool:
         """Tell whether there is an image of this name, with or without its ending."""
         return stem in self._by_name
+
+    def mask_beside(self) -> str | None:
+        """Return an image that is named like the mask of another one in its folder; None if there is none."""
+        stems = {uri.rpartition(".")[0] for uri in self.images}
+        return next(
+            (uri for uri in self.images if _MASK.sub("", stem := uri.rpartition(".")[0]) in stems - {stem}),
+            None,
+        )
 
     def place_of(self, values: Sequence[str]) -> Place | None:
         """Return where the images lie that values name by path or name; None unless most are there."""

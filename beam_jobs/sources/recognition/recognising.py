@@ -101,6 +101,8 @@ def recognise(glance: Glance, settings: SourceConfig) -> dict[str, Recognised]:
                 found[kind] = seen
     found = {kind: seen for kind, seen in found.items() if _takes_given(kind, settings)}
     found = {kind: seen for kind, seen in found.items() if seen.is_certain} or found
+    if "masks" in found and found["masks"].is_certain:  # a list of scenes beside them says less
+        found.pop("lists", None)
     others = [seen for kind, seen in found.items() if not _is_by_folders(kind, seen)]
     if any(_describes_all(seen, glance) for seen in others if seen.is_certain or not seen.readings):
         found = {kind: seen for kind, seen in found.items() if not _is_by_folders(kind, seen)}

@@ -665,6 +665,52 @@ def utkface() -> Files:
     )
 
 
+def mask(value: int) -> bytes:
+    """A mask of one value."""
+    sink = io.BytesIO()
+    Image.fromarray(np.full((8, 8), value, np.uint8)).save(sink, "PNG")
+    return sink.getvalue()
+
+
+def cityscapes() -> Files:
+    """https://github.com/mcordts/cityscapesScripts#dataset-structure."""
+    found: Files = {}
+    for split, city, value in (("train", "aachen", 7), ("train", "bochum", 33), ("val", "lindau", 0)):
+        name = f"{split}/{city}/{city}_000000_000019"
+        found |= pictures(f"leftImg8bit/{name}_leftImg8bit.png", f"gtFine/{name}_gtFine_color.png")
+        found |= {f"gtFine/{name}_gtFine_{of}.png": mask(value) for of in ("labelIds", "instanceIds")}
+        found[f"gtFine/{name}_gtFine_polygons.json"] = b'{"imgHeight": 8, "imgWidth": 8, "objects": []}'
+    return found
+
+
+def ade20k() -> Files:
+    """ADEChallengeData2016 of http://sceneparsing.csail.mit.edu/."""
+    top = "ADEChallengeData2016"
+    found: Files = {
+        f"{top}/objectInfo150.txt": lines(
+            "Idx\tRatio\tTrain\tVal\tStuff\tName",
+            "1\t0.1576\t11664\t1172\t1\twall",
+            "2\t0.1072\t6046\t612\t1\tbuilding, edifice",
+        ),
+        f"{top}/sceneCategories.txt": lines(
+            "ADE_train_00000001 airport_terminal", "ADE_train_00000002 street", "ADE_val_00000001 street"
+        ),
+    }
+    for name in ("training/ADE_train_00000001", "training/ADE_train_00000002", "validation/ADE_val_00000001"):
+        found |= pictures(f"{top}/images/{name}.jpg") | {f"{top}/annotations/{name}.png": mask(2)}
+    return found
+
+
+def ade20k_in_full() -> Files:
+    """https://groups.csail.mit.edu/vision/datasets/ADE20K/: masks in red and green beside the images."""
+    folder = "ADE20K_2021_17_01/images/ADE/training/urban"
+    return {
+        f"{folder}/{scene}/ADE_train_0000000{number}{ending}": picture("png" if "png" in ending else "jpg")
+        for number, scene in ((1, "street"), (2, "plaza"))
+        for ending in (".jpg", "_seg.png", "_parts_1.png")
+    }
+
+
 LAYOUTS = [
     Layout("ImageNet (ILSVRC 2012) of Kaggle", imagenet, "lists", {
         "train": {"tench, Tinca tinca": 2, "crane (n02012849)": 2, "crane (n03126707)": 2},
@@ -738,6 +784,14 @@ LAYOUTS = [
         "train": {"cat": 2, "dog": 2},
     }),
     Layout("WebDataset", web_dataset, "archive", {"train": {"0": 1, "1": 2}, "validation": {"0": 1}}),
+    Layout("Cityscapes", cityscapes, "masks", {"train": {"": 2}, "validation": {"": 1}}, (
+        "road", "sidewalk", "building", "wall", "fence", "pole", "traffic light", "traffic sign",
+        "vegetation", "terrain", "sky", "person", "rider", "car", "truck", "bus", "train", "motorcycle", "bicycle",
+    )),
+    Layout("ADE20K (SceneParse150)", ade20k, "masks", {"train": {"": 2}, "validation": {"": 1}}, (
+        "wall", "building, edifice",
+    )),
+    Layout("ADE20K in full", ade20k_in_full, "asks"),
     Layout("FairFace", fairface, "asks"),
     Layout("UTKFace", utkface, "asks"),
     Layout("FGVC-Aircraft", aircraft, "asks"),

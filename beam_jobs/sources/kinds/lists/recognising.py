@@ -142,7 +142,10 @@ def recognise_lists(glance: Glance, settings: SourceConfig) -> Recognised | None
         splitting = [one for one in lists if one.label is None and (one.split or "splits" in one.option)]
         if any(one.split in (None, "train") for one in splitting):
             reading.lists += splitting
-    if not places and not any(one.label is not None for one in reading.lists):
+    is_labelled = any(one.label is not None for one in reading.lists)
+    if not is_labelled and named.mask_beside() is not None:
+        return None
+    if not places and not is_labelled:
         return _by_stems(stem_places(named.images), named)
     if not _is_for_lists(reading, places, named.images):
         return None

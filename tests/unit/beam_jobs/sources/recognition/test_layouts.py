@@ -43,6 +43,7 @@ def test_a_public_layout_is_right_without_any_setting(layout: Layout, tmp_path: 
             label = "" if layout.classes else row["label"]
             counts.setdefault(row["split"], Counter())[label] += 1
     assert counts == layout.right
+    assert tuple(request.config.source.masks.classes) == layout.classes
     assert request.config.source.kind == layout.kind
     lost = [row["uri"] for row in listing.to_pylist() if row["status"] == Status.QUARANTINED]
     assert lost == []
