@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from shardmill.beam_jobs.config import PrepareConfig
-from shardmill.beam_jobs.reasons import IGNORED, NO_LABEL
+from shardmill.beam_jobs.reasons import IGNORED, NO_LABEL, NOT_IN_TABLE, OTHER_FILE
 from shardmill.beam_jobs.request import JobRequest
 from shardmill.beam_jobs.schemas import has_masks
 from shardmill.beam_jobs.sources.files.folder import SourceFolder, folders_of_ours, place_of
@@ -26,6 +26,7 @@ from shardmill.beam_jobs.sources.kind_modules import (
 )
 from shardmill.beam_jobs.sources.listing import Listing, check_listing, group_by_pattern
 from shardmill.beam_jobs.sources.pages import PageReader, with_pages
+from shardmill.beam_jobs.sources.recognition.glance import by_endings
 from shardmill.beam_jobs.tables.features import PREFIX, features_of
 from shardmill.infra.errors import ConfigError
 from shardmill.infra.format.known_features import LABELS, TARGETS, WORDS
@@ -87,6 +88,7 @@ def list_inputs(source: SourceFolder, config: PrepareConfig, place: Workplace | 
         if Storage.at(place).exists("")
     ]
     # In one chunk: planning takes rows from it, and would make a copy of its own.
+    _log_unused(listing.table)
     table = _naming_their_setting(named, listing.table).combine_chunks().unify_dictionaries()
     return replace(listing, table=table, warnings=left_out + listing.warnings)
 
@@ -108,6 +110,13 @@ def _check_any_label(table: pa.Table, source: SourceFolder, config: PrepareConfi
             "name what holds it with --set source.columns.label=NAME; or say which labels there are: "
             "--set source.labels=multi, targets, mask or none",
         )
+
+
+def _log_unused(table: pa.Table) -> None:
+    """Log how many files of the source the kind does not use, by their endings."""
+    unused = table["uri"].filter(pc.is_in(table["reason"], pa.array([IGNORED, NOT_IN_TABLE, OTHER_FILE])))
+    if len(unused):
+        log(f"not used: {counted(len(unused), 'file')} ({by_endings(unused.to_pylist())})")
 
 
 def _without_young(listing: Listing, config: PrepareConfig) -> Listing:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any
@@ -83,8 +83,13 @@ class Glance:
 
     def in_words(self) -> str:
         """Say what is there: "12 .jpg, 1 .csv"."""
-        endings = Counter(PurePosixPath(uri).suffix.lower() or "without an ending" for uri in self.files)
-        return ", ".join(f"{count:,} {ending}" for ending, count in endings.most_common(6)) or "nothing"
+        return by_endings(self.files) or "nothing"
+
+
+def by_endings(uris: Iterable[str]) -> str:
+    """Return how many files have each ending, the most first: "12 .jpg, 1 .csv"."""
+    endings = Counter(PurePosixPath(uri).suffix.lower() or "without an ending" for uri in uris)
+    return ", ".join(f"{count:,} {ending}" for ending, count in endings.most_common(6))
 
 
 def cli_for(kind: str, settings: Mapping[str, Any]) -> str:

@@ -9,7 +9,7 @@ from functools import cached_property
 
 from shardmill.beam_jobs.sources.class_names import plain_name
 from shardmill.beam_jobs.sources.recognition.glance import IMAGE_ENDINGS, Glance
-from shardmill.beam_jobs.sources.roles import LABEL_NAMES
+from shardmill.beam_jobs.sources.roles import LABEL_NAMES, split_of_words
 
 ANYWHERE = "*"  # images of a list lie in several folders
 _OF_LABELS = frozenset({
@@ -84,8 +84,13 @@ class NamedImages:
             None,
         )
 
-    def place_of(self, values: Sequence[str]) -> Place | None:
-        """Return where the images lie that values name by path or name; None unless most are there."""
+    def place_of(self, values: Sequence[str], split: str | None = None) -> Place | None:
+        """Return where the images lie that values name by path or name; None unless most are there.
+
+        Args:
+            values: of some lines.
+            split: of the images; it decides between folders that have images of these names.
+        """
         found = {value: self._folders(value.removeprefix("./")) for value in dict.fromkeys(values)}
         there = {value: folders for value, folders in found.items() if folders}
         if (
@@ -96,10 +101,14 @@ class NamedImages:
         ):
             return None
         shared = set.intersection(*(set(folders) for folders in there.values()))
+        if len(shared) > 1:
+            shared = {folder for folder in shared if split and split_of_words(folder) == split}
+            if len(shared) != 1:
+                return None
         if len(shared) == 1:
             (folder,) = shared
             return Place(folder, tuple(folders[folder] for folders in there.values()))
-        if shared or any(len(folders) > 1 for folders in there.values()):
+        if any(len(folders) > 1 for folders in there.values()):
             return None
         return Place(ANYWHERE, tuple(uri for folders in there.values() for uri in folders.values()))
 

@@ -13,12 +13,13 @@ import json
 import struct
 import tarfile
 import zipfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import scipy.io  # type: ignore[import-untyped]
 from PIL import Image
 
 Files = dict[str, bytes]
@@ -711,10 +712,78 @@ def ade20k_in_full() -> Files:
     }
 
 
+def matlab(**variables: object) -> bytes:
+    """A file of MATLAB, as SciPy writes it."""
+    sink = io.BytesIO()
+    scipy.io.savemat(sink, variables, do_compression=True)
+    return sink.getvalue()
+
+
+def structures(**fields: Sequence[object]) -> np.ndarray:
+    """An array of structures of MATLAB."""
+    found = np.empty((1, len(next(iter(fields.values())))), dtype=[(name, object) for name in fields])
+    for name, values in fields.items():
+        for at, value in enumerate(values):
+            found[0, at][name] = value
+    return found
+
+
+def flowers() -> Files:
+    """https://www.robots.ox.ac.uk/~vgg/data/flowers/102/."""
+    return pictures(*(f"jpg/image_0000{number}.jpg" for number in range(1, 7))) | {
+        "imagelabels.mat": matlab(labels=np.array([[77, 77, 1, 1, 102, 77]], np.uint8)),
+        "setid.mat": matlab(trnid=np.array([[1, 4]]), valid=np.array([[2]]), tstid=np.array([[6, 5, 3]])),
+    }
+
+
+def cars() -> Files:
+    """Stanford Cars, as torchvision reads it."""
+    names = ["AM General Hummer SUV 2000", "Acura RL Sedan 2012"]
+    files = {"train": ["00001.jpg", "00002.jpg", "00003.jpg"], "test": ["00001.jpg", "00002.jpg"]}
+
+    def noted(split: str, **classes: Sequence[object]) -> bytes:
+        box = [[1] * len(files[split])] * 2
+        return matlab(annotations=structures(bbox_x1=box[0], bbox_y1=box[1], **classes, fname=files[split]))
+
+    return pictures(*(f"cars_{split}/{name}" for split, some in files.items() for name in some)) | {
+        "devkit/cars_meta.mat": matlab(class_names=np.array([names], dtype=object)),
+        "devkit/cars_train_annos.mat": noted("train", **{"class": [2, 1, 2]}),
+        "devkit/cars_test_annos.mat": noted("test"),
+        "cars_test_annos_withlabels.mat": noted("test", **{"class": [1, 2]}),
+    }
+
+
+def imagenet_with_kit() -> Files:
+    """ILSVRC2012_img_train, ILSVRC2012_img_val and ILSVRC2012_devkit_t12, unpacked."""
+    kit = "ILSVRC2012_devkit_t12/data"
+    codes = ["n02119789", "n02100735"]
+    train = [f"train/{code}/{code}_{number}.JPEG" for code in codes for number in (1, 2)]
+    val = [f"val/ILSVRC2012_val_0000000{number}.JPEG" for number in (1, 2, 3)]
+    return pictures(*train, *val) | {
+        f"{kit}/ILSVRC2012_validation_ground_truth.txt": lines("2", "1", "2"),
+        f"{kit}/meta.mat": matlab(
+            synsets=structures(
+                ILSVRC2012_ID=[1, 2], WNID=codes, words=["kit fox, Vulpes macrotis", "English setter"]
+            )
+        ),
+    }
+
+
 LAYOUTS = [
     Layout("ImageNet (ILSVRC 2012) of Kaggle", imagenet, "lists", {
         "train": {"tench, Tinca tinca": 2, "crane (n02012849)": 2, "crane (n03126707)": 2},
         "validation": {"tench, Tinca tinca": 2, "crane (n03126707)": 1},
+    }),
+    Layout("ImageNet with its development kit", imagenet_with_kit, "lists", {
+        "train": {"kit fox, Vulpes macrotis": 2, "English setter": 2},
+        "validation": {"kit fox, Vulpes macrotis": 1, "English setter": 2},
+    }),
+    Layout("Flowers-102", flowers, "lists", {
+        "train": {"77": 1, "1": 1}, "validation": {"77": 1}, "test": {"1": 1, "102": 1, "77": 1},
+    }),
+    Layout("Stanford Cars", cars, "lists", {
+        "train": {"Acura RL Sedan 2012": 2, "AM General Hummer SUV 2000": 1},
+        "test": {"Acura RL Sedan 2012": 1, "AM General Hummer SUV 2000": 1},
     }),
     Layout("Tiny ImageNet", tiny_imagenet, "lists", {
         "train": {"goldfish, Carassius auratus": 2, "crane": 2},
@@ -786,7 +855,8 @@ LAYOUTS = [
     Layout("WebDataset", web_dataset, "archive", {"train": {"0": 1, "1": 2}, "validation": {"0": 1}}),
     Layout("Cityscapes", cityscapes, "masks", {"train": {"": 2}, "validation": {"": 1}}, (
         "road", "sidewalk", "building", "wall", "fence", "pole", "traffic light", "traffic sign",
-        "vegetation", "terrain", "sky", "person", "rider", "car", "truck", "bus", "train", "motorcycle", "bicycle",
+        "vegetation", "terrain", "sky", "person", "rider", "car", "truck", "bus", "train", "motorcycle",
+        "bicycle",
     )),
     Layout("ADE20K (SceneParse150)", ade20k, "masks", {"train": {"": 2}, "validation": {"": 1}}, (
         "wall", "building, edifice",

@@ -26,7 +26,7 @@ from shardmill.beam_jobs.sources.files.walking import IgnorePatterns
 from shardmill.beam_jobs.sources.kind_modules import options_of
 from shardmill.beam_jobs.sources.kinds.lists.options import OF_LIST, Options
 from shardmill.beam_jobs.sources.kinds.lists.places import class_of_name
-from shardmill.beam_jobs.sources.kinds.lists.reading import Said, first_code, names_in, read_list
+from shardmill.beam_jobs.sources.kinds.lists.reading import Said, first_code, read_list, read_names
 from shardmill.beam_jobs.sources.kinds.lists.recognising import recognise_lists
 from shardmill.beam_jobs.sources.kinds.table import list_named, listed_files
 from shardmill.beam_jobs.sources.kinds.table.columns import ROWS_SCHEMA
@@ -192,8 +192,8 @@ def _named(
     used = {label for label in labels if label is not None}
     if options.names is not None:
         (table,) = find_files_named(folder, options.names, "source.options.names")
-        names = names_in(table.folder.read_bytes(table.path).decode("utf-8-sig", "replace"), used)
-        return [None if label is None else names[label] for label in labels]
+        names, codes = read_names(table.folder.read_bytes(table.path), table.name, used)
+        return [None if label is None else names[codes.get(label, label)] for label in labels]
     if not used or not all(label.isdigit() for label in used):
         return labels
     uris = [str(path or "") for path in rows["path"]]

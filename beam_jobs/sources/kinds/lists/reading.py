@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from shardmill.beam_jobs.config import SourceConfig
 from shardmill.beam_jobs.sources.files.folder import SourceFolder
+from shardmill.beam_jobs.sources.kinds.lists.matlab import names_of_matlab, rows_of_matlab
 from shardmill.beam_jobs.sources.kinds.lists.options import ImageList
 from shardmill.beam_jobs.sources.kinds.table.delimited import to_utf8
 from shardmill.beam_jobs.sources.kinds.table.tables import Table, find_files_named
@@ -54,9 +55,13 @@ def read_list(folder: SourceFolder, how: ImageList, settings: SourceConfig) -> I
         for table in find_files_named(folder, how.ids, "source.options.lists.ids"):
             ids |= {row[0]: row[1] for _, row in lines_of(_text(table, settings), None) if len(row) > 1}
     for table in find_files_named(folder, how.file, _SETTING):
-        lines = lines_of(_text(table, settings), how.separator)
-        if table.path.lower().endswith(".json"):
+        ending = table.path.lower().rpartition(".")[2]
+        if ending == "json":
             lines = rows_of_json(_text(table, settings), table.name)
+        elif ending == "mat":
+            lines = list(enumerate(_rows_of_matlab(table), 1))
+        else:
+            lines = lines_of(_text(table, settings), how.separator)
         yield _said(table, how, lines, ids, settings)
 
 
@@ -160,6 +165,34 @@ def rows_of_json(text: str, name: str) -> list[tuple[int, list[str]]]:
             f"the list {name} has no images with categories as COCO writes them: {error!r}",
             "give a JSON file with the lists images, annotations and categories",
         ) from error
+
+
+def _rows_of_matlab(table: Table) -> list[list[str]]:
+    try:
+        return rows_of_matlab(table.folder.read_bytes(table.path))
+    except ValueError as error:
+        raise ConfigError(f"the list {table.name} cannot be read: {error}", "give a list as text") from error
+
+
+def read_names(data: bytes, name: str, used: set[str]) -> tuple[dict[str, str], dict[str, str]]:
+    """Return label -> name of its class, and number -> code of the labels that are numbers of codes.
+
+    Args:
+        data: content of the file of names.
+        name: its name.
+        used: the labels.
+
+    Raises:
+        ConfigError: labels have no name in the file.
+    """
+    codes: dict[str, str] = {}
+    text = data.decode("utf-8-sig", "replace")
+    if name.lower().endswith(".mat"):
+        try:
+            text, codes = names_of_matlab(data)
+        except ValueError as error:
+            raise ConfigError(f"{name} has no names of classes: {error}", "give them as text") from error
+    return names_in(text, {codes.get(label, label) for label in used}), codes
 
 
 def names_in(text: str, used: set[str]) -> dict[str, str]:

@@ -9,16 +9,17 @@ from typing import Any
 
 from shardmill.beam_jobs.config import SourceConfig
 from shardmill.beam_jobs.sources.class_names import quoted
+from shardmill.beam_jobs.sources.kinds.lists.matlab import rows_of_matlab
 from shardmill.beam_jobs.sources.kinds.lists.places import class_places, stem_places
 from shardmill.beam_jobs.sources.kinds.lists.reading import (
     first_code,
     is_set,
     lines_of,
-    names_in,
+    read_names,
     rows_of_json,
 )
 from shardmill.beam_jobs.sources.kinds.table.delimited import DELIMITERS
-from shardmill.beam_jobs.sources.recognition.glance import Glance, Recognised, cli_for
+from shardmill.beam_jobs.sources.recognition.glance import IMAGE_ENDINGS, Glance, Recognised, cli_for
 from shardmill.beam_jobs.sources.recognition.naming import (
     ANYWHERE,
     NamedImages,
@@ -29,7 +30,7 @@ from shardmill.beam_jobs.sources.recognition.naming import (
 from shardmill.beam_jobs.sources.roles import is_place, split_of_words, words_of
 from shardmill.infra.errors import ConfigError
 
-_ENDINGS = (".txt", ".csv", ".tsv", ".lst", ".list", ".json")
+_ENDINGS = (".txt", ".csv", ".tsv", ".lst", ".list", ".json", ".mat")
 _NO_LIST = re.compile(r"readme|licen[cs]e|submi|requirements|changelog", re.IGNORECASE)
 _MOST_LISTS, _MOST_LEVELS = 80, 4
 _HEAD_BYTES, _MOST_BYTES = 1 << 16, 1 << 27
@@ -38,9 +39,11 @@ _ROWS_TRIED = 6
 _FLAGS = frozenset({"-1", "0", "1", "0.0", "1.0"})
 _PARTS = {"0": "train", "1": "validation", "2": "test"}  # of CelebA's list_eval_partition.txt
 _IS_TRAIN = {"1": "train", "0": "test"}  # of CUB's train_test_split.txt
+_PART = {"tr": "train", "va": "validation", "ts": "test", "te": "test"}  # of trnid, valid and tstid
 _OF_PARTS = frozenset({"split", "splits", "partition"})
 _OF_NAMES = frozenset({
     "class", "classes", "category", "categories", "synset", "synsets", "words", "names", "labels", "label",
+    "meta",
 })  # fmt: skip
 _GROUPS = ("lesion_id", "patient_id", "patientid", "patient id", "subject_id", "person_id")
 _NUMBER = re.compile(r"\d+$")
@@ -240,10 +243,13 @@ def _list(glance: Glance, uri: str, named: NamedImages) -> _List | None:
     if uri.lower().endswith(".json"):
         return _json_list(glance, uri, named)
     separator, rows = _cut(glance, uri)
+    if rows and len(rows[0]) == 1 and (uri.lower().endswith(".mat") or "ground_truth" in uri):
+        return _in_order(glance, uri, rows, named)
     for skip in range(min(len(rows), _MOST_TITLES + 1)):
         some = rows[skip : skip + _ROWS_TRIED]
         for at in image_columns(some):
-            if (place := named.place_of([row[at].strip() for row in some])) is not None:
+            split = split_of_words(uri.rpartition("/")[2])
+            if (place := named.place_of([row[at].strip() for row in some], split)) is not None:
                 option: dict[str, Any] = {"file": uri}
                 option |= {"separator": separator} if separator is not None else {}
                 option |= {"skip": skip} if skip else {}
@@ -253,9 +259,34 @@ def _list(glance: Glance, uri: str, named: NamedImages) -> _List | None:
     return None
 
 
+def _in_order(glance: Glance, uri: str, rows: list[list[str]], named: NamedImages) -> _List | None:
+    """Return a list with a line for each image of one folder, in the order of their names."""
+    for folder in dict.fromkeys(uri.rpartition("/")[0] for uri in named.images):
+        prefix = f"{folder}/" if folder else ""
+        names = [name for name in glance.folder.names(prefix)[0] if name.lower().endswith(IMAGE_ENDINGS)]
+        if len(names) != len(rows):
+            continue
+        option: dict[str, Any] = {"file": uri, "image": 0} | ({"images": folder} if folder else {})
+        images = [f"{prefix}{name}" for name in names[:_ROWS_TRIED]]
+        values = [row[0] for row in rows]
+        if all(value.lstrip("-").isdigit() for value in values):
+            split = split_of_words(folder)
+            option |= {"label": 1} | ({"split": split} if split is not None else {})
+            return _List(uri, option, rows, values, images)
+        parts = {value: _PART[value[:2]] for value in set(values) if value[:2] in _PART}
+        if set(values) <= parts.keys():
+            return _List(uri, option | {"splits": parts}, rows, (), images)
+    return None
+
+
 def _cut(glance: Glance, uri: str) -> tuple[str | None, list[list[str]]]:
     """Return the separator and the first lines of a text, as values; none if it is no text."""
-    head = glance.head(uri, _HEAD_BYTES)
+    if uri.lower().endswith(".mat"):
+        try:
+            return None, rows_of_matlab(glance.head(uri, _MOST_BYTES))
+        except ValueError:
+            return None, []
+    head = glance.head(uri, _MOST_BYTES if "ground_truth" in uri else _HEAD_BYTES)
     try:
         text = (head[: head.rfind(b"\n")] if len(head) == _HEAD_BYTES else head).decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -441,18 +472,15 @@ def _of_family(family: Sequence[_List]) -> _Reading:
 
 def _names(glance: Glance, labels: set[str]) -> str | None:
     """Return the file with the names of classes that are numbers or codes of synsets."""
-    if not labels or not (
-        all(label.isdigit() for label in labels) or all(_SYNSET.fullmatch(label) for label in labels)
-    ):
+    if not labels or not all(label.isdigit() or _SYNSET.fullmatch(label) for label in labels):
         return None
-    for uri in glance.ending_in(".txt", ".names"):
+    for uri in glance.ending_in(".txt", ".names", ".mat"):
         name = uri.rpartition("/")[2]
         words = {_NUMBER.sub("", word) for word in words_of(name)}
         if not words & _OF_NAMES or _NO_LIST.search(name):
             continue
-        text = glance.head(uri, _MOST_BYTES).decode("utf-8", "replace")
         try:
-            names = names_in(text, labels)
+            names, _ = read_names(glance.head(uri, _MOST_BYTES), name, labels)
         except ConfigError:
             continue
         if set(names.values()) != labels and not all(name.isdigit() for name in names.values()):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,9 +13,12 @@ from shardmill.beam_jobs.sources import list_inputs, open_reader, open_source
 from shardmill.beam_jobs.sources.recognition.recognising import settled
 from shardmill.infra.codecs.formats import sniff
 from shardmill.infra.errors import UsageError
+from shardmill.infra.progress import subscribe
 from tests.samples.images.photos import write
-from tests.samples.sources.layouts import LAYOUTS, Layout
+from tests.samples.sources.layouts import LAYOUTS, Layout, pictures
 from tests.samples.sources.requests import asked
+
+REPOSITORY = Path(__file__).parents[5]
 
 
 @pytest.mark.parametrize("layout", LAYOUTS, ids=lambda layout: layout.name)
@@ -47,3 +51,29 @@ def test_a_public_layout_is_right_without_any_setting(layout: Layout, tmp_path: 
     assert request.config.source.kind == layout.kind
     lost = [row["uri"] for row in listing.to_pylist() if row["status"] == Status.QUARANTINED]
     assert lost == []
+
+
+def rows_of_layouts() -> list[str]:
+    """The table of the documentation: each kind, and the layouts that are of it."""
+    of_kind: dict[str, list[str]] = {}
+    for layout in LAYOUTS:
+        of_kind.setdefault("*asks*" if layout.kind == "asks" else f"`{layout.kind}`", []).append(layout.name)
+    rows = [f"| {kind} | {'; '.join(names)} |" for kind, names in sorted(of_kind.items(), reverse=True)]
+    return ["| recognised as | public layouts |", "|---|---|", *rows]
+
+
+def test_the_documentation_lists_the_layouts() -> None:
+    assert "\n".join(rows_of_layouts()) in (REPOSITORY / "docs/sources.md").read_text()
+
+
+def test_files_that_are_not_used_are_counted(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        pictures("images/cat/1.jpg", "images/dog/2.jpg", "more.jpg") | {"notes.md": b"a", "x.md": b""},
+    )
+    events: list[dict[str, Any]] = []
+    unsubscribe = subscribe(events.append)
+    request = settled(asked(tmp_path))
+    list_inputs(open_source(request), request.config)
+    unsubscribe()
+    assert "not used: 3 files (2 .md, 1 .jpg)" in [event["message"] for event in events]
