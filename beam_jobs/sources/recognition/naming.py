@@ -18,6 +18,13 @@ _OF_LABELS = frozenset({
 })  # fmt: skip
 _VARIES = re.compile(r"[0-9a-f-]{12,}|\d+")
 _MASK = re.compile(r"[._-](seg|mask|segmentation|label|labels|gt|matte)$", re.IGNORECASE)
+_NO_LABELS = frozenset({
+    "caption", "captions", "text", "description", "comment", "rle", "rle_mask", "encodedpixels", "mask",
+    "boneage", "age", "url", "sentence", "report",
+})  # fmt: skip
+# Fractions, several numbers, and sentences, unless they begin with the code of a synset.
+_NO_CLASS = re.compile(r"(?!n\d{8}\s)(-?\d*\.\d+|-?\d+([ ,]+-?\d+)+|(\S+\s+){6,}\S+)")
+_MANY_ROWS = 40
 _FOLDERS_TRIED = 8
 _COLUMNS_TRIED = 10
 _COMMON_ENDINGS = ("", ".jpg", ".JPEG", ".png")
@@ -159,11 +166,16 @@ def label_column(header: Sequence[str], rows: Sequence[Sequence[str]], image: in
         if known.get(name, image) != image:
             return known[name]
     others = [at for at in range(len(header)) if at != image]
-    return others[0] if len(others) == 1 and _may_be_class([row[others[0]] for row in rows]) else None
-
-
-def _may_be_class(values: Sequence[str]) -> bool:
-    """Tell whether values may be classes: no long texts, and no numbers with a fraction."""
-    return bool(values) and all(
-        0 < len(value) <= 80 and not re.fullmatch(r"-?\d*\.\d+", value) for value in values
+    return (
+        others[0]
+        if len(others) == 1 and _may_be_class(header[others[0]], [row[others[0]] for row in rows])
+        else None
     )
+
+
+def _may_be_class(name: str, values: Sequence[str]) -> bool:
+    """Tell whether values may be classes: no texts, runs of numbers or fractions, and not one an image."""
+    if not values or name.strip().lower() in _NO_LABELS:
+        return False
+    are_keys = len(values) >= _MANY_ROWS and len(set(values)) * 10 > len(values) * 9
+    return not are_keys and all(0 < len(one) <= 80 and not _NO_CLASS.fullmatch(one.strip()) for one in values)

@@ -13,6 +13,7 @@ folder, if ``folders`` names the folder above. Others are left out.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -186,16 +187,28 @@ def _named(
     labels = [None if label is None else first_code(str(label)) for label in rows["label"]]
     longest: dict[int, str] = {}  # 00016 of a folder is 16 in a list
     for label in labels:
-        if label is not None and label.isdigit():
+        if label is not None and label.isdecimal():
             longest[int(label)] = max(longest.get(int(label), ""), label, key=len)
-    labels = [longest[int(label)] if label is not None and label.isdigit() else label for label in labels]
+    labels = [longest[int(label)] if label is not None and label.isdecimal() else label for label in labels]
     used = {label for label in labels if label is not None}
     if options.names is not None:
         (table,) = find_files_named(folder, options.names, "source.options.names")
         names, codes = read_names(table.folder.read_bytes(table.path), table.name, used)
         return [None if label is None else names[codes.get(label, label)] for label in labels]
-    if not used or not all(label.isdigit() for label in used):
-        return labels
+    numbered = [at for at, label in enumerate(labels) if label is not None and label.isdecimal()]
+    uris = [str(rows["path"][at] or "") for at in numbered]
+    for parts, least in (
+        ([uri.split("/")[-2] if "/" in uri else "" for uri in uris], 1),
+        ([_NUMBER_OF_IMAGE.sub("", re.sub(r"\.[^./]*$", "", uri.rpartition("/")[2])) for uri in uris], 2),
+    ):
+        of_rows = zip(numbered, parts, strict=True)
+        pairs = Counter((labels[at], part) for at, part in of_rows if part and not is_place(part))
+        known = dict(pairs.keys())
+        are_words = all(not part.isdecimal() for part in known.values())
+        is_one_to_one = len(known) == len(pairs) == len(set(known.values())) > 1
+        if is_one_to_one and are_words and min(pairs.values()) >= least:
+            return [known.get(label, label) for label in labels]
+    return labels
     uris = [str(path or "") for path in rows["path"]]
     for parts in (
         [uri.split("/")[-2] if "/" in uri else None for uri in uris],
@@ -207,7 +220,7 @@ def _named(
             for label, part in zip(labels, parts, strict=True)
             if label and part and not is_place(part)
         }
-        known = dict(pairs)
+        known = dict(pairs.keys())
         are_words = all(not part.isdigit() for _, part in pairs)
         if len(known) == len(pairs) == len({part for _, part in pairs}) > 1 and are_words:
             return [None if label is None else known.get(label, label) for label in labels]

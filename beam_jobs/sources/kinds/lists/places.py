@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from shardmill.beam_jobs.sources.roles import is_place, split_of_words
@@ -81,6 +81,31 @@ def class_places(images: Iterable[str]) -> dict[str, str | None]:
         folder.has_images = True
     found: dict[str, str | None] = {}
     return found if _add(found, "", top, None) else {}
+
+
+def inner_places(images: Iterable[str], places: Mapping[str, str | None]) -> dict[str, str | None] | None:
+    """Return the folders of classes in folders of classes, if either may be the classes; None if not.
+
+    The folders of some objects have folders of splits, or several of them other folders; or several are named
+    like splits.
+
+    Args:
+        images: URIs of images, of every folder some.
+        places: as ``class_places`` returns them.
+    """
+    found: dict[str, str | None] = {}
+    inner: dict[str, set[str]] = {}
+    for uri in images:
+        for place, split in places.items():
+            parts = uri.removeprefix(f"{place}/" if place else "").split("/")
+            if (not place or uri.startswith(f"{place}/")) and len(parts) > 1:
+                name = f"{place}/{parts[0]}".lstrip("/")
+                found[name] = split
+                inner.setdefault(name, set()).update(parts[1:2] if len(parts) > 2 else ())
+    deep = {name: split for name, split in found.items() if sum(not is_place(one) for one in inner[name]) > 1}
+    of_splits = [name for name in found if any(split_of_words(one) for one in inner[name])]
+    like_splits = [name for name in found if split_of_words(name.rpartition("/")[2])]
+    return deep if max(map(len, (deep, of_splits, like_splits))) > 1 else None
 
 
 def _add(found: dict[str, str | None], place: str, folder: _Folder, split: str | None) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -18,7 +19,7 @@ from shardmill.beam_jobs.sources.recognition.glance import IMAGE_ENDINGS
 from shardmill.infra.errors import ConfigError
 
 _SETTING = "source.options.lists.file"
-_OF_CLASS = re.compile(r"n\d{8}\b")  # the code of a synset of WordNet
+_OF_CLASS = re.compile(r"n\d{8}(?=\s|$)")  # the code of a synset of WordNet
 
 
 @dataclass
@@ -206,16 +207,14 @@ def names_in(text: str, used: set[str]) -> dict[str, str]:
         ConfigError: labels have no name in the file.
     """
     lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("#")]
-    first = {line.split(None, 1)[0]: line.split(None, 1)[-1].strip() for line in lines}
-    last = {line.rsplit(None, 1)[-1]: _plain(line.rsplit(None, 1)[0]) for line in lines}
+    first = {plain_number(line.split(None, 1)[0]): line.split(None, 1)[-1].strip() for line in lines}
+    last = {plain_number(line.rsplit(None, 1)[-1]): _plain(line.rsplit(None, 1)[0]) for line in lines}
     base = 0 if "0" in used else 1
     numbered = {str(number): line for number, line in enumerate(lines, base)}
     for found in (first, last, numbered):
-        if used <= found.keys():
-            names = {label: found[label] for label in used}
-            seen: dict[str, int] = {}
-            for name in names.values():
-                seen[name] = seen.get(name, 0) + 1
+        if all(plain_number(label) in found for label in used):
+            names = {label: found[plain_number(label)] for label in used}
+            seen = Counter(names.values())
             return {label: name if seen[name] == 1 else f"{name} ({label})" for label, name in names.items()}
     missing = sorted(used - first.keys())[:3]
     raise ConfigError(
@@ -226,6 +225,11 @@ def names_in(text: str, used: set[str]) -> dict[str, str]:
 def _plain(folder: str) -> str:
     """Return the name of a class that stands as a folder: airfield for /a/airfield."""
     return re.sub(r"^/[a-z]/", "", folder)
+
+
+def plain_number(label: str) -> str:
+    """Return a number without zeros before it; any other label unchanged."""
+    return str(int(label)) if label.isdecimal() else label
 
 
 def first_code(value: str) -> str:

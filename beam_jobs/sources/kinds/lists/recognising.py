@@ -10,11 +10,12 @@ from typing import Any
 from shardmill.beam_jobs.config import SourceConfig
 from shardmill.beam_jobs.sources.class_names import quoted
 from shardmill.beam_jobs.sources.kinds.lists.matlab import rows_of_matlab
-from shardmill.beam_jobs.sources.kinds.lists.places import class_places, stem_places
+from shardmill.beam_jobs.sources.kinds.lists.places import class_places, inner_places, stem_places
 from shardmill.beam_jobs.sources.kinds.lists.reading import (
     first_code,
     is_set,
     lines_of,
+    plain_number,
     read_names,
     rows_of_json,
 )
@@ -150,6 +151,8 @@ def recognise_lists(glance: Glance, settings: SourceConfig) -> Recognised | None
         return None
     if not places and not is_labelled:
         return _by_stems(stem_places(named.images), named)
+    if not is_labelled and (inner := inner_places(named.images, places)) is not None:
+        return _by_either(places, inner, named)
     if not _is_for_lists(reading, places, named.images):
         return None
     return _recognised(glance, reading, places, named)
@@ -178,6 +181,22 @@ def _by_stems(places: Sequence[str], named: NamedImages) -> Recognised | None:
     folders = {uri.rpartition("/")[0] for uri in named.images}
     why = f"names of images in {quoted(list(places))} begin with their classes"
     return Recognised(why, {"options": {"stems": list(places)}}, image_folders=folders)
+
+
+def _by_either(
+    places: Mapping[str, str | None], inner: Mapping[str, str | None], named: NamedImages
+) -> Recognised:
+    ways = [
+        cli_for("lists", {"options": {"folders": {place: split or "" for place, split in some.items()}}})
+        for some in (places, inner)
+        if some
+    ]
+    if "" in places:
+        ways[0] = cli_for("image_folder", {"layout": "classes"})
+    ways.append(f"{cli_for('image_folder', {'labels': 'none'})} if the images have no labels")
+    why = f"the folders in {quoted([place or '.' for place in places])} may be classes, or those in them"
+    folders = {uri.rpartition("/")[0] for uri in named.images}
+    return Recognised(why, image_folders=folders, readings=ways)
 
 
 def _is_below(place: str, folders: Iterable[str]) -> bool:
@@ -250,6 +269,8 @@ def _list(glance: Glance, uri: str, named: NamedImages) -> _List | None:
         for at in image_columns(some):
             split = split_of_words(uri.rpartition("/")[2])
             if (place := named.place_of([row[at].strip() for row in some], split)) is not None:
+                if skip and any(named.has(title.strip()) for title in rows[skip - 1]):
+                    return None  # lines name images more than once
                 option: dict[str, Any] = {"file": uri}
                 option |= {"separator": separator} if separator is not None else {}
                 option |= {"skip": skip} if skip else {}
@@ -322,10 +343,12 @@ def _understood(uri: str, option: dict[str, Any], rows: list[list[str]], place: 
         at = label_column(titles, rows, image - 1) if is_titled else None
         label = None if at is None else at + 1
     elif others:
-        values = [row[others[0]] for row in rows if len(row) > others[0]]
+        at = next((at for at in others if at >= image), others[0])
+        values = [row[at] for row in rows if len(row) > at]
         if "-1" in values and set(values) <= _FLAGS:
             return None  # of one class, as those of Pascal VOC
-        label = others[0] + 1 if not _are_counted(values) else None
+        is_key = at < image and len(set(values)) == len(values)
+        label = at + 1 if not is_key and not _are_counted(values) else None
     folders = [row[image - 1].split("/")[-2:-1] for row in rows if len(row) >= image]
     if label is None and all(folder and not is_place(folder[0]) for folder in folders):
         label = "folder"
@@ -420,12 +443,8 @@ def _repeats(one: _List, places: Mapping[str, str | None]) -> bool:
     return (
         bool(by_folder)
         and None not in by_folder
-        and [_plain(label) for label in labels] == [_plain(str(folder)) for folder in by_folder]
+        and [plain_number(label) for label in labels] == [plain_number(str(folder)) for folder in by_folder]
     )
-
-
-def _plain(label: str) -> str:
-    return str(int(label)) if label.isdigit() else label
 
 
 def _readings(lists: Sequence[_List]) -> list[_Reading]:

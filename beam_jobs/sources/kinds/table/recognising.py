@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from shardmill.beam_jobs.config import SourceConfig
-from shardmill.beam_jobs.sources.class_names import quoted
+from shardmill.beam_jobs.sources.class_names import parse_names, quoted
 from shardmill.beam_jobs.sources.files.walking import SourceFault
 from shardmill.beam_jobs.sources.kinds.table.delimited import cut_head
 from shardmill.beam_jobs.sources.recognition.glance import IMAGE_ENDINGS, Glance, Recognised, cli_for
@@ -26,6 +26,7 @@ FILE_NAME = "file_name"  # the column of paths in such a table
 _READINGS = 4  # tables that are named where several fit
 _MAX_TABLES = 20  # whose columns are looked at
 _ROWS_TRIED = 6  # whose images are looked for
+_ROWS_CUT = 200  # whose labels are looked at
 _FOLDERS_TRIED = 8
 _COMMON_ENDINGS = (".jpg", ".jpeg", ".png")
 _NOT_BELOW = re.compile(r"^/|://|(^|/)\.\.(/|$)")  # a path that is not to be looked for in folders
@@ -287,7 +288,9 @@ def _named(glance: Glance, uri: str, settings: SourceConfig, paths: Sequence[str
         if label is None and given.label is None and settings.label_kind == "class" and path in header:
             at = label_column(header, rows, header.index(path))
             label = None if at is None else header[at]
-        return None if label is None else {**found, "label": label}
+        if label is None or _repeats_folders(header, rows, path, label):
+            return None
+        return {**found, "label": label, **_classes_file(glance, header, rows, label)}
     return found
 
 
@@ -296,10 +299,35 @@ def _cut(glance: Glance, uri: str) -> tuple[list[str], list[list[str]]]:
     if not uri.lower().endswith((".csv", ".tsv")):
         return [], []
     try:
-        header, *rows = cut_head(_lines(glance, uri)[: _ROWS_TRIED + 1])
+        header, *rows = cut_head(_lines(glance, uri)[: _ROWS_CUT + 1])
     except (csv.Error, ValueError):
         return [], []
     return [name.strip() for name in header], [row for row in rows if len(row) == len(header)]
+
+
+def _repeats_folders(header: Sequence[str], rows: Sequence[Sequence[str]], path: str, label: str) -> bool:
+    """Tell whether each label is the folder of its image: then the folders say as much."""
+    if path not in header or label not in header:
+        return False
+    places = [(row[header.index(path)].split("/")[-2:-1], row[header.index(label)]) for row in rows]
+    return bool(places) and all(folder == [name] for folder, name in places)
+
+
+def _classes_file(
+    glance: Glance, header: Sequence[str], rows: Sequence[Sequence[str]], label: str
+) -> dict[str, str]:
+    """Return the setting that names a JSON file with a name for each number among the labels."""
+    numbers = {row[header.index(label)] for row in rows} if label in header else set()
+    if not numbers or not all(number.isdecimal() for number in numbers):
+        return {}
+    for uri in [uri for uri in glance.ending_in(".json") if "/" not in uri]:
+        try:
+            names = parse_names(glance.head(uri, _HEAD_BYTES).decode("utf-8", "replace"))
+        except (ValueError, RecursionError):
+            continue
+        if set(map(int, numbers)) <= names.keys():
+            return {"classes_file": uri}
+    return {}
 
 
 def _naming_images(
@@ -310,7 +338,7 @@ def _naming_images(
     if usual in header:
         order = [header.index(usual), *order]
     for at in order:
-        if len(header) > 1 and images.place_of([row[at].strip() for row in rows]) is not None:
+        if len(header) > 1 and images.place_of([row[at].strip() for row in rows[:_ROWS_TRIED]]) is not None:
             return header[at]
     return usual
 

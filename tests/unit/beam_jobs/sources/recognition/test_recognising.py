@@ -59,8 +59,12 @@ SOURCES: dict[str, tuple[Callable[[Path], object], str]] = {
         "table",
     ),
     "table beside folders of classes": (
-        lambda path: write(path, {"l.csv": b"path,label\ncat/1.jpg,cat\ndog/2.jpg,dog\n", **IMAGES}),
+        lambda path: write(path, {"l.csv": b"path,label\ncat/1.jpg,a\ndog/2.jpg,b\n", **IMAGES}),
         "table or image_folder",
+    ),
+    "table that repeats folders of classes": (
+        lambda path: write(path, {"l.csv": b"path,label\ncat/1.jpg,cat\ndog/2.jpg,dog\n", **IMAGES}),
+        "image_folder",
     ),
     "table of other images": (
         lambda path: write(path, {"l.csv": b"path,label\n7.jpg,cat\n", **IMAGES}),
