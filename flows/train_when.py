@@ -20,6 +20,7 @@ from shardmill.infra.dataset.catalog import Catalog
 from shardmill.infra.dataset.drift.figures import DriftLimits
 from shardmill.infra.dataset.drift.measuring import measure
 from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.dataset.views.references import parse_joined
 from shardmill.infra.errors import NotFoundError, UsageError
 from shardmill.infra.readable import counted
 from shardmill.infra.settings import Settings
@@ -152,8 +153,10 @@ def in_words(when: TrainWhen) -> str:
 
 def _drift(trained_on: DatasetVersion, version: DatasetVersion) -> str | None:
     """Return the first figure of a version that is beyond its limit, in words; None: none is."""
-    exceeded = measure(trained_on, version, DriftLimits()).exceeded
-    return str(exceeded[0]) if exceeded else None
+    for before, after in zip(trained_on.data_sets, version.data_sets, strict=True):
+        if exceeded := measure(before, after, DriftLimits()).exceeded:
+            return str(exceeded[0])
+    return None
 
 
 def _last_trained(version: DatasetVersion, config: TrainConfig, runs: Path) -> RunFolder | None:
@@ -161,15 +164,21 @@ def _last_trained(version: DatasetVersion, config: TrainConfig, runs: Path) -> R
     from shardmill.training.results.run_files.run_folder import list_runs
     from shardmill.training.run.files.identity import run_identity
 
-    wanted = _settings(run_identity(config, version)["config"])
+    wanted, of = _settings(run_identity(config, version)["config"]), _series(version.ref)
     same = [
         run
         for run in list_runs(runs)
         if run.result is not None
-        and run.dataset_name == version.name
+        and _series(run.dataset) == of
         and _settings(run.identity["config"]) == wanted
     ]
     return max(same, key=lambda run: (run.dataset_version, run.changed_at), default=None)
+
+
+def _series(ref: str) -> str:
+    """Return what versions that follow each other have in common: their name; of several their references."""
+    parsed = parse_joined(ref)
+    return parsed.name if len(parsed.parts) == 1 else str(parsed.newest)
 
 
 def _settings(config: dict[str, Any]) -> dict[str, Any]:

@@ -229,6 +229,7 @@ def _facts(version: DatasetVersion) -> list[tuple[str, str]]:
         ("targets", ", ".join(numbers) or "none"),
         ("classes of masks", ", ".join(of_pixels) or "none"),
         ("objects", ", ".join(f"{each.name} {each}" for each in special) or "none"),
+        ("key points", ", ".join(name for each in special if each.points for name in each.points.names)),
         ("images", "uint8 with 1 or 3 channels" if samples.is_common else str(samples)),
         ("stored images", manifest.image_encoding),
     ]

@@ -7,6 +7,7 @@ from pathlib import Path
 from shardmill.infra import progress as events
 from shardmill.infra.dataset.catalog import Catalog
 from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.dataset.views.references import parse_joined
 from shardmill.infra.errors import CorruptDataError, DataError, NotFoundError, UsageError
 from shardmill.infra.storage.filesystem import Storage
 from shardmill.infra.storage.locations import public_location
@@ -149,7 +150,7 @@ def _verdict(
             return judge_first(figures, metric, rules, run.dataset)
         if (rollback := rolled_back(earlier, run.name)) is not None:
             return Verdict(False, f"it was rolled back on {rollback.at} by {rollback.by}; {_BY_HAND}")
-        version = Catalog(root).open(run.dataset_name)
+        version = _newest(run, root)
         with opened_run(champion, runs) as before:  # it may get new predictions
             measured = measure(before, run, version, rules.split, root, rules)
             tested = None if rules.split == "test" else _tested(before, run, version, root, rules)
@@ -163,6 +164,13 @@ def _verdict(
     except (UsageError, DataError) as error:
         events.log(f"{run.name} cannot be compared: {error}", level="warning")
         return Verdict(False, f"cannot be compared: {error.message}; {_BY_HAND}")
+
+
+def _newest(run: RunFolder, root: str) -> DatasetVersion:
+    """Open the newest version of the dataset of a run; of several, of those whose splits it was tested on."""
+    tested = parse_joined(run.dataset).tested
+    names_one = len(tested.parts) == 1
+    return Catalog(root).open(run.dataset_name) if names_one else Catalog(root).open_view(str(tested.newest))
 
 
 def _tested(

@@ -35,6 +35,9 @@ class PromotionRules(Settings):
     minimum_examples: int = Field(
         default=30, ge=1, le=1 << 40, description="records below which figures decide nothing"
     )
+    no_worse_on_each: bool = Field(
+        default=False, description="Of several data sets: promote only if the figure is surely worse on none"
+    )
     floor: float | None = Field(
         default=None,
         ge=-1e9,

@@ -7,13 +7,12 @@ evaluated first, in a process of its own.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from shardmill.infra import progress as events
 from shardmill.infra.dataset.catalog import Catalog
@@ -24,7 +23,7 @@ from shardmill.infra.processes.job_command import python_module
 from shardmill.infra.readable import counted
 from shardmill.training.metrics.figures import FIGURES, are_finite, is_smaller_better
 from shardmill.training.promotion.rules import PromotionRules
-from shardmill.training.results.predictions.comparison import Comparison, compare
+from shardmill.training.results.predictions.comparison import Comparison, Difference, compare
 from shardmill.training.results.predictions.file import read_all
 from shardmill.training.results.run_files.run_folder import RunFolder
 
@@ -47,6 +46,7 @@ class Measured:
         comparison: comparison of the champion (first) and the candidate (second).
         num_left_out: records of the split that one of them has learned from.
         unknown: names of the runs whose training records are unknown, because their version is gone.
+        by_data_set: of several data sets the comparison on the records of each, by reference.
     """
 
     ref: str
@@ -54,6 +54,7 @@ class Measured:
     comparison: Comparison
     num_left_out: int = 0
     unknown: tuple[str, ...] = ()
+    by_data_set: Mapping[str, Comparison] = field(default_factory=dict)
 
 
 def measure(
@@ -89,23 +90,39 @@ def measure(
     seen = {run.name: _seen(run, version, split, root) for run in (champion, candidate)}
     known = [ids for ids in seen.values() if ids is not None]
     fair = tested[~np.isin(tested, np.concatenate(known))] if known else tested
-    if fair.size < rules.minimum_examples:
-        raise DataError(
-            f"{version.ref} has {counted(fair.size, f'{split} record')} that neither run has learned from; "
-            f"minimum_examples = {rules.minimum_examples}",
-            f"prepare with a larger {split} split, or lower minimum_examples",
-        )
+    _check_enough(fair.size, version.ref, split, rules)
     first, second = (_predictions(run, version.ref, split, fair, root) for run in (champion, candidate))
     events.stage("compare", int(fair.size), unit="records")
     found = compare(first, second, fair, rules.confidence)
     unknown = tuple(name for name, ids in seen.items() if ids is None)
-    return Measured(version.ref, split, found, tested.size - fair.size, unknown)
+    by_data_set = {}
+    for ref, ids in _ids_by_data_set(version, split).items():
+        own = fair[np.isin(fair, ids)]
+        if rules.no_worse_on_each:
+            _check_enough(own.size, ref, split, rules)
+        if own.size:
+            by_data_set[ref] = compare(first, second, own, rules.confidence)
+    return Measured(version.ref, split, found, tested.size - fair.size, unknown, by_data_set)
+
+
+def _check_enough(size: int, ref: str, split: str, rules: PromotionRules) -> None:
+    """Check that there are as many fair records as the rules ask for.
+
+    Raises:
+        DataError: there are not.
+    """
+    if size < rules.minimum_examples:
+        raise DataError(
+            f"{ref} has {counted(size, f'{split} record')} that neither run has learned from; "
+            f"minimum_examples = {rules.minimum_examples}",
+            f"prepare with a larger {split} split, or lower minimum_examples",
+        )
 
 
 def _seen(run: RunFolder, version: DatasetVersion, split: str, root: str) -> _Ids | None:
     """Return the ids of the records that a run knows and that do not count; None: unknown."""
-    if run.dataset == version.ref:
-        return np.array([], "S16")  # its splits have no record in common
+    if run.dataset == version.ref and len(version.data_sets) == 1:
+        return np.array([], "S16")  # its splits have no record in common; those of several data sets may
     try:
         trained_on = Catalog(root).open_view(run.dataset)
     except NotFoundError:
@@ -114,9 +131,20 @@ def _seen(run: RunFolder, version: DatasetVersion, split: str, root: str) -> _Id
 
 
 def _ids(version: DatasetVersion, split: str) -> _Ids:
-    columns = [version.rows(shard, ["id"])["id"] for shard in version.shards(split)]
-    found: list[str] = [] if not columns else pa.chunked_array(columns, pa.string()).to_pylist()
-    return np.array(found, "S16")
+    return np.concatenate([np.array([], "S16"), *_ids_of_shards(version, split).values()])
+
+
+def _ids_by_data_set(version: DatasetVersion, split: str) -> dict[str, _Ids]:
+    """Return the ids of the records of each of several data sets that has some, by reference."""
+    return _ids_of_shards(version, split) if len(version.data_sets) > 1 else {}
+
+
+def _ids_of_shards(version: DatasetVersion, split: str) -> dict[str, _Ids]:
+    found: dict[str, list[str]] = {}
+    for shard in version.shards(split):
+        ids = version.rows(shard, ["id"])["id"].to_pylist()
+        found.setdefault(version.data_set_of(shard).ref, []).extend(ids)
+    return {ref: np.array(ids, "S16") for ref, ids in found.items()}
 
 
 def _predictions(run: RunFolder, ref: str, split: str, wanted: _Ids, root: str) -> Path:
@@ -188,6 +216,8 @@ def judge(
         "rules": rules.model_dump(mode="json"),
         **found.to_json(),
     }
+    if measured.by_data_set:
+        details["by_data_set"] = {ref: one.to_json() for ref, one in measured.by_data_set.items()}
     if tested is not None:
         details["test"] = {"left_out": tested.num_left_out, **tested.comparison.to_json()}
     figure, records = FIGURES[metric], counted(found.num_examples, f"{measured.split} record")
@@ -195,8 +225,12 @@ def judge(
     change, ends = difference.second - difference.first, (difference.low, difference.high)
     gain = sign * change
     surely_better = min(sign * end for end in ends) > 0
-    surely_worse = max(sign * end for end in ends) < 0
-    if surely_better and gain >= rules.minimum_gain:
+    surely_worse = _is_surely_worse(difference, sign)
+    each = {ref: one.figures[metric] for ref, one in measured.by_data_set.items()}
+    worse_on = [ref for ref, one in each.items() if rules.no_worse_on_each and _is_surely_worse(one, sign)]
+    if worse_on:
+        outcome = f"worse beyond the noise on {' and '.join(worse_on)}"
+    elif surely_better and gain >= rules.minimum_gain:
         outcome = "better beyond the noise"
     elif surely_better:
         outcome = f"better, but by less than the minimum gain of {rules.minimum_gain:g}"
@@ -209,6 +243,8 @@ def judge(
         f"present model ({change:+.4f}; {rules.confidence:.0%} interval {difference.low:+.4f} to "
         f"{difference.high:+.4f}) on {records} of {measured.ref}"
     )
+    for ref, one in each.items():
+        figures += f"; on {ref} {figure.text(one.second)} against {figure.text(one.first)}"
     if times_used:
         figures += f", which judged {counted(times_used, 'other candidate')} before"
     if tested is not None:
@@ -216,7 +252,13 @@ def judge(
         figures += f"; on the test split {figure.text(on_test.second)} against {figure.text(on_test.first)}"
     if measured.unknown:
         figures += f"; what {' and '.join(measured.unknown)} learned from is unknown: that version is gone"
-    return Verdict(surely_better and gain >= rules.minimum_gain, f"{outcome}: {figures}", details)
+    is_promoted = surely_better and gain >= rules.minimum_gain and not worse_on
+    return Verdict(is_promoted, f"{outcome}: {figures}", details)
+
+
+def _is_surely_worse(difference: Difference, sign: float) -> bool:
+    """Return whether the whole interval is worse. ``sign``: -1 where smaller figures are better, else 1."""
+    return max(sign * difference.low, sign * difference.high) < 0
 
 
 def judge_first(figures: Mapping[str, Any], metric: str, rules: PromotionRules, ref: str) -> Verdict:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import unquote
 
@@ -106,8 +106,8 @@ class JoinedReference:
 
     @property
     def name(self) -> str:
-        """The names of the datasets, joined by +; where that is long, the first and the number of others."""
-        names = list(dict.fromkeys(part.reference.name for part in self.parts))
+        """The names of the datasets with splits of their own, joined by +; if long, the first + how many."""
+        names = list(dict.fromkeys(part.reference.name for part in self.parts if not part.only_train))
         joined = "+".join(names)
         return joined if len(joined) <= _MOST_CHARACTERS else f"{names[0]}+{len(names) - 1}"
 
@@ -120,6 +120,17 @@ class JoinedReference:
     def query(self) -> str | None:
         """What tells it apart from others of its name and version: the query of a view, or the whole text."""
         return self.parts[0].reference.query if self.is_one else str(self)
+
+    @property
+    def newest(self) -> JoinedReference:
+        """The same data sets in their newest versions."""
+        parts = (replace(part, reference=replace(part.reference, version="")) for part in self.parts)
+        return replace(self, parts=tuple(parts))
+
+    @property
+    def tested(self) -> JoinedReference:
+        """Those whose splits other than "train" are read."""
+        return replace(self, parts=tuple(part for part in self.parts if not part.only_train))
 
     @property
     def is_one(self) -> bool:

@@ -41,9 +41,9 @@ class FinishedRuns:
         about = {"version": 2, "parent": 1, "shards": shards, "splits": summarise_splits(shards)}
         Catalog(self.root).publish(first.manifest.model_copy(update=about))
 
-    def version(self, number: int) -> DatasetVersion:
-        """One of the versions."""
-        return Catalog(self.root).open(f"set@{number}")
+    def version(self, number: int | str) -> DatasetVersion:
+        """One of the versions, or what a reference names."""
+        return Catalog(self.root).open_view(f"set@{number}" if isinstance(number, int) else number)
 
     def join_train(self, split: str) -> None:
         """Publish a version whose train split has the records of another split too."""
@@ -61,12 +61,14 @@ class FinishedRuns:
         }
         Catalog(self.root).publish(manifest.model_copy(update=about))
 
-    def run(self, name: str, number: int, right: Callable[[Ints], Ints], *judged_on: int) -> RunFolder:
+    def run(
+        self, name: str, number: int | str, right: Callable[[Ints], Ints], *judged_on: int | str
+    ) -> RunFolder:
         """Make a run.
 
         Args:
             name: of its folder.
-            number: of the version that it was trained on.
+            number: of the version that it was trained on, or a reference.
             right: bool [N] from ordinals int64 [N]: whether its predictions are right.
             judged_on: further versions that it has predictions of.
         """

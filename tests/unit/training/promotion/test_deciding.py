@@ -16,6 +16,7 @@ from shardmill.training.arrays import Ints
 from shardmill.training.promotion import deciding
 from shardmill.training.promotion.rules import PromotionRules
 from shardmill.training.results.run_files.run_folder import RunFolder, open_run
+from tests.samples.datasets.published import coloured, publish
 from tests.samples.training.finished_runs import FinishedRuns
 
 NAME = AliasName("set")
@@ -218,3 +219,41 @@ def test_candidates_who_race_are_compared_with_the_one_that_won(made: FinishedRu
     best = next(each for each in records if each.run == "best")
     before = [each for each in records if each.is_move and each.number < best.number][-1]
     assert best.predecessor == before.run
+
+
+def test_of_several_data_sets_none_may_be_worse(made: FinishedRuns) -> None:
+    """The candidate is better on all records together and on the first data set, and worse on the second."""
+    counts = {"train": {"a": 4, "b": 4}, "validation": {"a": 20, "b": 20}, "test": {"a": 3}}
+    publish(made.root, coloured(counts, size=(8, 9)), name="web")
+    own = made.version(2).num_examples("validation")
+    refs = ["set@2", "web@1"]
+
+    def better_on_the_first(rows: Ints) -> Ints:
+        return np.where(rows < own, rows >= 0, rows % 2 == 0)
+
+    def worse_on_the_first(rows: Ints) -> Ints:
+        return np.where(rows < own, rows % 3 == 0, rows % 8 != 0)
+
+    joined = "; ".join(refs)
+    champion = made.run("one", joined, worse_on_the_first)
+    promote(made, champion)
+    assert open_run("set+web@production", made.runs).name == "one"
+    candidate = made.run("two", joined, better_on_the_first)
+    kept = promote(made, candidate, PromotionRules(no_worse_on_each=True))
+    assert kept.holder == "one"
+    assert kept.record.verdict.startswith("worse beyond the noise on web@1: accuracy")
+    assert "; on set@2 100.0% against 34.0%; on web@1 50.0% against 87.5%" in kept.record.verdict
+    assert kept.record.comparison is not None
+    assert [*kept.record.comparison["by_data_set"]] == refs
+    few = promote(made, candidate, PromotionRules(no_worse_on_each=True, minimum_examples=41))
+    assert "web@1 has 40 validation records" in few.record.verdict
+    assert promote(made, candidate).holder == "two", "without the rule all records decide"
+
+
+def test_a_run_with_more_data_in_train_alone_stands_for_the_first(made: FinishedRuns) -> None:
+    publish(made.root, coloured({"train": {"a": 9, "b": 9}}, size=(8, 9)), name="synthetic")
+    promote(made, made.run("one", 2, seldom))
+    found = promote(made, made.run("two", "set@2; train += synthetic@1", often, 2))
+    assert (found.holder, holder(made)) == ("two", "two")
+    assert found.record.comparison is not None
+    assert found.record.comparison["dataset"] == "set@2"
