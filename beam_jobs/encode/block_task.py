@@ -94,6 +94,11 @@ class EncodeBlocks(Task):
         """Close the references."""
         self._file.close()
 
+    def file_of(self, block: int, number: int) -> FileRef:
+        """Return a file of a block, from the references in the spool."""
+        with self._spool.open_input(REFERENCES_FILE) as stream, pa.ipc.open_file(stream) as references:
+            return next(file_refs(references.get_batch(block).slice(number, 1)))
+
     def find_culprit(self, file: FileRef) -> bool:
         """Decode a file alone, and keep a verdict if it is to blame; return whether there is one."""
         try:
@@ -206,7 +211,7 @@ def _convert(
 def _noted(file: FileRef) -> Iterator[None]:
     """Note the file during this block, and tell the pool if memory runs out."""
     try:
-        with being_processed(file):
+        with being_processed():
             yield
     except Exception as error:
         if is_out_of_memory(error):

@@ -66,6 +66,13 @@ class Task(ABC):
     def close(self) -> None:  # noqa: B027  (optional)
         """Release everything that ``open`` opened."""
 
+    def file_of(self, item: int, number: int) -> FileRef | None:
+        """Return a file of an item by its number in it, from 0; None for a task that decodes no files.
+
+        Called where the pool is, on a task that is not opened.
+        """
+        return None
+
     def find_culprit(self, file: FileRef) -> bool:
         """Try the file alone that was being processed when a process failed.
 

@@ -1,36 +1,30 @@
 """Notes of what a process is doing, in a small file that the process and its pool map into memory.
 
-The pool reads from it how many files of an item are done and since when a file is being processed, and the
-file itself when the process is dead. Layout::
+The pool reads from it how many files of an item are done, and since when the next one is being processed.
+Layout::
 
     uint64    number of the item that is being done, plus 1, in the upper half; files of it done, in the lower
     float64   since when (time.monotonic, one clock for all processes); 0 while there is none
-    uint32    length of what follows (bytes)
-    ...       the file as JSON
 
-The time is written last and cleared first. The first field is written as one aligned word, so a reader never
-sees half of it. A file costs a few microseconds and no system call.
+The first field is written as one aligned word, so a reader never sees half of it. A file costs about a
+microsecond and no system call.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
 import mmap
 import struct
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import TypeVar
 
-from shardmill.beam_jobs.schemas import FileRef
-from shardmill.infra.strict_json import dump_json
+T = TypeVar("T")
 
-_NOTE_BYTES = 1 << 16  # a path as long as a system allows, each byte written as \\xNN
 _SINCE = struct.Struct("<d")
-_LENGTH = struct.Struct("<I")
 _SINCE_AT = 8
-_LENGTH_AT = _SINCE_AT + _SINCE.size
-_HEADER_BYTES = _LENGTH_AT + _LENGTH.size
+_NOTE_BYTES = _SINCE_AT + _SINCE.size
 
 
 class Note:
@@ -60,13 +54,8 @@ class Note:
         item, files = divmod(self._progress[0], 1 << 32)
         return (item - 1, files) if item else None
 
-    def begin(self, file: FileRef) -> None:
-        """Note that the file is being processed."""
-        if file.mask is not None and file.mask.drawn is not None:
-            file = file._replace(mask=None)  # shapes may be long, and no decoder sees them
-        text = dump_json(file).encode("ascii")[: _NOTE_BYTES - _HEADER_BYTES]
-        _LENGTH.pack_into(self._memory, _LENGTH_AT, len(text))
-        self._memory[_HEADER_BYTES : _HEADER_BYTES + len(text)] = text
+    def begin(self) -> None:
+        """Note that the next file of the item is being processed."""
         _SINCE.pack_into(self._memory, _SINCE_AT, time.monotonic())
 
     def end(self) -> None:
@@ -78,13 +67,9 @@ class Note:
         (since,) = _SINCE.unpack_from(self._memory, _SINCE_AT)
         return since or None
 
-    def file(self) -> FileRef | None:
-        """Return the noted file. Only safe when the process is dead, since it would write meanwhile."""
-        if self.since() is None:
-            return None
-        (length,) = _LENGTH.unpack_from(self._memory, _LENGTH_AT)
-        file = FileRef(*json.loads(self._memory[_HEADER_BYTES : _HEADER_BYTES + length]))
-        return file if file.mask is None else file._replace(mask=FileRef(*file.mask))
+    def in_progress(self) -> tuple[int, int] | None:
+        """Return the item, and the number in it of the file that is being processed; None without one."""
+        return None if self.since() is None else self.files_done()
 
 
 _own: Note | None = None
@@ -97,8 +82,8 @@ def open_own_note(path: Path) -> Note:
     return _own
 
 
-def counting_files(files: Iterable[FileRef]) -> Iterator[FileRef]:
-    """Yield files, and note each as done when the next one is asked for."""
+def counting_files(files: Iterable[T]) -> Iterator[T]:
+    """Yield the files of an item, and note each as done when the next one is asked for."""
     for file in files:
         yield file
         if _own is not None:
@@ -106,12 +91,15 @@ def counting_files(files: Iterable[FileRef]) -> Iterator[FileRef]:
 
 
 @contextlib.contextmanager
-def being_processed(file: FileRef) -> Iterator[None]:
-    """Note during this block that the file is being processed; does nothing in a process that has no note."""
+def being_processed() -> Iterator[None]:
+    """Note during this block that the file that ``counting_files`` yielded last is being processed.
+
+    Does nothing in a process that has no note.
+    """
     if _own is None:
         yield
         return
-    _own.begin(file)
+    _own.begin()
     try:
         yield
     except Exception:

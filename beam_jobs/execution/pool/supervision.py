@@ -201,7 +201,7 @@ class _PoolProcess:
     """A process of the pool, as its lane sees it."""
 
     def __init__(self, task: Task, note: Note, note_path: Path, budget: MemoryBudget) -> None:
-        self._limits = task.limits
+        self._task, self._limits = task, task.limits
         self._note = note
         self._process, self._connection = serve(task, note_path, budget)
 
@@ -215,7 +215,7 @@ class _PoolProcess:
             answer: Answer = self._connection.recv()
         except (EOFError, OSError):
             status = self._process.end()
-            return _Failure(f"ended by {describe_status(status)}", self._note.file())
+            return _Failure(f"ended by {describe_status(status)}", self._file())
         if answer.out_of_memory is not None:
             return _Failure("ran out of memory", answer.out_of_memory, out_of_memory=True)
         return answer
@@ -232,8 +232,13 @@ class _PoolProcess:
             excess = watch.excess(self._note.since()) if watch is not None else None
             if excess is not None:
                 self._process.end()
-                return _Failure(f"was ended because it took too much {excess}", self._note.file())
+                return _Failure(f"was ended because it took too much {excess}", self._file())
         return None
+
+    def _file(self) -> FileRef | None:
+        """Return the file that the process was processing when it ended."""
+        place = self._note.in_progress()
+        return None if place is None else self._task.file_of(*place)
 
     def end(self) -> None:
         """Kill the process if it still runs, and close the connection."""

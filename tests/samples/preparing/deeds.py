@@ -103,15 +103,19 @@ class Deeds(Task):
 
     def do(self, number: int) -> None:
         """Do the deed, then write the file."""
-        file = FileRef(f"{number}.jpg", 1, 2)
+        file = self.file_of(number, 0)
         deed = self.deeds.get(number)
         if deed is not None and not self._verdict(file).exists() and not (self.once and self._tries(number)):
             (self.folder / f"try-{number}-{time.monotonic_ns()}").touch()
             if deed == "run_short":
                 raise MemoryRanOut(file)
-            with being_processed(file):
+            with being_processed():
                 DEEDS[deed]()
         (self.folder / f"done-{number}-{os.getpid()}-{time.monotonic_ns()}").touch()
+
+    def file_of(self, number: int, _: int) -> FileRef:
+        """Return the only file of a number."""
+        return FileRef(f"{number}.jpg", 1, 2)
 
     def find_culprit(self, file: FileRef) -> bool:
         """Write a verdict where the files are guilty."""
