@@ -18,7 +18,7 @@ from shardmill.infra.codecs import Pixels
 from shardmill.infra.errors import NotFoundError, UsageError
 from shardmill.infra.processes.job_command import JobParser, deliver
 from shardmill.infra.processes.process import exit_at_once, num_cpus, run_main
-from shardmill.infra.readable import first_of
+from shardmill.infra.readable import counted, first_of
 from shardmill.infra.storage.filesystem import Storage
 from shardmill.infra.storage.locations import default_root, default_runs
 from shardmill.infra.whole_job import shown_to_people
@@ -138,7 +138,7 @@ def predict(
     # The framework loads only now, so that mistakes fail at once.
     framework = run.finished().get("framework", "tensorflow")
     model: Model = load(framework, "export").open_predictor(run.path / "export", table.outputs)
-    counts = {"predicted": 0, "refused": 0}
+    counts, num_cut, cut = {"predicted": 0, "refused": 0}, 0, ""
     events.stage("predict", unit="files")
     with (
         Storage.at(out.absolute().parent).atomic_writer(out.name) as stream,
@@ -151,12 +151,24 @@ def predict(
             images = [one.seen.pixels for one in inputs if one.seen is not None]
             outputs = model(np.stack(images)) if images else None
             output.add(list(table.rows_of([path for path, _ in batch], inputs, outputs, threads)))
+            further = [one.path for one in inputs if one.has_further]
+            num_cut, cut = num_cut + len(further), cut or next(iter(further), "")
             refused = sum(one.seen is None for one in inputs)
             counts["refused"] += refused
             counts["predicted"] += len(inputs) - refused
             events.progress("predict", sum(counts.values()), None, unit="files")
         output.close()
+    if num_cut:
+        _warn_of_further(num_cut, cut)
     return {"run": run.name, "out": str(out), **counts}
+
+
+def _warn_of_further(count: int, name: str) -> None:
+    events.log(
+        f"{counted(count, 'file')} with further pages, frames or pictures, such as {name}: only the first of "
+        "each is predicted, as the dataset was prepared",
+        level="warning",
+    )
 
 
 def _table_of(run: RunFolder, paths: Sequence[Path], out: Path, kind: Format, *, overlays: bool) -> _Table:

@@ -15,6 +15,7 @@ from shardmill.infra.codecs import ImageRejected, Pixels, decode_in_bands
 from shardmill.infra.codecs.arrays import in_grey
 from shardmill.infra.codecs.formats import HEAD_BYTES, Wanted, sniff
 from shardmill.infra.codecs.pages import InMemory, count_pages, page_name
+from shardmill.infra.codecs.pages.further import has_further_pictures
 from shardmill.infra.codecs.samples import DeepWanted
 from shardmill.infra.dataset.catalog import Catalog
 from shardmill.infra.errors import ShardmillError
@@ -37,6 +38,7 @@ class Input:
         seen: the image as the model sees it; None: refused.
         shown: the upright image in the size for people, uint8 [h, w, 3]; None: it was not asked for.
         reason, message: why it was refused: a code, and a sentence for people.
+        has_further: the file holds further pictures, which are left out.
     """
 
     path: str
@@ -44,6 +46,7 @@ class Input:
     shown: Pixels | None = None
     reason: str | None = None
     message: str | None = None
+    has_further: bool = False
 
 
 def input_of_run(run: RunFolder, root: str | Path | None = None) -> ModelInput:
@@ -176,7 +179,9 @@ def read_input(path: Path, given: ModelInput, shown_side: int = 0, page: Page | 
     except OSError as error:
         return Input(name, reason=UNREADABLE, message=error.strerror or str(error))
     try:
-        return Input(name, given.see(data), _shown(data, given.preparation, shown_side))
+        how = given.preparation
+        seen, shown = given.see(data), _shown(data, how, shown_side)
+        return Input(name, seen, shown, has_further=has_further_pictures(data, how.pages))
     except ImageRejected as error:
         return Input(name, reason=error.reason, message=error.message)
 

@@ -106,6 +106,12 @@ def test_pages_are_rows_as_prepare_names_and_reads_them(tmp_path: Path) -> None:
             assert (one.reason, one.message) == (rows[one.path]["reason"], rows[one.path]["message"])
         elif one.seen is not None:
             assert np.array_equal(one.seen.pixels, given.see(read[one.path]).pixels)
+    assert not any(one.has_further for one in found)
+    first = ModelInput(
+        preparation=how.model_copy(update={"pages": "first"}), image_size=16, image_channels=1, dtype="uint16"
+    )
+    further = {name: read_input(tmp_path / "a" / name, first).has_further for name in ("scan.tif", "one.tif")}
+    assert further == {"scan.tif": True, "one.tif": False}
     scan = [one.seen.pixels for one in found if one.seen is not None and "scan" in one.path]
     assert np.array_equal(np.stack(scan), stack[..., 1:2])
 
