@@ -76,12 +76,7 @@ def parse(data: bytes, name: str, uri: str) -> Description | None:
     has_names = values is not None and (_is_set(values.get("names")) or _is_set(values.get("nc")))
     if values is None or not (has_names or is_usual):
         return None
-    parts = tuple(
-        (key, split, place)
-        for key, split in _SPLITS
-        if _is_set(values.get(key))
-        for place in _texts(values[key], key, name)
-    )
+    parts = tuple(_parts(values, name))
     if not parts:
         return None
     names_file = values.get("names") if name.endswith(".data") else None
@@ -102,6 +97,14 @@ def parse(data: bytes, name: str, uri: str) -> Description | None:
         per_point,
         tuple(_warnings(names, values.get("nc"), name)) if names else (),
     )
+
+
+def _parts(values: Mapping[str, Any], name: str) -> Iterator[tuple[str, str, str]]:
+    """Yield key, split, and each folder or list of images."""
+    for key, split in _SPLITS:
+        if _is_set(values.get(key)):
+            for place in _texts(values[key], key, name):
+                yield key, split, place
 
 
 def _of_yaml(text: str) -> dict[str, Any] | None:
