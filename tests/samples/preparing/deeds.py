@@ -113,9 +113,9 @@ class Deeds(Task):
                 DEEDS[deed]()
         (self.folder / f"done-{number}-{os.getpid()}-{time.monotonic_ns()}").touch()
 
-    def file_of(self, number: int, _: int) -> FileRef:
+    def file_of(self, item: int, number: int) -> FileRef:
         """Return the only file of a number."""
-        return FileRef(f"{number}.jpg", 1, 2)
+        return FileRef(f"{item}.jpg", 1, 2)
 
     def find_culprit(self, file: FileRef) -> bool:
         """Write a verdict where the files are guilty."""
