@@ -112,6 +112,8 @@ ClassNumbers = Mapping[int, str]  # number as the source writes it -> name of th
 
 _NUMBERED = re.compile(r"(\d+)\s*[:,\t]\s*(.+)")
 _NUMBER = re.compile(r"[+-]?\d+(\.0+)?")
+_ITEM = re.compile(r"item\s*:?\s*\{([^{}]*)\}")
+_ITEM_VALUE = re.compile(r"""\b(\w+)\s*:\s*(?:(\d+)|"([^"]*)"|'([^']*)')""")
 _MOST_DIGITS = 20  # longest number of a class, with its sign
 
 
@@ -145,7 +147,8 @@ def parse_names(text: str) -> dict[int, str]:
     """Parse class names.
 
     A name a line, numbered from 0 (empty lines at the end do not count); ``number:name`` in every line; a
-    JSON list of names; or a JSON object of number to name or of name to number.
+    JSON list of names; a JSON object of number to name or of name to number; or a label map of TensorFlow's
+    Object Detection API (.pbtxt).
 
     Raises:
         ValueError: it is none of these, or a number or name stands there twice.
@@ -153,6 +156,8 @@ def parse_names(text: str) -> dict[int, str]:
     stripped = text.strip()
     if stripped.startswith(("[", "{")):
         pairs = _pairs(json.loads(stripped))
+    elif _ITEM.search(stripped):
+        pairs = [_pair_of_item(item[1]) for item in _ITEM.finditer(stripped)]
     else:
         lines = [line.strip() for line in stripped.splitlines()]
         numbered = [_NUMBERED.fullmatch(line) for line in lines if line]
@@ -172,6 +177,14 @@ def parse_names(text: str) -> dict[int, str]:
         if count > 1:
             raise ValueError(f"the {what} {value!r} stands there twice")
     return dict(pairs)
+
+
+def _pair_of_item(text: str) -> tuple[int, str]:
+    """Return number and name of an item of a label map."""
+    values = {key: number or one or other for key, number, one, other in _ITEM_VALUE.findall(text)}
+    if not values.get("id", "").isdecimal():
+        raise ValueError(f"an item has no id: {text.strip()[:40]!r}")
+    return int(values["id"]), values.get("display_name") or values.get("name", "")
 
 
 def _pairs(value: object) -> list[tuple[int, str]]:

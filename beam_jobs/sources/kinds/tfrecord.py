@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import BinaryIO, Literal, cast
+from typing import Any, BinaryIO, Literal, cast
 
 import pyarrow as pa
 
@@ -127,10 +127,16 @@ def recognise(glance: Glance, settings: SourceConfig) -> Recognised | None:
         return None
     why = f"it has TFRecord files: {quoted(files)}"
     is_free = settings.labels is None and settings.columns.label is None
-    if is_free and _keys_of_objects(RowFile(glance.folder, files[0], 0), settings) is not None:
-        why += ", whose records hold objects as TensorFlow's Object Detection API writes them"
-        return Recognised(why, {"labels": "multi"})
-    return Recognised(why)
+    keys = _keys_of_objects(RowFile(glance.folder, files[0], 0), settings) if is_free else None
+    if keys is None:
+        return Recognised(why)
+    found: dict[str, Any] = {"labels": "multi"}
+    why += ", whose records hold objects as TensorFlow's Object Detection API writes them"
+    maps = glance.ending_in(".pbtxt")
+    if not keys.are_texts and len(maps) == 1:
+        found["columns"] = {"classes_file": maps[0]}
+        why += f", and {maps[0]} names their classes"
+    return Recognised(why, found)
 
 
 def open_reader(folder: SourceFolder, config: PrepareConfig, scratch: Storage | None) -> RowReader:

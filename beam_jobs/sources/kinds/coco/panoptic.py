@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from shardmill.beam_jobs.sources.annotations.collecting import is_text
 from shardmill.beam_jobs.sources.annotations.reading import AnnotationTable, read_together
 from shardmill.infra.codecs.formats import ImageRejected
 from shardmill.infra.codecs.masks import decode_mask
@@ -21,6 +23,7 @@ from shardmill.infra.storage.locations import uri_of
 
 VOID = 0  # number of pixels of no segment
 _MOST_PIXELS = 1 << 28
+_FIRST = 8  # files that are looked for
 
 Numbers = npt.NDArray[np.int32]
 
@@ -43,8 +46,8 @@ def folder_of_segments(table: AnnotationTable, annotations: Sequence[Any]) -> st
     folder, _, name = table.table.path.rpartition("/")
     stem, above = name.rpartition(".")[0], folder.rpartition("/")[0]
     places = dict.fromkeys(f"{place}/{end}".strip("/") for end in (stem, "") for place in (folder, above, ""))
-    names = (entry.get("file_name") for entry in annotations if is_panoptic(entry))
-    first = [name for name in names if isinstance(name, str)][:8]
+    names = (_file_name(entry) for entry in annotations if is_panoptic(entry))
+    first = list(islice((name for name in names if name), _FIRST))
     for place in places:
         if any(_is_there(table, f"{place}/{name}".lstrip("/")) for name in first):
             return place
@@ -54,9 +57,17 @@ def folder_of_segments(table: AnnotationTable, annotations: Sequence[Any]) -> st
     )
 
 
+def _file_name(entry: Mapping[str, Any]) -> str:
+    """Return the name of the PNG file of an annotation; empty if it has none within the folder."""
+    name = entry.get("file_name")
+    if not isinstance(name, str) or not is_text(name) or ".." in name.split("/") or "\0" in name:
+        return ""
+    return name
+
+
 def _is_there(table: AnnotationTable, path: str) -> bool:
     try:
-        return ".." not in path.split("/") and table.table.folder.size(path) >= 0
+        return table.table.folder.size(path) >= 0
     except NotFoundError:
         return False
 
@@ -74,9 +85,8 @@ def read_segments(
     named: list[tuple[int, Mapping[str, Any], str]] = []
     for at, entry in enumerate(annotations, 1):
         if is_panoptic(entry):
-            name = entry.get("file_name")
-            is_name = isinstance(name, str) and ".." not in name.split("/") and "\0" not in name
-            named.append((at, entry, f"{place}/{name}".lstrip("/") if is_name and name else ""))
+            name = _file_name(entry)
+            named.append((at, entry, f"{place}/{name}".lstrip("/") if name else ""))
 
     def read(one: tuple[int, Mapping[str, Any], str]) -> bytes | str:
         if not one[2]:

@@ -240,7 +240,7 @@ class CocoReader:
             self.segments += [file] if document.table.table.uri is not None else []
             who, key = document.who(at), entry.get("image_id")
             if not is_id(key) or key not in numbers:
-                self.found.skip("list of segments", _UNKNOWN_IMAGE, f"{who}: {key!r}")
+                self.found.skip("segment list", _UNKNOWN_IMAGE, f"{who}: {key!r}")
                 continue
             number = numbers[key]
             image = self.found.images[number]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from pydantic import ValidationError
 
 from shardmill.beam_jobs.sources.annotations.collecting import Annotations, is_text
 from shardmill.beam_jobs.sources.annotations.shapes import Shape, points_of
@@ -29,22 +28,24 @@ def name_points(found: Annotations, document: Document) -> None:
         if not points or not isinstance(entry.get("id"), int | str | float) or entry["id"] not in names:
             continue
         name = names[entry["id"]]
-        if not isinstance(points, list) or not all(map(is_text, points)):
-            found.warnings.append(f"{document.table.name}: the key points of {name!r} are no list of names")
+        whose = f"{document.table.name}: the key points of {name!r}"
+        if not isinstance(points, list) or not all(map(is_text, points)) or len(set(points)) < len(points):
+            found.warnings.append(f"{whose} are no list of different names, and are not read")
             continue
-        skeleton = entry.get("skeleton") or []
-        try:
-            pairs = [(int(one) - 1, int(other) - 1) for one, other in skeleton]
-            named = KeyPoints(names=tuple(points), skeleton=tuple(pairs), partners=partners_by_name(points))
-        except (TypeError, ValueError) as error:
-            why = (
-                error.errors()[0]["msg"]
-                if isinstance(error, ValidationError)
-                else "its skeleton is no list of pairs"
-            )
-            found.warnings.append(f"{document.table.name}: the key points of {name!r} are not read: {why}")
-            continue
-        found.name_points(name, named)
+        given = entry.get("skeleton") or []
+        each = given if isinstance(given, list) else [given]
+        pairs = [pair for pair in each if _is_pair(pair, len(points))]
+        if len(pairs) < len(each):
+            found.warnings.append(f"{whose} have a skeleton that joins other than two of them")
+        skeleton = tuple((int(one) - 1, int(other) - 1) for one, other in pairs)
+        partners = partners_by_name(points)
+        found.name_points(name, KeyPoints(names=tuple(points), skeleton=skeleton, partners=partners))
+
+
+def _is_pair(value: Any, count: int) -> bool:
+    """Tell whether a value is a pair of numbers of points, from 1."""
+    is_pair = isinstance(value, list) and len(value) == 2
+    return is_pair and all(type(one) in (int, float) and one in range(1, count + 1) for one in value)
 
 
 def polygon_of(found: Annotations, value: object, size: tuple[int, int] | None, who: str) -> Shape | None:

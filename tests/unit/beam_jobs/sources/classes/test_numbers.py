@@ -23,6 +23,10 @@ from shardmill.infra.errors import ConfigError, NotFoundError
         ('{"cat": 1, "dog": 0}', {1: "cat", 0: "dog"}),
         ("2:1 photo\n16:9 photo", {2: "1 photo", 16: "9 photo"}),
         ("10 am\n0:5", {0: "10 am", 1: "0:5"}),
+        (
+            '# COCO\nitem {\n name: \'cat\'\n id: 3 }\nitem: {id: 1, name: "/m/1", display_name: "dog"}',
+            {3: "cat", 1: "dog"},
+        ),
     ],
 )
 def test_forms(text: str, names: dict[int, str]) -> None:
@@ -38,6 +42,8 @@ def test_forms(text: str, names: dict[int, str]) -> None:
         ("0:cat\n0:dog", "the number 0 stands there twice"),
         ("{'cat'}", "Expecting property name"),
         ("[1, 2]", "neither a list of names"),
+        ('item { name: "cat" }', "an item has no id"),
+        ("item { id: 1 }", "a name is empty"),
     ],
 )
 def test_files_that_are_refused(text: str, message: str) -> None:

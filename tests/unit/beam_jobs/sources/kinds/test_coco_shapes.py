@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -301,6 +302,7 @@ def panoptic(folder: Path, **changed: Any) -> dict[str, Any]:
             {"image_id": 2, "file_name": "b.png", "segments_info": segments[:2]},
             {"image_id": 3, "file_name": "c.png", "segments_info": segments[:1]},
             {"image_id": 4, "file_name": "a.png", "segments_info": segments[:1]},
+            {"image_id": 5, "file_name": "../a.png\ud800", "segments_info": segments[:1]},
         ],
         "categories": [PERSON, DOG],
     } | changed
@@ -330,7 +332,7 @@ def test_segments_of_panoptic_files_are_objects(tmp_path: Path) -> None:
     assert "7 of 11 objects are left out" in words
     assert "3 whose pixels no entry names (first annotation 1 of annotations/panoptic_val.json: 77)" in words
     assert "2 without a pixel (first annotation 1 of annotations/panoptic_val.json: 6)" in words
-    assert "1 list of segments left out: 1 of an unknown image" in words
+    assert "2 segment lists left out: 2 of an unknown image" in words
 
 
 def test_png_files_of_segments_that_are_no_such_are_told(tmp_path: Path) -> None:
@@ -345,6 +347,36 @@ def test_png_files_of_segments_that_are_no_such_are_told(tmp_path: Path) -> None
     folder.rename(tmp_path / "elsewhere")
     with pytest.raises(NotFoundError, match=r"the PNG files of annotations/panoptic_val\.json are not there"):
         coco.list_inputs(source, configured("coco", "annotations/panoptic_val.json"))
+
+
+@pytest.mark.parametrize(
+    ("points", "skeleton", "pairs", "words"),
+    [
+        (
+            ["a", "b"],
+            [[1, 2], [0, 1], [1, 3], [1, 1.5], [1], "x", [math.inf, 1]],
+            ((0, 1),),
+            "have a skeleton",
+        ),
+        (["a", "b"], 5, (), "have a skeleton that joins other than two of them"),
+        (["a", "a"], [], None, "are no list of different names"),
+        (["a", 1], [], None, "are no list of different names"),
+        ("ab", [], None, "are no list of different names"),
+    ],
+)
+def test_broken_names_of_key_points_are_told(
+    tmp_path: Path, points: Any, skeleton: Any, pairs: Any, words: str
+) -> None:
+    source = with_images(tmp_path, "a.jpg")
+    category = {"id": 1, "name": "person", "keypoints": points, "skeleton": skeleton}
+    entry = {"image_id": 1, "category_id": 1, "bbox": [1, 1, 9, 9], "keypoints": [1, 1, 2, 3, 3, 2]}
+    images = [{"id": 1, "file_name": "a.jpg"}]
+    document = {"images": images, "annotations": [entry], "categories": [category]}
+    (tmp_path / "t.json").write_text(json.dumps(document))
+    listing = coco.list_inputs(source, configured("coco", "t.json"))
+    found = [one.points for one in features_in(listing.table.schema) if one.points is not None]
+    assert [one.skeleton for one in found] == ([] if pairs is None else [pairs])
+    assert words in " ".join(listing.warnings)
 
 
 def test_other_key_points_of_a_class_are_refused(tmp_path: Path) -> None:

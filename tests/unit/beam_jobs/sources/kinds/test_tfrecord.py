@@ -224,6 +224,16 @@ def test_objects_whose_classes_are_numbers(tmp_path: Path, names: list[str], cla
     assert found["feature:objects/label"] == classes
 
 
+def test_a_label_map_names_classes_that_are_numbers(tmp_path: Path) -> None:
+    payload = detected(1, [BOX, BOX], ["dog", "cat"], **{"image/object/class/text": None})
+    items = b'item {\n  id: 3\n  name: \'cat\'\n}\nitem {\n  name: "/m/1" id: 7 display_name: "a dog"\n}\n'
+    write(tmp_path, {"a.record": framed([payload]), "label_map.pbtxt": items})
+    request = settled(asked(tmp_path))
+    table = list_inputs(open_source(request), request.config).table
+    (found,) = (row for row in table.to_pylist() if "#" in row["uri"])
+    assert found["feature:objects/label"] == ["a dog", "cat"]
+
+
 def test_objects_in_pixels_are_refused(tmp_path: Path) -> None:
     write(tmp_path, {"a.record": framed([detected(1, [(5, 6, 30, 40)], ["cat"])])})
     with pytest.raises(ConfigError, match="seem to be in pixels"):
