@@ -126,8 +126,8 @@ def _trained_on(run: RunFolder, catalog: Catalog, version: DatasetVersion) -> Da
     try:
         return catalog.open_view(run.dataset)
     except NotFoundError:
-        classes, task = run.finished().get("classes"), kind_of(version).name
-        if classes != version.manifest.label_names or task != run.task:
+        kinds = {kind_of(version).name, kind_of(version, "keypoints").name}
+        if run.finished().get("classes") != version.manifest.label_names or run.task not in kinds:
             raise
         return version
 

@@ -22,6 +22,7 @@ from shardmill.infra.readable import counted, first_of
 from shardmill.infra.storage.filesystem import Storage
 from shardmill.infra.storage.locations import default_root, default_runs
 from shardmill.infra.whole_job import shown_to_people
+from shardmill.training.export.model_input import View
 from shardmill.training.frameworks import load
 from shardmill.training.predicting.detected import DETECTED_FILES, detected
 from shardmill.training.predicting.inputs import (
@@ -198,11 +199,13 @@ def _table_of(run: RunFolder, paths: Sequence[Path], out: Path, kind: Format, *,
             OVERLAY_SIDE if overlays else 0,
         )
     decided = kind_of_task.decisions
-    assert decided is not None, "a task without places decides"
+    assert decided is not None, "a task without boxes and masks decides"
+    if points := run.finished().get("keypoints"):
+        names = [f"{point} {axis}" for point in points for axis in ("y", "x")]
     return _Table(
         (decided.output,),
         lambda stream: open_output(stream, kind, decided, names),
-        lambda _, inputs, outputs, threads: _predicted(inputs, _one(outputs, decided.output)),
+        lambda _, inputs, outputs, threads: _predicted(inputs, _one(outputs, decided.output), decided.output),
     )
 
 
@@ -210,13 +213,23 @@ def _one(outputs: Outputs | None, name: str) -> npt.NDArray[Any] | None:
     return None if outputs is None else outputs[name]
 
 
-def _predicted(inputs: list[Input], values: npt.NDArray[Any] | None) -> Iterator[Prediction]:
+def _in_pixels(view: View, points: npt.NDArray[Any]) -> list[float]:
+    """Return points of the model's input, y and x, in pixels of the upright image."""
+    places = points.reshape(-1, 2)
+    found: list[float] = view.boxes(np.concatenate([places, places], axis=1))[:, :2].ravel().tolist()
+    return found
+
+
+def _predicted(inputs: list[Input], values: npt.NDArray[Any] | None, name: str) -> Iterator[Prediction]:
     rows = iter(() if values is None else values)
     for one in inputs:
         if one.seen is None:
             yield Prediction(one.path, (), one.reason, one.message)
         else:
-            yield Prediction(one.path, next(rows).tolist())
+            values = next(rows)
+            yield Prediction(
+                one.path, values.tolist() if name != "points" else _in_pixels(one.seen.view, values)
+            )
 
 
 if __name__ == "__main__":

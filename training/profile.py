@@ -33,9 +33,8 @@ from shardmill.training.profiling.stages import Stage, Subject, measure_stages
 from shardmill.training.profiling.workers import image_size, measure_workers, propose
 from shardmill.training.reading import open_records
 from shardmill.training.reading.example_spec import ExampleSpec
-from shardmill.training.reading.records.annotations import load_objects
 from shardmill.training.run.framework import Framework
-from shardmill.training.tasks.registry import learned
+from shardmill.training.tasks.registry import kind_of
 from shardmill.training.tasks.settings import settings_for
 
 
@@ -108,7 +107,7 @@ def profile(
     table = records.table
     order = order_from_settings(config.data, table, version.manifest.classes)
     with quiet():  # the model's file may import its framework
-        objects = load_objects(version, "train") if learned(version) == "objects" else None
+        objects = kind_of(version, config.data.objects).objects(version, "train")
         spec = ExampleSpec.of_settings(config, objects)
     subject = Subject(records, order, spec, seconds)
     stages = measure_stages(subject, lambda name: events.log(f"measuring {name}"))

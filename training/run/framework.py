@@ -410,6 +410,6 @@ def model_spec(
         partial_weights=config.model.partial_weights,
         seed=config.data.seed,
         pixels=pixels_of(version.manifest, samples.channels) if use_statistics else None,
-        output=kind_of(version).output,
+        output=kind_of(version, config.data.objects).output,
         fit=config.data.fit or "crop",
     )

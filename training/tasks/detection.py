@@ -12,12 +12,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.format.known_features import CORNERS, KEYPOINTS, POLYGONS
 from shardmill.training.arrays import Ints
 from shardmill.training.config import TrainConfig, image_size_of
 from shardmill.training.frameworks import load
 from shardmill.training.metrics.detection import DetectionEvaluation, DetectionTally, resampled, summarized
 from shardmill.training.metrics.evaluation import Evaluation, Rows
-from shardmill.training.reading.records.shapes import SHAPES
+from shardmill.training.reading.records.annotations import SplitObjects, load_objects
 from shardmill.training.tasks.annotated import AnnotatedBoxes
 from shardmill.training.tasks.arrow_lists import NUMBERS
 from shardmill.training.tasks.kind import TaskKind
@@ -31,7 +32,7 @@ class DetectionKind(TaskKind):
 
     learned = "objects"
     evaluation = DetectionEvaluation
-    settings = frozenset({"repeats"})
+    settings = frozenset({"repeats", "objects"})
     frameworks = ("tensorflow",)
     output = "objects"
     fields = {  # noqa: RUF012  never changed
@@ -52,12 +53,20 @@ class DetectionKind(TaskKind):
         )
         return made
 
+    def objects(self, version: DatasetVersion, split: str) -> SplitObjects:
+        """Load the objects of the records of a split."""
+        return load_objects(version, split)
+
     def notes(self, version: DatasetVersion) -> list[str]:
         """Say which shapes the detector does not learn, and what to do with them."""
-        shapes = SHAPES.intersection(feature.name for feature in version.manifest.extra_features)
-        remedy = "for a model of your own, or draw masks from polygons"
-        names = ", ".join(sorted(shapes))
-        return [f"the detector learns boxes alone: read {names} with open_dataset {remedy}"] if shapes else []
+        shapes = {feature.name for feature in version.manifest.extra_features}
+        remedies = {
+            POLYGONS: "draw masks from polygons",
+            KEYPOINTS: "set data.objects = 'keypoints' for key points of one object an image",
+            CORNERS: "read objects/corners with open_dataset for a model of your own",
+        }
+        found = [remedy for name, remedy in remedies.items() if name in shapes]
+        return [f"the detector learns boxes alone; {', or '.join(found)}"] if found else []
 
     def tally(self, num_names: int) -> DetectionTally:
         """Return an empty tally."""

@@ -22,12 +22,13 @@ from shardmill.training.config import TrainConfig
 from shardmill.training.metrics.evaluation import Evaluation, Rows, Tally
 from shardmill.training.metrics.figures import CHOOSING
 from shardmill.training.models.spec import ModelOutput
+from shardmill.training.reading.records.annotations import SplitObjects
 from shardmill.training.tasks.annotated import Annotation
 from shardmill.training.tasks.task import Operations, Task
 
-Setting = Literal["classes", "repeats", "mixing", "smoothing", "forms"]
+Setting = Literal["classes", "repeats", "mixing", "smoothing", "forms", "objects"]
 # A kind of labels that is learned, or objects in images: their labels of kind multi are only their classes.
-Learned = LabelKind | Literal["objects"]
+Learned = LabelKind | Literal["objects", "keypoints"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,7 @@ class TaskKind(ABC):
         settings: the groups of settings that have a meaning for it. "classes": what counts or draws one class
             an example (class balance, class weights, folds and label errors); "repeats": repeat factors,
             which know several labels too; "mixing": MixUp and CutMix; "smoothing": label smoothing; "forms":
-            forms of the exported model besides the SavedModel.
+            forms of the exported model besides the SavedModel; "objects": what is learned of objects.
         frameworks: those that train it.
         output: what the model gives for an image. With "objects" and "pixels" the whole image is seen in
             evaluation, and augmentation must move what is annotated.
@@ -150,6 +151,14 @@ class TaskKind(ABC):
     @abstractmethod
     def predicted_words(self, names: Sequence[str], rows: Rows, row: int) -> str:
         """Return what was predicted for one of n examples, for people."""
+
+    def objects(self, version: DatasetVersion, split: str) -> SplitObjects | None:
+        """Return the objects of the records of a split, if they are its labels."""
+        return None
+
+    def described(self, version: DatasetVersion) -> dict[str, Any]:
+        """Return what else the result of a run says of its task, JSON-able."""
+        return {}
 
     def notes(self, version: DatasetVersion) -> list[str]:
         """Return what people should know of a run on a dataset version."""

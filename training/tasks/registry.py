@@ -8,10 +8,15 @@ from typing import Final
 from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.errors import UsageError
 from shardmill.infra.format.known_features import BOXES, WORDS
+from shardmill.training.config.data import OfObjects
 from shardmill.training.discovery import classes_in
 from shardmill.training.tasks.kind import Learned, TaskKind
 
-LABEL_WORDS: Final[dict[str, str]] = {"objects": "objects in images", **dict(WORDS.items())}
+LABEL_WORDS: Final[dict[str, str]] = {
+    "objects": "objects in images",
+    "keypoints": "objects in images",
+    **dict(WORDS.items()),
+}
 
 
 _FOUND = classes_in("shardmill.training.tasks", TaskKind, leave_out=("registry", "settings"))
@@ -21,10 +26,11 @@ if len(_BY_LABELS) < len(KINDS):
     raise ValueError("two tasks learn the same kind of labels")
 
 
-def learned(version: DatasetVersion) -> Learned:
-    """Return the kind of labels that models of a dataset version learn."""
-    has_boxes = any(feature.name == BOXES for feature in version.manifest.extra_features)
-    return "objects" if has_boxes else version.manifest.label_kind
+def learned(version: DatasetVersion, of_objects: OfObjects = "boxes") -> Learned:
+    """Return the kind of labels that models of a dataset version learn; ``of_objects``: ``data.objects``."""
+    if any(feature.name == BOXES for feature in version.manifest.extra_features):
+        return "objects" if of_objects == "boxes" else of_objects
+    return version.manifest.label_kind
 
 
 def is_learned(version: DatasetVersion) -> bool:
@@ -32,13 +38,13 @@ def is_learned(version: DatasetVersion) -> bool:
     return learned(version) in _BY_LABELS
 
 
-def kind_of(version: DatasetVersion) -> TaskKind:
+def kind_of(version: DatasetVersion, of_objects: OfObjects = "boxes") -> TaskKind:
     """Return the kind of the task that models of a dataset version learn.
 
     Raises:
         UsageError: its records have no labels, or labels that no task learns.
     """
-    kind = learned(version)
+    kind = learned(version, of_objects)
     if kind not in _BY_LABELS:
         why = "there is nothing that a model could learn from it" if kind == "none" else "no task learns that"
         raise UsageError(

@@ -161,7 +161,7 @@ class Segmentation(Task):
     @property
     def labels(self) -> LabelSpec:
         """The labels: a mask as large as the image."""
-        return LabelSpec(MASK, (self.image_size, self.image_size), self._dtype, "pixels")
+        return LabelSpec(MASK, (self.image_size, self.image_size), self._dtype)
 
     def training_losses(self, outputs: Any, labels: Any, mixed: Mixed | None = None) -> Any:
         """Return the loss of each example: float32 [b]. Masks are never mixed."""

@@ -40,7 +40,7 @@ def settings_for(config: TrainConfig, version: DatasetVersion) -> TrainConfig:
     _check_classes_known(version)
     data = config.data.model_copy(update={"image_channels": samples.channels})
     config = config.model_copy(update={"data": data})
-    kind = kind_of(version)
+    kind = kind_of(version, config.data.objects)
     for group, key, value, plain in _special(config):
         if group not in kind.settings and value != plain:
             raise ConfigError(
@@ -89,7 +89,7 @@ def _check_classes_known(version: DatasetVersion) -> None:
 
 def _seen(data: DataSettings, kind: TaskKind) -> DataSettings:
     """Return the settings with the part and the size of an image in which places are found."""
-    if kind.output != "objects":
+    if kind.output == "pixels":
         return data.model_copy(update={"fit": data.fit or "stretch"})
     if data.fit == "crop":
         raise ConfigError(
@@ -113,6 +113,7 @@ def _special(config: TrainConfig) -> Iterator[tuple[Setting, str, object, object
     yield repeats, "data.balance", data.balance, "natural"
     yield "classes", "data.class_weights", data.class_weights, "none"
     yield "classes", "data.left_out_fold", data.left_out_fold, None
+    yield "objects", "data.objects", data.objects, "boxes"
     yield "mixing", "augment.mixup", augment.mixup, 0.0
     yield "mixing", "augment.cutmix", augment.cutmix, 0.0
     yield "smoothing", "optimizer.label_smoothing", config.optimizer.label_smoothing, 0.0

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from shardmill.training.metrics.evaluation import Tally
 from shardmill.training.reading import RecordReader
-from shardmill.training.reading.records.annotations import SplitObjects, load_objects
+from shardmill.training.reading.records.annotations import SplitObjects
 
 if TYPE_CHECKING:
     from shardmill.training.tasks.kind import TaskKind
@@ -29,13 +29,11 @@ class LabelSpec:
         shape: its shape for one example; () for a number. A side is None where examples differ: such tensors
             are padded to the longest of the batch.
         dtype: the type of its elements.
-        follows: how augmentation changes it: not at all, as boxes in the image, or as the pixels of a mask.
     """
 
     feature: str
     shape: tuple[int | None, ...]
     dtype: Literal["int32", "float32", "uint8", "bool"]
-    follows: Literal["nothing", "boxes", "pixels"] = "nothing"
 
 
 class Mixed(NamedTuple):
@@ -195,7 +193,4 @@ class Task(ABC):
 
     def objects(self, reader: RecordReader) -> SplitObjects | None:
         """Return the objects of the records of a split, if they are its labels."""
-        labels = self.labels
-        if not isinstance(labels, Mapping) or all(spec.follows != "boxes" for spec in labels.values()):
-            return None
-        return load_objects(reader.split.version, reader.table.split)
+        return self.kind.objects(reader.split.version, reader.table.split)

@@ -51,9 +51,9 @@ class Detection(Task):
     def labels(self) -> Mapping[str, LabelSpec]:
         """The objects, by the names of their parts; see ``shardmill.training.reading.records``."""
         return {
-            "boxes": LabelSpec(BOXES, (None, BOX_NUMBERS), "float32", "boxes"),
-            "classes": LabelSpec(OBJECT_LABELS, (None,), "int32", "boxes"),
-            "crowds": LabelSpec(CROWDS, (None,), "bool", "boxes"),
+            "boxes": LabelSpec(BOXES, (None, BOX_NUMBERS), "float32"),
+            "classes": LabelSpec(OBJECT_LABELS, (None,), "int32"),
+            "crowds": LabelSpec(CROWDS, (None,), "bool"),
         }
 
     @cached_property

@@ -134,14 +134,14 @@ class TensorFlow(Framework):
     ) -> KerasInput:
         """Open the batches of the train split; see ``Framework``."""
         version = reader.split.version
-        objects = kind_of(version).task(version, config, OPERATIONS).objects(reader)
+        objects = kind_of(version, config.data.objects).task(version, config, OPERATIONS).objects(reader)
         own = division.slice_of(self.ranks.rank) if self.ranks.num_ranks > 1 else None
         opened = open_for_run(config, reader, order, objects, own)
         return KerasInput(self.strategy, opened, open_pipeline(opened, threads=self.ranks.threads))
 
     def open_trained(self, config: TrainConfig, version: DatasetVersion, run_dir: Path) -> KerasEvaluator:
         """Build the model of a run again, and load its weights; see ``Framework``."""
-        task = kind_of(version).task(version, config, OPERATIONS)
+        task = kind_of(version, config.data.objects).task(version, config, OPERATIONS)
         spec = replace(model_spec(config, version, task.num_outputs, 1), weights=None)
         weights = run_dir / WEIGHTS_FILE
         with self.strategy.scope():

@@ -151,7 +151,7 @@ def build_parts(
         ConfigError: the model cannot be built, or its weights cannot be loaded.
     """
     keras.utils.set_random_seed(config.data.seed % 2**32)
-    task = kind_of(version).task(version, config, OPERATIONS)
+    task = kind_of(version, config.data.objects).task(version, config, OPERATIONS)
     spec = model_spec(config, version, task.num_outputs, strategy.num_replicas_in_sync)
     mixed = config.run.mixed_precision
     with strategy.scope():

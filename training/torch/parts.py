@@ -143,7 +143,7 @@ def build_parts(
     Raises:
         ConfigError: the model cannot be built, or its weights cannot be loaded.
     """
-    task = kind_of(version).task(version, config, OPERATIONS)
+    task = kind_of(version, config.data.objects).task(version, config, OPERATIONS)
     spec = model_spec(config, version, task.num_outputs, ranks.num_ranks)
     torch.manual_seed(config.data.seed)
     model = build_model(spec)

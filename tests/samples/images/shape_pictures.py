@@ -53,8 +53,16 @@ def filled(rings: list[Drawn], shape: tuple[int, int]) -> npt.NDArray[np.uint8]:
     return np.where(turns != 0, 255, 0).astype(np.uint8)
 
 
-def draw_shapes(folder: Path, root: Path, count: int = 12, *, partners: bool = True) -> None:
-    """Prepare such pictures as the data set ``d``."""
+def draw_shapes(
+    folder: Path,
+    root: Path,
+    count: int = 12,
+    *,
+    partners: bool = True,
+    bars: bool = True,
+    splits: tuple[float, float, float] = (1.0, 0.0, 0.0),
+) -> None:
+    """Prepare such pictures as the data set ``d``; without ``bars`` objects are the first ones alone."""
     folder.mkdir(parents=True)
     images = {}
     for number in range(count):
@@ -66,7 +74,7 @@ def draw_shapes(folder: Path, root: Path, count: int = 12, *, partners: bool = T
         pixels[..., 0] = filled([point + np.array([[-3, -3], [-3, 3], [3, 3], [3, -3]])], (HEIGHT, WIDTH))
         pixels[0, 0] = number + 1, 0, 0  # or pictures were near-duplicates
         cv2.imwrite(str(folder / f"{number:03}.png"), pixels)
-        images[f"{number:03}.png"] = {"size": [HEIGHT, WIDTH], "objects": _objects(drawn)}
+        images[f"{number:03}.png"] = {"size": [HEIGHT, WIDTH], "objects": _objects(drawn)[: 1 + bars]}
     mirror = [0, 2, 1] if partners else None
     points = {"star": {"names": NAMES, "skeleton": [[0, 1], [0, 2]], "partners": mirror}}
     (folder / FILE).write_text(json.dumps({"points": points, "images": images}))
@@ -76,7 +84,7 @@ def draw_shapes(folder: Path, root: Path, count: int = 12, *, partners: bool = T
         source={"kind": KIND, "labels": "multi"},
         image={"resize": "none", "encoding": "png"},
         groups={"near_duplicates": False},
-        splits={"train": 1.0, "validation": 0.0, "test": 0.0},
+        splits=dict(zip(("train", "validation", "test"), splits, strict=True)),
         shards={"num_shards": 2},
     )
 

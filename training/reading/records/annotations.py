@@ -16,7 +16,7 @@ import numpy.typing as npt
 from shardmill.infra.codecs import ImageRejected
 from shardmill.infra.codecs.masks import decode_stored_mask
 from shardmill.infra.dataset.version import DatasetVersion
-from shardmill.infra.errors import ConfigError, CorruptDataError
+from shardmill.infra.errors import ConfigError, CorruptDataError, DataError
 from shardmill.infra.format.known_features import (
     BOX_NUMBERS,
     BOXES,
@@ -26,6 +26,7 @@ from shardmill.infra.format.known_features import (
     KEYPOINTS,
     OBJECT_LABELS,
     POLYGONS,
+    VISIBILITY,
     MaskFormat,
     key_points,
 )
@@ -168,8 +169,8 @@ class SplitObjects:
         kept = moved.kept[rows, places]
         return Shown(rows[kept], numbers[kept], moved.boxes[rows, places][kept], views)
 
-    def padded(self, shown: Shown) -> Objects:
-        """Return objects with room for as many in each image as the fullest of the split has."""
+    def padded(self, shown: Shown) -> Any:
+        """Return ``Objects`` with room for as many in each image as the fullest of the split has."""
         count = len(shown.views.heights)
         at = shown.rows, places_in(np.bincount(shown.rows, minlength=count))
         found = Objects(
@@ -206,6 +207,47 @@ class SplitObjects:
                 sides = np.full(_PROBES, image_size)
                 drawn = draw_parameters(augment, 0, 0, np.arange(_PROBES), sides, sides, image_size)
                 shape.check_follow(drawn)
+
+
+@dataclass(frozen=True, slots=True)
+class LoneObjects(SplitObjects):
+    """The objects of a split whose images have one each, with K key points."""
+
+    @classmethod
+    def load(cls, version: DatasetVersion, split: str) -> LoneObjects:
+        """Load them.
+
+        Raises:
+            UsageError: the objects have no key points. DataError: an image has none of them, or several.
+        """
+        found = load_objects(version, split, [KEYPOINTS])
+        counts = np.diff(found.starts)
+        if (counts != 1).any():
+            others = f"{np.count_nonzero(counts != 1):,} of {len(counts):,} records of {split}"
+            raise DataError(
+                f"{others} of {version.ref} have no object or several: key points need one",
+                "choose images with one, or read the key points with open_dataset for a model of your own",
+            )
+        return cls(found.starts, found.boxes, found.classes, found.crowds, found.shapes)
+
+    @property
+    def width(self) -> int:
+        """The length of a row of ``padded``."""
+        (points,) = self.shapes
+        return 3 * int(points.points.shape[1]) + BOX_NUMBERS
+
+    def padded(self, shown: Shown) -> Any:
+        """Return y, x and visibility of the key points of each image, and the box: float32 [b, 3 K + 4].
+
+        All are 0 where the object is not to be seen.
+        """
+        (shape,) = self.shapes
+        moved = shape.moved(shown.numbers, shown.rows, shown.views)
+        found = np.zeros((len(shown.views.heights), self.width), np.float32)
+        places, seen = (moved[name].values[shown.rows] for name in (KEYPOINTS, VISIBILITY))
+        points = np.concatenate([places.reshape(*seen.shape, 2), seen[..., np.newaxis]], axis=-1)
+        found[shown.rows] = np.concatenate([points.reshape(len(points), -1), shown.boxes], axis=1)
+        return found
 
 
 def load_objects(version: DatasetVersion, split: str, names: Collection[str] = ()) -> SplitObjects:

@@ -122,7 +122,8 @@ def _figures(run: TrainedRun, metrics: Mapping[str, Any]) -> dict[str, Any]:
     """Return the figures of a run and the paths of its files, JSON-able."""
     config, version, run_dir, loop = run.beginning.config, run.dataset.version, run.run_dir, run.loop
     missing = [split for split in OUT_OF_SAMPLE if split not in metrics]
-    notes = [*run.notes, *kind_of(version).notes(version)]
+    kind = kind_of(version, config.data.objects)
+    notes = [*run.notes, *kind.notes(version)]
     if config.data.left_out_fold is not None:
         notes.append(
             f"fold {config.data.left_out_fold} of {config.data.folds} of the train split was left out"
@@ -136,7 +137,8 @@ def _figures(run: TrainedRun, metrics: Mapping[str, Any]) -> dict[str, Any]:
         "version": version.version,
         **version.describe_view(),
         "model": config.model.name,
-        "task": kind_of(version).name,
+        "task": kind.name,
+        **kind.described(version),
         "classes": version.manifest.label_names,
         "epochs": loop.progress.epoch,
         "steps": loop.run_step,

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from shardmill.training.reading import SplitTable
 from shardmill.training.reading.example_spec import ExampleSpec
-from shardmill.training.reading.records.annotations import FOLLOWING, Objects, batch_dtype
+from shardmill.training.reading.records.annotations import FOLLOWING, LoneObjects, Objects, batch_dtype
 
 _LABELS = "labels"
 TENSOR_KINDS = {"int64": tf.int64, "float32": tf.float32, "bytes": tf.string}
@@ -81,6 +81,8 @@ class LabelColumns:
             values = {one.name: Column(TENSOR_KINDS[one.dtype], (None,)) for one in features}
             lengths = {_length(name): Column(tf.int64, ()) for name in values}
             return cls({**labels, **values, **lengths}, following=tuple(values))
+        if isinstance(spec.objects, LoneObjects):
+            return cls({_LABELS: Column(tf.float32, (spec.objects.width,))})
         most = spec.objects.most
         kinds = Objects(
             boxes=Column(tf.float32, (most, 4)),
@@ -93,7 +95,7 @@ class LabelColumns:
         """Return the array of each column, of what a batch holds."""
         if self.are_objects and objects is not None:
             return objects._asdict()
-        found = {_LABELS: labels}
+        found = {_LABELS: labels if objects is None or isinstance(objects, Objects) else objects}
         for name in self.following:
             found[name], found[_length(name)] = features[name]
         return found

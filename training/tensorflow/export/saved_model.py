@@ -35,6 +35,7 @@ def export(exported: Exported, folder: Path) -> None:
         detection      ``boxes`` float32 [B, 100, 4], ``scores`` float32 [B, 100] and ``classes`` int32
                        [B, 100], the surest first; -1 behind the last box. Boxes are relative to the upright
                        image, or with ``pixels`` to the model's input
+        keypoints      ``points`` float32 [B, 2 K]: y, x of each key point, relative as boxes are
         segmentation   ``mask`` uint8 [B, S, S], the class of each pixel of the model's input, or int32 with
                        more than 255 classes; ``probabilities`` float32 [B, S, S, C]; ``mask_edges`` float32
                        [B, 4], the top, left, bottom and right edge of the mask relative to the upright image,
@@ -70,6 +71,12 @@ def export(exported: Exported, folder: Path) -> None:
         served = of_pixels(images)
         if "boxes" in served:
             served |= in_pictures(served["boxes"], served["scores"], served["classes"], edges)
+        if "points" in served:
+            start, end = tf.split(tf.reshape(edges, [-1, 2, 2]), 2, axis=1)
+            points = tf.reshape(served["points"], [tf.shape(edges)[0], -1, 2])
+            served["points"] = tf.reshape(
+                tf.clip_by_value(start + points * (end - start), 0.0, 1.0), tf.shape(served["points"])
+            )
         if "mask" in served:
             served["mask_edges"] = edges
         return served

@@ -99,6 +99,12 @@ def build(spec: ModelSpec, classifier: Any) -> Any:
     Raises:
         ConfigError: the backbone cannot be used, or the image size is no multiple of the largest stride.
     """
+    inputs, pyramid = pyramid_of(spec, classifier)
+    return keras.Model(inputs, _Head(spec).of(pyramid), name="detector")
+
+
+def pyramid_of(spec: ModelSpec, classifier: Any) -> tuple[Any, list[Any]]:
+    """Return the input of a model and the maps of its feature pyramid, the finest first; see ``build``."""
     if spec.image_size % STRIDES[-1]:
         raise ConfigError(
             f"data.image_size = {spec.image_size}: models that find objects need a multiple of {STRIDES[-1]}",
@@ -108,8 +114,7 @@ def build(spec: ModelSpec, classifier: Any) -> Any:
     inputs = keras.Input(spec.image_shape, name="image")
     outputs = backbone(inputs)
     maps = dict(zip(found, outputs if isinstance(outputs, list) else [outputs], strict=True))
-    pyramid = _pyramid(maps, spec)
-    return keras.Model(inputs, _Head(spec).of(pyramid), name="detector")
+    return inputs, _pyramid(maps, spec)
 
 
 def _pyramid(maps: dict[int, Any], spec: ModelSpec) -> list[Any]:

@@ -10,23 +10,24 @@ from shardmill.infra.errors import ConfigError
 from shardmill.infra.readable import counted
 from shardmill.training.models.names import APPLICATIONS, FAMILIES, own_model
 from shardmill.training.models.spec import ModelSpec
-from shardmill.training.tensorflow.models import applications, detector
+from shardmill.training.tensorflow.models import applications, detector, point_finder
 
 _FOLDER = "shardmill.training.tensorflow.models.families"
+_HEADS = {"objects": detector, "points": point_finder}  # what finds places on a backbone
 _OF_PIXELS = "set model.name to small_unet, or to a model of yours that gives the logits of each pixel"
 
 
 def build_model(spec: ModelSpec) -> Any:
     """Build a ``keras.Model`` from images [B, S, S, C] of 0 to 255 to logits float32 [B, num_classes].
 
-    Normalisation of the input is part of the model. For "objects" the named model is the backbone of a
-    detector; with "pixels" it gives the logits of each pixel, [B, S, S, num_classes].
+    Normalisation of the input is part of the model. For "objects" and "points" the named model is the
+    backbone; with "pixels" it gives the logits of each pixel, [B, S, S, num_classes].
 
     Raises:
         ConfigError: the model does not accept such images, or its number of classes differs.
     """
-    if spec.output == "objects":
-        return detector.build(spec, build_model(replace(spec, output="classes")))
+    if spec.output in _HEADS:
+        return _HEADS[spec.output].build(spec, build_model(replace(spec, output="classes")))
     if spec.name in APPLICATIONS and spec.output == "pixels":
         raise ConfigError(
             f"the model {spec.name} gives a class to each image, and masks have one for each pixel",

@@ -62,11 +62,12 @@ def load_initial(model: Any, spec: ModelSpec) -> TakenWeights | None:
     weights = spec.weights
     if weights is None or weights == "imagenet":
         return None
-    if spec.output != "objects":
+    if spec.output not in ("objects", "points"):
         return load_fitting(model, weights, partial=spec.partial_weights)
     if is_of_classifier(weights):
         return None  # the backbone took them when it was built
-    return load_fitting(model, weights, partial=spec.partial_weights, head=("classes",))
+    head = ("classes",) if spec.output == "objects" else ("heat_maps",)
+    return load_fitting(model, weights, partial=spec.partial_weights, head=head)
 
 
 def load_fitting(
