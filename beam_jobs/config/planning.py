@@ -11,6 +11,7 @@ from pydantic import Field, field_validator, model_validator
 from shardmill.infra.dataset.drift.figures import DriftLimits
 from shardmill.infra.format.records import Container
 from shardmill.infra.settings import AlsoCalled, Settings, WrongValue
+from shardmill.infra.similarity import LookRules
 
 
 class SplitsConfig(Settings):
@@ -86,6 +87,11 @@ class GroupsConfig(Settings):
             "records; fail: publish nothing"
         ),
     )
+
+    @property
+    def looks(self) -> LookRules:
+        """How images are compared by their looks."""
+        return LookRules(self.max_difference, self.symmetries, self.crops, self.max_distance)
 
     @field_validator("pattern")
     @classmethod

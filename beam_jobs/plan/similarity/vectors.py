@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from shardmill.beam_jobs.config import GroupsConfig
-from shardmill.beam_jobs.plan.similarity.groups import Components, Groups
+from shardmill.beam_jobs.plan.similarity.groups import Groups
 from shardmill.beam_jobs.plan.similarity.near_duplicates import NearDuplicates, find_near_duplicates
 from shardmill.beam_jobs.tables.ids import UInt64, id_text
 from shardmill.beam_jobs.tables.vectors import (
@@ -23,6 +23,7 @@ from shardmill.beam_jobs.tables.vectors import (
     squared_lengths,
 )
 from shardmill.infra.errors import ConfigError
+from shardmill.infra.similarity.connected import Components
 
 # The work grows with the square of this number: 10 minutes or so on two cores, at 512 dimensions.
 MAX_VECTORS = 250_000

@@ -14,10 +14,13 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from shardmill.beam_jobs.config import GroupsConfig
-from shardmill.beam_jobs.plan.similarity import near_duplicates as near_duplicates_module
-from shardmill.beam_jobs.plan.similarity import search
-from shardmill.beam_jobs.plan.similarity.groups import Components
-from shardmill.beam_jobs.plan.similarity.looks import (
+from shardmill.beam_jobs.plan.similarity.near_duplicates import NearDuplicates, find_near_duplicates
+from shardmill.infra.codecs import Pixels
+from shardmill.infra.codecs.measures import looks, thumbnail, without_border
+from shardmill.infra.codecs.prepare import luma
+from shardmill.infra.similarity import connected, search
+from shardmill.infra.similarity.connected import Components
+from shardmill.infra.similarity.looks import (
     SYMMETRIES,
     WINDOWS,
     coefficients,
@@ -26,11 +29,7 @@ from shardmill.beam_jobs.plan.similarity.looks import (
     turned,
     windowed,
 )
-from shardmill.beam_jobs.plan.similarity.near_duplicates import NearDuplicates, find_near_duplicates
-from shardmill.beam_jobs.plan.similarity.search import candidates, choices
-from shardmill.infra.codecs import Pixels
-from shardmill.infra.codecs.measures import looks, thumbnail, without_border
-from shardmill.infra.codecs.prepare import luma
+from shardmill.infra.similarity.search import candidates, choices
 from tests.samples.images.photos import picture
 
 HASH = st.integers(0, 2**64 - 1)
@@ -185,13 +184,13 @@ def test_hundreds_of_nearly_equal_images_take_bounded_work(monkeypatch: pytest.M
     noise = rng.integers(-1, 2, (600, 196))
     frames = [np.clip(view + one, -127, 127).astype(np.int8).tobytes() for one in noise]
     compared = []
-    plain = near_duplicates_module.least_difference
+    plain = connected.least_difference
 
     def counting(values: np.ndarray, *rest: np.ndarray) -> np.ndarray:
         compared.append(len(values))
         return plain(values, *rest)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(near_duplicates_module, "least_difference", counting)
+    monkeypatch.setattr(connected, "least_difference", counting)
     found = find([*frames, LOOKS[1]])
     assert members(found) == [set(range(600))]
     assert sum(compared) < 60 * 600

@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shardmill.beam_jobs.config import GroupsConfig
-from shardmill.beam_jobs.plan.similarity.groups import Components
 from shardmill.beam_jobs.plan.similarity.vectors import (
     MAX_VECTORS,
     RecordsToCompare,
@@ -19,6 +18,7 @@ from shardmill.beam_jobs.plan.similarity.vectors import (
 from shardmill.beam_jobs.tables.vectors import MAX_DIMENSIONS, Float32, Int64, Vectors, dots, rounded
 from shardmill.infra.codecs.measures import looks
 from shardmill.infra.errors import ConfigError
+from shardmill.infra.similarity.connected import Components
 from tests.samples.images.photos import picture
 
 

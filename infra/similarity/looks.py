@@ -18,8 +18,8 @@ from itertools import product
 import numpy as np
 import numpy.typing as npt
 
-from shardmill.beam_jobs.tables.ids import UInt64
 from shardmill.infra.format.contract import LOOK_SIDE, ROOT_UNIT
+from shardmill.infra.splitmix import U64
 
 HASH_SIDE = 8  # a hash has the signs of the lowest 8×8 coefficients
 _COMPARED_SIDE = 12  # the highest coefficients of a window would need some that a look does not have
@@ -109,7 +109,7 @@ def turned(values: Float64, symmetry: tuple[bool, ...]) -> Float64:
     return values * signs
 
 
-def hashes(values: Float64) -> UInt64:
+def hashes(values: Float64) -> U64:
     """Return the signs of the lowest 8×8 coefficients but the mean: uint64 [V].
 
     Args:
@@ -125,7 +125,7 @@ def hash_all(
     windows: Int64,
     symmetries: Sequence[tuple[bool, ...]],
     each: Callable[..., Iterable[None]] = map,
-) -> tuple[UInt64, UInt64]:
+) -> tuple[U64, U64]:
     """Hash the windows of views, and the views under symmetries.
 
     Args:
@@ -153,7 +153,7 @@ def hash_all(
     return of_windows, of_turned
 
 
-def _hash_windows(values: Float64, windows: Int64, into: UInt64) -> None:
+def _hash_windows(values: Float64, windows: Int64, into: U64) -> None:
     """Hash windows of all images, with one matrix product for all windows of the same width and place.
 
     Args:

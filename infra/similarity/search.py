@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from shardmill.beam_jobs.tables.ids import UInt64
+from shardmill.infra.splitmix import U64
 
 HASH_BITS = 64
 MAX_SUCCESSORS = 256
@@ -39,8 +39,8 @@ def choices() -> list[tuple[int, ...]]:
 
 
 def candidates(
-    one: UInt64,
-    other: UInt64,
+    one: U64,
+    other: U64,
     chosen: tuple[int, ...],
     max_distance: int,
     at_a_time: int = 1,
@@ -81,11 +81,11 @@ def _next_pairs(search: Iterator[Pairs]) -> Pairs | None:
 
 
 def _with_partners(
-    sets: tuple[UInt64, UInt64],
+    sets: tuple[U64, U64],
     moves: list[Move],
     bounds: tuple[int, int],
     each: Callable[..., Iterator[Any]],
-) -> tuple[UInt64, Int64]:
+) -> tuple[U64, Int64]:
     """Return the hashes that agree with one of the other set in the chosen bands; few others are among them.
 
     Args:
@@ -103,14 +103,14 @@ def _with_partners(
     bits = max(8, (4 * most).bit_length())
     there = np.zeros((2, 1 << bits), np.bool_)  # whether a key occurs in a set, by its slot
 
-    def slots(row: UInt64) -> UInt64:
+    def slots(row: U64) -> U64:
         return (row & chosen) * _MIX >> np.uint64(HASH_BITS - bits)
 
     def note(which: int, number: int) -> None:
         row = sets[which][number]
         there[which, slots(row[_in_band(row, moves[0], bounds)])] = True
 
-    def keep(which: int, number: int) -> tuple[UInt64, Int64]:
+    def keep(which: int, number: int) -> tuple[U64, Int64]:
         row = sets[which][number]
         at = _in_band(row, moves[0], bounds)
         at = at[there[1 - which, slots(row[at])]]
@@ -124,7 +124,7 @@ def _with_partners(
     return np.concatenate(values), np.concatenate(entries)
 
 
-def _in_band(row: UInt64, move: Move, bounds: tuple[int, int]) -> Int64:
+def _in_band(row: U64, move: Move, bounds: tuple[int, int]) -> Int64:
     """Return the positions of the hashes whose band is in [start, stop): int64 [K]."""
     (low, _, width), (start, stop) = move, bounds
     if stop - start == 1 << width:
@@ -133,7 +133,7 @@ def _in_band(row: UInt64, move: Move, bounds: tuple[int, int]) -> Int64:
     return np.flatnonzero((band >= start) & (band < stop))
 
 
-def _pairs(values: UInt64, entries: Int64, key_bits: int, max_distance: int) -> Iterator[Pairs]:
+def _pairs(values: U64, entries: Int64, key_bits: int, max_distance: int) -> Iterator[Pairs]:
     """Yield the pairs of hashes of a part that agree in their first ``key_bits``; see ``_with_partners``.
 
     Yields the pairs of neighbours, then of next but one neighbours and so on; see ``candidates``.
@@ -167,7 +167,7 @@ def _layout(chosen: tuple[int, ...]) -> tuple[list[Move], int]:
     return moves, sum(bands[at][1] for at in chosen)
 
 
-def _moved(values: UInt64, moves: list[Move]) -> UInt64:
+def _moved(values: U64, moves: list[Move]) -> U64:
     """Return the values with bands of bits moved to other places: uint64 [N]."""
     moved = np.zeros_like(values)
     for low, to, width in moves:
