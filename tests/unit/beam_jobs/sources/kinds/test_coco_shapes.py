@@ -210,9 +210,9 @@ def test_a_broken_shape_costs_itself_and_is_counted(tmp_path: Path) -> None:
         "10 run-length masks left out: 2 of another size than their image",
         f"2 of another size than their image (first annotation {first_at + 9} of t.json)",
         "2 polygons left out: 2 that are neither polygons nor run lengths",
-        f"{BAD_RING}: 4 (first annotation {first_at} of t.json)",
-        f"{BAD_POINTS}: 4 (first annotation {first_at + 16} of t.json)",
-        f"{NO_POINT_NAMES}: 1 (first",
+        f"4 {BAD_RING} (first annotation {first_at} of t.json)",
+        f"4 {BAD_POINTS} (first annotation {first_at + 16} of t.json)",
+        f"1 {NO_POINT_NAMES} (first",
     ):
         assert many in words, listing.warnings
 
