@@ -26,7 +26,7 @@ def test_each_step_is_that_of_every_other_reader(root: Path, tmp_path: Path, ten
     ]
     # Of other depths and channels too.
     publish(tmp_path, measured("uint16", 5, {"train": {"a": 31, "b": 22}}), name="deep", shards_per_split=3)
-    options = common | {"augment": {"vertical_flip": True, "erasing.probability": 0.5}}
+    options = common | {"augment": {"vertical_flip": True, "quarter_turns": True, "erasing.probability": 0.5}}
     wanted.append(Wanted(str(tmp_path), "deep", 6, options, ranks=(1, 2, 3), bounds=(2, 7, 12)))
     mixed = [f"deep?label == {name!r}" for name in "ab"]
     shares = {"weights": [0.5, 0.5], "end": 6}
