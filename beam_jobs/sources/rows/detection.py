@@ -50,7 +50,7 @@ class DetectionKeys:
         label: key of the classes.
         are_texts: whether these are names; else numbers.
         crowd: key of the mark of groups or difficult objects; None if there is none.
-        has_masks: whether there are masks too, which are not read.
+        has_masks: whether there are masks too, as files; masks of numbers are not read.
     """
 
     label: str
@@ -66,6 +66,7 @@ class DetectionKeys:
             records: payload, and why it cannot be read.
         """
         known: dict[str, bool] = {}  # key -> whether it has values
+        has_masks = False
         for payload, fault in islice(records, _RECORDS_LOOKED_AT):
             try:
                 features = {} if fault is not None else parse_features(payload)
@@ -73,16 +74,18 @@ class DetectionKeys:
                 continue
             for key, values in features.items():
                 known[key] = known.get(key, False) or bool(values)
+            has_masks |= any(isinstance(mask, bytes) for mask in features.get(_MASKS, ())[:1])
         if not known.keys() >= {*_BOXES} or not {_TEXT, _NUMBER} & known.keys():
             return None
         are_texts = known.get(_TEXT, False) or _NUMBER not in known
         crowd = next((key for key in _CROWDS if known.get(key)), None)
-        return cls(_TEXT if are_texts else _NUMBER, are_texts, crowd, known.get(_MASKS, False))
+        return cls(_TEXT if are_texts else _NUMBER, are_texts, crowd, has_masks)
 
     def asked(self) -> dict[str, FeatureColumn]:
         """Return the features that hold them: name -> how they are read."""
         kinds = dict.fromkeys(_BOXES, "float") | {self.label: "text" if self.are_texts else "int64"}
         kinds |= {} if self.crowd is None else {self.crowd: "int64"}
+        kinds |= {_MASKS: "bytes"} if self.has_masks else {}
         return {
             f"{_OWN}{at}": FeatureColumn(column=key, dtype=kind)
             for at, (key, kind) in enumerate(kinds.items())
@@ -123,26 +126,25 @@ class DetectionKeys:
             classes = sorted({text for text in pc.unique(texts).to_pylist() if text})
             numbers = pc.index_in(texts, pa.array(classes, pa.string()))
         else:
-            classes = list(names.values()) or [
-                str(number) for number in range(int(pc.max(values).as_py() or 0) + 1)
-            ]
-            known = list(names) or list(range(len(classes)))
+            known = list(names) or sorted(pc.unique(values.filter(pc.greater_equal(values, 0))).to_pylist())
+            classes = list(names.values()) or list(map(str, known))
             numbers = pc.index_in(values, pa.array(known, pa.int64()))
         numbers = lists_of(pc.fill_null(numbers, -1).cast(pa.int64()), lengths_of(label))
         table = table.drop_columns([PREFIX + name for name in own])
         read = {"boxes": (boxes, "float32"), "label": (numbers, "int64")}
         if self.crowd is not None:
-            read["crowd"] = (columns[-1], "int64")
+            read["crowd"] = (columns[len(_BOXES) + 1], "int64")
+        if self.has_masks:
+            read["masks"] = (columns[-1], "bytes")
         for name, (column, dtype) in read.items():
             feature = Feature(name=_OWN + name, dtype=dtype, shape="variable")
             table = table.append_column(feature.arrow_field(PREFIX), column)
-        found = with_objects(
+        return with_objects(
             replace(listing, table=table),
             [_OWN + name if name in read else None for name in ("boxes", "label", "crowd")],
             classes,
+            _OWN + "masks" if self.has_masks else None,
         )
-        note = f"{_MASKS} of the records is not read: their objects have boxes alone"
-        return replace(found, warnings=[*found.warnings, note]) if self.has_masks else found
 
 
 def _as_lists(column: pa.ChunkedArray) -> pa.ListArray:

@@ -7,6 +7,7 @@ further features first, and become objects once all records are listed.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,10 +18,15 @@ import pyarrow.compute as pc
 
 from shardmill.beam_jobs.reasons import BROKEN_ROW
 from shardmill.beam_jobs.schemas import Status
+from shardmill.beam_jobs.sources.annotations.shape_columns import shape_features
+from shardmill.beam_jobs.sources.annotations.shapes import Shape, Shapes
 from shardmill.beam_jobs.sources.listing import Listing
 from shardmill.beam_jobs.tables.columns import lengths_of, lists_of, mask_of, one_chunk, with_column
 from shardmill.beam_jobs.tables.features import PREFIX
+from shardmill.infra.codecs.formats import ImageRejected
 from shardmill.infra.codecs.geometry import clip_boxes, have_area
+from shardmill.infra.codecs.masks import decode_mask
+from shardmill.infra.codecs.polygons import rings_of_mask
 from shardmill.infra.format.features import Feature
 from shardmill.infra.format.known_features import (
     ANNOTATED_SIZE,
@@ -36,16 +42,20 @@ from shardmill.infra.readable import counted
 
 Int64 = npt.NDArray[np.int64]
 
+_MOST_PIXELS = 1 << 28
 _NO_AREA, _NO_CLASS = "without an area within the image", "of no known class"
 
 
-def with_objects(listing: Listing, columns: Sequence[str | None], classes: Sequence[str]) -> Listing:
+def with_objects(
+    listing: Listing, columns: Sequence[str | None], classes: Sequence[str], masks: str | None = None
+) -> Listing:
     """Turn the lists of each record into objects.
 
     Args:
         listing: with the features that hold them.
         columns: names of the features with boxes, class numbers, and crowds or None.
         classes: names of the classes; empty: they are called by their numbers.
+        masks: name of the feature with an encoded mask of the whole image for each object, or none for all.
 
     Returns:
         The listing with LISTED_OBJECT_FEATURES and labels in their place. Boxes are relative to their images.
@@ -55,10 +65,13 @@ def with_objects(listing: Listing, columns: Sequence[str | None], classes: Seque
     )
     assert boxes is not None, "objects have boxes"
     assert labels is not None, "objects have classes"
-    table = listing.table.drop_columns([PREFIX + name for name in columns if name is not None])
+    encoded = None if masks is None else _Lists.of(listing.table[PREFIX + masks])
+    table = listing.table.drop_columns([PREFIX + name for name in (*columns, masks) if name is not None])
     fits = boxes.lengths == BOX_NUMBERS * labels.lengths
     if crowds is not None:
         fits &= crowds.lengths == labels.lengths
+    if encoded is not None:
+        fits &= (encoded.lengths == labels.lengths) | (encoded.lengths == 0)
     table = _without_unequal(table, ~fits)
     used = fits & (table["status"].to_numpy() == Status.TO_READ)
     clipped = clip_boxes(boxes.of_rows(used).astype(np.float64).reshape(-1, BOX_NUMBERS), 1, 1)
@@ -73,7 +86,48 @@ def with_objects(listing: Listing, columns: Sequence[str | None], classes: Seque
     counts = {_NO_CLASS: int((~is_known).sum()), _NO_AREA: int((is_known & ~kept).sum())}
     warnings = [f"{counted(count, 'object')} {why} left out" for why, count in counts.items() if count]
     described = _with_columns(table, objects, names)
+    if encoded is not None:
+        has_mask = np.repeat(encoded.lengths[used] > 0, labels.lengths[used])
+        shapes = _shapes_of(encoded.of_rows(used)[kept[has_mask]], np.flatnonzero(has_mask[kept]))
+        described = _with_polygons(described, objects, names, shapes)
+        if num_lost := shapes.lost.total():
+            warnings.append(f"{counted(num_lost, 'mask')} that cannot be read or are empty left out")
     return replace(listing, table=described, warnings=[*listing.warnings, *warnings])
+
+
+def _with_polygons(table: pa.Table, objects: _Objects, classes: Sequence[str], shapes: Shapes) -> pa.Table:
+    """Add the polygons of the objects."""
+    lengths = np.bincount(objects.rows, minlength=table.num_rows)
+    names = [classes[number] for number in objects.numbers.tolist()]
+    for feature, column in shape_features(shapes, objects.boxes, names, np.arange(len(names)), lengths):
+        table = table.append_column(feature.arrow_field(PREFIX), column)
+    return table
+
+
+def _shapes_of(masks: npt.NDArray[Any], objects: Int64) -> Shapes:
+    """Return the outlines of masks, relative to their images.
+
+    Args:
+        masks: bytes [N], encoded, not 0 where the object is.
+        objects: int64 [N], number of the object of each, rising.
+    """
+    shapes = Shapes()
+    with ThreadPoolExecutor() as threads:
+        for number, rings in zip(objects.tolist(), threads.map(_rings, masks), strict=True):
+            if rings:
+                shapes.add(number, Shape(rings, has_holes=True))
+            else:
+                shapes.lost["masks"] += 1
+    return shapes
+
+
+def _rings(encoded: bytes) -> list[npt.NDArray[np.float64]]:
+    """Return the outline of an encoded mask, relative to it; nothing if it cannot be read."""
+    try:
+        samples, _ = decode_mask(encoded, _MOST_PIXELS, in_color=False)
+    except ImageRejected:
+        return []
+    return [ring / samples.shape[:2] for ring in rings_of_mask((samples != 0).any(2))]
 
 
 @dataclass(frozen=True)

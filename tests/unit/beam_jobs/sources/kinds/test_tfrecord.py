@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import gzip
+import io
 import random
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from PIL import Image
 
 from shardmill.beam_jobs.sources import list_inputs, open_source
 from shardmill.beam_jobs.sources.recognition.recognising import settled
@@ -176,7 +179,6 @@ def detected(row: int, boxes: Sequence[Sequence[float]], names: Sequence[str], *
         "image/object/class/text": [name.encode() for name in names],
         "image/object/class/label": [{"cat": 3, "dog": 7}.get(name, 0) for name in names],
         "image/object/difficult": [at % 2 for at in range(len(names))],
-        "image/object/mask": [jpeg(9)] * len(names),
     }  # fmt: skip
     return example(**{key: value for key, value in (features | changed).items() if value is not None})
 
@@ -209,7 +211,6 @@ def test_objects_of_the_object_detection_api(tmp_path: Path) -> None:
     assert found[uri("val-00000.record", 1)] == ([*BOX], ["cat"], [0], 0)
     assert found[uri("val-00000.record", 2)] == ([], [], [], 1)
     assert rows[uri("val-00000.record", 1)]["split"] == "validation"
-    assert "image/object/mask of the records is not read: their objects have boxes alone" in listing.warnings
     images = images_of(tmp_path, "tfrecord", labels="multi")
     assert images[uri("train-00000.record", 1)] == jpeg(1)
 
@@ -222,6 +223,33 @@ def test_objects_whose_classes_are_numbers(tmp_path: Path, names: list[str], cla
     table = listed(tmp_path, "tfrecord", labels="multi", **settings).table
     (found,) = (row for row in table.to_pylist() if "#" in row["uri"])
     assert found["feature:objects/label"] == classes
+
+
+def as_png(mask: np.ndarray) -> bytes:
+    sink = io.BytesIO()
+    Image.fromarray(mask).save(sink, "PNG")
+    return sink.getvalue()
+
+
+def test_masks_of_the_object_detection_api_become_polygons(tmp_path: Path) -> None:
+    mask = np.zeros((48, 64), np.uint8)
+    mask[12:36, 32:64] = 1
+    mask[20:24, 40:44] = 0
+    good, empty = as_png(mask), as_png(0 * mask)
+    boxes, names, key = [BOX, BOX], ["cat", "dog"], "image/object/mask"
+    masks = [[good, empty], [], [good], [jpeg(1), good]]
+    payloads = [detected(at, boxes, names, **{key: each}) for at, each in enumerate(masks)]
+    payloads.append(detected(9, [(0.1, 0.1, 0.1, 0.2), BOX], names, **{key: [empty, good]}))
+    write(tmp_path, {"a.record": framed(payloads)})
+    listing = listed(tmp_path, "tfrecord", labels="multi")
+    rows = [row for row in listing.table.to_pylist() if "#" in row["uri"]]
+    assert [row["reason"] for row in rows] == [None, None, "broken_row", None, None]
+    assert [row["feature:objects/rings"] for row in rows] == [[2, 0], [0, 0], [], [0, 2], [2]]
+    points = np.rint(np.reshape(rows[0]["feature:objects/polygons"], (-1, 2)) * (48, 64))
+    assert {tuple(point) for point in points} == {
+        (12, 32), (12, 64), (36, 32), (36, 64), (20, 40), (20, 44), (24, 40), (24, 44),
+    }  # fmt: skip
+    assert "2 masks that cannot be read or are empty left out" in listing.warnings
 
 
 def test_a_label_map_names_classes_that_are_numbers(tmp_path: Path) -> None:
