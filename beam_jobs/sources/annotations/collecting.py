@@ -42,6 +42,7 @@ class AnnotatedImage:
         namesake: path without an ending of the image that is named like the annotation file itself, if such
             an image comes before that of ``path``.
         ends: paths of another machine; if ``path`` is no file, the only one that ends most like one of them.
+        if_missing: what to say if there is none of these, or None.
     """
 
     row_uri: str
@@ -54,6 +55,7 @@ class AnnotatedImage:
     group: str | None = None
     namesake: str | None = None
     ends: tuple[str, ...] = ()
+    if_missing: str | None = None
 
 
 @dataclass

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from shardmill.beam_jobs.reasons import MISSING_FILE, SEVERAL_FILES
 from shardmill.beam_jobs.schemas import Status
 from shardmill.beam_jobs.sources.annotations.collecting import Annotations
 from shardmill.beam_jobs.sources.kinds.table.matching import locate
@@ -40,16 +41,34 @@ def _find_ends(found: Annotations, files: pa.Table) -> None:
         if count:
             continue
         image = found.images[number]
-        for end in image.ends:
-            parts = [part for part in composed(end.replace("\\", "/")).split("/") if part not in ("", ".")]
-            alike = [
-                (_shared(parts, other), uri) for other, uri in by_name.get(parts[-1] if parts else "", [])
-            ]
-            longest = max((length for length, _ in alike), default=0)
-            best = [uri for length, uri in alike if length == longest]
-            if len(best) == 1:
-                found.images[number] = replace(image, path=best[0])
-                break
+        path, several = _found_by_end(image.ends, by_name)
+        if path is not None:
+            found.images[number] = replace(image, path=path)
+        elif image.fault is None and several is not None:
+            found.images[number] = replace(image, fault=several, reason=SEVERAL_FILES)
+        elif image.fault is None and image.if_missing is not None:
+            found.images[number] = replace(image, fault=image.if_missing, reason=MISSING_FILE)
+
+
+def _found_by_end(
+    ends: Sequence[str], by_name: Mapping[str, list[tuple[list[str], str]]]
+) -> tuple[str | None, str | None]:
+    """Return the only file that ends most like a path, or words if there are several for each.
+
+    Args:
+        ends: the paths, tried one after the other.
+        by_name: name of a file -> parts of the path of each such file, and its URI.
+    """
+    several: str | None = None
+    for end in ends:
+        parts = [part for part in composed(end.replace("\\", "/")).split("/") if part not in ("", ".")]
+        alike = [(_shared(parts, other), uri) for other, uri in by_name.get(parts[-1] if parts else "", [])]
+        longest = max((length for length, _ in alike), default=0)
+        best = [uri for length, uri in alike if length == longest]
+        if len(best) == 1:
+            return best[0], None
+        several = several or (f"several files end in {end}, such as {best[0]}" if best else None)
+    return None, several
 
 
 def _shared(one: Sequence[str], other: Sequence[str]) -> int:

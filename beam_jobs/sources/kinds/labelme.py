@@ -82,7 +82,11 @@ def _add_file(found: Annotations, drawn: DrawnObjects, table: AnnotationTable, t
     path = "/".join(
         part for part in f"{folder}/{name}".replace("\\", "/").split("/") if part not in ("", ".")
     )
-    image = AnnotatedImage(uri, who, path, split, size, namesake=stem, ends=(name,))
+    within = f"there is no file {name}; its picture is within {table.name} (imageData): save it as a file"
+    image = AnnotatedImage(
+        uri, who, path, split, size, namesake=stem, ends=(name,),
+        if_missing=within if document.get("imageData") else None,
+    )  # fmt: skip
     number = found.add_image(image)
     flags = document.get("flags")
     for flag, is_set in flags.items() if isinstance(flags, dict) else ():

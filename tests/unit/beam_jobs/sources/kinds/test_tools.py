@@ -149,16 +149,22 @@ def test_files_of_labelme_find_their_images(tmp_path: Path) -> None:
     files: Files = {
         "marks/1.json": labelme(shape("rectangle", "a", [[1, 1], [9, 9]]), path="..\\photos\\1.jpg"),
         "marks/2.json": labelme(path="C:\\Users\\me\\2.jpg"), "marks/3.json": labelme(path="nothing.jpg"),
+        "marks/7.json": labelme(path="twice.jpg"), "1/twice.jpg": b"4", "2/twice.jpg": b"5",
+        "marks/8.json": labelme(path="within.jpg", imageData="/9j/"),
         "marks/4.json": b"{", "marks/5.json": b"[]", "marks/6.json": {"shapes": {}},
         "photos/1.jpg": b"1", "photos/2.jpg": b"2", "photos/other.jpg": b"3",
     }  # fmt: skip
     listing = listed(tmp_path, "labelme", files, "marks/*.json")
     assert reasons(listing) == {
-        **{f"marks/{number}.json": "table" for number in range(1, 7)},
+        **{f"marks/{number}.json": "table" for number in range(1, 9)},
+        "1/twice.jpg": "not_in_table", "2/twice.jpg": "not_in_table",
+        "marks/7.json#image=1": "several_files", "marks/8.json#image=1": "missing_file",
         "photos/1.jpg": None, "photos/2.jpg": None, "photos/other.jpg": "not_in_table",
         "marks/3.json#image=1": "missing_file",
         **{f"marks/{number}.json#image=1": "broken_row" for number in (4, 5, 6)},
     }  # fmt: skip
+    messages = listing.table["message"].to_pylist()
+    assert "within.jpg; its picture is within marks/8.json (imageData)" in " ".join(filter(None, messages))
 
 
 CVAT = """<?xml version="1.0" encoding="utf-8"?>
