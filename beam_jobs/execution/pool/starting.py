@@ -39,7 +39,10 @@ _LOADED_AHEAD = [
     "shardmill.beam_jobs.encode.block_task",
     "shardmill.beam_jobs.assemble.shard_task",
     "shardmill.beam_jobs.report.gallery",
-    "shardmill.beam_jobs.prepare",  # the main module, which each process executes again
+    # What the main module of prepare loads, which each process executes again.
+    "shardmill.infra.lineage",
+    "shardmill.infra.processes.job_command",
+    "shardmill.infra.whole_job",
     "numpy.ma",  # loaded by the first array that becomes one of Arrow
 ]
 _context = multiprocessing.get_context("forkserver")
