@@ -42,6 +42,19 @@ SOURCES: dict[str, tuple[dict[str, bytes], dict[str, Any]]] = {
         {**PICTURES, "t.csv": b'path,label,box\nphotos/0.jpg,cat,"[1,2,3,4]"\nphotos/1.jpg,,\n'},
         {"objects": {"annotations": "t.csv", "table": {"box_columns": "box", "box_format": "xyxy"}}},
     ),
+    "yolo": (
+        {
+            **{f"images/{name}": data for name, data in PICTURES.items()},
+            "labels/photos/1.txt": b"0 .5 .5 .1 .1",
+            "data.yaml": b"train: list.txt\nval: images/photos\nnames: [cat]",
+            "list.txt": b"photos/1.jpg\nno.jpg",
+        },
+        {},
+    ),
+    "labelme": (
+        {**PICTURES, **{f"photos/{at}.json": b'{"shapes": [], "imagePath": "a/3.jpg"}' for at in range(2)}},
+        {"objects": {"annotations": "photos/*.json"}},
+    ),
     "masks": (
         {f"{folder}/{at}.png": jpeg(at) for folder in ("images", "masks") for at in range(3)},
         {"masks": {"classes": ["ground", "cat"]}},
