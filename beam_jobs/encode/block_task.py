@@ -171,14 +171,13 @@ def encode_block(
                     raise ImageRejected(verdict.reason, verdict.message)
                 with memory_for(_needed_bytes(found, config)), _noted(file):
                     image, mask = _convert(found, config, masks)
+                    files = (found.image, found.mask or b"")
+                    if any(has_further_pictures(data, config.image.pages) for data in files):
+                        further.append(file.uri)
             except (ImageFiltered, SourceFault, ImageRejected, *LIBRARY_FAULTS) as fault:
                 facts.add_lost(found, *_lost(fault, stage))
             else:
                 facts.add_stored(found, image, mask)
-                if any(
-                    has_further_pictures(one, config.image.pages) for one in (found.image, found.mask) if one
-                ):
-                    further.append(file.uri)
                 stored.write(image.image)
                 if mask is not None:
                     stored.write(mask.mask)

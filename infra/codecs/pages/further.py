@@ -43,13 +43,13 @@ def has_further_pictures(data: bytes, pages: Pages) -> bool:
     tell = None if found == "tiff" and pages == "channels" else _TOLD_BY.get(found)
     try:
         return tell is not None and tell(data)
-    except (ImageRejected, IndexError, struct.error):
+    except (ImageRejected, LookupError, ValueError, ArithmeticError, struct.error):
         return False
 
 
 def _in_tiff(data: bytes) -> bool:
     try:
-        return len(picture_pages(lambda length, offset: data[offset : offset + length])) > 1
+        return len(picture_pages(lambda length, offset: data[offset : offset + length], most=2)) > 1
     except ImageRejected as rejected:
         return rejected.reason == "unsupported"  # it describes pages that have no directory
 

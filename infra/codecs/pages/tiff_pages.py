@@ -101,8 +101,12 @@ def _damaged(words: str) -> ImageRejected:
     return ImageRejected("corrupt", f"not a sound TIFF file: {words}")
 
 
-def picture_pages(read_at: ReadAt) -> list[int]:
+def picture_pages(read_at: ReadAt, most: int = 1 << 20) -> list[int]:
     """Return the offset of the directory of each page that is neither a thumbnail nor a mask.
+
+    Args:
+        read_at: reads the file.
+        most: after so many pages no further one is looked for.
 
     Raises:
         ImageRejected: a directory is damaged or cut off, or the file describes more pages than it has.
@@ -114,7 +118,7 @@ def picture_pages(read_at: ReadAt) -> list[int]:
     declared = 0
     try:
         offset = form.number(head, form.pointer, 8 if form.big else 4)
-        while offset:
+        while offset and len(pages) < most:
             if offset in seen or len(seen) >= _MOST_PAGES:
                 raise _damaged("its directories form a circle, or are too many")
             seen.add(offset)
@@ -127,7 +131,7 @@ def picture_pages(read_at: ReadAt) -> list[int]:
             offset = following
     except struct.error as error:
         raise ImageRejected("truncated", "the TIFF file ends early, within a directory") from error
-    if declared > len(seen):
+    if declared > len(seen) and len(pages) < most:
         raise ImageRejected(
             "unsupported",
             f"a TIFF that describes more pages than it has directories ({len(seen):,}); save it as BigTIFF",
