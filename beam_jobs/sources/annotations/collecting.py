@@ -260,3 +260,11 @@ def folder_of_stem(stem: str, annotation: str, glance: Glance) -> str:
     endings = dict.fromkeys(image[image.rfind(".") :] for image in glance.images)
     names = [stem, *(f"{stem}{ending}" for ending in endings)]
     return next((folder for name in names if (folder := folder_of_path(name, annotation, glance))), "")
+
+
+_ABSOLUTE = re.compile(r"/|[A-Za-z]:[\\/]|\\\\|file://")
+
+
+def ends_of(name: object) -> tuple[str, ...]:
+    """Return what the path of an image may end in (``AnnotatedImage.ends``): a path of another machine."""
+    return (name,) if isinstance(name, str) and _ABSOLUTE.match(name) else ()

@@ -9,7 +9,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from shardmill.beam_jobs.sources.annotations.collecting import AnnotatedImage, is_text, size_of
+from shardmill.beam_jobs.sources.annotations.collecting import AnnotatedImage, ends_of, is_text, size_of
 from shardmill.beam_jobs.sources.annotations.reading import AnnotationTable
 from shardmill.infra.errors import ConfigError
 
@@ -55,7 +55,8 @@ class Document:
                 fault = "its file_name holds half a character of a pair"
         path = table.path_of(name) if isinstance(name, str) and name and not fault else None
         who = f"image {at} of {table.name}"
-        return AnnotatedImage(table.row_uri(at), who, path, table.part.split, size, fault or None)
+        ends = ends_of(name) if path is not None else ()
+        return AnnotatedImage(table.row_uri(at), who, path, table.part.split, size, fault or None, ends=ends)
 
     def names(self) -> dict[Any, str]:
         """Return id -> name of the categories that have both."""

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from shardmill.beam_jobs.sources.annotations.collecting import AnnotatedImage, is_text, size_of
+from shardmill.beam_jobs.sources.annotations.collecting import AnnotatedImage, ends_of, is_text, size_of
 from shardmill.beam_jobs.sources.annotations.reading import AnnotationTable
 from shardmill.beam_jobs.sources.files.walking import SPLIT_OF_FOLDER
 from shardmill.infra.errors import ConfigError, NotFoundError
@@ -192,6 +192,7 @@ def _sample(table: AnnotationTable, at: int, entry: Any, name: str) -> Sample:
         split=splits.pop() if len(splits) == 1 else table.part.split,
         size=size,
         fault=fault,
+        ends=ends_of(path) if fault is None else (),
     )
     label = entry.get(name)
     return Sample(image, label if isinstance(label, dict) else None, entry)

@@ -122,3 +122,15 @@ def test_images_of_lvis_have_their_names_in_addresses(tmp_path: Path) -> None:
     assert outcomes(coco.list_inputs(source, configured("coco", "lvis_v1.json"))) == {
         "lvis_v1.json": (FILTERED, "table"), "train2017/1.jpg": (READ, None), "val2017/1.jpg": (READ, None),
     }  # fmt: skip
+
+
+def test_paths_of_another_machine_are_found_by_their_ends(tmp_path: Path) -> None:
+    source = with_images(tmp_path, "a/1.jpg", "b/1.jpg", "b/2.jpg")
+    names = ("/home/me/a/1.jpg", "C:\\data\\b\\1.jpg", "file:///mnt/c/2.jpg", "/x/1.jpg", "/3.jpg")
+    images = [{"id": at, "file_name": name} for at, name in enumerate(names)]
+    write(tmp_path, "t.json", images=images, categories=CATS)
+    assert outcomes(coco.list_inputs(source, configured("coco", "t.json"))) == {
+        **dict.fromkeys(("a/1.jpg", "b/1.jpg", "b/2.jpg"), (READ, None)),
+        **dict.fromkeys(("t.json#image=4", "t.json#image=5"), (LOST, "missing_file")),
+        "t.json": (FILTERED, "table"),
+    }
