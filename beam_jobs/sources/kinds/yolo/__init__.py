@@ -40,6 +40,8 @@ from shardmill.beam_jobs.sources.kinds.yolo.description import (
     Description,
     parse,
     parse_names_file,
+    task_of_name,
+    task_of_readme,
 )
 from shardmill.beam_jobs.sources.kinds.yolo.labels import LabelFiles
 from shardmill.beam_jobs.sources.kinds.yolo.members import find_members
@@ -52,6 +54,7 @@ from shardmill.infra.errors import ConfigError
 
 _ROW = re.compile(rb"\s*[0-9]+(\.0*)?([ \t]+[0-9.eE+-]+){4,}\s*(\n|\Z)")
 _HEAD_BYTES, _HEADS = 4096, 64
+_README = "README.roboflow.txt"
 _USUALLY_IGNORED = ("*.txt", "*.yaml", "*.yml")  # of filter.ignore: descriptions, where other kinds are read
 
 
@@ -70,7 +73,8 @@ def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
     members = find_members(tree, described)
     names, names_files = _names(tree, described, folder, config)
     found = Annotations(warnings=[*walk.warnings(), *described.warnings, *members.warnings])
-    labels = LabelFiles(tree, described, names, config.source.objects.task or described.task)
+    task = config.source.objects.task or described.task
+    labels = LabelFiles(tree, described, names, task, _hint_of_task(tree, described, folder))
     used = labels.add_images(found, members.images)
     for uris, reason, words in (
         (used, SIDECAR, "it describes the image of the same name"),
@@ -152,6 +156,20 @@ def _described(tree: Tree, folder: SourceFolder, config: PrepareConfig) -> Descr
             f"{quoted(list(every))} each describe a dataset of YOLO", f"say which one: {'; or '.join(some)}"
         )
     return next(iter(every.values()), Description())
+
+
+def _hint_of_task(tree: Tree, described: Description, folder: SourceFolder) -> tuple[str, str] | None:
+    """Return the task that Roboflow's README or else a name tells, and which of them."""
+    for uri in (uri for uri in tree.uris if uri.rpartition("/")[2] == _README):
+        data = tree.read(uri)
+        task = None if isinstance(data, str) else task_of_readme(data.decode("utf-8", "replace"))
+        if task is not None:
+            return task, uri
+    names = (described.name, described.root, folder.uri)
+    named = (name.rstrip("/").rpartition("/")[2] for name in names)
+    return next(
+        ((task, f"the name {name}") for name in named if (task := task_of_name(name)) is not None), None
+    )
 
 
 def _names(

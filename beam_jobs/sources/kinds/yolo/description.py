@@ -7,6 +7,7 @@ The format: https://docs.ultralytics.com/datasets/detect. Class names may also s
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -26,6 +27,10 @@ _SPLITS = (
 )  # fmt: skip
 _TASKS = {"segment": "segment", "obb": "obb", "detect": None, "pose": None}
 _MOST_POINTS = 10_000
+_WORD = re.compile("[A-Za-z]+")
+_TASK_WORDS = {"obb": "obb", "dota": "obb", "dotav": "obb"}  # DOTA is a dataset of oriented boxes
+_TASK_WORDS |= dict.fromkeys(("seg", "segment", "segmentation"), "segment")
+_ROBOFLOW = re.compile(r"annotated in (YOLO[^.\n]*) format")
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +102,18 @@ def parse(data: bytes, name: str, uri: str) -> Description | None:
         per_point,
         tuple(_warnings(names, values.get("nc"), name)) if names else (),
     )
+
+
+def task_of_name(name: str) -> str | None:
+    """Return the task that the name of a file or folder tells: ``dota8``, ``road-obb``, ``coco8-seg``."""
+    found = {_TASK_WORDS[word.lower()] for word in _WORD.findall(name) if word.lower() in _TASK_WORDS}
+    return found.pop() if len(found) == 1 else None
+
+
+def task_of_readme(text: str) -> str | None:
+    """Return the task that a ``README.roboflow.txt`` tells: "... are annotated in YOLOv8 format."."""
+    form = _ROBOFLOW.search(text)
+    return None if form is None else "obb" if "Oriented" in form[1] else "segment"
 
 
 def _parts(values: Mapping[str, Any], name: str) -> Iterator[tuple[str, str, str]]:

@@ -12,6 +12,7 @@ from shardmill.beam_jobs.sources.kinds.yolo.members import Member
 from shardmill.beam_jobs.sources.kinds.yolo.places import Tree
 from shardmill.beam_jobs.sources.kinds.yolo.rows import Form, LabelFile, lengths_tell, object_of, parse_rows
 from shardmill.infra.errors import ConfigError, NotFoundError
+from shardmill.infra.progress import log
 from shardmill.infra.readable import counted
 from shardmill.infra.storage.locations import stem_of
 
@@ -28,13 +29,15 @@ class LabelFiles:
         tree: the files of the source.
         described: what the description says.
         names: number of a class -> its name; empty: the numbers are the names.
-        task: what rows of eight numbers are, "segment" or "obb"; None if it is not told.
+        task: "segment" or "obb", what rows of eight numbers are, if settings or the description tell.
+        hint: what a name or a README tells of it instead, and which, or None.
     """
 
     tree: Tree
     described: Description
     names: Mapping[int, str]
     task: str | None
+    hint: tuple[str, str] | None = None
 
     def add_images(self, found: Annotations, images: Sequence[Member]) -> set[str]:
         """Add all images with their objects, and label files whose image is not there.
@@ -91,15 +94,20 @@ class LabelFiles:
         """
         if (points := self.described.key_points) is not None:
             return Form(len(points.names), self.described.per_point)
-        if self.task is None:
+        task = self.task
+        if task is None:
             are_outlines = lengths_tell(rows for rows in read.values() if isinstance(rows, LabelFile))
-            if are_outlines is False:
+            if are_outlines is False and self.hint is not None:
+                task, by = self.hint
+                words = "oriented boxes" if task == "obb" else "outlines"
+                log(f"rows of eight numbers are {words}, as {by} tells")
+            elif are_outlines is False:
                 raise ConfigError(
                     "the label files have rows of eight numbers: corners of oriented boxes, or outlines of "
                     "four points",
                     "say which: --set source.objects.task=obb; or --set source.objects.task=segment",
                 )
-        return Form(has_corners=self.task == "obb")
+        return Form(has_corners=task == "obb")
 
     def _add_rows(self, found: Annotations, image: int, uri: str, rows: LabelFile, form: Form) -> None:
         """Add the objects of a label file."""

@@ -328,3 +328,26 @@ def test_empty_label_files_are_recognised_by_their_description(tmp_path: Path) -
     files = {"images/a.jpg": b"", "labels/a.txt": b"\n", "images/b.jpg": b"", "data.yaml": YAML}
     write(tmp_path, {**files, "images/train/c.jpg": b"", "labels/train/c.txt": b""})
     assert settled(asked(tmp_path)).config.source.kind == "yolo"
+
+
+ROBOFLOW = "The dataset includes 893 images.\nObjects are annotated in YOLOv8{} format.\n"
+
+
+@pytest.mark.parametrize(
+    ("folder", "more", "feature"),
+    [
+        ("a", {"README.roboflow.txt": ROBOFLOW.format(" Oriented Object Detection")}, "corners"),
+        ("road-obb", {"README.roboflow.txt": ROBOFLOW.format("")}, "ring_points"),
+        ("DOTAv1.5", {}, "corners"),
+        ("road.v3i.yolov8-obb", {}, "corners"),
+        ("a", {"data.yaml": "path: ../sets/road-seg\ntrain: images\nnames: [a]"}, "ring_points"),
+        ("road-obb", {"data.yaml": "task: segment\ntrain: images\nnames: [a]"}, "ring_points"),
+    ],
+)
+def test_names_and_a_readme_tell_what_eight_numbers_are(
+    folder: str, more: dict[str, str], feature: str, tmp_path: Path
+) -> None:
+    four = "0 .1 .1 .2 .1 .2 .2 .1 .2\n"
+    listing = listed(tmp_path / folder, {"images/a.jpg": b"", "labels/a.txt": four, **more})
+    columns = {name.removeprefix("feature:objects/") for name in listing.table.column_names}
+    assert columns & {"ring_points", "corners"} == {feature}
