@@ -176,6 +176,15 @@ def box_of(values: object) -> tuple[float, float, float, float] | None:
     return numbers[0], numbers[1], numbers[2], numbers[3]
 
 
+def edges_of_size(values: object) -> Box | None:
+    """Return the edges of a box of left, top, width and height, or None if it is something else."""
+    box = box_of(values)
+    if box is None:
+        return None
+    left, top, width, height = box
+    return top, left, top + height, left + width
+
+
 def size_of(height: object, width: object) -> tuple[int, int] | None:
     """Return height and width if both are positive whole numbers, else None; 12.0 is one."""
     height, width = (

@@ -15,8 +15,7 @@ from shardmill.beam_jobs.sources.annotations.collecting import (
     NO_BOX,
     AnnotatedImage,
     Annotations,
-    Box,
-    box_of,
+    edges_of_size,
     is_text,
 )
 from shardmill.beam_jobs.sources.annotations.features import features_of_entries, texts_feature
@@ -220,7 +219,7 @@ class CocoReader:
 
     def _add(self, number: int, entry: _Fields, name: str, who: str, points: Any) -> None:
         """Add an object of an image; ``points`` are its key points as JSON has them, or None."""
-        box = _box(entry.get("bbox"))
+        box = edges_of_size(entry.get("bbox"))
         if box is None and entry.get("bbox") not in (None, []):
             self.found.leave_out(number, NO_BOX, who)
             return
@@ -259,7 +258,7 @@ class CocoReader:
                 is_here = is_id(identity) and identity in here
                 if known is not None and is_here:
                     shape = Shape(rings_of_mask(pixels == identity), has_holes=True)
-                    is_crowd, box = is_true(segment.get("iscrowd")), _box(segment.get("bbox"))
+                    is_crowd, box = is_true(segment.get("iscrowd")), edges_of_size(segment.get("bbox"))
                     self.found.add_object(number, box, known[1], is_crowd=is_crowd, shape=shape, who=who)
                 elif known is not None:
                     self.found.leave_out(number, _NO_PIXEL, f"{who}: {identity!r}")
@@ -282,12 +281,3 @@ def _with_split(image: AnnotatedImage, other: AnnotatedImage) -> AnnotatedImage:
         return replace(image, split=other.split)
     words = f"its split is {image.split}, and {other.split} in {other.who}"
     return replace(image, fault=words, reason=CONTRADICTION)
-
-
-def _box(values: object) -> Box | None:
-    """Return x, y, width, height as edges."""
-    box = box_of(values)
-    if box is None:
-        return None
-    left, top, width, height = box
-    return top, left, top + height, left + width

@@ -16,7 +16,13 @@ from typing import Any
 import numpy as np
 from pydantic import ValidationError
 
-from shardmill.beam_jobs.sources.annotations.collecting import NO_BOX, Annotations, Box, box_of, is_text
+from shardmill.beam_jobs.sources.annotations.collecting import (
+    NO_BOX,
+    Annotations,
+    Box,
+    edges_of_size,
+    is_text,
+)
 from shardmill.beam_jobs.sources.annotations.shapes import Shape, points_of
 from shardmill.beam_jobs.sources.kinds.box_table.values import is_true
 from shardmill.beam_jobs.sources.kinds.fiftyone.samples import Sample, Samples
@@ -79,7 +85,7 @@ def add_objects(found: Annotations, number: int, sample: Sample) -> None:
         elif kind == "Keypoint":
             shape = _points(entry)
         else:
-            box = _box(entry.get("bounding_box"))
+            box = edges_of_size(entry.get("bounding_box"))
             if box is not None:
                 shape = _mask(found, entry, box, who)
         if box is None and shape is None:
@@ -117,15 +123,6 @@ def _attribute(entry: dict[str, Any], name: str) -> Any:
     attributes = entry.get("attributes")
     value = entry.get(name, attributes.get(name) if isinstance(attributes, dict) else None)
     return value.get("value") if isinstance(value, dict) else value
-
-
-def _box(values: object) -> Box | None:
-    """Return left, top, width, height as edges."""
-    box = box_of(values)
-    if box is None:
-        return None
-    left, top, width, height = box
-    return top, left, top + height, left + width
 
 
 def _polygon(found: Annotations, entry: dict[str, Any], who: str) -> Shape | None:
