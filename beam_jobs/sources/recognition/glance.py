@@ -24,7 +24,7 @@ _PLAIN_KEY = re.compile("[A-Za-z0-9_-]+")
 _FOLDERS_LOOKED_INTO = 80
 _FOLDERS_OF_A_FOLDER = 12  # besides those that are hardly classes, such as train and images
 _NAMES_OF_A_FOLDER = 400  # except the top one, whose names are all looked at
-_MOST_LEVELS = 6
+_MOST_LEVELS = 12
 _NOT_LOOKED_AT = IgnorePatterns((".*", "__MACOSX", "@eaDir"))
 
 

@@ -86,8 +86,8 @@ def class_places(images: Iterable[str]) -> dict[str, str | None]:
 def inner_places(images: Iterable[str], places: Mapping[str, str | None]) -> dict[str, str | None] | None:
     """Return the folders of classes in folders of classes, if either may be the classes; None if not.
 
-    The folders of some objects have folders of splits, or several of them other folders; or several are named
-    like splits.
+    The folders of some objects have folders of splits, or several of them other folders, or all of them have
+    no image of their own; or several are named like splits.
 
     Args:
         images: URIs of images, of every folder some.
@@ -95,6 +95,7 @@ def inner_places(images: Iterable[str], places: Mapping[str, str | None]) -> dic
     """
     found: dict[str, str | None] = {}
     inner: dict[str, set[str]] = {}
+    with_images: set[str] = set()
     for uri in images:
         for place, split in places.items():
             parts = uri.removeprefix(f"{place}/" if place else "").split("/")
@@ -102,7 +103,11 @@ def inner_places(images: Iterable[str], places: Mapping[str, str | None]) -> dic
                 name = f"{place}/{parts[0]}".lstrip("/")
                 found[name] = split
                 inner.setdefault(name, set()).update(parts[1:2] if len(parts) > 2 else ())
-    deep = {name: split for name, split in found.items() if sum(not is_place(one) for one in inner[name]) > 1}
+                if len(parts) == 2:
+                    with_images.add(name)
+    counts = {name: sum(not is_place(one) for one in inner[name]) for name in found}
+    are_above = len(found) > 1 and not with_images and all(counts.values())
+    deep = {name: split for name, split in found.items() if counts[name] > (0 if are_above else 1)}
     of_splits = [name for name in found if any(split_of_words(one) for one in inner[name])]
     like_splits = [name for name in found if split_of_words(name.rpartition("/")[2])]
     return deep if max(map(len, (deep, of_splits, like_splits))) > 1 else None

@@ -59,6 +59,18 @@ ASKED: dict[str, tuple[dict[str, bytes], tuple[str, ...]]] = {
     ),
     "labels that may be masks": ({"images/1.png": b"", "labels/1.png": b""}, ("source.masks.masks=labels",)),
     "years": ({"train2017/1.jpg": b"", "val2017/2.jpg": b""}, (CLASSES, NO_LABELS)),
+    "numbered folders of images and texts": (
+        {f"training/{name}": b"" for name in ("image_2/0.png", "image_2/1.png", "label_2/0.txt")},
+        ("source.layout=splits", NO_LABELS),
+    ),
+    "letters above the classes": (
+        {f"{name}/1.jpg": b"" for name in ("a/abbey", "a/airport", "b/bar", "o/oast_house")},
+        (CLASSES, "source.options.folders.o="),
+    ),
+    "classes far below": (
+        {f"1/2/3/4/5/6/{name}/8/9/1.png": b"" for name in ("benign", "malignant")},
+        ("benign",),
+    ),
     "a table with other columns": (
         {"photos/1.jpg": b"", "info.csv": b"fname,breed,fur\n1.jpg,cat,red\n"},
         (CLASSES, "source.table.file=info.csv"),
