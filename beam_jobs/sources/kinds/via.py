@@ -59,7 +59,7 @@ def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
     def add_files(found: Annotations, tables: Sequence[AnnotationTable]) -> None:
         read = [(table, list(_images(table))) for table in tables]
         regions = (region for _, images in read for _, some in images for region in some)
-        attribute = config.source.columns.label or _attribute(regions)
+        attribute = _attribute(regions, config.source.columns.label)
         for table, images in read:
             for at, (name, some) in enumerate(images, 1):
                 _add_image(found, table, at, name, some, attribute)
@@ -131,21 +131,26 @@ def _of_csv(text: str) -> list[tuple[Any, list[Region]]]:
     return list(found.items())
 
 
-def _attribute(regions: Iterator[Region]) -> str:
-    """Return the only attribute of regions.
+def _attribute(regions: Iterator[Region], given: str | None) -> str:
+    """Return the attribute of regions that is their class: the given one, or the only one.
 
     Raises:
-        ConfigError: there are none, or several.
+        ConfigError: no region has it, or there are several and none is given.
     """
     counts = Counter(name for _, values in regions if isinstance(values, dict) for name in values)
-    if len(counts) > 1:
+    if given is not None and given not in counts:
+        raise ConfigError(
+            f"source.columns.label = {given!r}, which no region has as an attribute",
+            f"there are: {quoted(sorted(counts)) or 'none'}",
+        )
+    if given is None and len(counts) > 1:
         names = [name for name, _ in counts.most_common()]
         raise ConfigError(
             f"the regions have the attributes {quoted(names)}",
             "say which is the class: "
             + "; or ".join(f"--set source.columns.label={name}" for name in names[:READINGS]),
         )
-    return next(iter(counts), "")
+    return given or next(iter(counts), "")
 
 
 def _add_image(

@@ -395,6 +395,8 @@ def test_attributes_of_via_that_may_be_the_class_are_asked_about(tmp_path: Path)
     with pytest.raises(ConfigError, match="'kind', 'colour'") as caught:
         listed(tmp_path, "via", files, "v.json")
     assert "source.columns.label=colour" in str(caught.value.remedy)
+    with pytest.raises(ConfigError, match="'color', which no region"):
+        listed(tmp_path, "via", {}, "v.json", columns={"label": "color"})
     listing = listed(tmp_path, "via", {}, "v.json", columns={"label": "colour"})
     assert of(listing, "a.jpg")["label"] == ["red"]
 
