@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from shardmill.infra.arguments import checked
 from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.dataset.joined import JoinedVersion
 from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.dataset.views.references import joined_text
-from shardmill.infra.errors import NotFoundError
+from shardmill.infra.errors import NotFoundError, UsageError
 from shardmill.infra.format.examples import ImageRecord
 from shardmill.infra.format.features import Feature
 from shardmill.infra.format.known_features import LABEL_FEATURES, LabelKind, check_has_classes
@@ -47,6 +48,8 @@ from shardmill.training.reading.records.split_table import load_features
 from shardmill.training.reading.staging.staging import staging_for
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from shardmill.training.grain.sources import GrainSplit
     from shardmill.training.jax.batches import JaxBatches
     from shardmill.training.torch.data import TorchLoader, TorchOptions
@@ -61,6 +64,7 @@ def open_dataset(
     temperature: float | None = None,
     end: MixtureEnd | int | None = None,
     classes: Mapping[str, str] | None = None,
+    drop_near_duplicates: bool = False,
     **reading: Unpack[ReadingOptions],
 ) -> Dataset:
     """Open a published version of a dataset, or several that are read as one.
@@ -73,6 +77,8 @@ def open_dataset(
         end: with such shares, an epoch ends when the "first" data set is through (the default), when the
             "last" is, or after so many steps.
         classes: other names of classes, under which those of several data sets are joined.
+        drop_near_duplicates: leave out records of train that look the same as one that another data set
+            tests, or that an earlier one has in train (``Dataset.near_duplicates``).
         root: the folder or URI of the datasets; default ``$SHARDMILL_ROOT`` or ``./datasets``.
         **reading: how records are read, by the names of the settings ``train.reading`` (``ReadingOptions``):
             ``staging_dir`` for shards in an object store, ``max_bad_records`` to leave out, ``cache``,
@@ -87,7 +93,9 @@ def open_dataset(
     given = {"weights": weights, "temperature": temperature, "end": end}
     mixture = {f"mixture_{name}": value for name, value in given.items() if value is not None}
     with told_as_arguments():
-        version = Catalog(default_root() if root is None else root).open_view(joined_text(ref, classes))
+        version = Catalog(default_root() if root is None else root).open_view(
+            joined_text(ref, classes, drop_near=drop_near_duplicates)
+        )
         validate(DataSettings, mixture, where="the arguments")
         return Dataset(version, settings, mixture)
 
@@ -222,6 +230,22 @@ class Dataset:
             NotFoundError: there is no such column.
         """
         return self.version.scan(columns)
+
+    def near_duplicates(self) -> pa.Table:
+        """Return the records of several data sets that look the same as one of another.
+
+        A row each, with ``group``, ``data_set`` (its number), ``split``, ``record_id``, ``uri``, and
+        ``is_superfluous``: what ``drop_near_duplicates`` leaves out of train.
+
+        Raises:
+            UsageError: there is one data set.
+        """
+        if not isinstance(self.version, JoinedVersion):
+            raise UsageError(
+                f"{self.version.ref} is one data set",
+                "its near-duplicates were found when it was prepared: see its report",
+            )
+        return self.version.near_duplicates
 
     def close(self) -> None:
         """End the background threads. Staged shards stay for the next run."""

@@ -14,6 +14,7 @@ A run lives in ``<runs>/<dataset>-v<version>-<digest of the configuration>/``:
     predictions-<split>.parquet      what the best model predicts for each record
     confusion-<split>.svg, reliability-<split>.svg, label-errors.csv       of single-label classifiers
     report.html            curves, figures, hardest examples, settings; what else the task has
+    near-duplicates.parquet     of several data sets: records that look the same as one of another
     examples.json          the first of these examples, for other pages
     result.json            written last: the run is finished, and the same command returns this result
 """
@@ -27,9 +28,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 
+import pyarrow.parquet as pq
+
 from shardmill.infra import progress as events
 from shardmill.infra.arguments import checked
+from shardmill.infra.dataset.between import NEAR_DUPLICATES_FILE, between_in_words
 from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.dataset.joined import JoinedVersion
 from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.dataset.views.references import joined_text
 from shardmill.infra.errors import ConfigError, DataError, UsageError
@@ -302,6 +307,8 @@ def _begin(training: _Training, folder: Storage) -> None:
     config, version = training.config, training.version
     identity, run_dir = run_identity(config, version), Path(folder.uri)
     settled = read_settled(run_dir)
+    if settled is None and isinstance(version, JoinedVersion):
+        _report_near_duplicates(version, folder)
     if settled is None and (reason := why_not_continued(identity, run_dir.parent)) is not None:
         events.log(reason)
     if settled is None:
@@ -309,6 +316,14 @@ def _begin(training: _Training, folder: Storage) -> None:
         size = find_largest_batch(config, version, training.root, training.place) if automatic else None
         settled = settled_by(config, size)
     folder.write_atomic(RUN_FILE, run_record(identity, config, settled))
+
+
+def _report_near_duplicates(version: JoinedVersion, folder: Storage) -> None:
+    """Write near-duplicates.parquet: the records that look the same as one of another data set."""
+    with folder.atomic_writer(NEAR_DUPLICATES_FILE) as stream:
+        pq.write_table(version.near_duplicates, stream)
+    if (found := between_in_words(version.near_duplicates)) is not None:
+        events.log(found, level="warning")
 
 
 def has_finished(ref: str, config: TrainConfig, *, root: str | Path, runs: str | Path) -> bool:

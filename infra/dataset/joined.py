@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from shardmill.infra.dataset.between import find_between
 from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.dataset.views.references import JoinedReference
 from shardmill.infra.digests import digest_of
@@ -88,6 +90,29 @@ class JoinedVersion(DatasetVersion):
             _Set(one, np.array([*(number_of[name] for name in _renamed(one, reference.classes)), -1]))
             for one in versions
         ]
+        self._left_out: dict[int, pa.Array] = self._superfluous() if reference.drops_near else {}
+
+    @cached_property
+    def near_duplicates(self) -> pa.Table:
+        """The records that look the same as one of another data set (``between.BETWEEN_SCHEMA``)."""
+        return find_between(
+            [
+                (one, [split for split in one.manifest.splits if part.has(split)])
+                for part, one in zip(self.reference.parts, self.data_sets, strict=True)
+            ]
+        )
+
+    def _superfluous(self) -> dict[int, pa.Array]:
+        """Return the ids of the records of train that are left out, by the number of their data set."""
+        found = self.near_duplicates.filter(self.near_duplicates["is_superfluous"])
+        numbers = found["data_set"].to_numpy()
+        ids = found["record_id"].combine_chunks()
+        return {int(number): ids.filter(pa.array(numbers == number)) for number in np.unique(numbers)}
+
+    def _leaves_out(self, shard: Shard) -> pa.Array | None:
+        """Return the ids that are left out of a shard's records; None: none."""
+        assert isinstance(shard, _SetShard)
+        return self._left_out.get(shard.data_set) if shard.split == _TRAIN else None
 
     @property
     def ref(self) -> str:
@@ -98,6 +123,11 @@ class JoinedVersion(DatasetVersion):
     def data_sets(self) -> tuple[DatasetVersion, ...]:
         """The versions or views that are joined."""
         return tuple(one.version for one in self._sets)
+
+    @property
+    def is_joined(self) -> bool:
+        """True."""
+        return True
 
     @property
     def is_whole(self) -> bool:
@@ -141,17 +171,32 @@ class JoinedVersion(DatasetVersion):
     def view_columns(self, shard: Shard) -> list[str]:
         """Return the columns of a shard's index that select its records."""
         number, own = self.shard_of(shard)
-        return self._sets[number].version.view_columns(own)
+        more = [] if self._leaves_out(shard) is None else ["id"]
+        return [*self._sets[number].version.view_columns(own), *more]
 
     def rows(self, shard: Shard, columns: Sequence[str] | None = None) -> pa.Table:
         """Columns of the index of a shard, with the numbers that classes have here."""
         number, own = self.shard_of(shard)
-        return self._renumbered(number, self._sets[number].version.rows(own, columns))
+        wanted = columns
+        if columns is not None and self._leaves_out(shard) is not None:
+            wanted = list(dict.fromkeys([*columns, "id"]))
+        rows = self._kept(shard, self._sets[number].version.rows(own, wanted))
+        if wanted is not columns and columns is not None:
+            rows = rows.select([name for name in columns if name in rows.column_names])
+        return self._renumbered(number, rows)
 
     def select(self, shard: Shard, index: pa.Table) -> pa.Table:
         """Those rows of a shard's index whose records are read, with the numbers that classes have here."""
         number, own = self.shard_of(shard)
-        return self._renumbered(number, self._sets[number].version.select(own, index))
+        return self._renumbered(number, self._kept(shard, self._sets[number].version.select(own, index)))
+
+    def _kept(self, shard: Shard, rows: pa.Table) -> pa.Table:
+        left_out = self._leaves_out(shard)
+        if left_out is None:
+            return rows
+        import pyarrow.compute as pc  # with it a first batch comes later
+
+        return rows.filter(pc.invert(pc.is_in(rows["id"], left_out)))
 
     def joined_label(self, number: int, label: int) -> int:
         """Return the number that a class of a data set has here; -1 stays."""
@@ -182,6 +227,8 @@ class JoinedVersion(DatasetVersion):
 
     def num_examples(self, split: str) -> int:
         """The number of the records of a split."""
+        if split == _TRAIN and self._left_out:
+            return sum(self.rows(shard, ["id"]).num_rows for shard in self.shards(split))
         given = zip(self.reference.parts, self.data_sets, strict=True)
         return sum(one.num_examples(split) for part, one in given if part.has(split))
 

@@ -63,6 +63,11 @@ class DatasetVersion:
         return self.view is None
 
     @property
+    def is_joined(self) -> bool:
+        """Whether versions are read as one under a reference of their own."""
+        return False
+
+    @property
     def data_sets(self) -> tuple[DatasetVersion, ...]:
         """The versions or views that are read as one: this one, if there are not several."""
         return (self,)

@@ -94,7 +94,7 @@ def consumed(reading: ReadingSettings, mode: Mode) -> dict[str, Any]:
 def _obstacle(reading: ReadingSettings, data: DataSettings, version: DatasetVersion) -> str | None:
     """Return why shards cannot be streamed, or None."""
     manifest = version.manifest
-    if len(version.data_sets) > 1:
+    if version.is_joined:
         return "several data sets need an exact order"
     if not manifest.samples.is_common:
         return f"TensorFlow does not decode {manifest.samples}"

@@ -1,8 +1,10 @@
 """References to datasets: ``name``, ``name@3``, ``name@latest``, and views such as ``name@3?width > 800``.
 
-Several data sets are joined by semicolons: ``photos@3; web@1?licence == 'CC0'``. One behind ``train +=`` is
-read in the split "train" alone: ``photos@3; train += synthetic@2``. ``classes = {"auto": "car"}`` among them
-renames classes before they are joined by name.
+Several data sets are joined by semicolons: ``photos@3; web@1?licence == 'CC0'``. Among them may stand
+
+* ``train += synthetic@2``: this one is read in the split "train" alone
+* ``classes = {"auto": "car"}``: other names of classes, before they are joined by name
+* ``without near-duplicates``: records of train that look the same as one of another data set are left out
 
 What follows the question mark is a query. Percent escapes in it are decoded as in a URL (``%20`` is a blank,
 ``%25`` a percent sign), so a reference can be quoted for a shell or encoded for a URL.
@@ -21,6 +23,7 @@ from shardmill.infra.errors import UsageError
 from shardmill.infra.strict_json import dump_json
 
 _ONLY_TRAIN = re.compile(r"train\s*\+=\s*")
+_WITHOUT_NEAR = "without near-duplicates"
 _CLASSES = re.compile(r"classes\s*=\s*(?=\{)")
 # Semicolons between data sets, not those in a text of a query or a map.
 _PIECES = re.compile(r"""(?:'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|[^;])+""")
@@ -95,14 +98,17 @@ class JoinedReference:
     Attributes:
         parts: the data sets.
         classes: other names of classes, under which they are joined.
+        drops_near: records of train that look the same as one of another data set are left out.
     """
 
     parts: tuple[Part, ...]
     classes: Mapping[str, str] = field(default_factory=dict)
+    drops_near: bool = False
 
     def __str__(self) -> str:
         given = [f"classes = {dump_json(dict(self.classes))}"] if self.classes else []
-        return "; ".join([*map(str, self.parts), *given])
+        without = [_WITHOUT_NEAR] if self.drops_near else []
+        return "; ".join([*map(str, self.parts), *given, *without])
 
     @property
     def name(self) -> str:
@@ -147,10 +153,13 @@ def parse_joined(text: str) -> JoinedReference:
     """
     parts: list[Part] = []
     classes: dict[str, str] = {}
+    drops_near = False
     for piece in _PIECES.findall(text) or [text]:
         stripped = piece.strip()
         if found := _CLASSES.match(stripped):
             classes |= _class_map(stripped[found.end() :])
+        elif stripped == _WITHOUT_NEAR:
+            drops_near = True
         elif stripped or ";" not in text:
             rest = _ONLY_TRAIN.sub("", stripped, count=1) if _ONLY_TRAIN.match(stripped) else stripped
             parts.append(Part(parse_reference(rest), rest != stripped))
@@ -159,13 +168,27 @@ def parse_joined(text: str) -> JoinedReference:
             f"{text!r} begins with no data set of its own splits",
             "begin with the one whose validation and test splits count: photos@3; train += synthetic@2",
         )
-    return JoinedReference(tuple(parts), classes)
+    if drops_near and len(parts) == 1:
+        raise UsageError(
+            f"{text!r} names one data set",
+            "its own near-duplicates are found when it is prepared: groups.leakage = 'drop-from-train'",
+        )
+    return JoinedReference(tuple(parts), classes, drops_near)
 
 
-def joined_text(refs: str | Sequence[str], classes: Mapping[str, str] | None = None) -> str:
-    """Return the reference of one or several data sets. ``classes``: other names for their classes."""
+def joined_text(
+    refs: str | Sequence[str], classes: Mapping[str, str] | None = None, *, drop_near: bool = False
+) -> str:
+    """Return the reference of one or several data sets.
+
+    Args:
+        refs: the references.
+        classes: other names for their classes.
+        drop_near: leave out records of train that look the same as one of another data set.
+    """
     pieces = [refs] if isinstance(refs, str) else [*refs]
-    return "; ".join([*pieces, *([f"classes = {dump_json(dict(classes))}"] if classes else [])])
+    pieces += [f"classes = {dump_json(dict(classes))}"] if classes else []
+    return "; ".join([*pieces, *([_WITHOUT_NEAR] if drop_near else [])])
 
 
 def _class_map(text: str) -> dict[str, str]:

@@ -15,8 +15,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from shardmill.infra.codecs import encode
+from shardmill.infra.codecs import Pixels, encode
 from shardmill.infra.codecs.arrays import encode_samples
+from shardmill.infra.codecs.measures import looks, thumbnail, without_border
+from shardmill.infra.codecs.prepare import luma
 from shardmill.infra.dataset.catalog import Catalog
 from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.digests import sha256_hex
@@ -73,8 +75,11 @@ def publish(  # noqa: PLR0913
     quality: int = 92,
     encoding: Encoding = "jpeg",
     feature: Feature | None = None,
+    has_looks: bool = False,
 ) -> DatasetVersion:
     """Publish ``pictures`` as version 1 of a dataset; each must be different from the others.
+
+    ``has_looks``: the indexes have the looks of the pictures, by which near-duplicates are found.
 
     Pictures that are not uint8 of one or three channels have statistics in the manifest, by numpy in float64.
 
@@ -103,7 +108,9 @@ def publish(  # noqa: PLR0913
                 for picture in members[i::count]
             ]
             shards.append(
-                _write_shard(storage, paths, split, members[i::count], stored, names, container, feature)
+                _write_shard(
+                    storage, paths, split, members[i::count], stored, names, container, feature, has_looks
+                )
             )
     total = len(pictures)
     manifest = Manifest(
@@ -147,7 +154,7 @@ def _measured(pictures: Sequence[Picture], split: str) -> SplitStatistics:
     return SplitStatistics(pixels=ChannelStatistics(num_pixels=len(values), mean=mean, std=std))
 
 
-def _write_shard(
+def _write_shard(  # noqa: PLR0913
     storage: Storage,
     paths: tuple[str, str],
     split: str,
@@ -156,6 +163,7 @@ def _write_shard(
     classes: list[str],
     container: Container,
     feature: Feature | None,
+    has_looks: bool,
 ) -> Shard:
     stored, rows, payload = bytearray(), [], 0
     for picture, image in zip(members, images, strict=True):
@@ -177,6 +185,7 @@ def _write_shard(
             "stored_bytes": len(image),
             "height": height,
             "width": width,
+            "look": look_of(picture.pixels) if has_looks else None,
             **({} if feature is None else {feature.name: list(picture.values or ())}),
         }
         rows.append(row)
@@ -200,6 +209,13 @@ def _write_shard(
         index_sha256=sha256_hex(sink.getvalue()),
         class_counts=class_counts_of(index, classes),
     )
+
+
+def look_of(pixels: Pixels) -> bytes | None:
+    """One or two views, as prepare joins them."""
+    grey = luma(pixels)
+    shown = [view for view in (grey, without_border(grey)) if view is not None]
+    return b"".join(look for look in looks(np.stack([thumbnail(view) for view in shown])) if look) or None
 
 
 def patterned(

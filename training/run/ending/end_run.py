@@ -7,7 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
+
 from shardmill.infra import progress as events
+from shardmill.infra.dataset.between import NEAR_DUPLICATES_FILE, between_in_words
+from shardmill.infra.dataset.joined import JoinedVersion
+from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.training.dataset import Dataset
 from shardmill.training.ranks.heartbeat import Work
 from shardmill.training.reading import RecordReader
@@ -123,7 +128,7 @@ def _figures(run: TrainedRun, metrics: Mapping[str, Any]) -> dict[str, Any]:
     config, version, run_dir, loop = run.beginning.config, run.dataset.version, run.run_dir, run.loop
     missing = [split for split in OUT_OF_SAMPLE if split not in metrics]
     kind = kind_of(version, config.data.objects)
-    notes = [*run.notes, *kind.notes(version)]
+    notes = [*run.notes, *kind.notes(version), *_near_duplicates(version, run_dir)]
     if config.data.left_out_fold is not None:
         notes.append(
             f"fold {config.data.left_out_fold} of {config.data.folds} of the train split was left out"
@@ -160,6 +165,16 @@ def _figures(run: TrainedRun, metrics: Mapping[str, Any]) -> dict[str, Any]:
         "notes": notes,
         "unchanged": False,
     }
+
+
+def _near_duplicates(version: DatasetVersion, run_dir: Path) -> list[str]:
+    """Say which records of several data sets look the same as one of another."""
+    file = run_dir / NEAR_DUPLICATES_FILE
+    found = between_in_words(pq.read_table(file)) if file.is_file() else None
+    if found is None:
+        return []
+    is_left_out = isinstance(version, JoinedVersion) and version.reference.drops_near
+    return [f"{found}{', and were left out' if is_left_out else ''}: {file.name} names them"]
 
 
 def _about_model(run: TrainedRun) -> dict[str, Any]:

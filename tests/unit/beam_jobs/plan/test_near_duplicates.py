@@ -16,8 +16,7 @@ from PIL import Image
 from shardmill.beam_jobs.config import GroupsConfig
 from shardmill.beam_jobs.plan.similarity.near_duplicates import NearDuplicates, find_near_duplicates
 from shardmill.infra.codecs import Pixels
-from shardmill.infra.codecs.measures import looks, thumbnail, without_border
-from shardmill.infra.codecs.prepare import luma
+from shardmill.infra.codecs.measures import looks
 from shardmill.infra.similarity import connected, search
 from shardmill.infra.similarity.connected import Components
 from shardmill.infra.similarity.looks import (
@@ -30,16 +29,10 @@ from shardmill.infra.similarity.looks import (
     windowed,
 )
 from shardmill.infra.similarity.search import candidates, choices
+from tests.samples.datasets.published import look_of
 from tests.samples.images.photos import picture
 
 HASH = st.integers(0, 2**64 - 1)
-
-
-def look_of(pixels: Pixels) -> bytes | None:
-    """One or two views, as prepare joins them."""
-    grey = luma(pixels)
-    shown = [view for view in (grey, without_border(grey)) if view is not None]
-    return b"".join(look for look in looks(np.stack([thumbnail(view) for view in shown])) if look) or None
 
 
 def find(found: list[bytes | None], **groups: object) -> NearDuplicates:

@@ -6,6 +6,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import cv2
 import numpy as np
 import pytest
 
@@ -20,6 +21,7 @@ from tests.samples.datasets.published import (
     publish,
     publish_patterned,
 )
+from tests.samples.images.photos import picture
 
 PHOTOS = {"train": {"hat": 12, "shoe": 7}, "validation": {"hat": 4}, "test": {"shoe": 3}}
 WEB = {"train": {"bag": 5, "hat": 20}, "validation": {"bag": 2, "hat": 3}}
@@ -181,3 +183,59 @@ def test_arguments_are_named_as_they_were_given(root: Path) -> None:
         open_dataset(["photos", "web"], root).to_arrow()
     with pytest.raises(DataError):
         open_dataset(["photos", "deep"], root)
+
+
+@pytest.fixture(scope="module")
+def alike(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Pictures 0 to 7, and a second data set with some of them: in train 1 as a mirror image, 5 larger and 9.
+
+    Its validation split has 3, turned, and 10; its record of one colour is an exact copy.
+    """
+    root, flat = tmp_path_factory.mktemp("alike"), np.full((48, 64, 3), 90, np.uint8)
+    splits = ["train"] * 4 + ["validation"] * 2 + ["test"] * 2
+    first = [Picture(split, "a", picture(seed)) for seed, split in enumerate(splits)]
+    second = [
+        Picture("train", "b", picture(1)[:, ::-1].copy()),
+        Picture("train", "b", cv2.resize(picture(5), (96, 72), interpolation=cv2.INTER_AREA)),
+        Picture("train", "b", picture(9)),
+        Picture("train", "b", flat),
+        Picture("validation", "b", np.rot90(picture(3)).copy()),
+        Picture("validation", "b", picture(10)),
+    ]
+    publish(root, [*first, Picture("train", "a", flat)], name="photos", has_looks=True)
+    publish(root, second, name="web", container="none", has_looks=True)
+    return root
+
+
+def test_near_duplicates_between_data_sets(alike: Path) -> None:
+    found = open_dataset(["photos", "web"], alike).near_duplicates().to_pylist()
+    groups: dict[int, list[tuple[int, str, bool]]] = {}
+    for row in found:
+        groups.setdefault(row["group"], []).append((row["data_set"], row["split"], row["is_superfluous"]))
+    assert sorted(groups.values()) == [
+        [(0, "train", False), (1, "train", True)],  # the mirror image
+        [(0, "train", False), (1, "train", True)],  # of one colour
+        [(0, "train", True), (1, "validation", False)],
+        [(0, "validation", False), (1, "train", True)],
+    ]
+    with pytest.raises(UsageError, match="photos@1 is one data set"):
+        open_dataset("photos", alike).near_duplicates()
+
+
+def test_near_duplicates_are_left_out_of_train(alike: Path) -> None:
+    dataset = open_dataset(["photos", "web"], alike, drop_near_duplicates=True)
+    assert dataset.version.ref == "photos@1; web@1; without near-duplicates"
+    assert dataset.table("train").set_sizes == (4, 1)
+    assert dataset.version.num_examples("train") == 5
+    assert (len(dataset.table("validation")), len(dataset.table("test"))) == (4, 2)
+    found = dataset.near_duplicates().to_pylist()
+    left_out = {(row["data_set"], row["record_id"]) for row in found if row["is_superfluous"]}
+    table, ordinals = dataset.table("train"), np.arange(5)
+    kept = zip(table.data_set_of(ordinals).tolist(), table.ids(ordinals), strict=True)
+    assert not left_out.intersection(kept)
+    images = [batch.images for batch in dataset.batches("train", batch_size=5, image_size=16, training=False)]
+    assert [len(part) for part in images] == [5]
+    only = open_dataset(["photos", "train += web"], alike, drop_near_duplicates=True)
+    assert only.table("train").set_sizes == (5, 1), "its validation split is not read"
+    with pytest.raises(UsageError, match="names one data set"):
+        open_dataset("photos; without near-duplicates", alike)

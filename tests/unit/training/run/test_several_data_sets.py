@@ -108,6 +108,12 @@ def test_the_run_names_its_data_sets(result: dict[str, Any], run: RunFolder, roo
     assert affected_runs(catalog, run.path.parent, "photos", [seen], [1]) == []
 
 
+def test_near_duplicates_are_reported(result: dict[str, Any], run: RunFolder) -> None:
+    """Of one colour each but for noise, the pictures have no structure: nothing looks the same."""
+    assert pq.read_table(run.path / "near-duplicates.parquet").num_rows == 0
+    assert not any("near-duplicates" in note for note in result["notes"])
+
+
 def test_what_a_model_cannot_learn_is_refused(root: Path, tmp_path: Path) -> None:
     config = load_settings(TrainConfig, section="train", overrides=[*SMALL])
     multi = Catalog(root).open_view("multi; multi")
