@@ -104,10 +104,13 @@ def _add_image(
     size = size_of(
         *(int(side) if side.isdecimal() else None for side in map(image.get, ("height", "width"), ("", "")))
     )
-    split = table.part.split or SPLIT_OF_FOLDER.get((image.get("subset") or "").lower())
+    subset = image.get("subset") or ""
+    split = table.part.split or SPLIT_OF_FOLDER.get(subset.lower())
     who = f"image {at} of {table.name}"
     path = table.path_of(name) if name else None
-    number = found.add_image(AnnotatedImage(table.row_uri(at), who, path, split, size, ends=(name,)))
+    number = found.add_image(
+        AnnotatedImage(table.row_uri(at), who, path, split, size, ends=(f"{subset}/{name}",))
+    )
     for order, element in enumerate(image, 1):
         of_object, label = f"shape {order} of {who}", (element.get("label") or "").strip() or None
         if element.tag == "tag" and label is not None:

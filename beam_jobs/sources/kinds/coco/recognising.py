@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from shardmill.beam_jobs.sources.annotations.collecting import (
+    HEAD_BYTES,
     READINGS,
     beginning_with,
     folder_of_image,
@@ -27,7 +28,11 @@ def recognise_coco(glance: Glance) -> Recognised | None:
     ``instances_train2017.json`` and ``instances_val2017.json`` are such. Key points and
     captions join files named alike.
     """
-    found = beginning_with(_COCO, glance, ".json")
+    found = {
+        uri: head  # a whole file without a list of images is another, such as notes.json of Label Studio
+        for uri, head in beginning_with(_COCO, glance, ".json").items()
+        if b'"images"' in head or len(head) == HEAD_BYTES
+    }
     if not found or not glance.images:
         return None
     first = min(map(_READ.index, map(_beginning, found)))

@@ -193,8 +193,10 @@ CVAT = """<?xml version="1.0" encoding="utf-8"?>
 
 
 def test_cvat(tmp_path: Path) -> None:
-    listing = listed(tmp_path, "cvat", {"annotations.xml": CVAT, "images/deep/a.jpg": b""}, "annotations.xml")
-    found = of(listing, "images/deep/a.jpg")
+    image, other = "images/Validation/deep/a.jpg", "images/Train/deep/a.jpg"
+    files: Files = {"annotations.xml": CVAT, image: b"", other: b"1"}
+    listing = listed(tmp_path, "cvat", files, "annotations.xml")
+    found = of(listing, image)
     assert found["label"] == ["car", "ship", "car", "ball", "car", "person", "wheels", "wheels"]
     assert (found["annotated_size"], found["num_left_out"]) == ([40, 80], 6)
     boxes = np.reshape(found["bbox"], (-1, 4))
@@ -216,7 +218,7 @@ def test_cvat(tmp_path: Path) -> None:
     assert found["keypoints"][50:56] == [10, 50, 0, 0, 30, 60]
     assert found["visibility"][-5:] == [0, 0, 0, 2, 2]
     rows = {row["uri"]: (row["split"], row["reason"]) for row in listing.table.to_pylist()}
-    assert rows["images/deep/a.jpg"] == ("validation", None)
+    assert (rows[image], rows[other]) == (("validation", None), (None, "not_in_table"))
     assert rows["annotations.xml#image=2"][1] == "missing_file"
     assert rows["annotations.xml#image=3"][1] == "bad_path"
     words = " ".join(listing.warnings)

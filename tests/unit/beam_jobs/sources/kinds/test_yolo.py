@@ -66,6 +66,11 @@ LAYOUTS: dict[str, dict[str, bytes]] = {
         "images/train/a.jpg": b"", "labels/train/a.txt": BOX, "images/val2017/b.jpg": b"",
         "labels/val2017/b.txt": BOX, "classes.txt": b"cat\n",
     },
+    "of Label Studio": {
+        "classes.txt": b"cat\n", "notes.json": b'{"categories": [{"id": 0, "name": "cat"}], "info": {}}',
+        "images/train/1a-a.jpg": b"", "labels/train/1a-a.txt": BOX, "images/val/b.jpg": b"",
+        "labels/val/b.txt": BOX,
+    },
     "labels beside images, in splits": {
         "train/a.jpg": b"", "train/a.txt": BOX, "valid/b.jpg": b"", "valid/b.txt": BOX,
         "train/classes.txt": b"cat\n", "valid/classes.txt": b"cat\n",
@@ -83,6 +88,9 @@ LAYOUTS: dict[str, dict[str, bytes]] = {
 }  # fmt: skip
 
 
+WITH_MORE = ("of Roboflow", "of Label Studio")  # a README or notes, which are ignored
+
+
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_layouts_are_recognised_and_read(name: str, tmp_path: Path) -> None:
     listing = listed(tmp_path, LAYOUTS[name])
@@ -92,7 +100,12 @@ def test_layouts_are_recognised_and_read(name: str, tmp_path: Path) -> None:
         reason: list(reasons(listing).values()).count(reason) for reason in set(reasons(listing).values())
     }
     assert described["sidecar"] == 2
-    assert described.keys() == {"sidecar", "table", "not_in_table", *(["ignored"] if "of R" in name else [])}
+    assert described.keys() == {
+        "sidecar",
+        "table",
+        "not_in_table",
+        *(["ignored"] if name in WITH_MORE else []),
+    }
     assert settled(asked(tmp_path)).config.source.kind == "yolo"
     masks = {"labels": "mask", "masks": {"classes": ["background", "cat"]}}
     assert settled(asked(tmp_path, **masks)).config.source.kind == "yolo"
