@@ -75,7 +75,7 @@ def recognise(glance: Glance, settings: SourceConfig) -> Recognised | None:
         if uri.rpartition("/")[2] not in FILES or not glance.images:
             continue
         samples = first_samples(glance.head(uri, _HEAD_BYTES), settings.columns.label)
-        if samples is not None:
+        if samples is not None and (uri.endswith(FILES[0]) or _images_of(uri, glance)):
             return _recognised(uri, samples, glance)
     return None
 
@@ -83,8 +83,7 @@ def recognise(glance: Glance, settings: SourceConfig) -> Recognised | None:
 def _recognised(uri: str, samples: Samples, glance: Glance) -> Recognised:
     """Return what a file of samples is, or its fields if several hold labels."""
     above = uri.rpartition("/")[0]
-    place = f"{above}/data/".lstrip("/")
-    folders = {image.rpartition("/")[0] for image in glance.images if image.startswith(place)}
+    folders = {image.rpartition("/")[0] for image in _images_of(uri, glance)}
 
     def settings(name: str) -> dict[str, Any]:
         labels = {"labels": "class"} if KINDS[samples.fields[name]] == "class" else {}
@@ -99,6 +98,12 @@ def _recognised(uri: str, samples: Samples, glance: Glance) -> Recognised:
     readings = readings or [f"{cli_for('image_folder', {'labels': 'none'})}: no field holds labels"]
     why += f", whose fields {', '.join(fields)} hold labels" if fields else ", without labels"
     return Recognised(why, is_certain=True, image_folders=folders, readings=readings)
+
+
+def _images_of(uri: str, glance: Glance) -> list[str]:
+    """Return the images in the folder data beside a file of samples."""
+    place = f"{uri.rpartition('/')[0]}/data/".lstrip("/")
+    return [image for image in glance.images if image.startswith(place)]
 
 
 def _kind_of(read: Sequence[Samples], source: SourceConfig) -> str:

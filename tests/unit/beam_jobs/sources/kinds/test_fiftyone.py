@@ -199,3 +199,11 @@ def test_what_is_no_export_is_refused_by_name(tmp_path: Path, text: str) -> None
     (tmp_path / "samples.json").write_text(text)
     with pytest.raises(ConfigError, match=r"samples\.json"):
         list_inputs(open_source(request), request.config)
+
+
+def test_other_files_of_this_name_are_no_exports(tmp_path: Path) -> None:
+    for name in ("cat/1.jpg", "dog/1.jpg"):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).write_bytes(b"an image")
+    (tmp_path / "labels.json").write_text(json.dumps({"labels": {"0": "cat", "1": "dog"}}))
+    assert settled(asked(tmp_path)).config.source.kind == "image_folder"
