@@ -133,14 +133,17 @@ class NamedImages:
                     found[path.removesuffix(value).rstrip("/")] = uri
         if found:
             return found
-        # A glance sees some of the files of a large folder.
-        inside = value.rpartition("/")[0]
-        for folder in self._forms.get(_VARIES.sub("#", name), [])[:_FOLDERS_TRIED]:
-            if not f"/{folder}".endswith(f"/{inside}" if inside else ""):
-                continue
+        # A glance sees some of the files of a large folder, and some folders.
+        depth = value.count("/")
+        places = dict.fromkeys(
+            "/".join(parts[: len(parts) - depth])
+            for folder in self._forms.get(_VARIES.sub("#", name), ())
+            if len(parts := folder.split("/") if folder else []) >= depth
+        )
+        for place in list(places)[:_FOLDERS_TRIED]:
             for ending in _COMMON_ENDINGS if not name.lower().endswith(IMAGE_ENDINGS) else ("",):
-                if self._glance.head(uri := f"{folder}/{name}{ending}".lstrip("/"), 1):
-                    found[folder.removesuffix(inside).rstrip("/")] = uri
+                if self._glance.head(uri := f"{place}/{value}{ending}".lstrip("/"), 1):
+                    found[place] = uri
         return found
 
 

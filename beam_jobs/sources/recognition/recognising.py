@@ -57,6 +57,7 @@ def settled(request: JobRequest) -> JobRequest:
         location, files = folder_and_files(location)
         source = source.model_copy(update={"files": files})
     if source.kind == AUTO:
+        location = _of_hub_cache(location)
         folder, given = SourceFolder(location, only=source.files), source
         look = partial(_recognised, folder, given, list(files_of_settings(folder, request.config)))
         given_settings = given.model_dump(exclude_defaults=True, exclude={"kind"})
@@ -66,6 +67,21 @@ def settled(request: JobRequest) -> JobRequest:
         return request
     config = request.config.model_copy(update={"source": source})
     return request.model_copy(update={"source": location, "config": config})
+
+
+def _of_hub_cache(location: str) -> str:
+    """Return the current revision of a folder that Hugging Face's library keeps (datasets--org--name).
+
+    Its files are links into ``blobs``, and ``refs/main`` names the revision. Other folders stay as they are.
+    """
+    folder = Path(name_of(location)).expanduser()
+    if "://" in location or not (folder / "refs" / "main").is_file():
+        return location
+    snapshot = folder / "snapshots" / (folder / "refs" / "main").read_text("utf-8", "replace").strip()
+    if not snapshot.is_dir() or snapshot.parent.name != "snapshots":
+        return location
+    log(f"the source is a cache of the Hugging Face hub: its revision {snapshot.name} is read")
+    return uri_of(str(snapshot))
 
 
 def folder_and_files(location: str) -> tuple[str, str | None]:

@@ -611,7 +611,7 @@ def saved_to_disk() -> Files:
 
 def hub_cache() -> Files:
     """~/.cache/huggingface/hub/datasets--org--name of the library huggingface_hub."""
-    found = {"refs/main": b"abc1"}
+    found = {"refs/main": b"abc1"} | pictures("snapshots/abc0/cat/1.jpg", "snapshots/abc0/dog/1.jpg")
     for name, data in shards_of_hugging_face().items():
         found[f"blobs/{hashlib.sha256(data).hexdigest()}"] = data
         found[f"snapshots/abc1/{name}"] = (
@@ -664,6 +664,98 @@ def utkface() -> Files:
     return pictures(
         *(f"UTKFace/{age}_{age % 2}_{age % 3}_2017010321{age}.jpg.chip.jpg" for age in (10, 26, 39))
     )
+
+
+def nabirds() -> Files:
+    """https://dl.allaboutbirds.org/nabirds."""
+    places = ["0817/0000139e", "0817/000050f2", "0860/00010089"]
+    ids = [f"{place[5:]}-21dc" for place in places]
+    top = "nabirds"
+    return pictures(*(f"{top}/images/{place}.jpg" for place in places)) | {
+        f"{top}/images.txt": lines(*joined(" ", ids, (f"{place}.jpg" for place in places))),
+        f"{top}/image_class_labels.txt": lines(*joined(" ", ids, (817, 817, 860))),
+        f"{top}/train_test_split.txt": lines(*joined(" ", ids, (0, 1, 1))),
+        f"{top}/sizes.txt": lines(*(f"{one} 8 8" for one in ids)),
+        f"{top}/classes.txt": lines("0 Birds", "817 Oak Titmouse", "860 House Wren"),
+    }
+
+
+def indoor() -> Files:
+    """MIT Indoor 67: https://web.mit.edu/torralba/www/indoor.html."""
+    names = [f"{room}/{room}{number}.jpg" for room in ("bakery", "bar") for number in (1, 2, 3)]
+    return pictures(*(f"Images/{name}" for name in names)) | {
+        "TrainImages.txt": lines(*names[:2], names[3]),
+        "TestImages.txt": lines(names[2], names[5]),
+    }
+
+
+def domain_net() -> Files:
+    """A domain of http://ai.bu.edu/M3SDA/, with its lists."""
+    names = [
+        f"real/{name}/real_00{at}_{number}.jpg {at}"
+        for at, name in enumerate(("anvil", "axe"), 1)
+        for number in (1, 2, 3)
+    ]
+    return pictures(*(name.split()[0] for name in names)) | {
+        "real_train.txt": lines(*names[:2], *names[3:5]), "real_test.txt": lines(names[2], names[5]),
+    }  # fmt: skip
+
+
+def scenes() -> Files:
+    """https://www.kaggle.com/datasets/puneet6060/intel-image-classification."""
+    found = pictures("seg_pred/seg_pred/3.jpg")
+    for split in ("train", "test"):
+        found |= pictures(*(f"seg_{split}/seg_{split}/{name}/1.jpg" for name in ("sea", "street")))
+    return found
+
+
+def chests() -> Files:
+    """NIH ChestX-ray14: https://nihcc.app.box.com/v/ChestXray-NIHCC."""
+    names = [f"0000000{number}_000.png" for number in range(4)]
+    found = ("Cardiomegaly", "Cardiomegaly|Emphysema", "No Finding", "Hernia")
+    return pictures(*(f"images_00{1 + at // 2}/images/{name}" for at, name in enumerate(names))) | {
+        "Data_Entry_2017.csv": lines(
+            "Image Index,Finding Labels,Follow-up #,Patient ID,Patient Age",
+            *joined(",", names, found, range(4), range(4), range(50, 54)),
+        ),
+        "train_val_list.txt": lines(*names[:3]),
+        "test_list.txt": lines(names[3]),
+    }  # fmt: skip
+
+
+def cassava() -> Files:
+    """https://www.kaggle.com/c/cassava-leaf-disease-classification/data."""
+    names = [f"train_images/{number}.jpg" for number in (1000015157, 1000201771)]
+    return pictures(*names, "test_images/2216849948.jpg") | {
+        "train.csv": lines("image_id,label", "1000015157.jpg,0", "1000201771.jpg,3"),
+        "sample_submission.csv": lines("image_id,label", "2216849948.jpg,4"),
+        "label_num_to_disease_map.json": b'{"0": "Bacterial Blight (CBB)", "3": "Mosaic Disease (CMD)"}',
+    }  # fmt: skip
+
+
+def mini_imagenet() -> Files:
+    """Splits of Ravi and Larochelle: a table a split, and one folder of images."""
+    names = [f"n0153282900000{number:03}.jpg" for number in range(6)]
+    found = pictures(*(f"images/{name}" for name in names))
+    for at, split in enumerate(("train", "val", "test")):
+        some = names[2 * at : 2 * at + 2]
+        found[f"{split}.csv"] = lines("filename,label", *(f"{name},n0{at}532829" for name in some))
+    return found
+
+
+def emnist() -> Files:
+    """gzip.zip of https://www.nist.gov/itl/products-and-services/emnist-dataset: several data sets."""
+    found: Files = {}
+    for of in ("balanced", "letters"):
+        found[f"gzip/emnist-{of}-train-images-idx3-ubyte.gz"] = idx(noise(2, 28, 28))
+        found[f"gzip/emnist-{of}-train-labels-idx1-ubyte.gz"] = idx(np.array([1, 2]))
+    return found
+
+
+def kinds_of_leaves() -> Files:
+    """PlantVillage of Kaggle: the same images in colour, in grey and cut out."""
+    leaves = [f"{form}/{leaf}" for form in ("color", "grayscale") for leaf in ("scab", "rust")]
+    return pictures(*(f"plantvillage dataset/{leaf}/1.JPG" for leaf in leaves))
 
 
 def mask(value: int) -> bytes:
@@ -785,6 +877,28 @@ LAYOUTS = [
         "train": {"Acura RL Sedan 2012": 2, "AM General Hummer SUV 2000": 1},
         "test": {"Acura RL Sedan 2012": 1, "AM General Hummer SUV 2000": 1},
     }),
+    Layout("NABirds", nabirds, "lists", {
+        "train": {"Oak Titmouse": 1, "House Wren": 1}, "test": {"Oak Titmouse": 1},
+    }),
+    Layout("MIT Indoor 67", indoor, "lists", {
+        "train": {"bakery": 2, "bar": 1}, "test": {"bakery": 1, "bar": 1},
+    }),
+    Layout("DomainNet", domain_net, "lists", {
+        "train": {"anvil": 2, "axe": 2}, "test": {"anvil": 1, "axe": 1},
+    }),
+    Layout("Intel scenes", scenes, "lists", {
+        "train": {"sea": 1, "street": 1}, "test": {"sea": 1, "street": 1},
+    }),
+    Layout("Stanford Dogs", wrapped("Images", "n02085620-Chihuahua", "n02110958-pug"), "lists", {
+        None: {"n02085620-Chihuahua": 2, "n02110958-pug": 2},
+    }),
+    Layout("ChestX-ray14", chests, "lists", {
+        "train": {"Cardiomegaly": 1, "Cardiomegaly, Emphysema": 1, "No Finding": 1}, "test": {"Hernia": 1},
+    }),
+    Layout("Cassava", cassava, "table", {None: {"Bacterial Blight (CBB)": 1, "Mosaic Disease (CMD)": 1}}),
+    Layout("mini-ImageNet", mini_imagenet, "lists", {
+        "train": {"n00532829": 2}, "validation": {"n01532829": 2}, "test": {"n02532829": 2},
+    }),
     Layout("Tiny ImageNet", tiny_imagenet, "lists", {
         "train": {"goldfish, Carassius auratus": 2, "crane": 2},
         "validation": {"goldfish, Carassius auratus": 1, "crane": 2},
@@ -864,6 +978,8 @@ LAYOUTS = [
     Layout("ADE20K in full", ade20k_in_full, "asks"),
     Layout("FairFace", fairface, "asks"),
     Layout("UTKFace", utkface, "asks"),
+    Layout("EMNIST", emnist, "asks"),
+    Layout("PlantVillage", kinds_of_leaves, "asks"),
     Layout("FGVC-Aircraft", aircraft, "asks"),
     Layout("Dogs vs. Cats", cats_and_dogs, "lists", {None: {"cat": 3, "dog": 3}}),
 ]  # fmt: skip

@@ -11,6 +11,7 @@ identity, are a PNG file of its pixels without compression (shardmill.beam_jobs.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from functools import partial
 
@@ -25,7 +26,7 @@ from shardmill.beam_jobs.sources.kinds.arrays.found import ENDINGS, FoundArray, 
 from shardmill.beam_jobs.sources.kinds.arrays.reading import ArrayImages, keep_unpacked_arrays, list_rows
 from shardmill.beam_jobs.sources.kinds.arrays.roles import LabelledImages, pair_arrays
 from shardmill.beam_jobs.sources.listing import Listing
-from shardmill.beam_jobs.sources.recognition.glance import Glance, Recognised
+from shardmill.beam_jobs.sources.recognition.glance import Glance, Recognised, cli_for
 from shardmill.beam_jobs.sources.rows.listing import Contents, list_contents, row_of, walk_files
 from shardmill.beam_jobs.sources.rows.reading import RowReader
 from shardmill.beam_jobs.sources.rows.row_files import (
@@ -38,6 +39,9 @@ from shardmill.beam_jobs.sources.rows.row_files import (
 from shardmill.infra.errors import ConfigError
 from shardmill.infra.progress import log
 from shardmill.infra.storage.filesystem import Storage
+
+# What follows the name of a data set in the names of IDX files.
+_IDX_ROLE = re.compile(r"(train|test|t10k)[-_.]", re.IGNORECASE)
 
 
 def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
@@ -114,7 +118,14 @@ def make_readable(
 def recognise(glance: Glance, settings: SourceConfig) -> Recognised | None:
     """Recognise NumPy and IDX files."""
     files = glance.ending_in(*ENDINGS)
-    return Recognised(f"it has files of arrays: {quoted(files)}") if files else None
+    why = f"it has files of arrays: {quoted(files)}"
+    sets = {}
+    for uri in [uri for uri in files if "-ubyte" in uri.lower()]:
+        sets[_IDX_ROLE.split(uri)[0]] = True
+    if len(sets) > 1:  # as those of EMNIST in one folder
+        ways = [cli_for("arrays", {"files": f"{begin}*"}) for begin in sets]
+        return Recognised(f"{why}; they are of several data sets", readings=ways)
+    return Recognised(why) if files else None
 
 
 def open_reader(folder: SourceFolder, config: PrepareConfig, scratch: Storage | None) -> RowReader:

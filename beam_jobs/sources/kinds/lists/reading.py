@@ -88,7 +88,8 @@ def _said(
         elif how.label == "columns":
             flags = row[how.image :]
             found = [name for name, flag in zip(header[-len(flags) :], flags, strict=False) if is_set(flag)]
-            label = found if has_several or len(found) != 1 else found[0]
+            one = found[0] if len(found) == 1 else None
+            label = found if has_several else one
         if has_several and isinstance(label, str):
             label = label.split("|")
         said.labels.append(label)
@@ -135,16 +136,21 @@ def lines_of(text: str, separator: str | None) -> list[tuple[int, list[str]]]:
                 f"a list of images cannot be read: {error}", "look for a quote that is not closed"
             ) from error
     cut = [(number, line.split()) for number, line in kept]
-    if len({len(row) for _, row in cut[len(cut) // 2 :]}) > 1:  # titles may stand in front
-        return [(number, _in_two(line)) for number, line in kept]
-    return cut
+    widths = {len(row) for _, row in cut[len(cut) // 2 :]}  # titles may stand in front
+    if len(widths) > 1:
+        return [(number, _with_blanks(line) or line.strip().split(None, 1)) for number, line in kept]
+    return [
+        (number, row if len(row) in widths else _with_blanks(line) or row)
+        for (number, row), (_, line) in zip(cut, kept, strict=True)
+    ]
 
 
-def _in_two(line: str) -> list[str]:
+def _with_blanks(line: str) -> list[str] | None:
+    """Return an image whose name has blanks, and what stands behind it; None if there is none."""
     path, _, last = line.strip().rpartition(" ")
-    if path.lower().endswith(IMAGE_ENDINGS):
-        return [path.strip(), last]
-    return [part.strip() for part in line.strip().split(None, 1)]
+    if line.strip().lower().endswith(IMAGE_ENDINGS):
+        return [line.strip()]
+    return [path.strip(), last] if path.lower().endswith(IMAGE_ENDINGS) else None
 
 
 def rows_of_json(text: str, name: str) -> list[tuple[int, list[str]]]:
