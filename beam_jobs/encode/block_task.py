@@ -171,9 +171,10 @@ def encode_block(
                     raise ImageRejected(verdict.reason, verdict.message)
                 with memory_for(_needed_bytes(found, config)), _noted(file):
                     image, mask = _convert(found, config, masks)
-                    files = (found.image, found.mask or b"")
-                    if any(has_further_pictures(data, config.image.pages) for data in files):
+                    if has_further_pictures(found.image, config.image.pages):
                         further.append(file.uri)
+                    if file.mask is not None and has_further_pictures(found.mask or b"", "first"):
+                        further.append(file.mask.uri)
             except (ImageFiltered, SourceFault, ImageRejected, *LIBRARY_FAULTS) as fault:
                 facts.add_lost(found, *_lost(fault, stage))
             else:
