@@ -45,7 +45,9 @@ def test_most_points_are_found(result: dict[str, Any]) -> None:
     assert result["keypoints"] == list(NAMES)
     test = result["metrics"]["test"]
     assert test["correct_keypoints"] > 0.5
-    assert "key points found" in Path(result["report"]).read_text()
+    page = Path(result["report"]).read_text()
+    assert "key points found" in page
+    assert "White points" in page
     rows = pq.read_table(result["predictions"]["test"])
     labels, found = KeyPointsKind().read([], rows)
     number = int(Path(rows["source_uri"][0].as_py()).stem)

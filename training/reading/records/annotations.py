@@ -185,6 +185,8 @@ class SplitObjects:
 
     def features(self, shown: Shown, names: Collection[str]) -> dict[str, Padded]:
         """Return the features of some names among ``FOLLOWING``, as ``FeatureColumns.rows`` has them."""
+        if not names:
+            return {}
         rows, count = shown.rows, len(shown.views.heights)
         found = {
             BOXES: lists_of(shown.boxes, rows, count),
