@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image
 
 from shardmill.beam_jobs.config import PrepareConfig
 from shardmill.beam_jobs.schemas import file_refs
@@ -19,6 +21,13 @@ from tests.samples.images.photos import jpeg, write
 from tests.samples.sources.image_server import image, running_server
 from tests.samples.stores.object_store import Fault, ObjectStore, serve_with_credentials
 
+
+def black_png() -> bytes:
+    sink = io.BytesIO()
+    Image.new("RGB", (64, 48)).save(sink, "PNG")
+    return sink.getvalue()
+
+
 VOC = (
     "<annotation><filename>{name}</filename><object><name>cat</name><bndbox><xmin>1</xmin><ymin>2</ymin>"
     "<xmax>5</xmax><ymax>6</ymax></bndbox></object></annotation>"
@@ -29,6 +38,12 @@ COCO = {
     "annotations": [{"image_id": 0, "category_id": 1, "bbox": [1, 2, 3, 4]}],
     "categories": [{"id": 1, "name": "cat"}],
 }
+BLACK = black_png()
+SEGMENTS = [{"id": 0, "category_id": 1}]
+PANOPTIC = [{"image_id": at, "file_name": f"{at}.png", "segments_info": SEGMENTS} for at in range(4)]
+CAT = {"_cls": "Classification", "label": "cat"}
+SAMPLES = [{"filepath": f"photos/{at}.jpg", "l": CAT} for at in range(4)]
+ROWS = b"path,label,box,m\nphotos/0.jpg,cat,1 2 3 4,0.png\nphotos/1.jpg,,,"
 SOURCES: dict[str, tuple[dict[str, bytes], dict[str, Any]]] = {
     "coco": (
         {**PICTURES, "i.json": json.dumps(COCO).encode()},
@@ -41,6 +56,24 @@ SOURCES: dict[str, tuple[dict[str, bytes], dict[str, Any]]] = {
     "box_table": (
         {**PICTURES, "t.csv": b'path,label,box\nphotos/0.jpg,cat,"[1,2,3,4]"\nphotos/1.jpg,,\n'},
         {"objects": {"annotations": "t.csv", "table": {"box_columns": "box", "box_format": "xyxy"}}},
+    ),
+    "panoptic": (
+        {
+            **{f"p/{at}.png": BLACK for at in range(4)},
+            **PICTURES, "p.json": json.dumps({**COCO, "annotations": PANOPTIC}).encode(),
+        },
+        {"kind": "coco", "objects": {"annotations": {"file": "p.json", "images": "photos"}}},
+    ),
+    "open_images": (
+        {**PICTURES, "masks/0.png": BLACK, "t.csv": ROWS},
+        {
+            "kind": "box_table", "columns": {"mask": "m"},
+            "objects": {"annotations": "t.csv", "table": {"box_columns": "box"}},
+        },
+    ),
+    "fiftyone": (
+        {**PICTURES, "samples.json": json.dumps({"samples": SAMPLES}).encode()},
+        {"labels": "class", "objects": {"annotations": "samples.json"}},
     ),
     "yolo": (
         {
