@@ -102,7 +102,10 @@ def _add_image(
     """Add an image and its objects."""
     name = (image.get("name") or "").strip()
     size = size_of(
-        *(int(side) if side.isdecimal() else None for side in map(image.get, ("height", "width"), ("", "")))
+        *(
+            int(side) if side.isdecimal() and len(side) < 10 else None
+            for side in map(image.get, ("height", "width"), ("", ""))
+        )
     )
     subset = image.get("subset") or ""
     split = table.part.split or SPLIT_OF_FOLDER.get(subset.lower())

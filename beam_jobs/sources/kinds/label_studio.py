@@ -110,6 +110,8 @@ def _add_task(found: Annotations, drawn: DrawnObjects, table: AnnotationTable, a
     for order, one in enumerate(results, 1):
         if "keypointlabels" not in _value(one):
             _add_result(found, drawn, number, one, points, f"result {order} of {who}")
+    for name in (name for some in points.values() for name in some):
+        found.skip("keypointlabels", LONE_POINT, f"{name!r} of {who}")
 
 
 def _results(task: dict[str, Any]) -> tuple[list[Result], str | None]:
@@ -193,7 +195,8 @@ def _add_result(
     """Add a region, or count it."""
     value, kind = _value(one), one.get("type")
     labels, choices = _labels(value), value.get("choices")
-    if isinstance(choices, list) and all(map(is_text, choices)):
+    is_of_region = bool({"x", "points"} & value.keys())
+    if isinstance(choices, list) and all(map(is_text, choices)) and not is_of_region:
         for choice in choices:
             drawn.say(image, choice)
         return
@@ -211,7 +214,7 @@ def _add_result(
         found.leave_out(image, NO_NAME, who)
     else:
         identity = one.get("id")
-        grouped = points.get(identity) if isinstance(identity, str) else None
+        grouped = points.pop(identity, None) if isinstance(identity, str) else None
         drawn.add(image, labels[0], who, box=outline[0], shape=outline[1], points=grouped)
 
 

@@ -31,7 +31,7 @@ from shardmill.beam_jobs.sources.annotations.collecting import (
 from shardmill.beam_jobs.sources.annotations.listing import list_annotated
 from shardmill.beam_jobs.sources.annotations.reading import MOST_BYTES, AnnotationTable, read_together
 from shardmill.beam_jobs.sources.annotations.shapes import Points, Shape, points_of
-from shardmill.beam_jobs.sources.annotations.tools.drawn import LEFT_OUT, DrawnObjects, ellipse
+from shardmill.beam_jobs.sources.annotations.tools.drawn import LEFT_OUT, Drawn, DrawnObjects, ellipse
 from shardmill.beam_jobs.sources.annotations.tools.recognising import recognise_one_an_image
 from shardmill.beam_jobs.sources.files.folder import SourceFolder
 from shardmill.beam_jobs.sources.listing import Listing
@@ -92,45 +92,58 @@ def _add_file(found: Annotations, drawn: DrawnObjects, table: AnnotationTable, t
     for flag, is_set in flags.items() if isinstance(flags, dict) else ():
         if is_set is True and is_text(flag):
             drawn.say(number, flag)
+    _add_shapes(found, drawn, number, document["shapes"], table.name)
+
+
+def _add_shapes(found: Annotations, drawn: DrawnObjects, image: int, shapes: list[Any], file: str) -> None:
+    """Add the objects of a file. Outlines of the same class and group are parts of one object."""
+    named = [
+        (f"shape {at} of {file}", shape) for at, shape in enumerate(shapes, 1) if isinstance(shape, dict)
+    ]
+    for _ in range(len(shapes) - len(named)):
+        found.leave_out(image, OTHER_SHAPE, file)
+    points = _points_of_groups(found, named)
+    parts: dict[tuple[Any, ...], Drawn] = {}
+    for who, shape in named:
+        kind, label, group = shape.get("shape_type") or "polygon", shape.get("label"), _group(shape)
+        if kind == "point":
+            continue
+        outline = _outline(kind, points_of(shape.get("points")), shape.get("mask"))
+        if outline is None and kind in ("line", "linestrip", "points"):
+            found.skip(str(kind), LEFT_OUT, who)
+        elif outline is None:
+            found.leave_out(image, BAD_POINTS if kind in _KINDS else OTHER_SHAPE, who)
+        elif not is_text(label) or not label:
+            found.leave_out(image, NO_NAME, who)
+        else:
+            box, own = outline
+            key = (label, group, own is not None and own.has_holes)
+            first = parts.get(key)
+            if group is not None and own is not None and own.rings and first is not None and first.shape:
+                first.shape = Shape([*first.shape.rings, *own.rings], own.has_holes)
+                continue
+            drawn.add(image, label, who, box=box, shape=own, points=points.pop(group, {}))
+            if own is not None and own.rings:
+                parts[key] = drawn.objects[-1]
+    for name in (name for some in points.values() for name in some):
+        found.skip("point", LONE_POINT, f"{name!r} of {file}")
+
+
+def _points_of_groups(
+    found: Annotations, named: list[tuple[str, dict[str, Any]]]
+) -> dict[Any, dict[str, tuple[float, float, int]]]:
+    """Return the points of each group that has an object, by their labels."""
+    groups = {_group(shape) for _, shape in named if shape.get("shape_type") != "point"} - {None}
     points: dict[Any, dict[str, tuple[float, float, int]]] = {}
-    shapes = [shape for shape in document["shapes"] if isinstance(shape, dict)]
-    for _ in range(len(document["shapes"]) - len(shapes)):
-        found.leave_out(number, OTHER_SHAPE, table.name)
-    groups = {_group(shape) for shape in shapes if shape.get("shape_type") != "point"} - {None}
-    for at, shape in enumerate(shapes, 1):
+    for who, shape in named:
         if shape.get("shape_type") == "point":
             where = points_of(shape.get("points"))
             if _group(shape) not in groups or len(where) != 1 or not is_text(shape.get("label")):
-                found.skip("point", LONE_POINT, f"shape {at} of {table.name}")
+                found.skip("point", LONE_POINT, who)
                 continue
             y, x = where[0].tolist()
             points.setdefault(_group(shape), {})[shape["label"]] = (y, x, 2)
-    for at, shape in enumerate(shapes, 1):
-        if shape.get("shape_type") != "point":
-            _add_shape(
-                found, drawn, number, shape, points.pop(_group(shape), {}), f"shape {at} of {table.name}"
-            )
-
-
-def _add_shape(
-    found: Annotations,
-    drawn: DrawnObjects,
-    image: int,
-    shape: dict[str, Any],
-    points: dict[str, tuple[float, float, int]],
-    who: str,
-) -> None:
-    kind, label = shape.get("shape_type") or "polygon", shape.get("label")
-    outline = _outline(kind, points_of(shape.get("points")), shape.get("mask"))
-    if outline is None:
-        if kind in ("line", "linestrip", "points"):
-            found.skip(str(kind), LEFT_OUT, who)
-        else:
-            found.leave_out(image, BAD_POINTS if kind in _KINDS else OTHER_SHAPE, who)
-    elif not is_text(label) or not label:
-        found.leave_out(image, NO_NAME, who)
-    else:
-        drawn.add(image, label, who, box=outline[0], shape=outline[1], points=points)
+    return points
 
 
 _KINDS = ("polygon", "rectangle", "circle", "mask", *_ORIENTED)

@@ -99,7 +99,7 @@ LABELME = labelme(
     shape("point", "left eye", [[52, 12]], group_id=7),
     shape("point", "right eye", [[57, 12]], group_id=7),
     shape("point", "left eye", [[3, 3]]),
-    shape("linestrip", "road", [[0, 0], [5, 5]]),
+    shape("linestrip", "road", [[0, 0], [5, 5]], group_id=8), shape("point", "end", [[5, 5]], group_id=8),
     shape("polygon", "dog", [[0, 0], [20, 0]]),
     shape("polygon", "dog", [[0, 0], [20, float("nan")], [1, 1]]),
     shape("mask", "dog", [[10, 10], [12, 11]], mask="!"),
@@ -143,6 +143,23 @@ def test_labelme(tmp_path: Path) -> None:
     assert "linestrip" in words
     (row,) = (row for row in listing.table.to_pylist() if row["uri"] == "a.jpg")
     assert row["feature:flags"] == ["blurred"]
+
+
+def test_outlines_of_a_group_are_parts_of_one_object(tmp_path: Path) -> None:
+    """As in labelme2coco, the example of LabelMe: an instance is a label and a group."""
+    first, second = [[0, 0], [20, 0], [0, 10]], [[40, 0], [60, 0], [40, 10]]
+    drawn = [
+        ("dog", first, 1),
+        ("dog", second, 1),
+        ("cat", first, 1),
+        ("dog", first, None),
+        ("dog", second, None),
+    ]
+    shapes = [shape("polygon", name, points, group_id=group) for name, points, group in drawn]
+    files: Files = {"a.json": labelme(*shapes), "a.jpg": b""}
+    found = of(listed(tmp_path, "labelme", files, "*.json"), "a.jpg")
+    assert (found["label"], found["rings"]) == (["dog", "cat", "dog", "dog"], [2, 1, 1, 1])
+    assert found["bbox"][:4] == [0, 0, 10, 60]
 
 
 def test_files_of_labelme_find_their_images(tmp_path: Path) -> None:
@@ -268,6 +285,9 @@ TASKS: list[Any] = [
                     result("keypointlabels", {"x": 1, "y": 1, "keypointlabels": ["nose"]}, id="l"),
                     result("labels", {"x": 0, "y": 0, "width": 10, "height": 10, "labels": ["car"]}),
                     result("choices", {"choices": ["night"]}),
+                    result("choices", {"x": 1, "y": 1, "width": 5, "height": 5, "choices": ["torn"]}),
+                    rect("1%", 1, 5, 5, "a", id="lost"),
+                    result("keypointlabels", {"x": 1, "y": 1, "keypointlabels": ["nose"]}, parentID="lost"),
                     result("brushlabels", {"format": "rle", "rle": [1], "brushlabels": ["car"]}),
                     rect(1, 1, 5, 5, "a", "b"),
                     rect("1%", 1, 5, 5, "a"),
@@ -294,7 +314,7 @@ def test_label_studio(tmp_path: Path) -> None:
     listing = listed(tmp_path, "label_studio", {**images, "export.json": TASKS}, "export.json")
     found = of(listing, "images/a.jpg")
     assert found["label"] == ["car", "ship", "car", "ball", "person", "car"]
-    assert (found["annotated_size"], found["num_left_out"]) == ([40, 80], 4)
+    assert (found["annotated_size"], found["num_left_out"]) == ([40, 80], 5)
     boxes = np.reshape(found["bbox"], (-1, 4))
     np.testing.assert_allclose(
         boxes[[0, 2, 4, 5]], [[10, 10, 30, 30], [0, 0, 20, 20], [8, 48, 24, 56], [0, 0, 4, 8]]
