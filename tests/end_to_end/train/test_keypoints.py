@@ -12,7 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from shardmill.infra.errors import ConfigError, DataError
+from shardmill.training.augment.parameters import AugmentParameters
 from shardmill.training.config import TrainConfig
+from shardmill.training.reading.records.shapes import Views
 from shardmill.training.results.predictions.comparison import compare
 from shardmill.training.results.run_files.run_folder import open_run
 from shardmill.training.tasks.keypoints import KeyPointsKind
@@ -82,6 +84,19 @@ def test_files_get_the_points_of_the_evaluation_in_their_own_pixels(
         np.testing.assert_allclose(points * sides, found, atol=1.0)
     predict(run, [source / "000.png"], tmp_path / "found.json", "json")
     assert [*json.loads((tmp_path / "found.json").read_text())["points"]] == names
+
+
+def test_an_object_that_is_not_to_be_seen_has_no_points(folder: Path) -> None:
+    from shardmill import open_dataset
+
+    objects = KeyPointsKind().objects(open_dataset("d", folder / "datasets").version, "test")
+    sides = np.full(2, HEIGHT), np.full(2, WIDTH)
+    whole, corner = [0, 0, HEIGHT, WIDTH], [HEIGHT - 4, WIDTH - 4, 4, 4]
+    for windows, seen in (([corner, corner], [False, False]), ([corner, whole], [False, True])):
+        views = Views(AugmentParameters(np.array(windows, np.int32)), *sides)
+        labels = objects.padded(objects.shown(np.array([0, 1]), views))
+        assert labels.shape == (2, 3 * len(NAMES) + 4)
+        assert labels.any(axis=1).tolist() == seen
 
 
 def test_what_cannot_be_learned_is_refused_in_words(folder: Path, tmp_path: Path) -> None:

@@ -248,7 +248,8 @@ class LoneObjects(SplitObjects):
         found = np.zeros((len(shown.views.heights), self.width), np.float32)
         places, seen = (moved[name].values[shown.rows] for name in (KEYPOINTS, VISIBILITY))
         points = np.concatenate([places.reshape(*seen.shape, 2), seen[..., np.newaxis]], axis=-1)
-        found[shown.rows] = np.concatenate([points.reshape(len(points), -1), shown.boxes], axis=1)
+        numbers = points.reshape(len(points), self.width - BOX_NUMBERS)
+        found[shown.rows] = np.concatenate([numbers, shown.boxes], axis=1)
         return found
 
 
