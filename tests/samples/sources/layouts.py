@@ -12,15 +12,19 @@ import itertools
 import json
 import struct
 import tarfile
+import tempfile
 import zipfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import scipy.io  # type: ignore[import-untyped]
 from PIL import Image
+
+from tests.samples.sources.tfds_folders import CLASSES, make_tfds, plain_records
 
 Files = dict[str, bytes]
 Counts = Mapping[str | None, Mapping[str, int]]
@@ -666,6 +670,14 @@ def utkface() -> Files:
     )
 
 
+def tensorflow_dataset() -> Files:
+    """A folder of https://www.tensorflow.org/datasets/external_tfrecord."""
+    with tempfile.TemporaryDirectory() as place:
+        splits = {"train": [plain_records(3)], "test": [plain_records(1, first=3)]}
+        make_tfds(Path(place), splits, names={"label": CLASSES})
+        return {str(path.relative_to(place)): path.read_bytes() for path in Path(place).rglob("*.*")}
+
+
 def nabirds() -> Files:
     """https://dl.allaboutbirds.org/nabirds."""
     places = ["0817/0000139e", "0817/000050f2", "0860/00010089"]
@@ -962,6 +974,9 @@ LAYOUTS = [
     Layout("Hugging Face hub cache", hub_cache, "parquet", _PETS),
     Layout("Hugging Face save_to_disk", saved_to_disk, "parquet", {
         "train": {"cat": 2, "dog": 1}, "test": {"dog": 1},
+    }),
+    Layout("TensorFlow Datasets", tensorflow_dataset, "tfds", {
+        "train": {"hat": 1, "cap": 1, "coat": 1}, "test": {"hat": 1},
     }),
     Layout("ImageFolder in a zip archive", packed(wrapped("train", "cat", "dog")), "archive", {
         "train": {"cat": 2, "dog": 2},

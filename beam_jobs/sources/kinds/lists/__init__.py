@@ -6,7 +6,8 @@ folder, if ``folders`` names the folder above. Others are left out.
 
     options      which lists there are, and what their columns say
     reading      the lines of lists, and the names of classes
-    recognising  the lists of a source, by what their lines name
+    found_lists  the lists of a source, by what their lines name
+    recognising  which of them, and of the folders, label its images
     places       the folders above the folders of classes
 """
 
@@ -80,7 +81,7 @@ def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
         tables.append(Table(Storage.at(folder.location), place, place, None))
     has_several = config.source.label_kind == "multi"
     lists = [label if isinstance(label, list) else [label] for label in rows["label"]] if has_several else []
-    labels = [None] * len(lists) if has_several else _named(rows, said, paths, folder, options)
+    labels = [None] * len(lists) if has_several else _named(rows, folder, options)
     raw = pa.table(rows | {"label": pa.array(labels, pa.string())}, ROWS_SCHEMA)
     if has_several:
         raw = with_label_lists(raw, pa.array(lists, pa.list_(pa.string())), None)
@@ -172,18 +173,8 @@ def _paths(said: Said, folder: SourceFolder, files: pa.Table) -> pa.ChunkedArray
     return pa.chunked_array([pa.array(found, pa.string())])
 
 
-def _named(
-    rows: dict[str, list[object]],
-    said: Sequence[Said],
-    paths: Sequence[pa.ChunkedArray],
-    folder: SourceFolder,
-    options: Options,
-) -> list[str | None]:
-    """Return the class of each row by its name.
-
-    Without a file of names, numbers get the names that the folders of their images have, or what the images'
-    own names begin with, if each number has one name and each name one number.
-    """
+def _named(rows: dict[str, list[object]], folder: SourceFolder, options: Options) -> list[str | None]:
+    """Return the class of each row by its name, as a file of names says, or its images."""
     labels = [None if label is None else first_code(str(label)) for label in rows["label"]]
     longest: dict[int, str] = {}  # 00016 of a folder is 16 in a list
     for label in labels:
@@ -195,6 +186,14 @@ def _named(
         (table,) = find_files_named(folder, options.names, "source.options.names")
         names, codes = read_names(table.folder.read_bytes(table.path), table.name, used)
         return [None if label is None else names[codes.get(label, label)] for label in labels]
+    return _named_by_images(labels, rows)
+
+
+def _named_by_images(labels: list[str | None], rows: dict[str, list[object]]) -> list[str | None]:
+    """Return classes with names in place of numbers, if the folders or names of images have them.
+
+    Each number must have one name, and each name one number.
+    """
     numbered = [at for at, label in enumerate(labels) if label is not None and label.isdecimal()]
     uris = [str(rows["path"][at] or "") for at in numbered]
     for parts, least in (
