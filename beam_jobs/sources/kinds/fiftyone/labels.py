@@ -10,6 +10,7 @@ import binascii
 import io
 import math
 import zlib
+from collections import Counter
 from itertools import pairwise
 from typing import Any
 
@@ -46,31 +47,29 @@ def classes_of(label: Any) -> list[str]:
 
 
 def name_points(found: Annotations, samples: Samples) -> None:
-    """Name the key points of each class: by the skeleton, or else by their numbers.
+    """Name the key points of each class: by the skeleton, or by numbers where most objects have so many.
 
     Raises:
         ConfigError: another file gives a class different ones.
     """
-    names = samples.skeleton.get("labels")
-    paths = samples.skeleton.get("edges")
-    lists = [path for path in paths if isinstance(path, list)] if isinstance(paths, list) else []
-    pairs = [pair for path in lists for pair in pairwise(path)]
+    counts: dict[str, Counter[int]] = {}
     for sample in samples.images:
         for entry in _objects(sample.label):
-            name = _name(entry)
-            if name is None or entry.get("_cls") != "Keypoint" or name in found.shapes.key_points:
-                continue
-            own = names if isinstance(names, list) and all(map(is_text, names)) else None
-            given = entry.get("points")
-            own = own or [
-                str(at) for at in range(1, max(1, len(given)) + 1 if isinstance(given, list) else 2)
-            ]
-            try:
-                points = KeyPoints(names=tuple(own), skeleton=tuple(pairs), partners=partners_by_name(own))
-            except ValidationError as error:
-                found.warnings.append(f"the skeleton of {name!r} is not read: {error.errors()[0]['msg']}")
-                points = KeyPoints(names=tuple(map(str, range(1, len(own) + 1))))
-            found.name_points(name, points)
+            name, points = _name(entry), entry.get("points")
+            if name is not None and entry["_cls"] == "Keypoint" and isinstance(points, list) and points:
+                counts.setdefault(name, Counter())[len(points)] += 1
+    given, paths = samples.skeleton.get("labels"), samples.skeleton.get("edges")
+    lists = [path for path in paths if isinstance(path, list)] if isinstance(paths, list) else []
+    pairs = [pair for path in lists for pair in pairwise(path)]
+    for name, lengths in counts.items():
+        numbers = [str(at + 1) for at in range(lengths.most_common(1)[0][0])]
+        names = given if isinstance(given, list) and given and all(map(is_text, given)) else numbers
+        try:
+            points = KeyPoints(names=tuple(names), skeleton=tuple(pairs), partners=partners_by_name(names))
+        except ValidationError as error:
+            found.warnings.append(f"the skeleton of {name!r} is not read: {error.errors()[0]['msg']}")
+            points = KeyPoints(names=tuple(numbers))
+        found.name_points(name, points)
 
 
 def add_objects(found: Annotations, number: int, sample: Sample) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from shardmill.beam_jobs.sources import list_inputs, open_source
+from shardmill.beam_jobs.sources.annotations.shapes import BAD_POINTS
 from shardmill.beam_jobs.sources.listing import Listing
 from shardmill.beam_jobs.sources.recognition.recognising import settled
 from shardmill.infra.errors import ConfigError, UsageError
@@ -207,3 +208,13 @@ def test_other_files_of_this_name_are_no_exports(tmp_path: Path) -> None:
         (tmp_path / name).write_bytes(b"an image")
     (tmp_path / "labels.json").write_text(json.dumps({"labels": {"0": "cat", "1": "dog"}}))
     assert settled(asked(tmp_path)).config.source.kind == "image_folder"
+
+
+def test_key_points_without_a_skeleton_have_numbers(tmp_path: Path) -> None:
+    pair = [[0.1, 0.2], [0.5, 0.6]]
+    points = [{"_cls": "Keypoint", "label": "cat", "points": each} for each in (pair[:1], pair, pair)]
+    listing = taken(write(tmp_path, {"samples": [sample(0, {"_cls": "Keypoints", "keypoints": points})]}))
+    (named,) = (one.points for one in features_in(listing.table.schema) if one.points is not None)
+    assert (named.names, named.skeleton, named.partners) == (("1", "2"), (), None)
+    assert len(objects_of(listing, "data/0.jpg")) == 2
+    assert any(BAD_POINTS in text for text in listing.warnings)
