@@ -157,6 +157,8 @@ class DataSettings(Settings):
     @classmethod
     def _numbers_or_text(cls, value: Any) -> Any:
         """Take numbers between commas too, as a command line gives them."""
+        if isinstance(value, int | float):
+            return [value]
         return value.split(",") if isinstance(value, str) else value
 
     @field_validator("mixture_end", mode="before")

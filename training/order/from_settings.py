@@ -111,17 +111,7 @@ def _mixed_order(data: DataSettings, table: SplitLabels, classes: Sequence[str])
         ConfigError: the settings do not fit the number of data sets, or one has no record of the split.
     """
     sets, weights = table.data_sets, data.mixture_weights
-    if len(sets) < 2:
-        raise ConfigError(
-            "shares of data sets are set (data.mixture_weights or data.mixture_temperature), and there is "
-            "one data set",
-            "name several data sets, or leave the setting out",
-        )
-    if weights and len(weights) != len(sets):
-        raise ConfigError(
-            f"data.mixture_weights has {len(weights)} numbers for {len(sets)} data sets",
-            "give one for each data set, in their order",
-        )
+    check_shares(data, len(sets))
     empty = [str(number) for number, one in enumerate(sets, 1) if not len(one)]
     if empty:
         raise ConfigError(
@@ -143,6 +133,25 @@ def _mixed_order(data: DataSettings, table: SplitLabels, classes: Sequence[str])
         class_weights=rule,
         labels=None if rule is None else table.label,
     )
+
+
+def check_shares(data: DataSettings, num_data_sets: int) -> None:
+    """Check that the settings about shares of data sets fit their number.
+
+    Raises:
+        ConfigError: they do not.
+    """
+    if data.is_mixture and num_data_sets < 2:
+        raise ConfigError(
+            "shares of data sets are set (data.mixture_weights or data.mixture_temperature), and there is "
+            "one data set",
+            "name several data sets, or leave the setting out",
+        )
+    if data.mixture_weights and len(data.mixture_weights) != num_data_sets:
+        raise ConfigError(
+            f"data.mixture_weights has {len(data.mixture_weights)} numbers for {num_data_sets} data sets",
+            "give one for each data set, in their order",
+        )
 
 
 def _order_of_one(

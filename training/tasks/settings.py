@@ -9,6 +9,7 @@ from shardmill.infra.errors import ConfigError
 from shardmill.training.config import TrainConfig
 from shardmill.training.config.data import DataSettings
 from shardmill.training.models.spec import samples_read
+from shardmill.training.order.from_settings import check_shares
 from shardmill.training.tasks.kind import Setting, TaskKind
 from shardmill.training.tasks.registry import LABEL_WORDS, kind_of, learned
 
@@ -38,6 +39,7 @@ def settings_for(config: TrainConfig, version: DatasetVersion) -> TrainConfig:
             "leave it out; 'litert' and 'onnx' keep float32",
         )
     _check_classes_known(version)
+    check_shares(config.data, len(version.data_sets))
     data = config.data.model_copy(update={"image_channels": samples.channels})
     config = config.model_copy(update={"data": data})
     kind = kind_of(version, config.data.objects)

@@ -111,6 +111,8 @@ def show(
         show_run(run, json_output)
         return
     opened = catalog_at(root).open_view(subject)
+    if opened.is_joined and not augmented:
+        raise UsageError(f"{opened.ref} are several data sets", "show each by itself")
     if parser:
         from shardmill.infra.format.examples import parser_code
 

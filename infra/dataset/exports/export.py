@@ -84,6 +84,8 @@ def export(
         CorruptDataError: the version is not whole. StorageError: something cannot be written.
         LockedError: another process exports to the same place.
     """
+    if version.is_joined:
+        raise UsageError(f"{version.ref} are several data sets", "export each by itself")
     form, plugin = format_named(format_name)
     plan = plan_export(version, format_name, copy=copy, plugins=versions_of([plugin]))
     if not plan.parts:

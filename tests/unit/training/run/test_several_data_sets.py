@@ -16,7 +16,8 @@ import pytest
 from shardmill import open_dataset
 from shardmill.flows.maintain import trained_versions
 from shardmill.infra.dataset.catalog import Catalog
-from shardmill.infra.errors import ConfigError
+from shardmill.infra.dataset.exports.export import export
+from shardmill.infra.errors import ConfigError, UsageError
 from shardmill.infra.format.known_features import labels_feature
 from shardmill.infra.settings import load_settings
 from shardmill.training.config import TrainConfig
@@ -128,3 +129,9 @@ def test_what_a_model_cannot_learn_is_refused(root: Path, tmp_path: Path) -> Non
         config = load_settings(TrainConfig, section="train", overrides=[*SMALL, *overrides])
         with pytest.raises(ConfigError, match=message):
             train_dataset(REF, config, root=root, runs=tmp_path / "runs")
+    config = load_settings(TrainConfig, section="train", overrides=[*SMALL, "data.mixture_weights=1,2,3"])
+    with pytest.raises(ConfigError, match="3 numbers for 2 data sets"):
+        train_dataset(REF, config, root=root, runs=tmp_path / "wrong")
+    assert not (tmp_path / "wrong").exists(), "a refused run leaves no folder"
+    with pytest.raises(UsageError, match="export each by itself"):
+        export(Catalog(root).open_view(REF), tmp_path / "exported")
