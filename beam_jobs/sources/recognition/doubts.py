@@ -11,7 +11,7 @@ from shardmill.beam_jobs.sources.files.walking import SPLIT_OF_FOLDER
 from shardmill.beam_jobs.sources.kinds.table.recognising import TABLE_ENDINGS
 from shardmill.beam_jobs.sources.recognition.glance import Glance, Recognised, cli_for
 from shardmill.beam_jobs.sources.recognition.naming import NamedImages
-from shardmill.beam_jobs.sources.roles import is_place
+from shardmill.beam_jobs.sources.roles import is_place, split_of_words
 
 _SHOWN = 2  # tables
 
@@ -31,6 +31,9 @@ def with_doubts(
         return by_folders
     depth, names = _class_folders(glance)
     strange = [name for name in names if plain_name(name) in NO_CLASSES]
+    like_splits = [name for name in names if split_of_words(name) is not None]
+    if len(like_splits) > 1:
+        strange = like_splits
     mask = NamedImages(glance).mask_beside()
     if len(names) == 1 or all(map(is_place, names)) or mask is not None:
         strange = names

@@ -745,6 +745,24 @@ def cassava() -> Files:
     }  # fmt: skip
 
 
+def amazon() -> Files:
+    """https://www.kaggle.com/c/planet-understanding-the-amazon-from-space/data."""
+    return pictures(*(f"train-jpg/train_{number}.jpg" for number in range(3)), "test-jpg/test_0.jpg") | {
+        "train_classes.csv": lines(
+            "image_name,tags", "train_0,haze primary", "train_1,clear", "train_2,clear"
+        ),
+        "sample_submission_v2.csv": lines("image_name,tags", "test_0,primary clear"),
+    }
+
+
+def imagenet_100() -> Files:
+    """https://www.kaggle.com/datasets/ambityga/imagenet100: the train split in parts."""
+    return pictures(
+        *(f"train.X{part}/n0{part}558993/{number}.JPEG" for part in (1, 2) for number in (1, 2)),
+        *(f"val.X/n0{part}558993/1.JPEG" for part in (1, 2)),
+    )
+
+
 def mini_imagenet() -> Files:
     """Splits of Ravi and Larochelle: a table a split, and one folder of images."""
     names = [f"n0153282900000{number:03}.jpg" for number in range(6)]
@@ -908,6 +926,10 @@ LAYOUTS = [
         "train": {"Cardiomegaly": 1, "Cardiomegaly, Emphysema": 1, "No Finding": 1}, "test": {"Hernia": 1},
     }),
     Layout("Cassava", cassava, "table", {None: {"Bacterial Blight (CBB)": 1, "Mosaic Disease (CMD)": 1}}),
+    Layout("Amazon from space", amazon, "table", {None: {"haze, primary": 1, "clear": 2}}),
+    Layout("ImageNet-100", imagenet_100, "lists", {
+        "train": {"n01558993": 2, "n02558993": 2}, "validation": {"n01558993": 1, "n02558993": 1},
+    }),
     Layout("mini-ImageNet", mini_imagenet, "lists", {
         "train": {"n00532829": 2}, "validation": {"n01532829": 2}, "test": {"n02532829": 2},
     }),

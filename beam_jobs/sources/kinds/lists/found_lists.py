@@ -198,7 +198,7 @@ def _understood(uri: str, option: dict[str, Any], rows: list[list[str]], place: 
         is_key = at < image and len(set(values)) == len(values)
         label = at + 1 if not is_key and not _are_counted(values) else None
     folders = [row[image - 1].split("/")[-2:-1] for row in rows if len(row) >= image]
-    if label is None and all(folder and not is_place(folder[0]) for folder in folders):
+    if label is None and not titles and all(folder and not is_place(folder[0]) for folder in folders):
         label = "folder"
     option |= {"label": label} if label is not None else {}
     option |= {"split": split} if split is not None else {}

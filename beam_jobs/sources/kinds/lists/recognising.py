@@ -9,6 +9,7 @@ from typing import Any
 
 from shardmill.beam_jobs.config import SourceConfig
 from shardmill.beam_jobs.sources.class_names import quoted
+from shardmill.beam_jobs.sources.files.walking import SPLIT_OF_FOLDER
 from shardmill.beam_jobs.sources.kinds.lists.found_lists import (
     MOST_BYTES,
     NO_LIST,
@@ -71,7 +72,8 @@ def recognise_lists(glance: Glance, settings: SourceConfig) -> Recognised | None
         reading.lists = [one.without_split() for one in reading.lists]
     if all(one.split is None for one in reading.lists) and not any(places.values()):
         splitting = [one for one in lists if one.label is None and (one.split or "splits" in one.option)]
-        if any(one.split in (None, "train") for one in splitting):
+        splits = {one.split for one in splitting}
+        if None in splits or splits > {"train"}:
             reading.lists += splitting
     is_labelled = any(one.label is not None for one in reading.lists)
     if not is_labelled and named.mask_beside() is not None:
@@ -91,7 +93,7 @@ def _is_for_lists(reading: _Reading, places: Mapping[str, str | None], images: S
     if not labelled:
         if reading.lists:
             return bool(places)
-        is_deep = any("/" in place or (place and split is None) for place, split in places.items())
+        is_deep = any(place.lower() not in SPLIT_OF_FOLDER for place in places)
         unlabelled = any(uri.count("/") < 2 or uri.split("/", 1)[0] not in places for uri in images)
         classes = {_class_by_folder(uri, places) for uri in images} - {None}
         return len(classes) > 1 and "" not in places and (is_deep or unlabelled)

@@ -16,7 +16,13 @@ from shardmill.beam_jobs.sources.files.walking import SourceFault
 from shardmill.beam_jobs.sources.kinds.table.delimited import cut_head
 from shardmill.beam_jobs.sources.recognition.glance import IMAGE_ENDINGS, Glance, Recognised, cli_for
 from shardmill.beam_jobs.sources.recognition.naming import NamedImages, image_columns, label_column
-from shardmill.beam_jobs.sources.roles import ADDRESS_NAMES, LABEL_NAMES, PATH_NAMES, split_of_words
+from shardmill.beam_jobs.sources.roles import (
+    ADDRESS_NAMES,
+    LABEL_NAMES,
+    LIST_NAMES,
+    PATH_NAMES,
+    split_of_words,
+)
 
 TABLE_ENDINGS = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet", ".pq")
 _HEAD_BYTES = 1 << 16
@@ -290,7 +296,8 @@ def _named(glance: Glance, uri: str, settings: SourceConfig, paths: Sequence[str
             label = None if at is None else header[at]
         if label is None or _repeats_folders(header, rows, path, label):
             return None
-        return {**found, "label": label, **_classes_file(glance, header, rows, label)}
+        more = _separator(header, rows, label) or _classes_file(glance, header, rows, label)
+        return {**found, "label": label, **more}
     return found
 
 
@@ -311,6 +318,14 @@ def _repeats_folders(header: Sequence[str], rows: Sequence[Sequence[str]], path:
         return False
     places = [(row[header.index(path)].split("/")[-2:-1], row[header.index(label)]) for row in rows]
     return bool(places) and all(folder == [name] for folder, name in places)
+
+
+def _separator(header: Sequence[str], rows: Sequence[Sequence[str]], label: str) -> dict[str, str]:
+    """Return the setting of the text between several labels of an image; nothing if each has one."""
+    values = [row[header.index(label)] for row in rows] if label in header else []
+    marks = "|;, " if label.strip().lower() in LIST_NAMES else "|"
+    found = next((mark for mark in marks if any(mark in value.strip() for value in values)), None)
+    return {} if found is None else {"label_separator": found}
 
 
 def _classes_file(
