@@ -14,6 +14,7 @@ from shardmill.flows.page.reading.datasets import VersionRow
 from shardmill.flows.page.reading.runs import RunRow
 from shardmill.flows.page.rendering import list_page, render
 from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.dataset.views.references import whole_versions
 from shardmill.infra.errors import CorruptDataError, NotFoundError, ShardmillError
 from shardmill.infra.format.contract import Manifest
 from shardmill.infra.html.page import setting_rows
@@ -62,7 +63,7 @@ def show_version(request: Request) -> Response:
     platform: Platform = request.app.state.platform
     version = _opened(request)
     manifest = version.manifest
-    trained = [row for row in platform.runs.rows() if row.dataset.partition("?")[0] == version.ref]
+    trained = [row for row in platform.runs.rows() if version.ref in whole_versions(row.dataset)]
     classes = _class_rows(manifest)
     return render(
         request,
@@ -149,7 +150,8 @@ def _by_version(platform: Platform) -> Mapping[str, Sequence[RunRow]]:
     """Return version -> runs that were trained on it, or on a view of it."""
     found: dict[str, list[RunRow]] = {}
     for row in platform.runs.rows():
-        found.setdefault(row.dataset.partition("?")[0], []).append(row)
+        for ref in whole_versions(row.dataset):
+            found.setdefault(ref, []).append(row)
     return found
 
 

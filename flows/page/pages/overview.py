@@ -19,7 +19,8 @@ from shardmill.flows.page.reading.prefect import FAILURES_DAYS, Activity, FlowRu
 from shardmill.flows.page.reading.runs import RunRow
 from shardmill.flows.page.rendering import ago, render
 from shardmill.flows.problems import Problem, open_problems
-from shardmill.infra.errors import ShardmillError
+from shardmill.infra.dataset.views.references import parse_joined
+from shardmill.infra.errors import ShardmillError, UsageError
 from shardmill.infra.readable import counted
 
 _NEWEST = 8
@@ -154,7 +155,10 @@ def with_trainings(
 
 
 def _name(ref: object) -> str:
-    return str(ref or "").partition("@")[0].partition("?")[0]
+    try:
+        return parse_joined(str(ref or "")).name
+    except UsageError:
+        return ""
 
 
 def _from_folders(platform: Platform) -> dict[str, Any]:

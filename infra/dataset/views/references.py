@@ -176,6 +176,12 @@ def parse_joined(text: str) -> JoinedReference:
     return JoinedReference(tuple(parts), classes, drops_near)
 
 
+def whole_versions(text: str) -> list[str]:
+    """Return the references of the whole versions that a reference names, or views of them, each once."""
+    parts = (replace(part.reference, query=None) for part in parse_joined(text).parts)
+    return list(dict.fromkeys(map(str, parts)))
+
+
 def joined_text(
     refs: str | Sequence[str], classes: Mapping[str, str] | None = None, *, drop_near: bool = False
 ) -> str:

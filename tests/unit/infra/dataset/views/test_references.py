@@ -7,7 +7,13 @@ from pathlib import Path
 import pytest
 
 from shardmill.infra.dataset.catalog import Catalog
-from shardmill.infra.dataset.views.references import Reference, parse_reference, reference_of
+from shardmill.infra.dataset.views.references import (
+    Reference,
+    parse_joined,
+    parse_reference,
+    reference_of,
+    whole_versions,
+)
 from shardmill.infra.errors import NotFoundError, UsageError
 from tests.samples.datasets.published import coloured, publish
 
@@ -49,3 +55,45 @@ def test_only_reading_opens_views(tmp_path: Path) -> None:
     with pytest.raises(NotFoundError, match="no version '7'"):
         catalog.open_view("birds@7?label == 'fox'")
     assert catalog.open_view("birds@1").view is None
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "versions", "again"),
+    [
+        ("photos", "photos", ["photos"], "photos"),
+        ("photos@3?width > 8", "photos", ["photos@3"], "photos@3?width > 8"),
+        ("photos?name == 'a;b'", "photos", ["photos"], "photos?name == 'a;b'"),
+        ("photos@3;web@1 ; ", "photos+web", ["photos@3", "web@1"], "photos@3; web@1"),
+        ("a@1?x == 'b; c@2'; d", "a+d", ["a@1", "d"], "a@1?x == 'b; c@2'; d"),
+        ("a@1?x > 1; a@1?x < 1", "a", ["a@1"], "a@1?x > 1; a@1?x < 1"),
+        ("a@1; train+=b@2", "a", ["a@1", "b@2"], "a@1; train += b@2"),
+        ('a; classes = {"x; y": "z"}; b', "a+b", ["a", "b"], 'a; b; classes = {"x; y": "z"}'),
+        ("a; b; without near-duplicates", "a+b", ["a", "b"], "a; b; without near-duplicates"),
+        ("; ".join(f"d{n}" for n in range(40)), "d0+39", [f"d{n}" for n in range(40)], None),
+    ],
+)
+def test_references_are_cut_apart(text: str, name: str, versions: list[str], again: str | None) -> None:
+    found = parse_joined(text)
+    assert (found.name, whole_versions(text)) == (name, versions)
+    assert str(found) == (again or text)
+    assert parse_joined(str(found)) == found
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "''"),
+        (" ; ", "begins with no data set"),
+        ("train += a; b", "begins with no data set"),
+        ("a; classes = {x}", "cannot be read"),
+        ('a; classes = {"x": 3}', "a name for a name"),
+        ("a; b@", "no version after the @"),
+        ("a; without near-duplicates", "names one data set"),
+    ],
+)
+def test_what_cannot_be_cut_apart_is_refused(text: str, words: str) -> None:
+    if not text:
+        assert parse_joined(text).is_one, "what opens it refuses the empty name"
+        return
+    with pytest.raises(UsageError, match=words):
+        parse_joined(text)
