@@ -36,6 +36,7 @@ from shardmill.infra.near_names import near_miss
 from shardmill.infra.storage.filesystem import Storage
 
 _TRAIN = "train"
+_DECODED_ALIKE = ("jpeg", "png", "webp")
 
 
 class _SetShard(Shard):
@@ -278,7 +279,7 @@ def _facts(version: DatasetVersion) -> list[tuple[str, str]]:
         ("objects", ", ".join(f"{each.name} {each}" for each in special) or "none"),
         ("key points", ", ".join(name for each in special if each.points for name in each.points.names)),
         ("images", "uint8 with 1 or 3 channels" if samples.is_common else str(samples)),
-        ("stored images", manifest.image_encoding),
+        ("pixels of stored images", "encoded" if manifest.image_encoding in _DECODED_ALIKE else "raw"),
     ]
 
 

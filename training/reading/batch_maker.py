@@ -202,7 +202,7 @@ class BatchMaker:
         size, window, out = self.spec.image_size, tuple(parameters.windows[row].tolist()), images[row]
         if size is None:
             out = _without_padding(out, window)
-        encoding, decoding = self.records.image_encoding, self.spec.data.decoding
+        encoding, decoding = self.records.encoding_of(ordinal), self.spec.data.decoding
         mirrored = parameters.mirrors(row)
         try:
             decode_window(stored.image, encoding, stored.shape, window, out, mirrored, decoding)

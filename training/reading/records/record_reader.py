@@ -28,7 +28,8 @@ class RecordReader(Protocol):
 
     Attributes:
         split: the records.
-        image_encoding: how the images that this reader returns are encoded.
+        image_encoding: how the images that this reader returns are encoded; of several data sets those of the
+            first (``encoding_of``).
         windows: the memory that records read ahead in windows may take.
         reads_single_records: each record is a read of its own from the dataset's storage, so reading whole
             blocks would save reads.
@@ -80,6 +81,12 @@ class RecordReader(Protocol):
     def table(self) -> SplitTable:
         """The places, labels and sizes of the records."""
         return self.split.table
+
+    def encoding_of(self, ordinal: int) -> str:
+        """Return how the image of a record that this reader returns is encoded."""
+        if self.image_encoding != self.split.image_encoding:  # decoded, in a cache
+            return self.image_encoding
+        return self.split.version_of(ordinal).manifest.image_encoding
 
     def read_many(self, ordinals: Ints) -> list[ImageRecord]:
         """Read the records ``ordinals`` (int64 [M]), in this order."""
@@ -137,7 +144,8 @@ class RecordReader(Protocol):
         samples = self.split.version.manifest.samples.decoded
         pixels = np.empty((height, width, samples.channels), samples.dtype)
         try:
-            decode_window(stored.image, self.image_encoding, stored.shape, (0, 0, height, width), pixels)
+            whole = 0, 0, height, width
+            decode_window(stored.image, self.encoding_of(ordinal), stored.shape, whole, pixels)
         except CorruptDataError as error:
             raise self.split.named(ordinal, error) from error
         return pixels

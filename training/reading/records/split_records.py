@@ -15,7 +15,7 @@ import numpy as np
 
 from shardmill.infra import progress as events
 from shardmill.infra.dataset.version import DatasetVersion
-from shardmill.infra.errors import CorruptDataError, ShardmillError
+from shardmill.infra.errors import ConfigError, CorruptDataError, ShardmillError
 from shardmill.infra.format.examples import ImageRecord
 from shardmill.infra.format.known_features import class_name
 from shardmill.infra.format.records import Container
@@ -135,6 +135,19 @@ class SplitRecords:
     def container(self, ordinal: int = 0) -> Container:
         """Return the container of a record in its shard."""
         return self.version_of(ordinal).manifest.container
+
+    def check_one_encoding(self, what: str) -> None:
+        """Check that all images in the shards are encoded alike.
+
+        Raises:
+            ConfigError: those of several data sets are not.
+        """
+        found = list(dict.fromkeys(one.manifest.image_encoding for one in self.version.data_sets))
+        if len(found) > 1:
+            raise ConfigError(
+                f"{what} reads images of one encoding, and {self.version.ref} has {' and '.join(found)}",
+                "leave it out, or prepare one of the data sets again with the image.encoding of the other",
+            )
 
     @property
     def image_encoding(self) -> str:

@@ -69,6 +69,8 @@ class IndexedPipeline(Pipeline):
                 augmentation.
         """
         by_tensorflow = spec.reading.decoder == "tensorflow"
+        if by_tensorflow:
+            reader.split.check_one_encoding("reading.decoder = 'tensorflow'")
         if by_tensorflow and reader.table.mask is not None:
             raise ConfigError("reading.decoder = 'tensorflow' reads no masks", "set reading.decoder to auto")
         spec = spec.of_version(reader.split.version)

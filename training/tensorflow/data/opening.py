@@ -91,6 +91,7 @@ def open_stream(
     Raises:
         ConfigError: buffer, cache and batches do not fit ``reading.ram_budget_bytes``.
     """
+    reader.split.check_one_encoding("a stream of whole images")
     stored, decoded = _mean_bytes(reader)
     examples = _shuffle_buffer(plan, spec.reading, stored, decoded) if shuffled else 0
     is_decoded = reader.image_encoding != reader.split.image_encoding  # a cache holds decoded images

@@ -44,8 +44,9 @@ def wanted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Wanted]:
     publish_patterned(root, {"train": 38}, several=True, name="several")
     for dtype, channels in (("uint16", 5), ("float32", 2)):
         publish(root, measured(dtype, channels, counts), name=dtype, shards_per_split=3)
+    # Of another container and encoding.
     others = coloured({"train": {"d": 9, "z": 2}}, size=(30, 44))
-    publish(root, others, name="others", shards_per_split=1, container="none")
+    publish(root, others, name="others", shards_per_split=1, container="none", encoding="png")
     names: dict[str, str | list[str]] = {"blocks": "classes", "mixture": ["others", "classes?label != 'c'"]}
     common = {"batch_size": 12, "image_size": 24, "seed": 7}
     return {

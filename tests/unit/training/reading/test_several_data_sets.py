@@ -34,7 +34,8 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     publish(root, coloured(PHOTOS), name="photos")
     publish(root, coloured(WEB, size=(30, 44)), name="web", container="none", shards_per_split=3)
     publish(root, measured("uint16", 5, {"train": {"a": 3}}), name="deep")
-    publish(root, coloured({"train": {"hat": 3}}), name="lossless", encoding="png")
+    publish(root, coloured({"train": {"hat": 3}, "test": {"bag": 2}}), name="lossless", encoding="png")
+    publish(root, coloured({"train": {"hat": 3}}), name="raw", encoding="raw")
     publish_patterned(root, {"train": 9}, several=True, name="colours")
     other = [Picture("train", "", BLUE + np.uint8(n), (n % 2,)) for n in range(3)]
     feature = Feature(name="labels", dtype="int64", shape="variable", column="colours")
@@ -105,6 +106,15 @@ def test_pixels_are_those_of_each_data_set(root: Path) -> None:
     assert np.array_equal(images, np.concatenate(apart))
 
 
+@pytest.mark.parametrize("reading", [{}, {"cache": "memory", "cache_form": "decoded"}])
+def test_encodings_may_differ(root: Path, reading: dict[str, Any]) -> None:
+    both = open_dataset(["photos", "lossless"], root, **reading)
+    own = [open_dataset(name, root) for name in ("photos", "lossless")]
+    images = np.concatenate([batch.images for batch in both.batches("test", image_size=16)])
+    apart = [batch.images for one in own for batch in one.batches("test", image_size=16)]
+    assert np.array_equal(images, np.concatenate(apart))
+
+
 @pytest.mark.parametrize("cache", [{"cache": "memory"}, {"cache": "memory", "cache_form": "decoded"}])
 def test_a_cache_keeps_the_records_of_all(root: Path, cache: dict[str, Any]) -> None:
     plain, cached = (
@@ -161,7 +171,7 @@ def test_pixel_statistics_are_those_of_all_pixels(tmp_path: Path) -> None:
             ["photos", "deep"],
             "images of photos@1 are uint8 with 1 or 3 channels, those of deep@1 uint16 with 5",
         ),
-        (["photos", "lossless"], "stored images of photos@1 are jpeg, those of lossless@1 png"),
+        (["photos", "raw"], "pixels of stored images of photos@1 are encoded, those of raw@1 raw"),
         (["photos", "colours"], "labels of photos@1 are one class an image, those of colours@1 several"),
         (["photos", "numbers"], "those of numbers@1 numbers"),
         (["photos", "missing"], "missing"),
