@@ -241,7 +241,7 @@ class DataSettings(Settings):
         if self.is_mixture and self.left_out_fold is not None:
             raise WrongValue(
                 "left_out_fold with shares of data sets: folds divide the records of one order",
-                "leave mixture_weights and mixture_temperature out: all data sets are then divided as one",
+                "search label errors in each data set by itself",
             )
         if self.mixture_end != "first" and not self.is_mixture:
             raise WrongValue(
