@@ -52,6 +52,22 @@ def test_whole_images_have_the_stored_boxes(dataset: Dataset) -> None:
                 assert crowds.tolist() == known[record_id]["objects/is_crowd"]
 
 
+def test_objects_of_several_data_sets_have_the_classes_of_all(dataset: Dataset) -> None:
+    first, *_, last = dataset.classes
+    root, known = str(Path(dataset.version.storage.uri).parent), stored(dataset.version)
+    both = open_dataset(["d", "d"], root, classes={first: last})
+    assert both.classes == list(dict.fromkeys([last, *dataset.classes[1:]]))
+    seen = 0
+    for batch in both.batches("validation", fit="stretch", **PLAIN):
+        for row, record_id in enumerate(both.table("validation").ids(batch.ordinals)):
+            own = [dataset.classes[label] for label in known[record_id]["objects/label"]]
+            boxes, labels, _ = lists(batch.features, row)
+            assert [both.classes[label] for label in labels] == [last if n == first else n for n in own]
+            assert len(boxes) == 4 * len(labels)
+            seen += 1
+    assert seen == 2 * len(dataset.table("validation"))
+
+
 @pytest.mark.slow
 def test_jax_and_grain_have_the_same_objects(dataset: Dataset) -> None:
     root = str(Path(dataset.version.storage.uri).parent)
