@@ -91,8 +91,7 @@ class ImageRejected(UnusableInput):
     """An image cannot be used. It becomes a row of the quarantine and never ends a job.
 
     Attributes:
-        reason: a short code: "empty", "unknown_format", "unsupported", "truncated", "corrupt",
-            "too_many_pixels", "bomb" or "too_long".
+        reason: a name of ``beam_jobs/reasons.py``, such as "corrupt"; a test compares them.
         message: the fault, for a person.
     """
 

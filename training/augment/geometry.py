@@ -1,4 +1,4 @@
-"""Move boxes and masks with their images: the same window, resize and flips. Pure functions, numpy only.
+"""Move boxes and masks with their images: window, resize, flips and turns. Pure functions, numpy only.
 
 An image is cut to a window, resized to S × S pixels (``decode_window`` in
 ``shardmill.training.reading.decode``) and augmented (``augment_image``). Its annotation must follow. Both

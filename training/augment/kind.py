@@ -53,8 +53,9 @@ class Augmentation(ABC, Generic[F]):
     Attributes:
         Fields: its fields of [train.augment]; of a plugin those of the table of its name there.
         turn: augmentations of a stage are applied, and their fields listed, in rising order of this number.
-        streams: the random streams that it draws from, under the key of an example (of its stage). A plugin
-            has keys of its own, and need not name them.
+        streams: the random streams that it draws from, under the key of an example. Windows and images share
+            it, so their streams must not meet; a test pins them, and tests use 800 and 900. A plugin has keys
+            of its own, and need not name them.
         objects_follow: whether boxes and masks can follow what it does to an image.
         settings: the values of its fields.
         plugin: the name of the plugin that it is; empty: it comes with Shardmill.
@@ -116,13 +117,12 @@ class WindowAugmentation(Augmentation[F]):
 class ImageAugmentation(Augmentation[F]):
     """Changes each image alone, after its window was cut and resized to S × S pixels, in numpy or OpenCV.
 
-    One that moves pixels overrides ``move_points`` and ``move_mask``; one that boxes and masks cannot follow
-    sets ``objects_follow``; one that has a meaning for any dtype and number of channels says so in
-    ``unfit``. One that TensorFlow can apply to each image with the same result has
-    ``apply_in_graph`` too, and sets ``is_in_graph``.
+    One that boxes and masks can follow sets ``objects_follow``, and overrides ``move_points`` and
+    ``move_mask`` if it moves pixels; one that has a meaning for any dtype and number of channels says so in
+    ``unfit``. One that TensorFlow can apply to each image with the same result has ``apply_in_graph`` too,
+    and sets ``is_in_graph``.
     """
 
-    objects_follow: ClassVar[bool] = True
     is_in_graph: ClassVar[bool] = False
 
     @abstractmethod

@@ -106,7 +106,7 @@ class AugmentSettings(*(kind.Fields for kind in reversed(kinds())), Settings):  
             return
         made = self._made()
         if found := [name for one in made if one.is_on and (name := one.unfit(samples))]:
-            fit = ", ".join(one.name for one in made if not one.unfit(samples))
+            fit = ", ".join(one.name for one in made if one.name and not one.unfit(samples))
             raise ConfigError(
                 f"{_listed(found)} has no meaning for images of {samples}",
                 f"turn it off; such images can be augmented by {fit}",

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 # The settings of reading that change what TensorFlow does alone.
 _ONLY_OF_TENSORFLOW: Final = {"decoder", "mode", "shuffle_buffer", "parallel_shards"}
-# Table -> its settings that shardmill.training.torch follows. A setting that is added elsewhere is
-# refused until it stands here too.
+# Table -> its settings that shardmill.training.torch follows. New ones of data, augment and reading count as
+# followed; those of other tables are refused until they stand here.
 _KNOWN: Final = {
     "model": "name weights partial_weights dropout freeze warm_head_epochs synchronized_batchnorm",
     "data": " ".join(DataSettings.model_fields),

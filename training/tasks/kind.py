@@ -1,7 +1,8 @@
 """What holds of a task for every dataset and framework: its labels, figures and files of predictions.
 
 A task is one file of this package, with a ``Task`` and a ``TaskKind``, whose figures are one file of
-``shardmill.training.metrics``. Every command finds it there.
+``shardmill.training.metrics``. Every command finds it there. The labels of a dataset choose its task; of two
+tasks for the same labels a setting chooses (``shardmill.training.tasks.registry``).
 """
 
 from __future__ import annotations

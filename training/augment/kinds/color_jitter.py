@@ -68,6 +68,7 @@ class ColorJitter(ImageAugmentation[_Fields]):
     Fields = _Fields
     turn = 30
     streams = range(_BRIGHTNESS, _HUE + 1)
+    objects_follow = True
     name = "augment.color_jitter"
 
     @property

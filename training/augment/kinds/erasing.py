@@ -54,6 +54,7 @@ class Erasing(ImageAugmentation[_Fields]):
     Fields = _Fields
     turn = 40
     streams = range(_IS_ERASED, _IS_ERASED + 1)
+    objects_follow = True
     name = "augment.erasing"
 
     @property

@@ -36,6 +36,7 @@ class Flips(ImageAugmentation[_Fields]):
     Fields = _Fields
     turn = 20
     streams = range(_LEFT_RIGHT, _TOP_BOTTOM + 1)
+    objects_follow = True
     name = "augment.horizontal_flip and augment.vertical_flip"
     is_in_graph = True
 

@@ -31,6 +31,7 @@ class QuarterTurns(ImageAugmentation[_Fields]):
     Fields = _Fields
     turn = 25
     streams = range(_TURNS, _TURNS + 1)
+    objects_follow = True
     name = "augment.quarter_turns"
     is_in_graph = True
 

@@ -23,6 +23,7 @@ class Negative(ImageAugmentation[NegativeFields]):
 
     Fields = NegativeFields
     turn = 50
+    objects_follow = True
     name = "augment.negative"
 
     @property

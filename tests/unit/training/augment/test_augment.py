@@ -96,4 +96,4 @@ def test_every_augmentation_has_streams_of_its_own() -> None:
         "RandAugment": (0, 200),
         "Mixing": (200, 205),
     }
-    assert [purpose.value for purpose in Purpose] == [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 16, 17, 24, 61, 62]
+    assert [purpose.value for purpose in Purpose] == [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 16, 17, 24, 32, 61, 62]

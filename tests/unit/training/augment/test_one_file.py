@@ -30,6 +30,7 @@ class Invert(ImageAugmentation[_Fields]):
     Fields = _Fields
     turn = 50
     streams = range(800, 801)
+    objects_follow = True
     name = "augment.invert"
 
     @property

@@ -118,6 +118,7 @@ class Lean(ImageAugmentation[Any]):
     """Turns images about their middles by ``angle`` [B] and enlarges them, as somebody else's may do."""
 
     name, is_on, turn = "augment.lean", True, 90
+    objects_follow = True
 
     def draw(self, keys: Any, image_size: int) -> Any:
         return {"angle": np.linspace(-1, 1, len(keys))}
