@@ -31,7 +31,14 @@ from shardmill.infra.format.contract import (
     summarise_splits,
 )
 from shardmill.infra.format.features import Feature
-from shardmill.infra.format.known_features import LABELS, OBJECT_LABELS, TARGETS, WORDS
+from shardmill.infra.format.known_features import (
+    BOXES,
+    LABELS,
+    OBJECT_LABELS,
+    SHAPE_GROUPS,
+    TARGETS,
+    WORDS,
+)
 from shardmill.infra.near_names import near_miss
 from shardmill.infra.storage.filesystem import Storage
 
@@ -269,15 +276,14 @@ def _check_alike(versions: Sequence[DatasetVersion]) -> None:
 def _facts(version: DatasetVersion) -> list[tuple[str, str]]:
     """Return what versions that are joined must have in common, in words."""
     manifest, samples = version.manifest, version.manifest.samples
-    special = [feature for feature in manifest.extra_features if feature.name.startswith("objects/")]
     numbers = [*manifest.label_names] if manifest.label_kind == "targets" else []
     of_pixels = manifest.classes if manifest.label_kind == "mask" else []
+    has_boxes = any(feature.name == BOXES for feature in manifest.extra_features)
     return [
         ("labels", WORDS[manifest.label_kind]),
+        ("objects", "boxes" if has_boxes else "none"),
         ("targets", ", ".join(numbers) or "none"),
         ("classes of masks", ", ".join(of_pixels) or "none"),
-        ("objects", ", ".join(f"{each.name} {each}" for each in special) or "none"),
-        ("key points", ", ".join(name for each in special if each.points for name in each.points.names)),
         ("images", "uint8 with 1 or 3 channels" if samples.is_common else str(samples)),
         ("pixels of stored images", "encoded" if manifest.image_encoding in _DECODED_ALIKE else "raw"),
     ]
@@ -335,19 +341,22 @@ def _set_shard(number: int, folder: str, shard: Shard, names: Mapping[str, str])
 
 
 def _common_features(versions: Sequence[DatasetVersion]) -> list[Feature]:
-    """Return the features that all versions have alike, but for the names of their columns."""
-    found = []
-    for feature in versions[0].manifest.extra_features:
-        same = [
-            other
-            for version in versions
-            for other in version.manifest.extra_features
-            if (other.name, other.arrow_type, other.length)
-            == (feature.name, feature.arrow_type, feature.length)
-        ]
-        if len(same) == len(versions) or feature.name == TARGETS:
-            found.append(feature)
-    return found
+    """Return the features that all versions have alike, but for the names of their columns.
+
+    Shapes of objects of which one feature differs, such as the names of key points, are left out whole.
+    """
+    described = [{each.name: _alike(each) for each in one.manifest.extra_features} for one in versions]
+    kept = {name for name, facts in described[0].items() if all(one.get(name) == facts for one in described)}
+    for group in SHAPE_GROUPS:
+        kept -= group if not group <= kept else frozenset()
+    features = versions[0].manifest.extra_features
+    return [each for each in features if each.name in kept or each.name == TARGETS]
+
+
+def _alike(feature: Feature) -> tuple[Any, ...]:
+    """Return what a feature must have in common with that of another version."""
+    points = feature.points
+    return feature.arrow_type, feature.length, points and (points.names, points.partners)
 
 
 def _statistics(reference: JoinedReference, versions: Sequence[DatasetVersion]) -> dict[str, SplitStatistics]:

@@ -156,6 +156,13 @@ RINGS: Final = "objects/rings"
 KEYPOINTS: Final = "objects/keypoints"
 VISIBILITY: Final = "objects/visibility"
 CORNERS: Final = "objects/corners"
+# Features of shapes that are read together, or not at all.
+SHAPE_GROUPS: Final = (
+    frozenset({POLYGONS, RING_POINTS, RINGS}),
+    frozenset({KEYPOINTS, VISIBILITY}),
+    frozenset({CORNERS}),
+)
+SHAPES: Final[frozenset[str]] = frozenset().union(*SHAPE_GROUPS)
 
 POINT_NUMBERS: Final = 2
 CORNER_NUMBERS: Final = 8

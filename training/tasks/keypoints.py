@@ -60,7 +60,8 @@ class KeyPointsKind(TaskKind):
         points = key_points(version.manifest.extra_features)
         if points is None:
             raise UsageError(
-                f"data.objects = 'keypoints', and the objects of {version.ref} have no key points",
+                f"data.objects = 'keypoints', and the objects of {version.ref} have no key points"
+                f"{' of the same names' if version.is_joined else ''}",
                 "leave it out: the detector learns boxes",
             )
         made: Task = load("tensorflow", "keypoints").KeyPointsTask(len(points.names))

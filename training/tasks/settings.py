@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.errors import ConfigError
 from shardmill.training.config import TrainConfig
-from shardmill.training.config.data import DataSettings
+from shardmill.training.config.data import DataSettings, OfObjects
 from shardmill.training.models.spec import samples_read
 from shardmill.training.order.from_settings import check_shares
 from shardmill.training.tasks.kind import Setting, TaskKind
@@ -38,7 +38,7 @@ def settings_for(config: TrainConfig, version: DatasetVersion) -> TrainConfig:
             "have no range that 8 bits could cover",
             "leave it out; 'litert' and 'onnx' keep float32",
         )
-    _check_classes_known(version)
+    _check_classes_known(version, config.data.objects)
     check_shares(config.data, len(version.data_sets))
     data = config.data.model_copy(update={"image_channels": samples.channels})
     config = config.model_copy(update={"data": data})
@@ -70,13 +70,13 @@ def settings_for(config: TrainConfig, version: DatasetVersion) -> TrainConfig:
     return config
 
 
-def _check_classes_known(version: DatasetVersion) -> None:
+def _check_classes_known(version: DatasetVersion, of_objects: OfObjects) -> None:
     """Check that each of several data sets has all classes, where a model learns of each whether it is shown.
 
     Raises:
         ConfigError: one does not: nobody has looked for its other classes.
     """
-    if learned(version) == "class":
+    if learned(version, of_objects) in ("class", "keypoints"):
         return
     for number, one in enumerate(version.data_sets):
         known = version.knows_classes(number)

@@ -191,8 +191,13 @@ def joined_text(
         refs: the references.
         classes: other names for their classes.
         drop_near: leave out records of train that look the same as one of another data set.
+
+    Raises:
+        UsageError: there is none.
     """
     pieces = [refs] if isinstance(refs, str) else [*refs]
+    if not pieces:
+        raise UsageError("no dataset is named", "give at least one, such as name@3")
     pieces += [f"classes = {dump_json(dict(classes))}"] if classes else []
     return "; ".join([*pieces, *([_WITHOUT_NEAR] if drop_near else [])])
 

@@ -26,6 +26,7 @@ from shardmill.infra.format.known_features import (
     KEYPOINTS,
     OBJECT_LABELS,
     POLYGONS,
+    SHAPES,
     VISIBILITY,
     MaskFormat,
     key_points,
@@ -36,7 +37,6 @@ from shardmill.training.augment.parameters import AugmentParameters, draw_parame
 from shardmill.training.augment.settings import AugmentSettings
 from shardmill.training.reading.records.columns import Padded, places_in, taken_from
 from shardmill.training.reading.records.shapes import (
-    SHAPES,
     Corners,
     KeyPointsOfSplit,
     Polygons,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,7 @@ from shardmill.infra.format.known_features import (
     POLYGONS,
     RING_POINTS,
     RINGS,
+    SHAPE_GROUPS,
     VISIBILITY,
 )
 from shardmill.training.arrays import Floats, Ints
@@ -27,20 +28,12 @@ from shardmill.training.augment.kind import Sizes
 from shardmill.training.augment.parameters import AugmentParameters
 from shardmill.training.reading.records.columns import Padded, places_in, taken_from
 
-# Features that are read together.
-_TOGETHER: Final = (
-    frozenset({POLYGONS, RING_POINTS, RINGS}),
-    frozenset({KEYPOINTS, VISIBILITY}),
-    frozenset({CORNERS}),
-)
-SHAPES: Final[frozenset[str]] = frozenset().union(*_TOGETHER)
-
 Points = npt.NDArray[np.float32]  # [n, 2]: y, x
 
 
 def read_with(names: Collection[str]) -> list[str]:
     """Return the features that are needed to move the shapes among ``names``."""
-    return sorted(frozenset().union(*(group for group in _TOGETHER if group.intersection(names))))
+    return sorted(frozenset().union(*(group for group in SHAPE_GROUPS if group.intersection(names))))
 
 
 def lists_of(values: npt.NDArray[Any], rows: Ints, count: int) -> Padded:

@@ -137,6 +137,9 @@ def test_the_remedy_of_an_empty_split_fits_the_source(
     (finding,) = empty_splits(manifest.model_copy(update=settled))
     assert finding.text.startswith("No example is in test: all 52 records are in train and validation")
     assert finding.remedy.startswith(remedy)
+    settled["accounting"] = manifest.accounting.model_copy(update={"num_records": 9})
+    (finding,) = empty_splits(manifest.model_copy(update=settled))
+    assert "give images of each" in finding.remedy, "files of YOLO give splits that no setting tells"
 
 
 def test_classes_that_train_lacks_are_told(maker: VersionMaker) -> None:

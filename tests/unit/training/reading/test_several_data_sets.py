@@ -175,6 +175,7 @@ def test_pixel_statistics_are_those_of_all_pixels(tmp_path: Path) -> None:
         (["photos", "colours"], "labels of photos@1 are one class an image, those of colours@1 several"),
         (["photos", "numbers"], "those of numbers@1 numbers"),
         (["photos", "missing"], "missing"),
+        ([], "no dataset is named"),
         (["photos", "web?nothing > 3"], "nothing"),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,10 @@ from shardmill.infra.errors import ConfigError, UsageError
 from shardmill.training.augment.kind import ImageAugmentation
 from shardmill.training.augment.kinds.flips import Flips
 from shardmill.training.augment.parameters import AugmentParameters
-from shardmill.training.config import AugmentSettings
+from shardmill.training.config import AugmentSettings, TrainConfig
 from shardmill.training.reading.batch import Batch
 from shardmill.training.tasks.detection import DetectionKind
+from shardmill.training.tasks.keypoints import KeyPointsKind
 from tests.samples.images.shape_pictures import LEFT_EAR, NOSE, draw_shapes, filled, shapes_of
 from tests.samples.training.forms_elsewhere import check_forms
 
@@ -295,3 +297,29 @@ def test_an_augmentation_that_moves_boxes_alone_is_refused_by_its_name(dataset: 
 def test_shapes_that_are_not_there_are_refused(dataset: Dataset) -> None:
     with pytest.raises(UsageError, match="has no feature 'objects/keypoint'"):
         dataset.batches("train", batch_size=2, features="objects/keypoint")
+
+
+def test_data_sets_read_together_keep_the_shapes_that_all_have(dataset: Dataset, tmp_path: Path) -> None:
+    for name in ("d", "e"):
+        shutil.copytree(Path(dataset.version.storage.uri), tmp_path / name)
+    (manifest,) = (tmp_path / "e" / "manifests").glob("*.json")
+    document = json.loads(manifest.read_text("utf-8"))
+    document["dataset"] = "e"
+    del document["checksum"]
+    points = next(each["points"] for each in document["extra_features"] if each.get("points"))
+    points["names"][0] = "tail"
+    manifest.write_text(json.dumps(document), "utf-8")
+    joined = open_dataset(["d", "e"], tmp_path)
+    kept = [name for name in FEATURES if name not in ("objects/keypoints", "objects/visibility")]
+    (batch,) = joined.batches("train", **PLAIN | {"batch_size": 24, "features": kept, "training": False})
+    (alone,) = dataset.batches("train", **PLAIN | {"batch_size": 12, "features": kept, "training": False})
+    for name in kept:
+        for half in (0, 12):
+            found = [each.features[name] for each in (batch, alone)]
+            np.testing.assert_array_equal(found[0].lengths[half : half + 12], found[1].lengths)
+            np.testing.assert_array_equal(found[0].values[half : half + 12], found[1].values)
+    for name in ("objects/keypoints", "objects/visibility"):
+        with pytest.raises(UsageError, match=f"has no feature '{name}'"):
+            joined.batches("train", **PLAIN | {"features": [name]})
+    with pytest.raises(UsageError, match="the objects of d@1; e@1 have no key points of the same names"):
+        KeyPointsKind().task(joined.version, TrainConfig(), None)  # type: ignore[arg-type]
