@@ -124,7 +124,7 @@ def _remedy_of_empty(manifest: Manifest) -> str:
     if _source_gives_splits(source):
         return "The source gives the splits: give images of each, or give no splits."
     if manifest.accounting.num_records < FEW_EXAMPLES:
-        return "If Shardmill divides, there are too few images: add some. If the source does, give images of each."
+        return "There are too few images to divide: add some; or, for given splits, images of each."
     groups = manifest.config.get("groups", {})
     named = (("groups.pattern", groups.get("pattern")), ("source.columns.group", columns.get("group")))
     keys = [setting for setting, value in named if value]

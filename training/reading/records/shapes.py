@@ -159,8 +159,8 @@ class KeyPointsOfSplit:
         if self.partners is None and (found := mirroring(parameters)):
             names = " and ".join(name for name, _ in found)
             raise ConfigError(
-                f"{names} mirrors images, and nothing tells which points are left and right",
-                "turn it off, or name key points such as left_eye and right_eye when you prepare them",
+                f"images are mirrored by {names}, and nothing tells which points are left and right",
+                "turn that off, or name key points such as left_eye and right_eye when you prepare them",
             )
 
     def moved(self, objects: Ints, rows: Ints, views: Views) -> dict[str, Padded]:

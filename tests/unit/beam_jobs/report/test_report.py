@@ -139,7 +139,7 @@ def test_the_remedy_of_an_empty_split_fits_the_source(
     assert finding.remedy.startswith(remedy)
     settled["accounting"] = manifest.accounting.model_copy(update={"num_records": 9})
     (finding,) = empty_splits(manifest.model_copy(update=settled))
-    assert "give images of each" in finding.remedy, "files of YOLO give splits that no setting tells"
+    assert "images of each" in finding.remedy, "files of YOLO give splits that no setting tells"
 
 
 def test_classes_that_train_lacks_are_told(maker: VersionMaker) -> None:

@@ -268,7 +268,7 @@ def test_the_detector_says_which_shapes_it_does_not_learn(dataset: Dataset) -> N
 def test_mirrors_are_refused_where_nothing_tells_left_from_right(tmp_path: Path) -> None:
     draw_shapes(tmp_path / "source", tmp_path / "root", 4, partners=False)
     there = open_dataset("d", tmp_path / "root")
-    with pytest.raises(ConfigError, match=r"augment\.horizontal_flip .* mirrors images, and nothing tells"):
+    with pytest.raises(ConfigError, match=r"mirrored by augment\.horizontal_flip .*, and nothing tells"):
         there.batches("train", batch_size=2, image_size=SIZE, features="objects/keypoints")
     turned = {"horizontal_flip": False, "quarter_turns": True}
     asked = {"batch_size": 2, "image_size": SIZE, "augment": turned, "features": "objects/keypoints"}
