@@ -131,7 +131,7 @@ def _of_yaml(text: str) -> dict[str, Any] | None:
     try:
         values = yaml.load(text, Loader=yaml.BaseLoader)
     except yaml.YAMLError as error:
-        raise ValueError(str(error)) from error
+        raise ValueError(" ".join(str(error).split())) from error  # its many lines as one
     return values if isinstance(values, dict) else None
 
 
