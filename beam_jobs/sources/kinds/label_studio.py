@@ -89,7 +89,7 @@ def _add_task(found: Annotations, drawn: DrawnObjects, table: AnnotationTable, a
     if not isinstance(task, dict):
         found.add_image(AnnotatedImage(uri, who, None, table.part.split, None, "it is no object of JSON"))
         return
-    results, fault = _results(task)
+    results, fault, reason = _results(task)
     data = task.get("data", task)
     ends = _ends(data) if isinstance(data, dict) else ()
     size = next(
@@ -97,7 +97,6 @@ def _add_task(found: Annotations, drawn: DrawnObjects, table: AnnotationTable, a
         None,
     )
     path = table.path_of(ends[0]) if ends else None
-    reason = CONTRADICTION if fault else BROKEN_ROW
     image = AnnotatedImage(uri, who, path, table.part.split, size, fault, reason, ends=ends)
     number = found.add_image(image)
     if fault is not None:
@@ -114,19 +113,24 @@ def _add_task(found: Annotations, drawn: DrawnObjects, table: AnnotationTable, a
         found.skip("keypointlabels", LONE_POINT, f"{name!r} of {who}")
 
 
-def _results(task: dict[str, Any]) -> tuple[list[Result], str | None]:
-    """Return the results of the annotation that counts, and why there is none."""
+def _results(task: dict[str, Any]) -> tuple[list[Result], str | None, str]:
+    """Return the results of the annotation that counts; why there is none, and the reason that this is."""
     annotations = task.get("annotations", task.get("completions"))
-    if not isinstance(annotations, list):  # JSON-MIN: lists of regions under names of their own
+    if annotations is None:  # JSON-MIN: lists of regions under names of their own
         lists = [value for name, value in task.items() if isinstance(value, list) and name != "predictions"]
-        return [{**one, "value": one} for value in lists for one in value if isinstance(one, dict)], None
-    usable = [one for one in annotations if isinstance(one, dict) and not one.get("was_cancelled")]
+        regions = ({**one, "value": one} for value in lists for one in value if isinstance(one, dict))
+        return [*regions], None, BROKEN_ROW
+    if not isinstance(annotations, list) or not all(isinstance(one, dict) for one in annotations):
+        return [], "its annotations are no list of objects of JSON", BROKEN_ROW
+    usable = [one for one in annotations if not one.get("was_cancelled")]
     if len(usable) > 1:
         usable = [one for one in usable if one.get("ground_truth")] or usable
     if len(usable) > 1:
-        return [], f"it has {len(usable)} annotations: mark one as ground truth"
+        return [], f"it has {len(usable)} annotations: mark one as ground truth", CONTRADICTION
     results = usable[0].get("result") if usable else []
-    return [one for one in results if isinstance(one, dict)] if isinstance(results, list) else [], None
+    if not isinstance(results, list):
+        return [], "its annotation has no list of results", BROKEN_ROW
+    return [one if isinstance(one, dict) else {} for one in results], None, BROKEN_ROW
 
 
 def _ends(data: dict[str, Any]) -> tuple[str, ...]:

@@ -65,7 +65,7 @@ class Document:
             for entry in self.categories
             if isinstance(entry, dict)
             and is_id(entry.get("id"))
-            and entry.get("name") is not None
+            and isinstance(entry.get("name"), str | int | float)
             and is_text(str(entry["name"]))
         }
 

@@ -135,3 +135,15 @@ def test_paths_of_another_machine_are_found_by_their_ends(tmp_path: Path) -> Non
         "t.json#image=5": (LOST, "missing_file"),
         "t.json": (FILTERED, "table"),
     }
+
+
+@pytest.mark.parametrize("name", [["car"], {"en": "car"}, None])
+def test_a_category_whose_name_is_no_text_has_none(name: Any, tmp_path: Path) -> None:
+    source = with_images(tmp_path, "a.jpg")
+    objects = [{"image_id": 1, "category_id": at, "bbox": [1, 2, 3, 4]} for at in (1, 2)]
+    categories = [*CATS, {"id": 2, "name": name}]
+    images = [{"id": 1, "file_name": "a.jpg"}]
+    write(tmp_path, "instances.json", images=images, annotations=objects, categories=categories)
+    listing = coco.list_inputs(source, configured("coco", [{"file": "instances.json"}]))
+    assert feature(listing, "objects/label")["a.jpg"] == [CATS[0]["name"]]
+    assert "1 of 2 objects are left out" in " ".join(listing.warnings)

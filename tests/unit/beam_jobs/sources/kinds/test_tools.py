@@ -348,6 +348,19 @@ def test_the_short_form_of_label_studio(tmp_path: Path) -> None:
     assert (found["bbox"], found["label"]) == ([10, 10, 30, 30], ["car"])
 
 
+@pytest.mark.parametrize("annotations", [7, {"result": []}, ["none"], [{"result": "none"}], [{}]])
+def test_tasks_of_label_studio_without_lists_are_no_images_without_objects(
+    annotations: Any, tmp_path: Path
+) -> None:
+    tasks = [
+        {"data": {"image": "a.jpg"}, "annotations": annotations},
+        {"data": {"image": "b.jpg"}, "annotations": []},
+    ]
+    files: Files = {"a.jpg": b"", "b.jpg": b"b", "e.json": tasks}
+    found = reasons(listed(tmp_path, "label_studio", files, "e.json"))
+    assert (found["e.json#image=1"], found["b.jpg"]) == ("broken_row", None)
+
+
 def region(values: Any, **attributes: Any) -> dict[str, Any]:
     return {"shape_attributes": attributes, "region_attributes": values}
 
