@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from shardmill.beam_jobs.config import ColumnsConfig
 from shardmill.beam_jobs.sources.class_names import NO_CLASSES, plain_name
 from shardmill.beam_jobs.sources.files.walking import SPLIT_OF_FOLDER
-from shardmill.infra.errors import ConfigError
-from shardmill.infra.format.known_features import LabelKind
+from shardmill.infra.errors import ConfigError, UsageError
+from shardmill.infra.format.known_features import BOXES, LabelKind
 from shardmill.infra.near_names import near_names
 
 # Names of columns, in lower case; the first that is there is taken.
@@ -130,6 +130,15 @@ def asked_columns(settings: ColumnsConfig, kind: LabelKind) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*(of_labels if kind in ("multi", "targets") else ()), *of_features]))
 
 
+def refused_objects(place: str, which: str) -> UsageError:
+    """Return the error of an export whose objects are not read; ``which`` cannot give them."""
+    return UsageError(
+        f"{place} have objects, whose boxes {which} cannot give",
+        "export them with --format tfds for their boxes, or yolo for a shape too, and import that; or take "
+        "their classes alone: --set source.labels=multi",
+    )
+
+
 def roles_of(
     offer: Offer,
     settings: ColumnsConfig,
@@ -150,6 +159,7 @@ def roles_of(
 
     Raises:
         ConfigError: a column is not there or cannot have its role, or which one is meant cannot be told.
+        UsageError: it is an export of objects.
     """
     image = image_of(offer, settings.image or (first.image if first else None), settings.mask)
     label = None
@@ -157,6 +167,8 @@ def roles_of(
         label = settings.label or (first.label if first else _recognised_label(offer, kind))
         if label is None:
             names = [name for column in offer.columns if (name := column.name) and not column.holds_images]
+            if BOXES in names:
+                raise refused_objects(f"the rows of {offer.where}", "they")
             raise ConfigError(
                 f"which {offer.noun} of {offer.where} holds the label cannot be told; it has {_shown(names)}",
                 "name it with --set source.columns.label=NAME; or say which labels there are: --set "

@@ -39,6 +39,7 @@ from shardmill.beam_jobs.sources.kinds.archive.sidecar_values import asked_value
 from shardmill.beam_jobs.sources.listing import Listing
 from shardmill.beam_jobs.sources.masks import is_mask_name
 from shardmill.beam_jobs.sources.recognition.glance import Glance, Recognised
+from shardmill.beam_jobs.sources.roles import refused_objects
 from shardmill.beam_jobs.tables.columns import sorted_by
 from shardmill.infra.codecs.formats import sniff
 from shardmill.infra.errors import ConfigError, NotFoundError, UsageError
@@ -189,11 +190,7 @@ def _labels_of_export(
 ) -> dict[str, Any]:
     """Return the settings of the labels of an export besides their kind."""
     if has_objects and config.source.labels is None:
-        raise UsageError(
-            f"the .json sidecars of {folder.uri} have objects, whose boxes archives cannot give",
-            "export them with --format tfds and import that; or take their classes alone: "
-            "--set source.labels=multi",
-        )
+        raise refused_objects(f"the .json sidecars of {folder.uri}", "archives")
     if kind == "targets":
         return {"columns": {"label": TARGETS}}
     classes = _classes_of_export(folder) if kind in ("multi", "mask") else []

@@ -14,7 +14,7 @@ from shardmill.beam_jobs.schemas import file_refs
 from shardmill.beam_jobs.sources import list_inputs, open_reader
 from shardmill.beam_jobs.sources.files.folder import SourceFolder
 from shardmill.beam_jobs.sources.files.walking import SourceFault
-from shardmill.infra.errors import ConfigError, NotFoundError
+from shardmill.infra.errors import ConfigError, NotFoundError, UsageError
 from tests.samples.images.photos import jpeg, write
 from tests.samples.sources.rows import (
     IMAGE_STRUCT,
@@ -128,6 +128,7 @@ def test_a_pattern_chooses_the_files(tmp_path: Path) -> None:
         ({"a": [b"x"], "b": [b"x"], "label": ["x"]}, {}, "several columns that could hold images: a, b"),
         ({"image": [b"x"], "kind": ["x"]}, {}, "which column of a.parquet holds the label .* 'kind'"),
         ({"image": [b"x"], "kind": ["x"]}, {"label": "kinds"}, "no column 'kinds' .*did you mean .*=kind"),
+        ({"image": [b"x"], "objects/bbox": [[0.5]]}, {}, "rows of a.parquet have objects, whose boxes"),
         ({"image": [b"x"], "label": [["x"]]}, {}, "'label' of the table a.parquet holds list"),
         (
             {"image": ["x"], "label": ["x"]},
@@ -140,7 +141,7 @@ def test_what_cannot_be_told_is_asked_for(
     tmp_path: Path, columns: dict[str, Any], settings: dict[str, str], message: str
 ) -> None:
     write_parquet(tmp_path / "a.parquet", pa.table(columns))
-    with pytest.raises(ConfigError, match=message):
+    with pytest.raises((ConfigError, UsageError), match=message):
         listed(tmp_path, "parquet", **settings)
 
 
