@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from shardmill.infra.dataset.version import DatasetVersion
-from shardmill.infra.errors import ConfigError
+from shardmill.infra.errors import ConfigError, UsageError
 from shardmill.training.config import TrainConfig
 from shardmill.training.config.data import DataSettings, OfObjects
 from shardmill.training.models.spec import samples_read
@@ -13,6 +13,7 @@ from shardmill.training.order.from_settings import check_shares
 from shardmill.training.tasks.kind import Setting, TaskKind
 from shardmill.training.tasks.registry import LABEL_WORDS, kind_of, learned
 
+_OF_CLASSES = ("class", "multi", "objects")
 _OBJECTS_IMAGE_SIZE = 256  # pixels; what classifiers are made for is small for objects
 
 
@@ -37,6 +38,11 @@ def settings_for(config: TrainConfig, version: DatasetVersion) -> TrainConfig:
             f"export.formats has 'litert-int8', and the images of {version.ref} are {samples}, whose values "
             "have no range that 8 bits could cover",
             "leave it out; 'litert' and 'onnx' keep float32",
+        )
+    if learned(version, config.data.objects) in _OF_CLASSES and not version.manifest.classes:
+        raise UsageError(
+            f"no record of {version.ref} has a class: there is nothing to learn",
+            "prepare it again with images that have some",
         )
     _check_classes_known(version, config.data.objects)
     check_shares(config.data, len(version.data_sets))

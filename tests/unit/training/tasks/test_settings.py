@@ -216,3 +216,11 @@ def test_a_target_that_never_changes_is_refused(tmp_path: Path, value: float) ->
 )
 def test_names_of_targets(count: int, column: str | None, names: list[str]) -> None:
     assert target_names(targets_feature(count, column)) == names
+
+
+@pytest.mark.parametrize("kind", ["class", "multi", "objects"])
+def test_records_without_any_class_give_nothing_to_learn(versions: Versions, kind: str) -> None:
+    version = versions.by_kind[kind]
+    without = DatasetVersion(version.storage, version.manifest.model_copy(update={"classes": []}))
+    with pytest.raises(UsageError, match="has a class: there is nothing to learn"):
+        settings_for(config(), without)
