@@ -228,4 +228,6 @@ class Catalog:
         if Path(name).is_dir():
             made = f"of the folder {name}, shardmill prepare {name} --dataset NAME makes one"
             remedy = f"{made}; {remedy}" if near or not self.storage.exists("") else made
+        if self.last_removed(name):
+            remedy = f"it was removed: shardmill versions {name} tells for how long it can be brought back"
         return NotFoundError(f"no dataset {name!r} under {self.storage.uri}", remedy)

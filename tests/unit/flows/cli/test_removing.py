@@ -111,6 +111,8 @@ def test_a_whole_dataset_goes_and_its_numbers_are_not_given_again(
     catalog = Catalog(made.root)
     assert catalog.datasets() == []
     assert catalog.next_version("set") == 3
+    with pytest.raises(NotFoundError, match="it was removed: shardmill versions set tells"):
+        catalog.open("set")
     assert find_garbage(catalog, "set").files == []
     bring_back(catalog, "set", [2])
     assert catalog.versions("set") == [2]
