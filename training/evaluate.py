@@ -31,6 +31,7 @@ from shardmill.training.results.report.drawing import draw_run_report
 from shardmill.training.results.run_files.run_folder import RunFolder
 from shardmill.training.run.ending.final_evaluation import evaluate_splits
 from shardmill.training.run.files.stored import opened_run
+from shardmill.training.run.files.summary import key_figures
 from shardmill.training.tasks.registry import kind_of
 
 
@@ -160,6 +161,8 @@ def summary(result: dict[str, Any]) -> str:
     place = f"{reference_of(result)}, {result['split']}"
     lines = [f"{result['run']} on {place}: {result['metrics']['num_examples']:,} examples"]
     lines += [f"  {figure.words:<{width}}  {figure.exact(value)}" for figure, value in found.items()]
+    of_sets = result["metrics"].get("by_data_set", {}).items()
+    lines += [f"  {name}: {key_figures(own)}" for name, own in of_sets]
     return "\n".join([*lines, f"  files: {result['folder']}"])
 
 

@@ -29,9 +29,9 @@ def summary(result: dict[str, Any]) -> str:
     if result["unchanged"]:
         lines[0] += " (finished before; run.fresh=true trains anew)"
     for split, figures in result["metrics"].items():
-        lines.append(f"  {split:<10} {_told(figures, result.get('best_metric'))}")
+        lines.append(f"  {split:<10} {key_figures(figures, result.get('best_metric'))}")
         of_sets = figures.get("by_data_set", {}).items()
-        lines += [f"    {name}: {_told(own, result.get('best_metric'))}" for name, own in of_sets]
+        lines += [f"    {name}: {key_figures(own, result.get('best_metric'))}" for name, own in of_sets]
     lines += [f"  note: {note}" for note in result["notes"]]
     lines += [f"  restarted: {_restart_line(restart)}" for restart in result.get("restarts", [])]
     rate, devices = f"{result['images_per_second']:,.0f} images/s", counted(result["num_replicas"], "device")
@@ -45,7 +45,7 @@ def summary(result: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _told(figures: Mapping[str, Any], best_metric: str | None) -> str:
+def key_figures(figures: Mapping[str, Any], best_metric: str | None = None) -> str:
     """Return the most important figures of a split in words."""
     names = [name for name in FIGURES if name in figures]
     chosen = [best_metric] if best_metric in names else []

@@ -22,6 +22,7 @@ from shardmill.infra.format.known_features import labels_feature
 from shardmill.infra.settings import load_settings
 from shardmill.training.config import TrainConfig
 from shardmill.training.evaluate import evaluate_run
+from shardmill.training.evaluate import summary as evaluation_summary
 from shardmill.training.promotion.purged import affected_runs
 from shardmill.training.results.run_files.run_folder import RunFolder, open_run
 from shardmill.training.run.files.summary import summary
@@ -91,7 +92,9 @@ def test_figures_are_those_of_each_and_of_all(result: dict[str, Any], run: RunFo
     assert [*result["metrics"]["test"]["by_data_set"]] == refs[:1], "the other has no test split"
     assert "    photos@1: accuracy" in summary(result)
     assert '<h3 class="sub">By data set</h3>' in (run.path / "report.html").read_text()
-    assert evaluate_run(run, root, "validation")["metrics"] == found
+    again = evaluate_run(run, root, "validation")
+    assert again["metrics"] == found
+    assert "  photos@1: accuracy" in evaluation_summary(again)
 
 
 def test_the_run_names_its_data_sets(result: dict[str, Any], run: RunFolder, root: Path) -> None:
