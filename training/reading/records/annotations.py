@@ -220,7 +220,8 @@ class LoneObjects(SplitObjects):
         """Load them.
 
         Raises:
-            UsageError: the objects have no key points. DataError: an image has none of them, or several.
+            UsageError: the objects have no key points. DataError: an image has none of them, or several, or
+                no object of train has an annotated one.
         """
         found = load_objects(version, split, [KEYPOINTS])
         counts = np.diff(found.starts)
@@ -229,6 +230,12 @@ class LoneObjects(SplitObjects):
             raise DataError(
                 f"{others} of {version.ref} have no object or several: key points need one",
                 "choose images with one, or read the key points with open_dataset for a model of your own",
+            )
+        annotated = (one.visibility.any() for one in found.shapes if isinstance(one, KeyPointsOfSplit))
+        if split == "train" and not any(annotated):
+            raise DataError(
+                f"no object of {split} of {version.ref} has an annotated key point to learn",
+                "annotate some, or leave data.objects out: the detector learns boxes",
             )
         return cls(found.starts, found.boxes, found.classes, found.crowds, found.shapes)
 

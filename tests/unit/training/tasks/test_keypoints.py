@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
+
+from shardmill.infra.errors import DataError
+from shardmill.training.reading.records import annotations
+from shardmill.training.reading.records.annotations import LoneObjects, SplitObjects
+from shardmill.training.reading.records.shapes import KeyPointsOfSplit
+from tests.samples.datasets.published import coloured, publish
 
 tf = pytest.importorskip("tensorflow")
 
@@ -43,3 +51,20 @@ def test_the_named_model_is_the_backbone() -> None:
     places = model(np.random.default_rng(2).integers(0, 256, (2, 64, 64, 3), np.uint8)).numpy()
     assert places.shape == (2, 6)
     assert ((places > 0.3) & (places < 0.7)).all(), "at the start all points are near the middle"
+
+
+def test_points_that_nobody_annotated_are_nothing_to_learn(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    version = publish(tmp_path, coloured({"train": {"a": 2}}, size=(8, 8)))
+    numbers = np.arange(3)
+
+    def load(*_: object) -> SplitObjects:
+        points = KeyPointsOfSplit(np.zeros((2, 4, 2), np.float32), np.zeros((2, 4), np.int64), None)
+        boxes, classes = np.zeros((2, 4), np.float32), np.zeros(2, np.int32)
+        return SplitObjects(numbers, boxes, classes, np.zeros(2, np.bool_), (points,))
+
+    monkeypatch.setattr(annotations, "load_objects", load)
+    with pytest.raises(DataError, match=r"no object of train .* has an annotated key point"):
+        LoneObjects.load(version, "train")
+    assert len(LoneObjects.load(version, "validation").boxes) == 2
