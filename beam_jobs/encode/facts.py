@@ -122,8 +122,8 @@ def noted_samples(schema: pa.Schema) -> Counter[SampleKind | None]:
 
 
 def _described(source: SourceBytes, image: StoredImage) -> dict[str, object]:
-    """Return the value of each of IMAGE_COLUMNS but perceptual hash and look, which a block has at once."""
-    found, (mean, deviation) = image.source, image.statistics
+    """Return the values of IMAGE_COLUMNS, besides those of ``image.measures``."""
+    found = image.source
     return {
         "stored_bytes": len(image.image),
         "height": image.height,
@@ -137,10 +137,8 @@ def _described(source: SourceBytes, image: StoredImage) -> dict[str, object]:
         "icc_profile": found.icc_profile,
         "had_alpha": found.had_alpha,
         "salvaged": found.salvaged,
-        "perceptual_hash": None,
+        "perceptual_hash": None,  # a block has these at once
         "look": None,
-        "pixel_mean": mean,
-        "pixel_std": deviation,
     }
 
 
@@ -176,12 +174,12 @@ class FactsOfBlock:
     def add_stored(self, source: SourceBytes, image: StoredImage, mask: StoredMask | None) -> None:
         """Add a file whose image, and mask if it has one, are next in the block."""
         self._samples[image.samples] += 1
-        self._shown.append((len(self._rows), len(image.thumbnails)))
-        self._thumbnails += image.thumbnails
+        self._shown.append((len(self._rows), len(image.measures.thumbnails)))
+        self._thumbnails += image.measures.thumbnails
         values = _described(source, image)
         row: list[object] = [source.sha256, Status.STORED, None, None, None, self._offset_bytes]
         row.append(image.source.group)
-        row += [values[name] for name in IMAGE_NAMES]
+        row += [values[name] if name in values else getattr(image.measures, name) for name in IMAGE_NAMES]
         for name in self._image.metadata:
             value = getattr(image.metadata, name)
             row.append(int(value) if isinstance(value, bool) else value)

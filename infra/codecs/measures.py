@@ -26,7 +26,8 @@ is the same on every machine.
 from __future__ import annotations
 
 import math
-from typing import cast
+from dataclasses import dataclass
+from typing import Self, cast
 
 import cv2
 import numpy as np
@@ -259,3 +260,49 @@ def _border_lines(lines: Pixels) -> int:
         return 0
     apart = np.abs(lines.astype(np.int16) - round(mean[0, 0])).sum(axis=1) > _SHADE_TOLERANCE * lines.shape[1]
     return int(np.argmax(apart)) if apart.any() else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Measures:
+    """What is measured of an image while it is prepared; a field named like a column becomes its value.
+
+    To add one, give its column a meaning in ``shardmill.infra.format.contract``, and its value here on all
+    three ways.
+
+    Attributes:
+        pixel_mean, pixel_std: of each stored channel, before encoding.
+        thumbnails: thumbnail of the whole upright image, and one of what is inside its border if it has one:
+            uint8 [32, 32] each. A block makes hashes and looks of them.
+    """
+
+    pixel_mean: tuple[float, ...]
+    pixel_std: tuple[float, ...]
+    thumbnails: tuple[Pixels, ...]
+
+    @classmethod
+    def of_planes(cls, planes: Planes, shown: Pixels | None) -> Self:
+        """Measure planes, grey or with chroma samples of 2×2 pixels.
+
+        Args:
+            planes: of the stored image.
+            shown: luma of the whole image, uint8 [H, W]; None: the stored image shows all of it.
+        """
+        halved = halve(planes.y)
+        thumbnails = _thumbnails(planes.y, halved) if shown is None else _thumbnails(shown)
+        return cls(*plane_statistics(planes, halved), thumbnails)
+
+    @classmethod
+    def of_pixels(cls, pixels: Pixels, shown: Pixels) -> Self:
+        """Measure pixels, uint8 [h, w, C], of an image whose luma is ``shown``, uint8 [H, W]."""
+        return cls(*pixel_statistics(pixels), _thumbnails(shown))
+
+    @classmethod
+    def of_samples(cls, pixels: Samples, shown: Pixels) -> Self:
+        """Measure uint8, uint16 or float32 [h, w, C] of an image whose grey is ``shown``, uint8 [H, W]."""
+        return cls(*sample_statistics(pixels), _thumbnails(shown))
+
+
+def _thumbnails(luma: Pixels, halved: Pixels | None = None) -> tuple[Pixels, ...]:
+    """Shrink luma, and what is inside its border if it has one."""
+    whole, inside = thumbnail(luma, halved), without_border(luma)
+    return (whole,) if inside is None else (whole, thumbnail(inside))

@@ -40,15 +40,7 @@ from shardmill.infra.codecs.jpeg.planes import (
     turns_exactly,
 )
 from shardmill.infra.codecs.jpeg.turbojpeg import decode_planes, encode_planes, library, read_planar_header
-from shardmill.infra.codecs.measures import (
-    Statistics,
-    halve,
-    pixel_statistics,
-    plane_statistics,
-    sample_statistics,
-    thumbnail,
-    without_border,
-)
+from shardmill.infra.codecs.measures import Measures
 from shardmill.infra.codecs.metadata import NOTHING, Metadata, without_metadata
 from shardmill.infra.codecs.samples import DeepWanted
 from shardmill.infra.errors import UnusableInput
@@ -116,9 +108,7 @@ class StoredImage:
         stored_from: "planes", "pixels" or "source".
         source: facts about the source file.
         samples: of the stored image.
-        statistics: mean and standard deviation of each stored channel, before encoding.
-        thumbnails: thumbnail of the whole upright image, and one of what is inside its border if it has one
-            (shardmill.infra.codecs.measures).
+        measures: of the stored image before encoding, and of the whole upright image.
         metadata: what the file says of itself, if it was asked for.
     """
 
@@ -128,8 +118,7 @@ class StoredImage:
     stored_from: str
     source: SourceFacts
     samples: SampleKind
-    statistics: Statistics
-    thumbnails: tuple[Pixels, ...]
+    measures: Measures
     metadata: Metadata = NOTHING
 
     @property
@@ -198,8 +187,9 @@ def _through_samples(data: bytes, how: Preparation, wanted: DeepWanted, check_si
         stored_from="pixels",
         source=decoded.source,
         samples=kind,
-        statistics=sample_statistics(pixels),
-        thumbnails=_thumbnails(in_grey(pixels if to.keeps_all_of(height, width) else decoded.pixels)),
+        measures=Measures.of_samples(
+            pixels, in_grey(pixels if to.keeps_all_of(height, width) else decoded.pixels)
+        ),
     )
 
 
@@ -251,7 +241,6 @@ def _through_planes(
     encoded = None
     if source.orientation == 1:
         encoded = _unchanged_source(data, how, kind, source)
-    halved = halve(small.y)
     return StoredImage(
         image=encoded or encode_planes(small, how.quality),
         upright=upright,
@@ -259,10 +248,7 @@ def _through_planes(
         stored_from="source" if encoded else "planes",
         source=source,
         samples=kind,
-        statistics=plane_statistics(small, halved),
-        thumbnails=_thumbnails(small.y, halved)
-        if to.keeps_all_of(*upright)
-        else _thumbnails(luma_of_picture(planes)),
+        measures=Measures.of_planes(small, None if to.keeps_all_of(*upright) else luma_of_picture(planes)),
     )
 
 
@@ -310,8 +296,7 @@ def _through_pixels(
         stored_from="source" if encoded else "pixels",
         source=source,
         samples=kind,
-        statistics=pixel_statistics(pixels),
-        thumbnails=_thumbnails(fitted.shown),
+        measures=Measures.of_pixels(pixels, fitted.shown),
     )
 
 
@@ -371,9 +356,3 @@ def _fit_bands(picture: Picture, how: Preparation, check_size: CheckSize) -> _Fi
     assert scaling is not None
     pixels = _on_canvas(scaling.result(), to, how.color_behind)
     return _Fitted(pixels, upright, to, np.concatenate(seen) if seen else luma(pixels))
-
-
-def _thumbnails(luma: Pixels, halved: Pixels | None = None) -> tuple[Pixels, ...]:
-    """Shrink luma, and what is inside its border if it has one."""
-    whole, inside = thumbnail(luma, halved), without_border(luma)
-    return (whole,) if inside is None else (whole, thumbnail(inside))

@@ -187,7 +187,7 @@ def looks_of(images: Sequence[bytes], spent: CpuSeconds) -> list[bytes | None]:
         ImageRejected: one of them cannot be read.
     """
     begun = time.process_time()
-    views = [convert(data, ImageConfig(), FilterConfig()).thumbnails for data in images]
+    views = [convert(data, ImageConfig(), FilterConfig()).measures.thumbnails for data in images]
     converted = time.process_time()
     found = iter(looks(np.stack([view for views_of_one in views for view in views_of_one])))
     of_each = [[next(found) for _ in views_of_one] for views_of_one in views]

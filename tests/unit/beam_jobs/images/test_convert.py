@@ -107,10 +107,11 @@ def test_planes_and_pixels_lead_to_the_same_picture(
     pixels = decode(one.image).pixels
     assert references.psnr(pixels, decode(other.image).pixels.astype(float)) > 32
     if min(size) >= 20:
-        for mine, others in zip(one.statistics, other.statistics, strict=True):
+        for name in ("pixel_mean", "pixel_std"):
+            mine, others = getattr(one.measures, name), getattr(other.measures, name)
             assert np.abs(np.subtract(mine, others)).max() < 2
         # From so few spots a hash has bits that rounding decides, so the thumbnails are compared.
-        assert np.abs(one.thumbnails[0].astype(int) - other.thumbnails[0]).max() <= 1
+        assert np.abs(one.measures.thumbnails[0].astype(int) - other.measures.thumbnails[0]).max() <= 1
 
 
 @needs_library
@@ -182,5 +183,5 @@ def test_the_statistics_are_those_of_what_is_stored() -> None:
     for config in ({}, {"channels": 1}, {"encoding": "png"}, {"resize": "pad", "background": "#000000"}):
         found = stored(photo(300, 200), quality=100, **config)
         pixels = decode(found.image, int(config.get("channels", 3))).pixels.astype(float)
-        assert np.abs(pixels.mean(axis=(0, 1)) - found.statistics[0]).max() < 1
-        assert np.abs(pixels.std(axis=(0, 1)) - found.statistics[1]).max() < 2
+        assert np.abs(pixels.mean(axis=(0, 1)) - found.measures.pixel_mean).max() < 1
+        assert np.abs(pixels.std(axis=(0, 1)) - found.measures.pixel_std).max() < 2

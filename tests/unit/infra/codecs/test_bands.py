@@ -153,7 +153,7 @@ def test_stored_pixels_are_those_of_the_whole_picture(name: str, resize: str) ->
     pixels = fit_pixels(shown, to, "area", WHITE)
     assert stored.image == pixels.tobytes()
     seen = luma(pixels if to.keeps_all_of(*shown.shape[:2]) else shown)
-    assert np.array_equal(stored.thumbnails[0], thumbnail(seen))
+    assert np.array_equal(stored.measures.thumbnails[0], thumbnail(seen))
     assert stored.upright == shown.shape[:2]
 
 
