@@ -20,6 +20,7 @@ _MOST_LISTS, _MOST_LEVELS = 80, 4
 _HEAD_BYTES, MOST_BYTES = 1 << 16, 1 << 27
 _MOST_TITLES = 2  # lines before the first image
 _ROWS_TRIED = 6
+_ROWS_LOOKED_AT = 100
 _FLAGS = frozenset({"-1", "0", "1", "0.0", "1.0"})
 _PARTS = {"0": "train", "1": "validation", "2": "test"}  # of CelebA's list_eval_partition.txt
 _IS_TRAIN = {"1": "train", "0": "test"}  # of CUB's train_test_split.txt
@@ -86,6 +87,19 @@ def found_lists(glance: Glance, named: NamedImages) -> list[FoundList]:
     """Return the lists of a source."""
     lists = [one for uri in _candidates(glance, named) if (one := _list(glance, uri, named)) is not None]
     return _with_ids(glance, lists)
+
+
+def texts_of_more(glance: Glance, named: NamedImages, lists: Sequence[FoundList]) -> list[str]:
+    """Return the texts whose lines name images with something else between them: boxes (WIDER FACE)."""
+    known = {one.uri for one in lists}
+    found = []
+    for uri in _candidates(glance, named):
+        if uri not in known and uri.lower().endswith(".txt"):
+            rows = _cut(glance, uri)[1][:_ROWS_LOOKED_AT]
+            are_images = [named.has(row[0].strip().rpartition("/")[2]) for row in rows]
+            if sum(are_images) > 1 and not all(are_images):
+                found.append(uri)
+    return found
 
 
 def _candidates(glance: Glance, named: NamedImages) -> list[str]:

@@ -17,6 +17,7 @@ from shardmill.beam_jobs.sources.kinds.lists.found_lists import (
     OF_NAMES,
     FoundList,
     found_lists,
+    texts_of_more,
 )
 from shardmill.beam_jobs.sources.kinds.lists.places import class_places, inner_places, stem_places
 from shardmill.beam_jobs.sources.kinds.lists.reading import first_code, plain_number, read_names
@@ -82,6 +83,8 @@ def recognise_lists(glance: Glance, settings: SourceConfig) -> Recognised | None
         return _by_stems(stem_places(named.images), named)
     if not is_labelled and (inner := inner_places(named.images, places)) is not None:
         return _by_either(places, inner, named)
+    if not is_labelled and (texts := texts_of_more(glance, named, lists)):
+        return _by_either(places, {}, named, f"; {quoted(texts)} tell more of the images, and are not read")
     if not _is_for_lists(reading, places, named.images):
         return None
     return _recognised(glance, reading, places, named)
@@ -113,7 +116,7 @@ def _by_stems(places: Sequence[str], named: NamedImages) -> Recognised | None:
 
 
 def _by_either(
-    places: Mapping[str, str | None], inner: Mapping[str, str | None], named: NamedImages
+    places: Mapping[str, str | None], inner: Mapping[str, str | None], named: NamedImages, more: str = ""
 ) -> Recognised:
     ways = [
         cli_for("lists", {"options": {"folders": {place: split or "" for place, split in some.items()}}})
@@ -123,7 +126,8 @@ def _by_either(
     if "" in places:
         ways[0] = cli_for("image_folder", {"layout": "classes"})
     ways.append(f"{cli_for('image_folder', {'labels': 'none'})} if the images have no labels")
-    why = f"the folders in {quoted([place or '.' for place in places])} may be classes, or those in them"
+    why = f"the folders in {quoted([place or '.' for place in places])} may be classes"
+    why += ", or those in them" if inner else more
     folders = {uri.rpartition("/")[0] for uri in named.images}
     return Recognised(why, image_folders=folders, readings=ways)
 

@@ -67,6 +67,11 @@ ASKED: dict[str, tuple[dict[str, bytes], tuple[str, ...]]] = {
         {f"{name}/1.jpg": b"" for name in ("a/abbey", "a/airport", "b/bar", "o/oast_house")},
         (CLASSES, "source.options.folders.o="),
     ),
+    "boxes in a text beside folders of classes": (
+        {f"photos/{name}/{name}_{at}.jpg": b"" for name in ("parade", "sea") for at in (1, 2)}
+        | {"faces.txt": b"parade/parade_1.jpg\n1\n4 5 12 14 0\nsea/sea_1.jpg\n1\n1 2 3 4 0\n"},
+        ("source.options.folders.photos=", NO_LABELS),
+    ),
     "classes far below": (
         {f"1/2/3/4/5/6/{name}/8/9/1.png": b"" for name in ("benign", "malignant")},
         ("benign",),
