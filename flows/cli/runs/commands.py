@@ -101,7 +101,7 @@ def train(
     now: options.Now = False,
     json_output: options.Json = False,
 ) -> None:
-    """Train a model on a version of a dataset, or on several; evaluate and export it.
+    """Train a model on one or several datasets; evaluate and export it.
 
     Examples:
       shardmill train photos

@@ -102,6 +102,7 @@ class SplitTable:
         sets = self.label_sets
         return [LabelsOnly(self.label[part], None if sets is None else sets.part(part)) for part in parts]
 
+    @checked
     def data_set_of(self, ordinals: Ints) -> Ints:
         """Return the number of the data set of each record: int64 [M]."""
         return np.searchsorted(np.cumsum(self.set_sizes or (len(self),)), ordinals, side="right")

@@ -425,6 +425,10 @@ def test_options_in_python_are_the_settings() -> None:
         "normalization",
         "last_batch",
         "seed",
+        "objects",
+        "mixture_weights",
+        "mixture_temperature",
+        "mixture_end",
     }
     assert {*OrderOptions.__annotations__, *ImageOptions.__annotations__} == set(
         DataSettings.model_fields
