@@ -125,6 +125,8 @@ def object_of(values: Sequence[float], form: Form) -> tuple[Box, Shape | None] |
             shape = Shape(keypoints=points, visibility=seen.astype(np.int64).tolist())
     else:
         points = points_of(values)
+        if not len(points):  # a number is far too large
+            return BEYOND
         shape = Shape(corners=points) if form.has_corners else Shape(rings=[points])
         (top, left), (bottom, right) = points.min(0).tolist(), points.max(0).tolist()
         middle_x, middle_y, width, height = (left + right) / 2, (top + bottom) / 2, right - left, bottom - top

@@ -118,6 +118,7 @@ def test_every_file_has_a_row_and_every_lost_row_is_counted(tmp_path: Path) -> N
         "0 0.5 0.5 0.1 0.1 0.9", "0 nan 0.5 0.1 0.1", "0 0.5 inf 0.1 0.1", "x 0.5 0.5 0.1 0.1",
         "0.5 0.5 0.5 0.1 0.1", "-1 0.5 0.5 0.1 0.1",
         "0 0.5 0.5 0 0.1", "1.0 1.005 0.5 0.2 0.1", "1e400 0.5 0.5 0.1 0.1",
+        "0 1e10 0 1 0 1 1",
     ]  # fmt: skip
     files: dict[str, bytes | str] = {
         "data.yaml": YAML, "images/train/a.jpg": b"", "labels/train/a.txt": "\ufeff" + "\r\n".join(rows),
@@ -137,7 +138,7 @@ def test_every_file_has_a_row_and_every_lost_row_is_counted(tmp_path: Path) -> N
         [[0.3, 0.4, 0.7, 0.6], [0, 0, 0.5, 0.5], [0.45, 0.905, 0.55, 1]],
         rtol=0, atol=2**-24,
     )  # fmt: skip
-    assert (names, lost) == (["cat", "dog", "dog"], 14)
+    assert (names, lost) == (["cat", "dog", "dog"], 15)
     assert reasons(listing) == {
         "data.yaml": "table", "extra/c.jpg": "not_in_table", "labels/train/a.txt": "sidecar",
         "labels/train/empty.txt": "sidecar", "labels/val/odd.txt": "sidecar",
@@ -147,7 +148,7 @@ def test_every_file_has_a_row_and_every_lost_row_is_counted(tmp_path: Path) -> N
     }  # fmt: skip
     assert listing.warnings == [
         "1 image without a label file, so without objects (first images/val/missing.jpg)",
-        ("14 of 17 objects are left out: 3 beyond their image by more than a hundredth (first "
+        ("15 of 18 objects are left out: 4 beyond their image by more than a hundredth (first "
         "labels/train/a.txt, line 6), 1 of a class without a name (first labels/train/a.txt, line 5), 4 that "
         "are not rows of finite numbers (first labels/train/a.txt, line 11), 1 that repeat an earlier row of "
         "their file (first labels/train/a.txt, line 3), 2 whose class is no whole number (first "
