@@ -234,13 +234,22 @@ class Array:
     def __setstate__(self, state: Any) -> None:
         """Take what NumPy's ``ndarray.__setstate__`` takes."""
         _, shape, dtype, is_fortran, data = state
-        if not isinstance(dtype, _Kind) or not isinstance(data, bytes) or not isinstance(shape, tuple):
+        is_array = isinstance(dtype, _Kind) and isinstance(data, bytes) and isinstance(shape, tuple)
+        if not is_array or not all(type(length) is int and length >= 0 for length in shape):
             raise pickle.UnpicklingError("an array of another form")
         self.shape, self.kind, self.is_fortran, self.data = shape, dtype.kind, bool(is_fortran), data
 
     def values(self) -> np.ndarray:
-        """Return the values."""
-        return np.frombuffer(self.data, np.dtype(self.kind)).reshape(self.shape)
+        """Return the values.
+
+        Raises:
+            RowFileBroken: they are no numbers, or not as many as the shape says.
+        """
+        try:
+            values = np.frombuffer(self.data, np.dtype(self.kind))
+            return values.reshape(self.shape, order="F" if self.is_fortran else "C")
+        except (TypeError, ValueError) as error:
+            raise RowFileBroken(f"its labels are no numbers: {error}") from error
 
 
 @dataclass
@@ -250,7 +259,9 @@ class _Kind:
     kind: str
 
     def __setstate__(self, state: Any) -> None:
-        """Leave out byte order and alignment: of bytes there are none."""
+        """Take the byte order from what NumPy's ``dtype.__setstate__`` takes."""
+        if isinstance(state, tuple) and len(state) > 1 and (order := _as_text(state[1])) in ("<", ">"):
+            self.kind = order + self.kind.lstrip("<>=|")
 
 
 def _as_text(value: object) -> str:

@@ -55,6 +55,21 @@ def test_binary_rows_and_columns(tmp_path: Path) -> None:
     np.testing.assert_array_equal(pixels(tmp_path, "train_X.bin", 1), of_stl[1].transpose(2, 1, 0))
 
 
+@pytest.mark.parametrize("order", ["<", ">"])
+def test_labels_in_an_array_have_its_byte_order(tmp_path: Path, order: str) -> None:
+    document = {"data": PIXELS, "labels": np.array([3, 0], f"{order}i4")}
+    write(tmp_path, {"data_batch_1": pickle.dumps(document, 4)})
+    assert rows(tmp_path)["data_batch_1#row=0000000"] == ("3", None)
+
+
+class TooShort:
+    """It is unpickled as an array of three numbers, with the bytes of one."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        make, values, _ = np.zeros(3, np.int32).__reduce__()
+        return make, values, (1, (3,), np.dtype(np.int32), False, bytes(4))
+
+
 class Hostile:
     """Unpickling it would make a folder."""
 
@@ -76,6 +91,7 @@ def test_a_pickle_is_not_executed(tmp_path: Path) -> None:
         "data_batch_6": pickle.dumps({"data": PIXELS, "labels": [3]}, 4),
         "data_batch_7": pickle.dumps([1], 4),
         "data_batch_8": b"",
+        "data_batch_9": pickle.dumps({"data": PIXELS, "labels": TooShort()}, 4),
         "test_batch.bin": bytes(3074),
     }
     write(tmp_path, {"data_batch_1": good, **bad})
