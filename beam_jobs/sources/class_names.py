@@ -112,7 +112,8 @@ ClassNumbers = Mapping[int, str]  # number as the source writes it -> name of th
 
 _NUMBERED = re.compile(r"(\d+)\s*[:,\t]\s*(.+)")
 _NUMBER = re.compile(r"[+-]?\d+(\.0+)?")
-_ITEM = re.compile(r"item\s*:?\s*\{([^{}]*)\}")
+_ITEM = re.compile(r"item\s*:?\s*\{((?:[^{}]|\{[^{}]*\})*)\}")
+_WITHIN_ITEM = re.compile(r"\{[^{}]*\}")  # key points of the class, with ids of their own
 _ITEM_VALUE = re.compile(r"""\b(\w+)\s*:\s*(?:(\d+)|"([^"]*)"|'([^']*)')""")
 _MOST_DIGITS = 20  # longest number of a class, with its sign
 
@@ -181,7 +182,10 @@ def parse_names(text: str) -> dict[int, str]:
 
 def _pair_of_item(text: str) -> tuple[int, str]:
     """Return number and name of an item of a label map."""
-    values = {key: number or one or other for key, number, one, other in _ITEM_VALUE.findall(text)}
+    values = {
+        key: number or one or other
+        for key, number, one, other in _ITEM_VALUE.findall(_WITHIN_ITEM.sub("", text))
+    }
     if not values.get("id", "").isdecimal():
         raise ValueError(f"an item has no id: {text.strip()[:40]!r}")
     return int(values["id"]), values.get("display_name") or values.get("name", "")

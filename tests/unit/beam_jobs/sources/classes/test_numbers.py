@@ -27,6 +27,10 @@ from shardmill.infra.errors import ConfigError, NotFoundError
             '# COCO\nitem {\n name: \'cat\'\n id: 3 }\nitem: {id: 1, name: "/m/1", display_name: "dog"}',
             {3: "cat", 1: "dog"},
         ),
+        (
+            'item { name: "cat" id: 3 keypoints { id: 8 label: "nose" } }\nitem { id: 1 name: "dog" }',
+            {3: "cat", 1: "dog"},
+        ),
     ],
 )
 def test_forms(text: str, names: dict[int, str]) -> None:
