@@ -91,7 +91,10 @@ def _add_task(found: Annotations, drawn: DrawnObjects, table: AnnotationTable, a
         return
     results, fault, reason = _results(task)
     data = task.get("data", task)
-    ends = _ends(data) if isinstance(data, dict) else ()
+    named = _images_of(data) if isinstance(data, dict) else []
+    ends = _ends(named[0]) if len(named) == 1 else ()
+    if fault is None and (several := _several_images(named, results)) is not None:
+        fault = several
     size = next(
         filter(None, (size_of(one.get("original_height"), one.get("original_width")) for one in results)),
         None,
@@ -101,7 +104,8 @@ def _add_task(found: Annotations, drawn: DrawnObjects, table: AnnotationTable, a
     number = found.add_image(image)
     if fault is not None:
         return
-    known = {one.get("id") for one in results if "keypointlabels" not in _value(one)} - {None}
+    regions = (one for one in results if "keypointlabels" not in _value(one))
+    known = {one["id"] for one in regions if isinstance(one.get("id"), str)}
     points: dict[Any, dict[str, tuple[float, float, int]]] = {}
     for order, one in enumerate(results, 1):
         if "keypointlabels" in _value(one):
@@ -133,20 +137,32 @@ def _results(task: dict[str, Any]) -> tuple[list[Result], str | None, str]:
     return [one if isinstance(one, dict) else {} for one in results], None, BROKEN_ROW
 
 
-def _ends(data: dict[str, Any]) -> tuple[str, ...]:
-    """Return the paths that the image of a task may end in: as uploaded, and under its own name."""
+def _several_images(named: Sequence[str], results: Sequence[Result]) -> str | None:
+    """Return words if a task has several images, whose regions cannot be told apart."""
+    if len(named) > 1:
+        return f"its data name several images: {', '.join(named)}"
+    of_regions = (one.get("to_name") for one in results if {"x", "points"} & _value(one).keys())
+    shown = sorted({name for name in of_regions if isinstance(name, str)})
+    return f"its regions are of several images: {', '.join(shown)}" if len(shown) > 1 else None
+
+
+def _images_of(data: dict[str, Any]) -> list[str]:
+    """Return the paths of the images that a task names."""
     paths = {
         name: _path(value)
         for name, value in data.items()
         if isinstance(value, str) and value and is_text(value)
     }
-    named = [paths[name] for name in _IMAGE_KEYS if name in paths]
-    named = named or [path for path in paths.values() if path.lower().endswith(IMAGE_ENDINGS)]
-    if not named:
-        return ()
-    folder, slash, name = named[0].rpartition("/")
+    named = [paths[name] for name in _IMAGE_KEYS if name in paths][:1]
+    of_images = (path for path in paths.values() if path.lower().endswith(IMAGE_ENDINGS))
+    return named or list(dict.fromkeys(of_images))
+
+
+def _ends(path: str) -> tuple[str, ...]:
+    """Return the paths that an image may end in: as uploaded, and under its own name."""
+    folder, slash, name = path.rpartition("/")
     plain = _UPLOAD.sub("", name)
-    return (named[0],) if plain == name else (named[0], f"{folder}{slash}{plain}")
+    return (path,) if plain == name else (path, f"{folder}{slash}{plain}")
 
 
 def _path(address: str) -> str:
