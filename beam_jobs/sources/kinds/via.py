@@ -100,10 +100,11 @@ def _of_json(document: Any) -> list[tuple[Any, list[Region]]]:
         document = document["_via_img_metadata"]
     if not isinstance(document, dict) or {"project", "config", "metadata"} <= document.keys():
         raise ValueError("it has no images as those of VIA 2")
+    entries = [entry if isinstance(entry, dict) else {} for entry in document.values()]
+    if entries and not any("filename" in entry for entry in entries):
+        raise ValueError("no entry has a filename")
     found = []
-    for entry in document.values():
-        if not isinstance(entry, dict) or "filename" not in entry:
-            raise ValueError("an entry has no filename")
+    for entry in entries:
         regions = entry.get("regions") or []
         every = list(regions.values()) if isinstance(regions, dict) else regions  # VIA 1 numbers them
         pairs = [
@@ -112,7 +113,7 @@ def _of_json(document: Any) -> list[tuple[Any, list[Region]]]:
             else (None, None)
             for region in (every if isinstance(every, list) else [None])
         ]
-        found.append((entry["filename"], pairs))
+        found.append((entry.get("filename"), pairs))
     return found
 
 
@@ -125,10 +126,18 @@ def _of_csv(text: str) -> list[tuple[Any, list[Region]]]:
     found: dict[str, list[Region]] = {}
     for row in rows:
         regions = found.setdefault(row["filename"] or "", [])
-        shape = json.loads(row["region_shape_attributes"] or "{}")
-        if shape:  # an image without regions has a row of its own
-            regions.append((shape, json.loads(row["region_attributes"] or "{}")))
+        shape = _parsed(row["region_shape_attributes"])
+        if shape != {}:  # an image without regions has a row of its own
+            regions.append((shape, _parsed(row["region_attributes"])))
     return list(found.items())
+
+
+def _parsed(text: str | None) -> Any:
+    """Return a value of JSON; None if the text is none."""
+    try:
+        return json.loads(text or "{}")
+    except (ValueError, RecursionError):
+        return None
 
 
 def _attribute(regions: Iterator[Region], given: str | None) -> str:
