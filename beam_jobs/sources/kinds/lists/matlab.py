@@ -57,15 +57,19 @@ def rows_of_matlab(data: bytes) -> list[list[str]]:
     for value in variables.values():
         if isinstance(value, list) and value and all(isinstance(one, dict) for one in value):
             return [list(value[0]), *([_in_text(one) for one in entry.values()] for entry in value)]
-    vectors = {
-        name: np.ravel(value)
+    arrays = {
+        name: np.asarray(value)
         for name, value in variables.items()
         if isinstance(value, np.ndarray | int | float)
     }
-    if len(vectors) == 1:
+    vectors = {
+        name: array.ravel() for name, array in arrays.items() if array.size == max(array.shape, default=1)
+    }
+    if len(vectors) == len(arrays) == 1:
         return [[_in_text(one)] for one in next(iter(vectors.values())).tolist()]
-    numbers = [int(number) for vector in vectors.values() for number in vector]
-    if not numbers or sorted(numbers) != list(range(1, len(numbers) + 1)):
+    numbers = np.sort(np.concatenate([*vectors.values(), np.zeros(0)]))
+    divide = len(numbers) > 0 and (numbers == np.arange(1, len(numbers) + 1)).all()
+    if len(vectors) < len(arrays) or not divide:
         raise ValueError("it holds neither structures, nor a list of numbers, nor a division of images")
     of_image = {int(number): name for name, vector in vectors.items() for number in vector}
     return [[of_image[number]] for number in range(1, len(numbers) + 1)]

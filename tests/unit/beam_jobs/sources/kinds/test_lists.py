@@ -13,7 +13,7 @@ import scipy.io  # type: ignore[import-untyped]
 from shardmill.beam_jobs.config import PrepareConfig
 from shardmill.beam_jobs.sources import list_inputs
 from shardmill.beam_jobs.sources.files.folder import SourceFolder
-from shardmill.beam_jobs.sources.kinds.lists.matlab import read_matlab
+from shardmill.beam_jobs.sources.kinds.lists.matlab import read_matlab, rows_of_matlab
 from shardmill.infra.errors import ConfigError, NotFoundError
 from tests.samples.images.photos import write
 
@@ -140,3 +140,19 @@ def test_damaged_files_of_matlab_are_refused() -> None:
                 read_matlab(bytes(data))
             except ValueError:
                 continue
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"one": np.array([1.0, np.inf]), "other": np.array([2.0])},
+        {"one": np.array([1.0, 2.5]), "other": np.array([np.nan])},
+        {"features": np.zeros((5, 3))},
+        {"features": np.zeros((5, 3)), "labels": np.arange(1.0, 6)},
+    ],
+)
+def test_other_numbers_of_matlab_are_no_list(values: dict[str, Any]) -> None:
+    sink = io.BytesIO()
+    scipy.io.savemat(sink, values)
+    with pytest.raises(ValueError, match="nor a division of images"):
+        rows_of_matlab(sink.getvalue())
