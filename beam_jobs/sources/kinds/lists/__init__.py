@@ -94,7 +94,7 @@ def recognise(glance: Glance, settings: SourceConfig) -> Recognised | None:
 
 
 def _add(rows: dict[str, list[object]], *values: object) -> None:
-    for name, value in zip(ROWS_SCHEMA.names, (*values[:2], *values[2:], None), strict=True):
+    for name, value in zip(ROWS_SCHEMA.names, (*values, None), strict=True):
         rows[name].append(value)
 
 
@@ -207,20 +207,4 @@ def _named_by_images(labels: list[str | None], rows: dict[str, list[object]]) ->
         is_one_to_one = len(known) == len(pairs) == len(set(known.values())) > 1
         if is_one_to_one and are_words and min(pairs.values()) >= least:
             return [known.get(label, label) for label in labels]
-    return labels
-    uris = [str(path or "") for path in rows["path"]]
-    for parts in (
-        [uri.split("/")[-2] if "/" in uri else None for uri in uris],
-        [_NUMBER_OF_IMAGE.sub("", uri.rpartition("/")[2].rpartition(".")[0] or uri.rpartition("/")[2])
-         for uri in uris],
-    ):  # fmt: skip
-        pairs = {
-            (label, part)
-            for label, part in zip(labels, parts, strict=True)
-            if label and part and not is_place(part)
-        }
-        known = dict(pairs.keys())
-        are_words = all(not part.isdigit() for _, part in pairs)
-        if len(known) == len(pairs) == len({part for _, part in pairs}) > 1 and are_words:
-            return [None if label is None else known.get(label, label) for label in labels]
     return labels
