@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from itertools import takewhile
+from operator import itemgetter
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -33,15 +36,12 @@ def _find_ends(found: Annotations, files: pa.Table) -> None:
     if not at:
         return
     _, counts = locate(pa.array([found.images[number].path for number in at], pa.string()), files)
-    by_name: dict[str, list[tuple[list[str], str]]] = {}
-    for uri in files.filter(pc.equal(files["status"], Status.TO_READ))["uri"].to_pylist():
-        parts = composed(uri).split("/")
-        by_name.setdefault(parts[-1], []).append((parts, uri))
+    known = PathEnds(files.filter(pc.equal(files["status"], Status.TO_READ))["uri"].to_pylist())
     for number, count in zip(at, counts.tolist(), strict=True):
         if count:
             continue
         image = found.images[number]
-        path, several = _found_by_end(image.ends, by_name)
+        path, several = _found_by_end(image.ends, known)
         if path is not None:
             found.images[number] = replace(image, path=path)
         elif image.fault is None and several is not None:
@@ -50,33 +50,59 @@ def _find_ends(found: Annotations, files: pa.Table) -> None:
             found.images[number] = replace(image, fault=image.if_missing, reason=MISSING_FILE)
 
 
-def _found_by_end(
-    ends: Sequence[str], by_name: Mapping[str, list[tuple[list[str], str]]]
-) -> tuple[str | None, str | None]:
+class PathEnds:
+    """Files by the ends of their paths.
+
+    Args:
+        uris: of the files.
+    """
+
+    def __init__(self, uris: Iterable[str]) -> None:
+        self._files = sorted((_from_end(uri), uri) for uri in uris)
+
+    def most_alike(self, path: str) -> list[str]:
+        """Return the files whose ends are most like that of a path, two if there are several."""
+        return self._most_alike(_from_end(path))[1]
+
+    def ending_in(self, path: str) -> list[str]:
+        """Return the files that end in a path, two if there are several."""
+        parts = _from_end(path)
+        length, uris = self._most_alike(parts)
+        return uris if length == len(parts) else []
+
+    def _most_alike(self, parts: tuple[str, ...]) -> tuple[int, list[str]]:
+        at = bisect_left(self._files, parts, key=itemgetter(0))
+        # Files that share most parts lie beside each other, and beside the place of the path.
+        near = [(_shared(parts, other), uri) for other, uri in self._files[max(at - 2, 0) : at + 2]]
+        longest = max((length for length, _ in near), default=0)
+        return longest, [uri for length, uri in near if 0 < length == longest][:2]
+
+
+def _from_end(path: str) -> tuple[str, ...]:
+    """Return the parts of a path, the last one first."""
+    parts = composed(path.replace("\\", "/")).split("/")[::-1]
+    return tuple(part for part in parts if part not in ("", "."))
+
+
+def _shared(one: Sequence[str], other: Sequence[str]) -> int:
+    """Return how many first parts are the same."""
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
+
+
+def _found_by_end(ends: Sequence[str], files: PathEnds) -> tuple[str | None, str | None]:
     """Return the only file that ends most like a path, or words if there are several for each.
 
     Args:
         ends: the paths, tried one after the other.
-        by_name: name of a file -> parts of the path of each such file, and its URI.
+        files: the files.
     """
     several: str | None = None
     for end in ends:
-        parts = [part for part in composed(end.replace("\\", "/")).split("/") if part not in ("", ".")]
-        alike = [(_shared(parts, other), uri) for other, uri in by_name.get(parts[-1] if parts else "", [])]
-        longest = max((length for length, _ in alike), default=0)
-        best = [uri for length, uri in alike if length == longest]
+        best = files.most_alike(end)
         if len(best) == 1:
             return best[0], None
-        several = several or (f"several files end in {end}, such as {best[0]}" if best else None)
+        several = several or (f"several files end in {end}, such as {min(best)}" if best else None)
     return None, several
-
-
-def _shared(one: Sequence[str], other: Sequence[str]) -> int:
-    """Return how many parts at the end of two paths are the same."""
-    length = 0
-    while length < min(len(one), len(other)) and one[-1 - length] == other[-1 - length]:
-        length += 1
-    return length
 
 
 def _prefer_namesakes(found: Annotations, files: pa.Table) -> None:
