@@ -10,11 +10,10 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from shardmill.infra.codecs.masks import decode_mask
+from shardmill.infra.codecs.polygons import rings_of_mask
 from shardmill.infra.format.features import KeyPoints
-from shardmill.infra.format.known_features import (
-    CORNER_NUMBERS,
-    POINT_NUMBERS,
-)
+from shardmill.infra.format.known_features import CORNER_NUMBERS, POINT_NUMBERS
 
 # Why a shape of an object is not in its record.
 BAD_RING = "rings of polygons without three points of two numbers"
@@ -23,6 +22,7 @@ BAD_POINTS = "lists of key points without two numbers, and 0, 1 or 2, for each n
 NO_POINT_NAMES = "lists of key points of a class whose points have no names"
 BAD_CORNERS = "oriented boxes without four corners of two numbers"
 
+MOST_MASK_PIXELS = 1 << 28  # of the mask of an object or of a whole image
 LARGEST = 1e9  # number of a box or point (pixels); a whole number of JSON may be too large for a float
 _NOT_ANNOTATED, _VISIBLE = 0, 2
 
@@ -96,6 +96,17 @@ def numbers_of(values: object, width: int) -> Floats:
     if found.dtype.kind not in "iuf" or not (is_listed or (found.ndim == 2 and found.shape[1] == width)):
         return none
     return found.astype(np.float64).reshape(-1, width)
+
+
+def rings_of_file(data: bytes) -> tuple[list[Points], tuple[int, int]]:
+    """Return the outline of an encoded mask, not 0 where the object is, and its height and width (pixels).
+
+    Raises:
+        ImageRejected: it is none that is read.
+    """
+    samples, _ = decode_mask(data, MOST_MASK_PIXELS, in_color=False)
+    height, width = samples.shape[:2]
+    return rings_of_mask((samples != 0).any(2)), (height, width)
 
 
 @dataclass

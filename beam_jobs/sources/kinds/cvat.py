@@ -18,7 +18,7 @@ from shardmill.beam_jobs.config import PrepareConfig, SourceConfig
 from shardmill.beam_jobs.sources.annotations.collecting import AnnotatedImage, Annotations, Box, size_of
 from shardmill.beam_jobs.sources.annotations.listing import list_annotated
 from shardmill.beam_jobs.sources.annotations.reading import AnnotationTable
-from shardmill.beam_jobs.sources.annotations.shapes import Points, Shape, points_of
+from shardmill.beam_jobs.sources.annotations.shapes import MOST_MASK_PIXELS, Points, Shape, points_of
 from shardmill.beam_jobs.sources.annotations.tools.drawn import (
     LEFT_OUT,
     DrawnObjects,
@@ -39,7 +39,6 @@ BAD_NUMBERS, OTHER_COUNT = "without the numbers of their shape", "of another num
 
 _CVAT = re.compile(rb"\A\s*(<\?xml[^>]*>\s*)?<annotations\b")
 _NO_OBJECTS = ("tag", "polyline", "cuboid")
-_MOST_PIXELS = 1 << 28  # of a mask
 
 Outline = tuple[Box | None, Shape | None]
 
@@ -183,9 +182,9 @@ def _mask(element: ElementTree.Element) -> Outline | None:
         return None
     left, top, width, height = map(int, numbers)
     if (
-        width * height > _MOST_PIXELS
+        width * height > MOST_MASK_PIXELS
         or (runs < 0).any()
-        or (runs > _MOST_PIXELS).any()
+        or (runs > MOST_MASK_PIXELS).any()
         or runs.sum() != width * height
     ):
         return None

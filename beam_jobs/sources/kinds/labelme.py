@@ -9,15 +9,11 @@ is named like the JSON file, or that ``imagePath`` names; a picture in the file 
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 import math
 import re
 from collections.abc import Sequence
 from typing import Any
-
-import cv2
-import numpy as np
 
 from shardmill.beam_jobs.config import PrepareConfig, SourceConfig
 from shardmill.beam_jobs.sources.annotations.collecting import (
@@ -30,13 +26,13 @@ from shardmill.beam_jobs.sources.annotations.collecting import (
 )
 from shardmill.beam_jobs.sources.annotations.listing import list_annotated
 from shardmill.beam_jobs.sources.annotations.reading import MOST_BYTES, AnnotationTable, read_together
-from shardmill.beam_jobs.sources.annotations.shapes import Points, Shape, points_of
+from shardmill.beam_jobs.sources.annotations.shapes import Points, Shape, points_of, rings_of_file
 from shardmill.beam_jobs.sources.annotations.tools.drawn import LEFT_OUT, Drawn, DrawnObjects, ellipse
 from shardmill.beam_jobs.sources.annotations.tools.recognising import recognise_one_an_image
 from shardmill.beam_jobs.sources.files.folder import SourceFolder
 from shardmill.beam_jobs.sources.listing import Listing
 from shardmill.beam_jobs.sources.recognition.glance import Glance, Recognised
-from shardmill.infra.codecs.polygons import rings_of_mask
+from shardmill.infra.codecs.formats import ImageRejected
 from shardmill.infra.storage.locations import stem_of
 
 BAD_POINTS, OTHER_SHAPE = "whose points are not those of their shape", "of a shape that is not read"
@@ -173,11 +169,9 @@ def _outline(kind: object, points: Points, mask: object) -> tuple[Box | None, Sh
 def _rings(mask: object) -> list[Points]:
     """Return the outline of a mask, a PNG as base64; none if it is something else."""
     try:
-        data = base64.b64decode(mask if isinstance(mask, str) else "", validate=True)
-    except (ValueError, binascii.Error):
+        return rings_of_file(base64.b64decode(mask if isinstance(mask, str) else "", validate=True))[0]
+    except (ValueError, ImageRejected):
         return []
-    pixels = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_UNCHANGED) if data else None
-    return rings_of_mask(pixels) if pixels is not None and pixels.ndim == 2 else []
 
 
 def _group(shape: dict[str, Any]) -> int | None:

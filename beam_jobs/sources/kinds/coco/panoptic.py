@@ -16,13 +16,13 @@ import numpy.typing as npt
 
 from shardmill.beam_jobs.sources.annotations.collecting import is_text
 from shardmill.beam_jobs.sources.annotations.reading import AnnotationTable, read_together
+from shardmill.beam_jobs.sources.annotations.shapes import MOST_MASK_PIXELS
 from shardmill.infra.codecs.formats import ImageRejected
 from shardmill.infra.codecs.masks import decode_mask
 from shardmill.infra.errors import NotFoundError
 from shardmill.infra.storage.locations import uri_of
 
 VOID = 0  # number of pixels of no segment
-_MOST_PIXELS = 1 << 28
 _FIRST = 8  # files that are looked for
 
 Numbers = npt.NDArray[np.int32]
@@ -110,7 +110,7 @@ def segment_numbers(content: bytes | str, size: tuple[int, int] | None) -> Numbe
     if isinstance(content, str):
         raise SegmentsBroken(content)
     try:
-        samples, _ = decode_mask(content, _MOST_PIXELS, in_color=False)
+        samples, _ = decode_mask(content, MOST_MASK_PIXELS, in_color=False)
     except ImageRejected as error:
         raise SegmentsBroken(error.message) from error
     if samples.dtype != np.uint8 or samples.shape[2] != 3:

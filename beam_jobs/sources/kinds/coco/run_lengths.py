@@ -15,10 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from shardmill.beam_jobs.sources.annotations.collecting import size_of
+from shardmill.beam_jobs.sources.annotations.shapes import MOST_MASK_PIXELS
 
 Mask = npt.NDArray[np.bool_]
 
-_MOST_PIXELS = 1 << 28
 _FIRST, _GROUP, _MORE, _NEGATIVE = 48, 5, 0x20, 0x10
 _MOST_GROUPS = 8  # of 5 bits, for one length
 
@@ -48,8 +48,8 @@ def mask_of_run_lengths(entry: Mapping[str, Any], size: tuple[int, int] | None) 
         raise RunLengthsBroken("without a height and a width")
     if size is not None and own != size:
         raise RunLengthsBroken("of another size than their image")
-    if own[0] * own[1] > _MOST_PIXELS:
-        raise RunLengthsBroken(f"of more than {_MOST_PIXELS:,} pixels")
+    if own[0] * own[1] > MOST_MASK_PIXELS:
+        raise RunLengthsBroken(f"of more than {MOST_MASK_PIXELS:,} pixels")
     lengths = _of_text(counts) if isinstance(counts, str) else _of_list(counts)
     if sum(lengths) != own[0] * own[1] or min(lengths, default=0) < 0:
         raise RunLengthsBroken("whose run lengths do not add up to their size")
@@ -60,7 +60,7 @@ def mask_of_run_lengths(entry: Mapping[str, Any], size: tuple[int, int] | None) 
 def _of_list(counts: object) -> list[int]:
     if not isinstance(counts, list) or not all(type(count) in (int, float) for count in counts):
         raise RunLengthsBroken("whose run lengths are no list of numbers and no text")
-    if not all(abs(count) <= _MOST_PIXELS and float(count).is_integer() for count in counts):
+    if not all(abs(count) <= MOST_MASK_PIXELS and float(count).is_integer() for count in counts):
         raise RunLengthsBroken("whose run lengths do not add up to their size")
     return [int(count) for count in counts]
 

@@ -7,6 +7,7 @@ import csv
 import io
 import json
 import math
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 import cv2
 import numpy as np
 import pytest
+from PIL import Image
 
 from shardmill.beam_jobs.config import PrepareConfig
 from shardmill.beam_jobs.sources.files.folder import SourceFolder
@@ -182,6 +184,22 @@ def test_files_of_labelme_find_their_images(tmp_path: Path) -> None:
     }  # fmt: skip
     messages = listing.table["message"].to_pylist()
     assert "within.jpg; its picture is within marks/8.json (imageData)" in " ".join(filter(None, messages))
+
+
+def test_masks_of_labelme_that_other_programs_write(tmp_path: Path) -> None:
+    with_palette = Image.new("P", (3, 2))
+    with_palette.putdata([0, 2, 2, 0, 2, 2])
+    with_palette.putpalette([0, 0, 0, 9, 9, 9, 99, 0, 0])
+    sink = io.BytesIO()
+    with_palette.save(sink, "PNG")
+    good = sink.getvalue()
+    header = b"IHDR" + (1 << 16).to_bytes(4, "big") * 2 + good[24:29]
+    huge = good[:12] + header + zlib.crc32(header).to_bytes(4, "big") + good[33:]
+    corners = [[10, 10], [12, 11]]
+    masks = [base64.b64encode(data).decode() for data in (good, huge)]
+    document = labelme(*(shape("mask", "dog", corners, mask=mask) for mask in masks))
+    found = of(listed(tmp_path, "labelme", {"a.jpg": b"", "a.json": document}, "*.json"), "a.jpg")
+    assert (found["bbox"], found["num_left_out"]) == ([10, 11, 12, 13], 1)
 
 
 CVAT = """<?xml version="1.0" encoding="utf-8"?>
@@ -361,6 +379,23 @@ def test_tasks_of_label_studio_without_lists_are_no_images_without_objects(
     assert (found["e.json#image=1"], found["b.jpg"]) == ("broken_row", None)
 
 
+def test_tasks_of_label_studio_with_several_images_cost_themselves(tmp_path: Path) -> None:
+    both = [rect(1, 1, 50, 50, "a"), rect(1, 1, 50, 50, "b", to_name="other")]
+    tasks = [
+        {"data": {"image": "a.jpg"}, "annotations": [{"result": both}]},
+        {"data": {"left": "a.jpg", "right": "b.jpg"}, "annotations": [{"result": []}]},
+        {"data": {"image": "c.jpg"}, "annotations": [{"result": [rect(1, 1, 50, 50, "a", id={"no": "id"})]}]},
+    ]
+    files: Files = {"a.jpg": b"", "b.jpg": b"b", "c.jpg": b"c", "e.json": tasks}
+    listing = listed(tmp_path, "label_studio", files, "e.json")
+    found = reasons(listing)
+    assert (found["e.json#image=1"], found["e.json#image=2"]) == ("broken_row", "broken_row")
+    assert of(listing, "c.jpg")["label"] == ["a"]
+    messages = " ".join(filter(None, listing.table["message"].to_pylist()))
+    assert "several images: image, other" in messages
+    assert "several images: a.jpg, b.jpg" in messages
+
+
 def region(values: Any, **attributes: Any) -> dict[str, Any]:
     return {"shape_attributes": attributes, "region_attributes": values}
 
@@ -422,6 +457,18 @@ def test_via(form: str, tmp_path: Path) -> None:
     assert reasons(listing)[f"{name}#image=3"] == "bad_path"
     assert all(part in " ".join(listing.warnings) for part in ("polyline", "point", "2 without a class"))
     assert settled(asked(tmp_path)).config.source.kind == "via"
+
+
+def test_broken_entries_of_via_cost_themselves(tmp_path: Path) -> None:
+    good = region({"kind": "cat"}, name="rect", x=1, y=1, width=2, height=2)
+    images = {"a.jpg1": {"filename": "a.jpg", "size": 1, "regions": [good]}}
+    files: Files = {"a.jpg": b"", "v.json": images | {"b": {"size": 1}, "c": 7}}
+    listing = listed(tmp_path, "via", files, "v.json")
+    assert of(listing, "a.jpg")["label"] == ["cat"]
+    assert [reasons(listing)[f"v.json#image={at}"] for at in (2, 3)] == ["bad_path", "bad_path"]
+    text = as_csv(images) + "a.jpg,1,{},2,1,{broken,{}\r\n"
+    found = of(listed(tmp_path, "via", {"v.csv": text}, "v.csv"), "a.jpg")
+    assert (found["label"], found["num_left_out"]) == (["cat"], 1)
 
 
 def test_attributes_of_via_that_may_be_the_class_are_asked_about(tmp_path: Path) -> None:
