@@ -6,7 +6,6 @@ All numbers are relative to the image. A mask is an array of NumPy, compressed b
 from __future__ import annotations
 
 import base64
-import binascii
 import io
 import math
 import zlib
@@ -27,6 +26,7 @@ from shardmill.beam_jobs.sources.annotations.collecting import (
 from shardmill.beam_jobs.sources.annotations.shapes import Shape, points_of
 from shardmill.beam_jobs.sources.kinds.box_table.values import is_true
 from shardmill.beam_jobs.sources.kinds.fiftyone.samples import Sample, Samples
+from shardmill.infra.codecs.numpy_files import ARRAY_DAMAGES
 from shardmill.infra.codecs.polygons import rings_of_mask
 from shardmill.infra.format.features import KeyPoints, partners_by_name
 
@@ -184,7 +184,7 @@ def _array(value: Any) -> np.ndarray[Any, Any] | None:
         unpacker = zlib.decompressobj()
         data = unpacker.decompress(base64.b64decode(packed, validate=True), _MOST_BYTES)
         array = np.load(io.BytesIO(data), allow_pickle=False)
-    except (binascii.Error, zlib.error, ValueError, EOFError, OSError, MemoryError):
+    except (*ARRAY_DAMAGES, MemoryError):
         return None
     is_mask = isinstance(array, np.ndarray) and array.ndim == 2 and array.size and array.dtype.kind in "biuf"
     return array if is_mask else None

@@ -62,6 +62,7 @@ def test_detections_polygons_and_masks_are_objects(tmp_path: Path) -> None:
     mask[1:4, 2:8] = True
     texts = packed(np.array([["a"]]))
     masked = [{**CAT, "mask": packed(mask)}, {**CAT, "mask": {"$binary": "x"}}, {**CAT, "mask": texts}]
+    archive = base64.b64encode(zlib.compress(b"PK\x03\x04" + bytes(40))).decode()
     broken = [{**CAT, "bounding_box": box} for box in ([0.1, 0.1, 0.2], [0.1, 0.1, 0, 0.2], None)]
     samples = [
         sample(
@@ -69,7 +70,7 @@ def test_detections_polygons_and_masks_are_objects(tmp_path: Path) -> None:
         ),
         sample(1, None, light=1),
         sample(2, detections(masked[0]), tags=["validation"]),
-        sample(3, detections(*masked[1:], {**CAT, "mask_path": "fields/1.png"})),
+        sample(3, detections(*masked[1:], {**CAT, "mask_path": "fields/1.png"}, {**CAT, "mask": archive})),
         sample(4, detections(*broken, {**CAT, "label": None}, "none")),
         sample(5, detections(), tags=["test", "val"]),
         {"filepath": 7},
@@ -93,12 +94,12 @@ def test_detections_polygons_and_masks_are_objects(tmp_path: Path) -> None:
     (ring,) = objects_of(listing, "data/2.jpg")[0]["rings"]
     edges = [*ring.min(0), *ring.max(0)]
     np.testing.assert_allclose(edges, [0.5 + 0.25 / 6, 0.25 + 0.5 * 2 / 8, 0.5 + 0.25 * 4 / 6, 0.75])
-    assert [len(one["rings"]) for one in objects_of(listing, "data/3.jpg")] == [0, 0, 0]
+    assert [len(one["rings"]) for one in objects_of(listing, "data/3.jpg")] == [0, 0, 0, 0]
     assert rows["data/4.jpg"]["feature:objects/num_left_out"] == 5
     words = " ".join(listing.warnings)
-    assert "5 of 11 objects are left out" in words
+    assert "5 of 12 objects are left out" in words
     assert "2 without a box of four numbers (first object 1 of sample 5 of samples.json)" in words
-    assert "3 masks left out: 1 in a file of their own (first object 3 of sample 4" in words
+    assert "4 masks left out: 1 in a file of their own (first object 3 of sample 4" in words
 
 
 def test_polylines_and_key_points(tmp_path: Path) -> None:
