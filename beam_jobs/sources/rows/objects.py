@@ -19,14 +19,12 @@ import pyarrow.compute as pc
 from shardmill.beam_jobs.reasons import BROKEN_ROW
 from shardmill.beam_jobs.schemas import Status
 from shardmill.beam_jobs.sources.annotations.shape_columns import shape_features
-from shardmill.beam_jobs.sources.annotations.shapes import Shape, Shapes
+from shardmill.beam_jobs.sources.annotations.shapes import Shape, Shapes, rings_of_file
 from shardmill.beam_jobs.sources.listing import Listing
 from shardmill.beam_jobs.tables.columns import lengths_of, lists_of, mask_of, one_chunk, with_column
 from shardmill.beam_jobs.tables.features import PREFIX
 from shardmill.infra.codecs.formats import ImageRejected
 from shardmill.infra.codecs.geometry import clip_boxes, have_area
-from shardmill.infra.codecs.masks import decode_mask
-from shardmill.infra.codecs.polygons import rings_of_mask
 from shardmill.infra.format.features import Feature
 from shardmill.infra.format.known_features import (
     ANNOTATED_SIZE,
@@ -42,7 +40,7 @@ from shardmill.infra.readable import counted
 
 Int64 = npt.NDArray[np.int64]
 
-_MOST_PIXELS = 1 << 28
+_MASKS_AT_A_TIME = 1024  # whose outlines are in memory
 _NO_AREA, _NO_CLASS = "without an area within the image", "of no known class"
 
 
@@ -53,7 +51,8 @@ def with_objects(
 
     Args:
         listing: with the features that hold them.
-        columns: names of the features with boxes, class numbers, and crowds or None.
+        columns: names of the features with boxes, class numbers, and crowds or None. A record without crowds
+            marks none of its objects.
         classes: names of the classes; empty: they are called by their numbers.
         masks: name of the feature with an encoded mask of the whole image for each object, or none for all.
 
@@ -69,16 +68,17 @@ def with_objects(
     table = listing.table.drop_columns([PREFIX + name for name in (*columns, masks) if name is not None])
     fits = boxes.lengths == BOX_NUMBERS * labels.lengths
     if crowds is not None:
-        fits &= crowds.lengths == labels.lengths
+        fits &= (crowds.lengths == labels.lengths) | (crowds.lengths == 0)
     if encoded is not None:
         fits &= (encoded.lengths == labels.lengths) | (encoded.lengths == 0)
     table = _without_unequal(table, ~fits)
     used = fits & (table["status"].to_numpy() == Status.TO_READ)
     clipped = clip_boxes(boxes.of_rows(used).astype(np.float64).reshape(-1, BOX_NUMBERS), 1, 1)
-    numbers = labels.of_rows(used).astype(np.int64)
-    marked = np.zeros(len(numbers), np.int64) if crowds is None else crowds.of_rows(used).astype(np.int64)
+    numbers, names = _named(labels.of_rows(used).astype(np.int64), classes)
+    marked = np.zeros(len(numbers), np.int64)
+    if crowds is not None:
+        marked[np.repeat(crowds.lengths[used] > 0, labels.lengths[used])] = crowds.of_rows(used)
     rows = np.repeat(np.flatnonzero(used), labels.lengths[used])
-    names = list(classes) or [str(number) for number in range(int(numbers.max(initial=0)) + 1)]
     is_known = (numbers >= 0) & (numbers < len(names))
     kept = is_known & have_area(clipped)
     lost = np.bincount(rows[~kept], minlength=table.num_rows)
@@ -93,6 +93,14 @@ def with_objects(
         if num_lost := shapes.lost.total():
             warnings.append(f"{counted(num_lost, 'mask')} that cannot be read or are empty left out")
     return replace(listing, table=described, warnings=[*listing.warnings, *warnings])
+
+
+def _named(numbers: Int64, classes: Sequence[str]) -> tuple[Int64, Sequence[str]]:
+    """Return class numbers and the names of classes; without names these are the numbers that occur."""
+    if classes:
+        return numbers, classes
+    known = np.unique(numbers[numbers >= 0])
+    return np.where(numbers >= 0, np.searchsorted(known, numbers), -1), list(map(str, known.tolist()))
 
 
 def _with_polygons(table: pa.Table, objects: _Objects, classes: Sequence[str], shapes: Shapes) -> pa.Table:
@@ -113,21 +121,23 @@ def _shapes_of(masks: npt.NDArray[Any], objects: Int64) -> Shapes:
     """
     shapes = Shapes()
     with ThreadPoolExecutor() as threads:
-        for number, rings in zip(objects.tolist(), threads.map(_rings, masks), strict=True):
-            if rings:
-                shapes.add(number, Shape(rings, has_holes=True))
-            else:
-                shapes.lost["masks"] += 1
+        for start in range(0, len(masks), _MASKS_AT_A_TIME):
+            some = slice(start, start + _MASKS_AT_A_TIME)
+            for number, rings in zip(objects[some].tolist(), threads.map(_rings, masks[some]), strict=True):
+                if rings:
+                    shapes.add(number, Shape(rings, has_holes=True))
+                else:
+                    shapes.lost["masks"] += 1
     return shapes
 
 
 def _rings(encoded: bytes) -> list[npt.NDArray[np.float64]]:
     """Return the outline of an encoded mask, relative to it; nothing if it cannot be read."""
     try:
-        samples, _ = decode_mask(encoded, _MOST_PIXELS, in_color=False)
+        rings, size = rings_of_file(encoded)
     except ImageRejected:
         return []
-    return [ring / samples.shape[:2] for ring in rings_of_mask((samples != 0).any(2))]
+    return [ring / size for ring in rings]
 
 
 @dataclass(frozen=True)

@@ -195,6 +195,7 @@ def test_objects_of_the_object_detection_api(tmp_path: Path) -> None:
         detected(4, [BOX], ["cat"], **{"image/object/bbox/xmin": [0.5, 0.5]}),
         detected(5, [BOX], [" cat "]),
         detected(6, [BOX], [""]),
+        detected(7, [BOX], ["cat"], **{"image/object/difficult": None}),
     ]
     write(tmp_path, {"train-00000.record": framed(payloads[:4]), "val-00000.record": framed(payloads[4:])})
     request = settled(asked(tmp_path))
@@ -210,6 +211,7 @@ def test_objects_of_the_object_detection_api(tmp_path: Path) -> None:
     assert found[uri("train-00000.record", 2)] == ([*BOX, 0, 0, 0.5, 1], ["cat", "dog"], [0, 1], 1)
     assert found[uri("val-00000.record", 1)] == ([*BOX], ["cat"], [0], 0)
     assert found[uri("val-00000.record", 2)] == ([], [], [], 1)
+    assert found[uri("val-00000.record", 3)] == ([*BOX], ["cat"], [0], 0), "it marks no object"
     assert rows[uri("val-00000.record", 1)]["split"] == "validation"
     images = images_of(tmp_path, "tfrecord", labels="multi")
     assert images[uri("train-00000.record", 1)] == jpeg(1)
