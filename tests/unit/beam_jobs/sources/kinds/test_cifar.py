@@ -14,7 +14,8 @@ from PIL import Image
 from shardmill.beam_jobs.config import PrepareConfig
 from shardmill.beam_jobs.schemas import FileRef
 from shardmill.beam_jobs.sources.files.folder import SourceFolder
-from shardmill.beam_jobs.sources.kinds.cifar import list_inputs, open_reader, plain_pickle
+from shardmill.beam_jobs.sources.kinds.cifar import list_inputs, open_reader
+from shardmill.beam_jobs.sources.kinds.cifar.pickles import plain_pickle
 from shardmill.beam_jobs.sources.rows.row_files import RowFileBroken
 from tests.samples.images.photos import write
 
