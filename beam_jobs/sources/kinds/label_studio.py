@@ -2,8 +2,8 @@
 
 The format: https://labelstud.io/guide/task_format. Rectangles, turned ones, polygons and ellipses are read,
 in percent of the upright image. A key point belongs to the region that is its parent (``parentID``). Choices
-are the feature ``choices``; texts and brushes are counted. Paths such as ``/data/upload/3/1a2b3c4d-a.jpg``
-name files by their ends.
+are the feature ``choices``; a single one is a plain text in JSON-MIN, and is not read. Texts and brushes are
+counted. Paths such as ``/data/upload/3/1a2b3c4d-a.jpg`` name files by their ends.
 """
 
 from __future__ import annotations
@@ -123,7 +123,8 @@ def _results(task: dict[str, Any]) -> tuple[list[Result], str | None, str]:
     if annotations is None:  # JSON-MIN: lists of regions under names of their own
         lists = [value for name, value in task.items() if isinstance(value, list) and name != "predictions"]
         regions = ({**one, "value": one} for value in lists for one in value if isinstance(one, dict))
-        return [*regions], None, BROKEN_ROW
+        choices = ({"value": value} for value in task.values() if "choices" in _value({"value": value}))
+        return [*regions, *choices], None, BROKEN_ROW
     if not isinstance(annotations, list) or not all(isinstance(one, dict) for one in annotations):
         return [], "its annotations are no list of objects of JSON", BROKEN_ROW
     usable = [one for one in annotations if not one.get("was_cancelled")]

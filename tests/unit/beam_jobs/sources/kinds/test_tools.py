@@ -360,9 +360,15 @@ def test_the_short_form_of_label_studio(tmp_path: Path) -> None:
     task = {"id": 1, "image": "/data/upload/1/1a2b3c4d-a.jpg", "annotator": 1, "annotation_id": 1}
     files: Files = {
         "a.jpg": b"",
-        "m.json": [task | {"label": [one | {"original_width": 80, "original_height": 40}]}],
+        "m.json": [
+            task
+            | {"label": [one | {"original_width": 80, "original_height": 40}]}
+            | {"scene": {"choices": ["night", "rain"]}}
+        ],
     }
-    found = of(listed(tmp_path, "label_studio", files, "m.json"), "a.jpg")
+    listing = listed(tmp_path, "label_studio", files, "m.json")
+    assert ["night", "rain"] in listing.table["feature:choices"].to_pylist()
+    found = of(listing, "a.jpg")
     assert (found["bbox"], found["label"]) == ([10, 10, 30, 30], ["car"])
 
 
