@@ -57,7 +57,7 @@ class Frames:
 
     @classmethod
     def compared(cls, sizes: Int64, orientations: Int64, annotated: Int64, *, upright: bool) -> Frames:
-        """Compare annotated sizes with those of files; ``upright``: what is told by no size is upright."""
+        """Compare annotated sizes with those of files; ``upright``: those without a size are upright."""
         is_told = annotated.any(1)
         as_file = ~is_told | (annotated == sizes).all(1)
         as_upright = ~is_told | (annotated == upright_sizes(sizes, orientations)).all(1)

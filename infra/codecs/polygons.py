@@ -74,7 +74,7 @@ def are_flat(points: Points, counts: Int64) -> Mask:
 
 
 def reversed_rings(points: Points, counts: Int64, chosen: Mask) -> Points:
-    """Return the points of rings, of which the chosen ones (bool [R]) turn the other way: float64 [P, 2]."""
+    """Return the points of rings; the chosen rings (bool [R]) turn the other way: float64 [P, 2]."""
     ends = np.cumsum(counts)
     mirrored = np.repeat(2 * ends - counts - 1, counts) - np.arange(len(points))
     return points[np.where(np.repeat(chosen, counts), mirrored, np.arange(len(points)))]

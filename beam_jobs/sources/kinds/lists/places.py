@@ -26,7 +26,7 @@ def class_of_name(name: str) -> str | None:
 
 
 def stem_places(images: Iterable[str]) -> list[str]:
-    """Return the folders of images whose names all begin with their class, of which there are several."""
+    """Return the folders of images whose names all begin with one of several classes."""
     found: dict[str, list[str | None]] = {}
     for uri in images:
         folder, _, name = uri.rpartition("/")
