@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from shardmill.beam_jobs.config import PrepareConfig, SourceConfig
 from shardmill.beam_jobs.schemas import FileRef
-from shardmill.beam_jobs.sources.class_names import quoted
+from shardmill.beam_jobs.sources.class_names import parse_names, quoted
 from shardmill.beam_jobs.sources.files.folder import SourceFolder
 from shardmill.beam_jobs.sources.files.walking import SourceFault
 from shardmill.beam_jobs.sources.kinds.arrays.reading import png_bytes, stored_png
@@ -31,6 +31,7 @@ from shardmill.beam_jobs.sources.recognition.glance import Glance, Recognised
 from shardmill.beam_jobs.sources.rows.listing import Contents, list_contents, read_all, walk_files
 from shardmill.beam_jobs.sources.rows.reading import RowReader
 from shardmill.beam_jobs.sources.rows.row_files import FileRows, RowFile, RowFileBroken, choose_files
+from shardmill.infra.errors import ConfigError
 from shardmill.infra.storage.filesystem import Storage
 
 _BATCH = re.compile(
@@ -83,7 +84,7 @@ def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
             positions=np.arange(len(batch.labels), dtype=np.int64),
             sizes=np.full(len(batch.labels), png_bytes(side, side, 3), np.int64),
             labels=pa.array(map(str, batch.labels), pa.string()),
-            names={number + first: name for number, name in enumerate(names)},
+            names={number + first: name for number, name in names.items()},
             split="train" if "data_batch" in _name(file.uri) and "val" not in _name(file.uri) else None,
         )
 
@@ -204,16 +205,25 @@ def _of_pickle(data: bytes) -> _Batch:
     return _Batch(offset, length, labels, side)
 
 
-def _names_beside(file: RowFile, there: set[str]) -> list[str]:
-    """Return the names of the classes; none if no file gives them."""
+def _names_beside(file: RowFile, there: set[str]) -> dict[int, str]:
+    """Return number, from 0, and name of the classes; none if no file gives them.
+
+    Raises:
+        ConfigError: a file of names lacks one, or has one twice.
+    """
     folder = file.uri.rpartition("/")[0]
     for name in sorted(_META):
         if f"{folder}/{name}".lstrip("/") not in there:
             continue
         data = _beside(file, name)
         if name.endswith(".txt"):
-            return [line.strip() for line in data.decode("utf-8", "replace").splitlines() if line.strip()]
+            try:
+                return parse_names(data.decode("utf-8-sig"))
+            except ValueError as error:
+                raise ConfigError(
+                    f"{name} does not name the classes: {error}", "write a name a line, or remove the file"
+                ) from error
         document = plain_pickle(data)
         names: Any = next((document[key] for key in _NAMES if key in document), [])
-        return [str(one) for one in names] if isinstance(names, list) else []
-    return []
+        return dict(enumerate(map(str, names))) if isinstance(names, list) else {}
+    return {}

@@ -17,6 +17,7 @@ from shardmill.beam_jobs.sources.files.folder import SourceFolder
 from shardmill.beam_jobs.sources.kinds.cifar import list_inputs, open_reader
 from shardmill.beam_jobs.sources.kinds.cifar.pickles import plain_pickle
 from shardmill.beam_jobs.sources.rows.row_files import RowFileBroken
+from shardmill.infra.errors import ConfigError
 from tests.samples.images.photos import write
 
 CONFIG = PrepareConfig.model_validate({"source": {"kind": "cifar"}})
@@ -61,6 +62,16 @@ def test_labels_in_an_array_have_its_byte_order(tmp_path: Path, order: str) -> N
     document = {"data": PIXELS, "labels": np.array([3, 0], f"{order}i4")}
     write(tmp_path, {"data_batch_1": pickle.dumps(document, 4)})
     assert rows(tmp_path)["data_batch_1#row=0000000"] == ("3", None)
+
+
+@pytest.mark.parametrize("names", [b"cat\n\ndog\n", b"cat\ncat\n", b"caf\xe9\n"])
+def test_files_of_names_that_tell_no_numbers_are_refused(tmp_path: Path, names: bytes) -> None:
+    batch = b"".join(bytes([1]) + row.tobytes() for row in PIXELS)
+    write(tmp_path, {"data_batch_1.bin": batch, "batches.meta.txt": b"cat\ndog\n\n"})
+    assert rows(tmp_path)["data_batch_1.bin#row=0000000"] == ("dog", None)
+    write(tmp_path, {"batches.meta.txt": names})
+    with pytest.raises(ConfigError, match=r"batches\.meta\.txt does not name the classes"):
+        rows(tmp_path)
 
 
 class TooShort:
