@@ -143,7 +143,7 @@ def _several_images(named: Sequence[str], results: Sequence[Result]) -> str | No
     if len(named) > 1:
         return f"its data name several images: {', '.join(named)}"
     of_regions = (one.get("to_name") for one in results if {"x", "points"} & _value(one).keys())
-    shown = sorted({name for name in of_regions if isinstance(name, str)})
+    shown = sorted({str(name) for name in of_regions if is_text(name)})
     return f"its regions are of several images: {', '.join(shown)}" if len(shown) > 1 else None
 
 

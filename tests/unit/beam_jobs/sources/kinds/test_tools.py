@@ -387,6 +387,7 @@ def test_tasks_of_label_studio_without_lists_are_no_images_without_objects(
 
 def test_tasks_of_label_studio_with_several_images_cost_themselves(tmp_path: Path) -> None:
     both = [rect(1, 1, 50, 50, "a"), rect(1, 1, 50, 50, "b", to_name="other")]
+    both.append(rect(1, 1, 50, 50, "c", to_name="\ud800"))
     tasks = [
         {"data": {"image": "a.jpg"}, "annotations": [{"result": both}]},
         {"data": {"left": "a.jpg", "right": "b.jpg"}, "annotations": [{"result": []}]},
