@@ -58,12 +58,13 @@ def parts_of_weights(weights: Sequence[float]) -> list[int]:
 def weights_of_sizes(sizes: Sequence[int], temperature: float) -> list[float]:
     """Return the weight of each set, in proportion to its number of records to the power of 1 / T.
 
-    1 is in proportion to the sizes; the higher T, the more alike are the weights.
+    1 is in proportion to the sizes; the higher T, the more alike are the weights. The largest set has 1, and
+    none less than 1e-12.
     """
     if temperature == 1:
         return [*map(float, sizes)]
     largest = max(sizes)
-    return [round((size / largest) ** (1 / temperature), 12) for size in sizes]
+    return [max(round((size / largest) ** (1 / temperature), 12), 1e-12) for size in sizes]
 
 
 class Deal:

@@ -214,6 +214,11 @@ def test_temperatures(temperature: float, parts: list[float]) -> None:
     assert found / found.sum() == pytest.approx(expected / expected.sum(), rel=1e-9)
 
 
+def test_a_set_that_is_hardly_drawn_has_one_position() -> None:
+    weights = weights_of_sizes([10**9, 10, 1], 0.5)
+    assert parts_of_weights(weights) == [65_534, 1, 1]
+
+
 @pytest.mark.parametrize(
     ("sizes", "given", "message"),
     [
