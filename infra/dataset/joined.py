@@ -20,7 +20,7 @@ from shardmill.infra.dataset.between import find_between
 from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.dataset.views.references import JoinedReference
 from shardmill.infra.digests import digest_of
-from shardmill.infra.errors import DataError, UsageError
+from shardmill.infra.errors import CorruptDataError, DataError, UsageError
 from shardmill.infra.format.contract import (
     Accounting,
     ChannelStatistics,
@@ -207,8 +207,15 @@ class JoinedVersion(DatasetVersion):
         return rows.filter(pc.invert(pc.is_in(rows["id"], left_out)))
 
     def joined_label(self, number: int, label: int) -> int:
-        """Return the number that a class of a data set has here; -1 stays."""
-        return int(self._sets[number].numbers[label])
+        """Return the number that a class of a data set has here; -1 stays.
+
+        Raises:
+            CorruptDataError: the data set has no such class.
+        """
+        numbers = self._sets[number].numbers
+        if not -1 <= label < numbers.size - 1:
+            raise CorruptDataError(f"the label {label} is none of {numbers.size - 1} classes")
+        return int(numbers[label])
 
     def _renumbered(self, number: int, rows: pa.Table) -> pa.Table:
         one = self._sets[number]

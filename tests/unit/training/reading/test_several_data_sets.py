@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from shardmill import open_dataset
-from shardmill.infra.errors import ConfigError, DataError, ShardmillError, UsageError
+from shardmill.infra.errors import ConfigError, CorruptDataError, DataError, ShardmillError, UsageError
 from shardmill.infra.format.features import Feature
 from shardmill.training.models.spec import pixels_of
 from tests.samples.datasets.published import (
@@ -69,6 +69,14 @@ def test_classes_are_joined_by_a_map(root: Path) -> None:
     assert names_of(root, "photos", "web", classes={"shoe": "bag"}) == {(0, "hat"): 32, (1, "bag"): 12}
     with pytest.raises(UsageError, match="'shoes', which is no class"):
         open_dataset(["photos", "web"], root, classes={"shoes": "bag"})
+
+
+@pytest.mark.parametrize("label", [-2, 2, 57])
+def test_a_label_that_is_no_class_is_damaged(root: Path, label: int) -> None:
+    version = open_dataset(["web", "photos"], root).version
+    assert [version.joined_label(1, number) for number in (-1, 0, 1)] == [-1, 1, 2]
+    with pytest.raises(CorruptDataError, match=f"the label {label} is none of 2 classes"):
+        version.joined_label(1, label)
 
 
 def test_views_and_splits(root: Path) -> None:
