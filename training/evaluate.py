@@ -15,7 +15,7 @@ from shardmill.infra.dataset.catalog import Catalog
 from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.dataset.views.references import reference_of
 from shardmill.infra.errors import ConfigError, NotFoundError
-from shardmill.infra.format.known_features import WORDS
+from shardmill.infra.format.known_features import WORDS, key_points
 from shardmill.infra.plugins import versions_of
 from shardmill.infra.processes.job_command import JobParser, deliver
 from shardmill.infra.processes.process import exit_at_once, run_main
@@ -33,6 +33,7 @@ from shardmill.training.run.ending.final_evaluation import evaluate_splits
 from shardmill.training.run.files.stored import opened_run
 from shardmill.training.run.files.summary import key_figures
 from shardmill.training.tasks.registry import kind_of
+from shardmill.training.tasks.settings import check_classes_known
 
 
 def _parser() -> JobParser:
@@ -77,7 +78,8 @@ def evaluate_run(run: RunFolder, root: str | Path, split: str, ref: str | None =
 
     Raises:
         DataError: the run is unfinished. NotFoundError: there is no such dataset or split.
-        ConfigError: the dataset has other labels or classes than the run.
+        ConfigError: the dataset has other labels, classes or key points than the run, or one of several data
+            sets lacks some.
     """
     run.finished()
     catalog = Catalog(root)
@@ -88,6 +90,7 @@ def evaluate_run(run: RunFolder, root: str | Path, split: str, ref: str | None =
     settings = {name: table for name, table in run.config().items() if name != "augment"}
     settings["run"] = {name: value for name, value in settings["run"].items() if name != "callbacks"}
     config = validate(TrainConfig, settings, where=f"the settings of {run.name}")
+    check_classes_known(version, config.data.objects)
     now = versions_of(own_code(config))
     for name, was in run.identity.get("plugins", {}).items():
         if now.get(name, was) != was:
@@ -128,9 +131,18 @@ def _trained_on(run: RunFolder, catalog: Catalog, version: DatasetVersion) -> Da
         return catalog.open_view(run.dataset)
     except NotFoundError:
         kinds = {kind_of(version).name, kind_of(version, "keypoints").name}
-        if run.finished().get("classes") != version.manifest.label_names or run.task not in kinds:
+        known = run.finished().get("keypoints" if run.task == "keypoints" else "classes")
+        if known != _names_in(version, run.task) or run.task not in kinds:
             raise
         return version
+
+
+def _names_in(version: DatasetVersion, task: str) -> list[str]:
+    """Return the names of what models of a task find in a dataset version."""
+    if task != "keypoints":
+        return version.manifest.label_names
+    points = key_points(version.manifest.extra_features)
+    return [] if points is None else list(points.names)
 
 
 def _check_classes(run: RunFolder, trained_on: DatasetVersion, version: DatasetVersion) -> None:
@@ -140,10 +152,10 @@ def _check_classes(run: RunFolder, trained_on: DatasetVersion, version: DatasetV
             f"{version.ref} has {WORDS[kinds[1]]}; the run {run.name} learned from {WORDS[kinds[0]]}",
             "evaluate on a version with the labels that the model was trained on",
         )
-    known, found = trained_on.manifest.label_names, version.manifest.label_names
+    known, found = _names_in(trained_on, run.task), _names_in(version, run.task)
     if known == found:
         return
-    things = "targets" if kinds[0] == "targets" else "classes"
+    things = {"keypoints": "key points", "regression": "targets"}.get(run.task, "classes")
     missing, more = sorted(set(known) - set(found)), sorted(set(found) - set(known))
     differences = [f"it lacks {', '.join(missing[:5])}"] if missing else []
     differences += [f"it adds {', '.join(more[:5])}"] if more else []

@@ -44,7 +44,7 @@ def settings_for(config: TrainConfig, version: DatasetVersion) -> TrainConfig:
             f"no record of {version.ref} has a class: there is nothing to learn",
             "prepare it again with images that have some",
         )
-    _check_classes_known(version, config.data.objects)
+    check_classes_known(version, config.data.objects)
     check_shares(config.data, len(version.data_sets))
     data = config.data.model_copy(update={"image_channels": samples.channels})
     config = config.model_copy(update={"data": data})
@@ -76,8 +76,8 @@ def settings_for(config: TrainConfig, version: DatasetVersion) -> TrainConfig:
     return config
 
 
-def _check_classes_known(version: DatasetVersion, of_objects: OfObjects) -> None:
-    """Check that each of several data sets has all classes, where a model learns of each whether it is shown.
+def check_classes_known(version: DatasetVersion, of_objects: OfObjects) -> None:
+    """Check that each of several data sets has all classes, where a model tells of each whether it is shown.
 
     Raises:
         ConfigError: one does not: nobody has looked for its other classes.
@@ -89,9 +89,9 @@ def _check_classes_known(version: DatasetVersion, of_objects: OfObjects) -> None
         unknown = [name for name, has in zip(version.manifest.classes, known, strict=True) if not has]
         if unknown:
             raise ConfigError(
-                f"nobody has looked for {', '.join(map(repr, unknown[:5]))} in the images of {one.ref}, and "
-                "the loss would take these classes for absent",
-                "train on data sets with the same classes, or prepare one of them with all",
+                f"nobody has looked for {', '.join(map(repr, unknown[:5]))} in the images of {one.ref}: the "
+                "loss and the figures would take these classes for absent",
+                "take data sets with the same classes, or prepare this one with all",
             )
 
 
