@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import cast
@@ -12,8 +12,11 @@ import pyarrow.compute as pc
 from typing_extensions import TypedDict
 
 from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.dataset.views.references import parse_joined
 from shardmill.infra.digests import digest_of
-from shardmill.infra.format.contract import SPLITS
+from shardmill.infra.errors import NotFoundError
+from shardmill.infra.format.contract import SPLITS, Shard
 from shardmill.infra.json_files import open_shape, read_json
 from shardmill.infra.readable import counted
 from shardmill.infra.storage.filesystem import Storage
@@ -62,7 +65,9 @@ def affected_runs(
         versions: numbers of the versions that lose rows.
     """
     concerned = [run for run in list_runs(runs) if run.versions_of(name).intersection(versions)]
-    counts = {ref: _count(catalog, ref, name, ids) for ref in sorted({run.dataset for run in concerned})}
+    counts = {
+        ref: _count(catalog, ref, name, ids, versions) for ref in sorted({run.dataset for run in concerned})
+    }
     aliases = {
         each: aliases_by_run(Storage.at(runs), each) for each in {run.dataset_name for run in concerned}
     }
@@ -105,13 +110,33 @@ def num_purged(run_dir: Path) -> int:
     return sum(mark["num_learned"] for mark in _read_marks(run_dir).values())
 
 
-def _count(catalog: Catalog, ref: str, name: str, ids: Collection[str]) -> tuple[int, int]:
+def _shards(
+    catalog: Catalog, ref: str, name: str, versions: Collection[int]
+) -> Iterator[tuple[DatasetVersion, Shard]]:
+    """Yield the shards of a dataset in what a reference names.
+
+    Where another of several data sets is gone, those of ``versions``: with records that a run has left out,
+    because they look the same as one of another data set.
+    """
+    try:
+        version = catalog.open_view(ref)
+    except NotFoundError:
+        for part in parse_joined(ref).parts:
+            if part.reference.name == name and part.reference.version in map(str, versions):
+                version = catalog.open_view(str(part.reference))
+                yield from ((version, one) for one in version.manifest.shards if part.has(one.split))
+    else:
+        shards = version.manifest.shards
+        yield from ((version, one) for one in shards if version.data_set_of(one).name == name)
+
+
+def _count(
+    catalog: Catalog, ref: str, name: str, ids: Collection[str], versions: Collection[int]
+) -> tuple[int, int]:
     """Count the records of a dataset in what a reference names: in the train split, and in the others."""
-    version, wanted = catalog.open_view(ref), pa.array(sorted(ids), pa.string())
+    wanted = pa.array(sorted(ids), pa.string())
     counts = dict.fromkeys(SPLITS, 0)
-    for shard in version.manifest.shards:
-        if version.data_set_of(shard).name != name:
-            continue
+    for version, shard in _shards(catalog, ref, name, versions):
         found = pc.sum(pc.is_in(version.rows(shard, ["id"])["id"], wanted)).as_py()
         counts[shard.split] += int(found or 0)
     learned = counts.pop("train")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from shardmill.infra.errors import CorruptDataError
 from shardmill.training.promotion import purged
 from shardmill.training.promotion.deciding import promote_by_hand
 from shardmill.training.results.run_files.run_folder import open_run
+from tests.samples.datasets.published import coloured, publish
 from tests.samples.training.finished_runs import FinishedRuns
 
 ALL = [1, 2]
@@ -43,6 +45,17 @@ def test_runs_are_named_by_what_they_had_of_it(made: FinishedRuns) -> None:
     assert affected(made, moved, [2]) == {"two": (0, 2)}
     assert affected(made, {"0" * 16}) == {}
     assert purged.affected_runs(Catalog(made.root), made.runs, "other", moved, ALL) == []
+
+
+def test_another_of_several_data_sets_may_be_gone(made: FinishedRuns) -> None:
+    publish(made.root, coloured({"train": {"a": 4}, "validation": {"b": 2}}, size=(8, 9)), name="web")
+    made.run("both", "web@1; train += set@1", lambda rows: rows >= 0)
+    train, tested = ids(made, 1, "train")[:2], ids(made, 1, "test")[:1]
+    wanted = {*train, *tested}
+    before = affected(made, wanted)
+    assert before["both"] == (2, 0), "its test split was not read"
+    shutil.rmtree(made.root / "web")
+    assert affected(made, wanted) == before
 
 
 def test_a_mark_stays_and_a_repeated_purge_counts_once(made: FinishedRuns) -> None:
