@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from shardmill.infra import progress as events
@@ -167,10 +168,17 @@ def _verdict(
 
 
 def _newest(run: RunFolder, root: str) -> DatasetVersion:
-    """Open the newest version of the dataset of a run; of several, of those whose splits it was tested on."""
-    tested = parse_joined(run.dataset).tested
+    """Open the newest version of the dataset of a run; of several, of those whose splits it was tested on.
+
+    Where others give it classes, also of these: the splits have the same records.
+    """
+    catalog, wanted = Catalog(root), parse_joined(run.dataset)
+    tested = replace(wanted.tested, classes={})  # the map may name classes of the others
     names_one = len(tested.parts) == 1
-    return Catalog(root).open(run.dataset_name) if names_one else Catalog(root).open_view(str(tested.newest))
+    version = catalog.open(run.dataset_name) if names_one else catalog.open_view(str(tested.newest))
+    if wanted.is_one or version.manifest.label_names == run.finished().get("classes"):
+        return version
+    return catalog.open_view(str(wanted.newest))
 
 
 def _tested(

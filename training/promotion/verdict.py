@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from shardmill.infra import progress as events
 from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.dataset.joined import JoinedVersion
 from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.errors import DataError, NotFoundError
 from shardmill.infra.processes.children import run_child
@@ -98,7 +99,7 @@ def measure(
     by_data_set = {}
     for ref, ids in _ids_by_data_set(version, split).items():
         own = fair[np.isin(fair, ids)]
-        if rules.no_worse_on_each:
+        if rules.no_worse_on_each and split == rules.split:
             _check_enough(own.size, ref, split, rules)
         if own.size:
             by_data_set[ref] = compare(first, second, own, rules.confidence)
@@ -135,8 +136,12 @@ def _ids(version: DatasetVersion, split: str) -> _Ids:
 
 
 def _ids_by_data_set(version: DatasetVersion, split: str) -> dict[str, _Ids]:
-    """Return the ids of the records of each of several data sets that has some, by reference."""
-    return _ids_of_shards(version, split) if len(version.data_sets) > 1 else {}
+    """Return the ids of the records of each data set with splits of its own, by reference; of one nothing."""
+    if not isinstance(version, JoinedVersion) or len(version.data_sets) == 1:
+        return {}
+    parts = zip(version.reference.parts, version.data_sets, strict=True)
+    none = {one.ref: np.array([], "S16") for part, one in parts if part.has(split)}
+    return none | _ids_of_shards(version, split)
 
 
 def _ids_of_shards(version: DatasetVersion, split: str) -> dict[str, _Ids]:

@@ -257,3 +257,22 @@ def test_a_run_with_more_data_in_train_alone_stands_for_the_first(made: Finished
     assert (found.holder, holder(made)) == ("two", "two")
     assert found.record.comparison is not None
     assert found.record.comparison["dataset"] == "set@2"
+
+
+def test_each_of_several_data_sets_must_have_records_to_judge_by(made: FinishedRuns) -> None:
+    publish(made.root, coloured({"train": {"a": 9, "b": 9}, "test": {"a": 3}}, size=(8, 9)), name="web")
+    promote(made, made.run("one", "set@2; web@1", seldom))
+    candidate = made.run("two", "set@2; web@1", often)
+    kept = promote(made, candidate, PromotionRules(no_worse_on_each=True))
+    assert (kept.holder, "web@1 has 0 validation records" in kept.record.verdict) == ("one", True)
+    assert promote(made, candidate).holder == "two"
+
+
+def test_classes_of_data_in_train_alone_are_no_obstacle(made: FinishedRuns) -> None:
+    publish(made.root, coloured({"train": {"a": 9, "odd": 9}}, size=(8, 9)), name="synthetic")
+    ref = "set@2; train += synthetic@1"
+    promote(made, made.run("one", ref, seldom))
+    found = promote(made, made.run("two", ref, often), PromotionRules(no_worse_on_each=True))
+    assert found.holder == "two"
+    assert found.record.comparison is not None
+    assert found.record.comparison["dataset"] == ref
