@@ -48,7 +48,11 @@ def test_runs_are_named_by_what_they_had_of_it(made: FinishedRuns) -> None:
 
 
 def test_another_of_several_data_sets_may_be_gone(made: FinishedRuns) -> None:
-    publish(made.root, coloured({"train": {"a": 4}, "validation": {"b": 2}}, size=(8, 9)), name="web")
+    publish(
+        made.root,
+        coloured({"train": {"a": 4}, "validation": {"b": 2}, "test": {"b": 2}}, size=(8, 9)),
+        name="web",
+    )
     made.run("both", "web@1; train += set@1", lambda rows: rows >= 0)
     train, tested = ids(made, 1, "train")[:2], ids(made, 1, "test")[:1]
     wanted = {*train, *tested}
