@@ -203,3 +203,14 @@ def test_two_values_of_one_setting_are_refused() -> None:
 def test_columns_that_a_kind_does_not_take_are_refused(source: dict[str, Any], says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         load_settings(PrepareConfig, section="prepare", given=json.loads(json.dumps({"source": source})))
+
+
+def test_a_manifest_with_the_former_default_of_coordinates_is_read() -> None:
+    """Earlier releases wrote all settings of all kinds, and ``objects.coordinates`` was "stored" in them."""
+    written = PrepareConfig().model_dump(mode="json")
+    written["source"]["objects"]["coordinates"] = "stored"
+    for name in ("task", "unannotated"):
+        del written["source"]["objects"][name]
+    read = PrepareConfig.model_validate(written, context=STORED)
+    assert read.effective() == PrepareConfig().effective()
+    assert read.in_use() == PrepareConfig().in_use()
