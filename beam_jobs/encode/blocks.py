@@ -67,8 +67,8 @@ def facts_file(digest: str) -> str:
 
 # A photograph takes a fixed time, and that time again for each so many bytes of its file.
 _BYTES_OF_A_FILE = 24 << 10
-# A block takes the first part of what a process still has to do, but at least the second part of all that it
-# has to do, and at least as long as LEAST_FILES files of the mean size: each block costs time of its own.
+# A block takes half of the work that is left for a process, but at least a twentieth of all its work, and at
+# least as long as LEAST_FILES files of the mean size: each block costs time of its own.
 _NEXT_PART, _LEAST_PART = 1 / 2, 1 / 20
 LEAST_FILES = 4
 

@@ -117,7 +117,7 @@ def cut_rings(
 def _cut_at(
     points: Points, counts: Int64, axis: int, line: npt.NDArray[np.float64], side: int
 ) -> tuple[Points, Int64]:
-    """Keep what lies on one side of a line of each ring: above it (side 1) or below (side -1)."""
+    """Cut each ring at its ``line``; keep the side of larger values (side 1) or of smaller ones (side -1)."""
     of_points = np.repeat(line, counts)
     depth = (points[:, axis] - of_points) * side
     following = next_points(counts)

@@ -222,6 +222,12 @@ def split_with_year(uri: str) -> str | None:
     return split_of_name(_YEAR.sub("", uri))
 
 
+def different_splits(uris: Sequence[str]) -> list[str] | None:
+    """Return the split that each of these names gives; None unless all give one, and no two the same."""
+    splits = [split for uri in uris if (split := split_with_year(uri)) is not None]
+    return splits if len(set(splits)) == len(uris) else None
+
+
 def beginning_with(pattern: re.Pattern[bytes], glance: Glance, ending: str) -> dict[str, bytes]:
     """Return the files that begin so, with their first bytes; of many files some of each folder."""
     of_folder: dict[str, list[str]] = {}

@@ -63,7 +63,7 @@ def list_annotated(
         others: URIs of further files that belong to the annotations.
 
     Raises:
-        NotFoundError: there is no such folder or annotation file, or none of the images is there.
+        NotFoundError: there is no such folder or annotation file, or no image that they name.
         ConfigError: an annotation file is not of the format.
     """
     tables = find_annotations(folder, config.source.objects)

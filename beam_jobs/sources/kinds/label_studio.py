@@ -59,7 +59,7 @@ def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
     """List every file of a folder, with the objects that Label Studio's files name in it, and every image.
 
     Raises:
-        NotFoundError: there is no such folder or annotation file, or none of the images is there.
+        NotFoundError: there is no such folder or annotation file, or no image that they name.
         ConfigError: an annotation file is not of this format.
     """
 

@@ -47,7 +47,7 @@ def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
     """List every file of a folder, with the objects that JSON files name in it, and every image they name.
 
     Raises:
-        NotFoundError: there is no such folder or annotation file, or none of the images is there.
+        NotFoundError: there is no such folder or annotation file, or no image that they name.
     """
 
     def add_files(found: Annotations, tables: Sequence[AnnotationTable]) -> None:

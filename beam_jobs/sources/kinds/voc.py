@@ -22,10 +22,10 @@ from shardmill.beam_jobs.sources.annotations.collecting import (
     Box,
     beginning_with,
     box_of,
+    different_splits,
     folder_of_image,
     folder_of_stem,
     size_of,
-    split_with_year,
 )
 from shardmill.beam_jobs.sources.annotations.features import features_of_entries
 from shardmill.beam_jobs.sources.annotations.image_sets import ImageSets, place_of_lists, read_image_sets
@@ -49,7 +49,7 @@ def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
     """List every file of a folder, with the objects that XML files name in it, and every image they name.
 
     Raises:
-        NotFoundError: there is no such folder or annotation file, or none of the images is there.
+        NotFoundError: there is no such folder or annotation file, or no image that they name.
         ConfigError: a feature names no element of the files.
     """
     sets = read_image_sets(folder, config.source.objects.image_sets)
@@ -93,9 +93,9 @@ def recognise(glance: Glance, settings: SourceConfig) -> Recognised | None:
     folders |= {f"{place}/{name}".lstrip("/") for place in above for name in _OF_MASKS}
     places = (place_of_lists(glance.files, name) for name in _IMAGE_SETS)
     sets = next((place for place in places if place is not None), None)
-    splits = [split_with_year(folder) for folder in parts]
+    splits = different_splits(list(parts))
     are_listed = sets is not None and all(_has_lists(glance, place) for place in above)
-    if len(parts) > 1 and None not in splits and len(set(splits)) == len(splits):
+    if len(parts) > 1 and splits is not None:
         for part, split in zip(parts.values(), splits, strict=True):
             part["split"] = split
         why += "; the folders of such files give the splits"

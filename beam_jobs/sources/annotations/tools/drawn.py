@@ -130,7 +130,7 @@ class DrawnObjects:
         self.objects.append(Drawn(image, box, name, shape, points or {}, who))
 
     def say(self, image: int, text: str) -> None:
-        """Keep what is said of a whole image."""
+        """Keep the choices, tags or flags of a whole image."""
         self.said.setdefault(image, []).append(text)
 
     def finish(self, found: Annotations) -> None:

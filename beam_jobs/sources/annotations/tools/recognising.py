@@ -6,7 +6,12 @@ import re
 from typing import Any
 
 from shardmill.beam_jobs.config import SourceConfig
-from shardmill.beam_jobs.sources.annotations.collecting import READINGS, beginning_with, split_with_year
+from shardmill.beam_jobs.sources.annotations.collecting import (
+    READINGS,
+    beginning_with,
+    different_splits,
+    split_with_year,
+)
 from shardmill.beam_jobs.sources.class_names import quoted
 from shardmill.beam_jobs.sources.recognition.glance import Glance, Recognised, cli_for
 
@@ -29,11 +34,11 @@ def recognise_documents(
         return None
     parts: list[dict[str, Any]] = [{"file": uri} for uri in found]
     why = f"{quoted(found)} {'describes' if len(found) == 1 else 'describe'} images {words}"
-    splits = [split_with_year(uri) for uri in found]
-    if len(found) > 1 and (None in splits or len(set(splits)) < len(splits)):
+    splits = different_splits(found)
+    if len(found) > 1 and splits is None:
         readings = [cli_for(kind, {"objects": {"annotations": [part]}}) for part in parts[:READINGS]]
         return Recognised(why, image_folders=_folders(glance), readings=readings)
-    if len(found) > 1:
+    if len(found) > 1 and splits is not None:
         why += ", and their names give the splits"
         parts = [{**part, "split": split} for part, split in zip(parts, splits, strict=True)]
     return Recognised(why, {"objects": {"annotations": tuple(parts)}}, image_folders=_folders(glance))

@@ -10,6 +10,7 @@ from shardmill.beam_jobs.config import BoxTableConfig
 from shardmill.beam_jobs.sources.annotations.collecting import (
     HEAD_BYTES,
     MAX_FILES,
+    different_splits,
     folder_of_stem,
     split_with_year,
 )
@@ -47,10 +48,10 @@ def recognise_box_table(glance: Glance, settings: BoxTableConfig) -> Recognised 
             found[uri] = named
     without = {uri: named for uri, named in found.items() if "mask" not in named[0]}
     found, masks = (without, [uri for uri in found if uri not in without]) if without else (found, [])
-    splits = [split_with_year(uri) for uri in found]
+    splits = different_splits(list(found))
     if not glance.images or not found or any(named != found[next(iter(found))] for named in found.values()):
         return None
-    if len(found) > 1 and (None in splits or len(set(splits)) < len(splits)):
+    if len(found) > 1 and splits is None:
         return None
     roles, table = next(iter(found.values()))
     _check_meaning(next(iter(found)), table["box_columns"], settings)
@@ -59,7 +60,7 @@ def recognise_box_table(glance: Glance, settings: BoxTableConfig) -> Recognised 
     ]
     names = ", ".join(table["box_columns"])
     why = f"{quoted(list(found))} {'has' if len(found) == 1 else 'have'} the columns of boxes {names}"
-    if len(found) > 1:
+    if len(found) > 1 and splits is not None:
         parts = [{**part, "split": split} for part, split in zip(parts, splits, strict=True)]
         why += ", and their names give the splits"
     if roles["image"] == "ImageID":

@@ -1,4 +1,4 @@
-"""Panoptic COCO: a PNG for each image, whose colours are numbers of segments (R + 256 G + 256² B).
+"""Panoptic COCO: a PNG for each image. A pixel is the number of its segment: R + 256 G + 256² B.
 
 https://cocodataset.org/#format-data, panoptic segmentation. The files lie in a folder that is named like the
 JSON file, beside it or beside its folder. Each segment is an object, things and stuff alike.

@@ -8,8 +8,8 @@ from shardmill.beam_jobs.sources.annotations.collecting import (
     HEAD_BYTES,
     READINGS,
     beginning_with,
+    different_splits,
     folder_of_image,
-    split_with_year,
 )
 from shardmill.beam_jobs.sources.class_names import quoted
 from shardmill.beam_jobs.sources.recognition.glance import Glance, Recognised, cli_for
@@ -42,8 +42,8 @@ def recognise_coco(glance: Glance) -> Recognised | None:
     ]
     why = f"{quoted(main)} {'lists' if len(main) == 1 else 'list'} images as COCO does"
     if len(main) > 1:
-        splits = [split_with_year(uri) for uri in main]
-        if None in splits or len(set(splits)) < len(splits):
+        splits = different_splits(main)
+        if splits is None:
             readings = [cli_for("coco", {"objects": {"annotations": [part]}}) for part in parts[:READINGS]]
             return Recognised(why, image_folders={str(part["images"]) for part in parts}, readings=readings)
         parts = [{**part, "split": split} for part, split in zip(parts, splits, strict=True)]

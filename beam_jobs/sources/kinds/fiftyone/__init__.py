@@ -44,7 +44,7 @@ def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
     """List every file of a folder, with the labels that the exported samples give to their images.
 
     Raises:
-        NotFoundError: there is no such folder or file, or none of the images is there.
+        NotFoundError: there is no such folder or file, or no image that they name.
         ConfigError: the file is no export, or which field holds the labels cannot be told.
     """
     source = config.source

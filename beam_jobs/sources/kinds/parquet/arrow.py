@@ -15,7 +15,7 @@ MARK = b"\xff\xff\xff\xff"  # a stream begins with it
 
 
 class ArrowStream:
-    """An open stream. It has what is used of ``pyarrow.parquet.ParquetFile``.
+    """An open stream, with those members of ``pyarrow.parquet.ParquetFile`` that kind parquet uses.
 
     Args:
         stream: the open file.
@@ -64,7 +64,7 @@ class ArrowStream:
         self,
         columns: Sequence[str],
         row_groups: Sequence[int] | None = None,
-        batch_size: int = 0,  # a batch comes as it is
+        batch_size: int = 0,  # not used: batches keep the sizes that they have in the file
         use_threads: bool = False,
     ) -> Iterator[pa.RecordBatch]:
         """Yield some columns of batches, one after the other; ``x.bytes`` is the column x."""

@@ -45,7 +45,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def names_of(root: Path, *refs: str, split: str = "train", **options: Any) -> Counter[tuple[int, str]]:
-    """Count the labels of the records of a split, as they are read; they agree with those of the indexes."""
+    """Read the records of a split, check that their labels agree with the index, and count the labels."""
     dataset = open_dataset([*refs], root, **options)
     reader, table = dataset.reader(split), dataset.table(split)
     records = [reader.read(number) for number in range(len(table))]
