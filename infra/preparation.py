@@ -99,6 +99,21 @@ def _one_is_a_list(value: object) -> object:
     return (value,) if isinstance(value, int) else value
 
 
+# Settings of images that change no pixel of one that is stored with either value.
+_NO_PIXELS = {"max_pixels", "max_bytes", "allow_truncated", "metadata", "passthrough"}
+
+
+def changed_pixels(then: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """Return the settings by which the same file becomes other pixels: name -> value then and now.
+
+    Args:
+        then: ``image`` of the configuration in a manifest.
+        now: likewise. A setting that one of them lacks is newer than the release that wrote it.
+    """
+    names = [name for name in then if name in now and name not in _NO_PIXELS]
+    return {name: (then[name], now[name]) for name in names if then[name] != now[name]}
+
+
 class Preparation(Settings):
     """Which stored image the file of an image becomes. ``shardmill.infra.codecs.prepare`` makes it."""
 

@@ -12,7 +12,7 @@ from shardmill.infra.arguments import checked
 from shardmill.infra.dataset.catalog import Catalog
 from shardmill.infra.dataset.joined import JoinedVersion
 from shardmill.infra.dataset.version import DatasetVersion
-from shardmill.infra.dataset.views.references import joined_text
+from shardmill.infra.dataset.views.references import Missing, joined_text
 from shardmill.infra.errors import NotFoundError, UsageError
 from shardmill.infra.format.examples import ImageRecord
 from shardmill.infra.format.features import Feature
@@ -65,6 +65,7 @@ def open_dataset(
     end: MixtureEnd | int | None = None,
     classes: Mapping[str, str] | None = None,
     drop_near_duplicates: bool = False,
+    missing_classes: Missing | None = None,
     **reading: Unpack[ReadingOptions],
 ) -> Dataset:
     """Open a published version of a dataset, or several that are read as one.
@@ -79,6 +80,8 @@ def open_dataset(
         classes: other names of classes, under which those of several data sets are joined.
         drop_near_duplicates: leave out records of train that look the same as one that another data set
             tests, or that an earlier one has in train (``Dataset.near_duplicates``).
+        missing_classes: of classes that a data set lacks, where an image may show several: "absent" from its
+            images, or "ignored" in their loss and figures; by default training asks.
         root: the folder or URI of the datasets; default ``$SHARDMILL_ROOT`` or ``./datasets``.
         **reading: how records are read, by the names of the settings ``train.reading`` (``ReadingOptions``):
             ``staging_dir`` for shards in an object store, ``max_bad_records`` to leave out, ``cache``,
@@ -94,7 +97,7 @@ def open_dataset(
     mixture = {f"mixture_{name}": value for name, value in given.items() if value is not None}
     with told_as_arguments():
         version = Catalog(default_root() if root is None else root).open_view(
-            joined_text(ref, classes, drop_near=drop_near_duplicates)
+            joined_text(ref, classes, drop_near=drop_near_duplicates, missing=missing_classes)
         )
         validate(DataSettings, mixture, where="the arguments")
         return Dataset(version, settings, mixture)

@@ -308,7 +308,7 @@ def _begin(training: _Training, folder: Storage) -> None:
     identity, run_dir = run_identity(config, version), Path(folder.uri)
     settled = read_settled(run_dir)
     if settled is None and isinstance(version, JoinedVersion):
-        _report_near_duplicates(version, folder)
+        _report_data_sets(version, folder)
     if settled is None and (reason := why_not_continued(identity, run_dir.parent)) is not None:
         events.log(reason)
     if settled is None:
@@ -318,8 +318,10 @@ def _begin(training: _Training, folder: Storage) -> None:
     folder.write_atomic(RUN_FILE, run_record(identity, config, settled))
 
 
-def _report_near_duplicates(version: JoinedVersion, folder: Storage) -> None:
-    """Write near-duplicates.parquet: the records that look the same as one of another data set."""
+def _report_data_sets(version: JoinedVersion, folder: Storage) -> None:
+    """Say how data sets were prepared differently, and write which of their records look the same."""
+    for difference in version.differences:
+        events.log(difference, level="warning")
     with folder.atomic_writer(NEAR_DUPLICATES_FILE) as stream:
         pq.write_table(version.near_duplicates, stream)
     if (found := between_in_words(version.near_duplicates)) is not None:

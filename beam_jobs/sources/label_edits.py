@@ -3,7 +3,8 @@
 A file has a row for each image, as ``label-errors.csv`` of a training has. A row names an image by its
 ``source_uri``. ``label`` is its right label. ``decision`` says what to do where no label is written:
 ``accept`` takes the ``suggested_label``, ``drop`` leaves the image out, and ``keep`` changes nothing. A row
-with neither was not decided, so a list of suggestions changes nothing by itself.
+with neither was not decided, so a list of suggestions changes nothing by itself. ``data_set`` says of which
+of several data sets a row is; those of all decided rows must be the same.
 """
 
 from __future__ import annotations
@@ -33,7 +34,19 @@ from shardmill.infra.readable import counted, first_of
 SETTING: Final = "source.label_edits"
 DECISIONS: Final = ("accept", "drop", "keep")
 _NEEDED, _LABEL, _DECISION, _SUGGESTED = "source_uri", "label", "decision", "suggested_label"
-_COLUMNS = (_NEEDED, _LABEL, _DECISION, _SUGGESTED, "id", "split", "given_label", "score", "comment")
+_DATA_SET = "data_set"
+_COLUMNS = (
+    _NEEDED,
+    _LABEL,
+    _DECISION,
+    _SUGGESTED,
+    _DATA_SET,
+    "id",
+    "split",
+    "given_label",
+    "score",
+    "comment",
+)
 _DELIMITERS = ",;\t"
 _REMEDY = f"a row needs a {_LABEL}, or a {_DECISION}: {', '.join(DECISIONS)}; or leave both empty"
 
@@ -60,10 +73,12 @@ def read_label_edits(source: SourceFolder, given: str) -> LabelEdits:
 
     Raises:
         NotFoundError: there is no such file.
-        DataError: a file is no such CSV, a row makes no sense, or two rows contradict each other.
+        DataError: a file is no such CSV, a row makes no sense, two rows contradict each other, or they are of
+            several data sets.
     """
     decided: dict[str, str | None] = {}
     places: dict[str, str] = {}
+    of_set: dict[str, str] = {}  # data set -> place of its first decided row
     num_undecided = 0
     for file in find_files_named(source, given, SETTING):
         for line, row in _rows(file):
@@ -74,16 +89,34 @@ def read_label_edits(source: SourceFolder, given: str) -> LabelEdits:
             decides, label = _decision(row, place)
             if not decides:
                 num_undecided += 1
-            elif uri in decided and decided[uri] != label:
+                continue
+            _check_one_data_set(row.get(_DATA_SET, "").partition("@")[0], place, of_set)
+            if uri in decided and decided[uri] != label:
                 raise DataError(
                     f"{place} contradicts {places[uri]} about {uri!r}: {_words(label)}, and "
                     f"{_words(decided[uri])}",
                     "remove the older row",
                 )
-            else:
-                decided[uri] = label
-                places.setdefault(uri, place)
+            decided[uri] = label
+            places.setdefault(uri, place)
     return LabelEdits(decided, num_undecided)
+
+
+def _check_one_data_set(name: str, place: str, of_set: dict[str, str]) -> None:
+    """Note the data set of a row; empty: not said.
+
+    Raises:
+        DataError: rows before it are of another one.
+    """
+    if name:
+        of_set.setdefault(name, place)
+    if len(of_set) > 1:
+        first, other = of_set
+        raise DataError(
+            f"{of_set[first]} is of the data set {first}, {of_set[other]} of {other}: their images may have "
+            f"the same {_NEEDED}",
+            f"make a file for each, with the rows of one {_DATA_SET}",
+        )
 
 
 def files_of_edits(source: SourceFolder, given: str) -> list[str]:

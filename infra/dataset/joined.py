@@ -40,7 +40,9 @@ from shardmill.infra.format.known_features import (
     WORDS,
 )
 from shardmill.infra.near_names import near_miss
+from shardmill.infra.preparation import changed_pixels
 from shardmill.infra.storage.filesystem import Storage
+from shardmill.infra.strict_json import dump_json
 
 _TRAIN = "train"
 _DECODED_ALIKE = ("jpeg", "png", "webp")
@@ -86,9 +88,10 @@ class JoinedVersion(DatasetVersion):
             versions: the versions or views, in this order.
 
         Raises:
-            UsageError: the map of classes names none of theirs.
+            UsageError: the map of classes names none of theirs, or one is named twice.
             DataError: their labels or images are of different kinds.
         """
+        _check_once(versions)
         _check_alike(versions)
         classes = _joined_classes(versions, reference.classes)
         super().__init__(root, _manifest(reference, versions, classes))
@@ -109,6 +112,23 @@ class JoinedVersion(DatasetVersion):
                 for part, one in zip(self.reference.parts, self.data_sets, strict=True)
             ]
         )
+
+    @property
+    def differences(self) -> list[str]:
+        """The settings by which stored images were made otherwise than those of the first, in words."""
+        first, *others = self.data_sets
+        found = []
+        for other in others:
+            images = [one.manifest.config.get("image", {}) for one in (first, other)]
+            found += [
+                f"image.{name} is {dump_json(then)} in {first.ref} and {dump_json(now)} in {other.ref}"
+                for name, (then, now) in changed_pixels(*images).items()
+            ]
+            builds = first.manifest.codecs.items() & other.manifest.codecs.items()
+            both = first.manifest.codecs.keys() & other.manifest.codecs.keys()
+            if names := sorted(both - dict(builds).keys()):
+                found.append(f"{first.ref} and {other.ref} had different builds of {', '.join(names)}")
+        return found
 
     def _superfluous(self) -> dict[int, pa.Array]:
         """Return the ids of the records of train that are left out, by the number of their data set."""
@@ -143,7 +163,9 @@ class JoinedVersion(DatasetVersion):
         return False
 
     def knows_classes(self, number: int) -> list[bool]:
-        """Return for each class whether a data set has it."""
+        """Return for each class whether it is known of a data set's images if they show it."""
+        if self.reference.missing == "absent":
+            return [True] * len(self.manifest.classes)
         own = set(self._sets[number].numbers.tolist())
         return [label in own for label in range(len(self.manifest.classes))]
 
@@ -261,6 +283,21 @@ def _joined_classes(versions: Sequence[DatasetVersion], names: Mapping[str, str]
                 f"classes has {name!r}, which is no class of the data sets", near_miss(name, own)
             )
     return list(dict.fromkeys(name for version in versions for name in _renamed(version, names)))
+
+
+def _check_once(versions: Sequence[DatasetVersion]) -> None:
+    """Check that no data set is named twice: results name each by its reference.
+
+    Raises:
+        UsageError: one is.
+    """
+    (ref, times), *_ = Counter(one.ref for one in versions).most_common(1)
+    if times > 1:
+        raise UsageError(
+            f"{ref} is named {times} times",
+            "name it once; data.mixture_weights gives it a larger share, and a query behind each "
+            f"({ref.partition('?')[0]}?width > 800) makes two of it",
+        )
 
 
 def _check_alike(versions: Sequence[DatasetVersion]) -> None:

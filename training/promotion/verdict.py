@@ -102,7 +102,7 @@ def measure(
         if rules.no_worse_on_each and split == rules.split:
             _check_enough(own.size, ref, split, rules)
         if own.size:
-            by_data_set[ref] = compare(first, second, own, rules.confidence)
+            by_data_set[ref] = compare(first, second, own, rules.confidence, data_set=ref)
     return Measured(version.ref, split, found, tested.size - fair.size, unknown, by_data_set)
 
 

@@ -30,6 +30,7 @@ from shardmill.infra.html.page import differing_settings, setting_rows
 from shardmill.training.aliases.history import aliases_by_run
 from shardmill.training.metrics.figures import FIGURES, is_smaller_better
 from shardmill.training.promotion.purged import purged_in_words
+from shardmill.training.results.predictions.file import DATA_SET, placed
 from shardmill.training.results.predictions.label_errors import LABEL_ERRORS_FILE
 from shardmill.training.results.run_files.rank_balance import BALANCE_FILE, read_balance
 from shardmill.training.results.run_files.run_folder import RunFolder
@@ -183,8 +184,12 @@ def _label_errors(run: Path) -> Sequence[Mapping[str, str]]:
             rows = [row for row, _ in zip(csv.DictReader(stream), range(_LABEL_ERRORS), strict=False)]
     except (OSError, ValueError, csv.Error):
         return []
-    wanted = ("source_uri", "split", "given_label", "suggested_label", "score")
-    return [{name: row.get(name) or "" for name in wanted} for row in rows]
+    wanted = ("split", "given_label", "suggested_label", "score")
+    return [
+        {name: row.get(name) or "" for name in wanted}
+        | {"place": placed(row.get(DATA_SET) or "", row.get("source_uri") or "")}
+        for row in rows
+    ]
 
 
 def _ranks(run: Path) -> dict[str, Any] | None:

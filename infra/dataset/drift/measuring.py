@@ -30,10 +30,9 @@ from shardmill.infra.dataset.drift.scales import TRAITS, target_trait
 from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.format.contract import DUPLICATE, FILTERED, QUARANTINED, Shard
 from shardmill.infra.html.page import share
+from shardmill.infra.preparation import changed_pixels
 
 _Ids = npt.NDArray[np.uint64]
-# Settings of [prepare.image] that change no pixel of an image that is stored with either value.
-_NO_PIXELS = {"max_pixels", "max_bytes", "allow_truncated", "metadata", "passthrough"}
 
 
 def measure(before: DatasetVersion, after: DatasetVersion, limits: DriftLimits) -> Drift:
@@ -76,8 +75,7 @@ class _Counted:
 def _stores_otherwise(before: DatasetVersion, after: DatasetVersion) -> bool:
     """Tell whether the settings of both versions turn the same image into different pixels."""
     then, now = (version.manifest.config.get("image", {}) for version in (before, after))
-    # A setting that one of them lacks is newer than the release that wrote it.
-    return any(then[name] != now[name] for name in then.keys() & now.keys() - _NO_PIXELS)
+    return bool(changed_pixels(then, now))
 
 
 def _count(before: DatasetVersion, after: DatasetVersion, *, apart: bool) -> _Counted:

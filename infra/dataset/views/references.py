@@ -5,6 +5,8 @@ Several data sets are joined by semicolons: ``photos@3; web@1?licence == 'CC0'``
 * ``train += synthetic@2``: this one is read in the split "train" alone
 * ``classes = {"auto": "car"}``: other names of classes, before they are joined by name
 * ``without near-duplicates``: records of train that look the same as one of another data set are left out
+* ``missing classes are ignored``, or ``absent``: in the images of a data set without a class, it is not known
+  whether they show it, or they do not
 
 What follows the question mark is a query. Percent escapes in it are decoded as in a URL (``%20`` is a blank,
 ``%25`` a percent sign), so a reference can be quoted for a shell or encoded for a URL.
@@ -16,17 +18,24 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Final, Literal
 from urllib.parse import unquote
 
+from shardmill.infra.digests import digest_of
 from shardmill.infra.errors import UsageError
 from shardmill.infra.strict_json import dump_json
 
 _ONLY_TRAIN = re.compile(r"train\s*\+=\s*")
 _WITHOUT_NEAR = "without near-duplicates"
+Missing = Literal["ignored", "absent"]  # classes that a data set lacks
+MISSING_CLASSES: Final[dict[Missing, str]] = {
+    "ignored": "missing classes are ignored",
+    "absent": "missing classes are absent",
+}
 _CLASSES = re.compile(r"classes\s*=\s*(?=\{)")
 # Semicolons between data sets, not those in a text of a query or a map.
 _PIECES = re.compile(r"""(?:'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|[^;])+""")
+_MISSING = {words: missing for missing, words in MISSING_CLASSES.items()}
 _MOST_CHARACTERS = 100
 
 
@@ -99,23 +108,32 @@ class JoinedReference:
         parts: the data sets.
         classes: other names of classes, under which they are joined.
         drops_near: records of train that look the same as one of another data set are left out.
+        missing: whether a class that a data set lacks is absent from its images, or ignored in the loss and
+            the figures of them; None: not said.
     """
 
     parts: tuple[Part, ...]
     classes: Mapping[str, str] = field(default_factory=dict)
     drops_near: bool = False
+    missing: Missing | None = None
 
     def __str__(self) -> str:
         given = [f"classes = {dump_json(dict(self.classes))}"] if self.classes else []
-        without = [_WITHOUT_NEAR] if self.drops_near else []
-        return "; ".join([*map(str, self.parts), *given, *without])
+        given += [_WITHOUT_NEAR] if self.drops_near else []
+        given += [MISSING_CLASSES[self.missing]] if self.missing else []
+        return "; ".join([*map(str, self.parts), *given])
 
     @property
     def name(self) -> str:
-        """The names of the datasets with splits of their own, joined by +; if long, the first + how many."""
+        """The names of the datasets with splits of their own, joined by +.
+
+        If they are too long for a folder, the first, how many more, and a digest of all.
+        """
         names = list(dict.fromkeys(part.reference.name for part in self.parts if not part.only_train))
         joined = "+".join(names)
-        return joined if len(joined) <= _MOST_CHARACTERS else f"{names[0]}+{len(names) - 1}"
+        if len(names) == 1 or len(joined) <= _MOST_CHARACTERS:
+            return joined
+        return f"{names[0]}+{len(names) - 1}-{digest_of(names, length=8)}"
 
     @property
     def version(self) -> str:
@@ -129,9 +147,18 @@ class JoinedReference:
 
     @property
     def newest(self) -> JoinedReference:
-        """The same data sets in their newest versions."""
-        parts = (replace(part, reference=replace(part.reference, version="")) for part in self.parts)
-        return replace(self, parts=tuple(parts))
+        """The same data sets in their newest versions, each once."""
+        parts: dict[Reference, Part] = {}
+        for part in self.parts:
+            newest = replace(part.reference, version="")
+            parts.setdefault(newest, replace(part, reference=newest))
+        several = len(parts) > 1
+        return JoinedReference(
+            tuple(parts.values()),
+            self.classes,
+            self.drops_near and several,
+            self.missing if several else None,
+        )
 
     @property
     def tested(self) -> JoinedReference:
@@ -153,13 +180,15 @@ def parse_joined(text: str) -> JoinedReference:
     """
     parts: list[Part] = []
     classes: dict[str, str] = {}
-    drops_near = False
+    drops_near, missing = False, None
     for piece in _PIECES.findall(text) or [text]:
         stripped = piece.strip()
         if found := _CLASSES.match(stripped):
             classes |= _class_map(stripped[found.end() :])
         elif stripped == _WITHOUT_NEAR:
             drops_near = True
+        elif stripped in _MISSING:
+            missing = _MISSING[stripped]
         elif stripped or ";" not in text:
             rest = _ONLY_TRAIN.sub("", stripped, count=1) if _ONLY_TRAIN.match(stripped) else stripped
             parts.append(Part(parse_reference(rest), rest != stripped))
@@ -173,7 +202,9 @@ def parse_joined(text: str) -> JoinedReference:
             f"{text!r} names one data set",
             "its own near-duplicates are found when it is prepared: groups.leakage = 'drop-from-train'",
         )
-    return JoinedReference(tuple(parts), classes, drops_near)
+    if missing and len(parts) == 1:
+        raise UsageError(f"{text!r} names one data set", "leave the missing classes out: it has its own")
+    return JoinedReference(tuple(parts), classes, drops_near, missing)
 
 
 def whole_versions(text: str) -> list[str]:
@@ -183,7 +214,11 @@ def whole_versions(text: str) -> list[str]:
 
 
 def joined_text(
-    refs: str | Sequence[str], classes: Mapping[str, str] | None = None, *, drop_near: bool = False
+    refs: str | Sequence[str],
+    classes: Mapping[str, str] | None = None,
+    *,
+    drop_near: bool = False,
+    missing: Missing | None = None,
 ) -> str:
     """Return the reference of one or several data sets.
 
@@ -191,15 +226,19 @@ def joined_text(
         refs: the references.
         classes: other names for their classes.
         drop_near: leave out records of train that look the same as one of another data set.
+        missing: see ``JoinedReference``.
 
     Raises:
-        UsageError: there is none.
+        UsageError: there is none, or ``missing`` is neither.
     """
     pieces = [refs] if isinstance(refs, str) else [*refs]
     if not pieces:
         raise UsageError("no dataset is named", "give at least one, such as name@3")
     pieces += [f"classes = {dump_json(dict(classes))}"] if classes else []
-    return "; ".join([*pieces, *([_WITHOUT_NEAR] if drop_near else [])])
+    if missing is not None and missing not in MISSING_CLASSES:
+        raise UsageError(f"missing_classes = {missing!r}", "give 'ignored' or 'absent'")
+    pieces += [_WITHOUT_NEAR] if drop_near else []
+    return "; ".join([*pieces, *([MISSING_CLASSES[missing]] if missing else [])])
 
 
 def _class_map(text: str) -> dict[str, str]:

@@ -42,7 +42,7 @@ class BadRecords:
     def __init__(self, limit: int = 0) -> None:
         """``limit``: records that may be left out (``reading.max_bad_records``)."""
         self.limit = limit
-        self._found: dict[str, BadRecord] = {}
+        self._found: dict[tuple[str, str], BadRecord] = {}  # two data sets may have the same image
         self._lock = threading.Lock()
 
     def __reduce__(self) -> tuple[type[BadRecords], tuple[int]]:
@@ -55,11 +55,11 @@ class BadRecords:
             CorruptDataError: no further record may be left out.
         """
         with self._lock:
-            if record_id in self._found:
+            if (record_id, shard) in self._found:
                 return
             if len(self._found) >= self.limit:
                 raise self._one_too_many(error) from error
-            self._found[record_id] = BadRecord(record_id, shard, error.message)
+            self._found[record_id, shard] = BadRecord(record_id, shard, error.message)
             number = len(self._found)
         events.emit(
             {"event": "bad_record", "id": record_id, "shard": shard, "message": error.message}

@@ -14,12 +14,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from shardmill.infra.errors import DataError
 from shardmill.infra.readable import counted
 from shardmill.training.arrays import Floats, Ints
 from shardmill.training.metrics.evaluation import Rows
-from shardmill.training.results.predictions.file import kind_in, read_all, read_classes, read_predictions
+from shardmill.training.results.predictions.file import (
+    DATA_SET,
+    kind_in,
+    read_all,
+    read_classes,
+    read_predictions,
+)
 from shardmill.training.tasks.kind import TaskKind
 
 RESAMPLES = 2000
@@ -77,7 +84,12 @@ class _Predictions:
 
 
 def compare(
-    first: Path, second: Path, only: npt.NDArray[np.bytes_] | None = None, confidence: float = CONFIDENCE
+    first: Path,
+    second: Path,
+    only: npt.NDArray[np.bytes_] | None = None,
+    confidence: float = CONFIDENCE,
+    *,
+    data_set: str | None = None,
 ) -> Comparison:
     """Compare two files of predictions.
 
@@ -86,6 +98,7 @@ def compare(
         second: predictions of the other.
         only: bytes [N], ids of the records that count; None: all.
         confidence: share of the differences that the interval holds.
+        data_set: the reference of one of several, whose records count; None: those of all.
 
     Raises:
         DataError: they are of different tasks, records or classes, or of a model whose losses are not finite.
@@ -100,7 +113,7 @@ def compare(
             f"the runs have different classes: {_differing(set(names), set(others))}",
             "compare runs on versions with the same classes",
         )
-    one, other = (_read(kind, path, names, only) for path in (first, second))
+    one, other = (_read(kind, path, names, only, data_set) for path in (first, second))
     _check_same_sizes(one, other)
     _check_same_records(one, other)
     for path, each in ((first, one), (second, other)):
@@ -157,26 +170,41 @@ def _difference(first: float, second: float, differences: Floats, confidence: fl
     return Difference(first, second, low, high, float((differences > 0).mean()))
 
 
-def _read(kind: TaskKind, path: Path, names: list[str], only: npt.NDArray[np.bytes_] | None) -> _Predictions:
-    wanted = ["id", "loss", *kind.compared]
+def _read(
+    kind: TaskKind, path: Path, names: list[str], only: npt.NDArray[np.bytes_] | None, data_set: str | None
+) -> _Predictions:
+    wanted = ["id", DATA_SET, "loss", *kind.compared]
     if kind.summarizes:
-        return _summarized(kind, path, names, wanted, only)
-    table = read_all(path, wanted)
+        return _summarized(kind, path, names, wanted, only, data_set)
+    table = _of_data_set(read_all(path, wanted), data_set)
     ids = np.array(table["id"].to_pylist(), "S16")
-    by_id = np.argsort(ids)
+    by_id = np.argsort(ids, kind="stable")  # two data sets may have the same image
     if only is not None:
         by_id = by_id[np.isin(ids[by_id], only)]
     labels, rows = kind.read(names, table.take(pa.array(by_id)))
     return _Predictions(ids[by_id], labels, rows, ~kind.wrong(labels, rows))
 
 
+def _of_data_set(rows: pa.Table, data_set: str | None) -> pa.Table:
+    """Return the rows of one of several data sets, where the file says which they are of."""
+    if data_set is None or DATA_SET not in rows.column_names:
+        return rows
+    return rows.filter(pc.equal(rows[DATA_SET], data_set))
+
+
 def _summarized(
-    kind: TaskKind, path: Path, names: list[str], wanted: list[str], only: npt.NDArray[np.bytes_] | None
+    kind: TaskKind,
+    path: Path,
+    names: list[str],
+    wanted: list[str],
+    only: npt.NDArray[np.bytes_] | None,
+    data_set: str | None,
 ) -> _Predictions:
     """Read predictions in parts, and keep a summary of each record."""
     ids: list[str] = []
     labels, rights, parts = [], [], []
-    for table in read_predictions(path, wanted):
+    for every in read_predictions(path, wanted):
+        table = _of_data_set(every, data_set)
         of_part, rows = kind.read(names, table)
         ids += table["id"].to_pylist()
         rights.append(~kind.wrong(of_part, rows))
@@ -186,7 +214,7 @@ def _summarized(
     all_ids = np.array(ids, "S16")
     if not parts:
         return _Predictions(all_ids, np.zeros(0, "S32"), {}, np.zeros(0, np.bool_))
-    by_id = np.argsort(all_ids)
+    by_id = np.argsort(all_ids, kind="stable")
     if only is not None:
         by_id = by_id[np.isin(all_ids[by_id], only)]
     joined = {name: np.concatenate([part[name] for part in parts])[by_id] for name in parts[0]}

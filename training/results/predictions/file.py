@@ -31,6 +31,7 @@ COMMON_COLUMNS = {
     "source_uri": pa.string(),  # relative to the source of the dataset
     "loss": pa.float32(),  # of the task, without label smoothing
 }
+DATA_SET = "data_set"  # of a record; a column where several are read as one
 _SINGLE_LABEL = KINDS["single-label"]
 _METADATA = b"shardmill"
 _GROUP_BYTES = 1 << 23  # in memory, of a row group
@@ -78,7 +79,9 @@ class PredictionsWriter:
         self._pending_bytes = 0
         self._ends = ExitStack()
         about = {"dataset": version.ref, "split": table.split, "classes": self._names, "task": kind.name}
-        fields = {**COMMON_COLUMNS, **kind.fields}
+        self._refs = pa.array([one.ref for one in version.data_sets], pa.string())
+        of_set = {DATA_SET: pa.string()} if version.is_joined else {}
+        fields = {**COMMON_COLUMNS, **of_set, **kind.fields}
         self._schema = pa.schema(fields, metadata={_METADATA: dump_json(about).encode("ascii")})
 
     def __enter__(self) -> Self:
@@ -100,12 +103,18 @@ class PredictionsWriter:
             pa.array(self._table.ids(ordinals), pa.string()),
             pa.array(self._sources.of(ordinals), pa.string()),
             pa.array(rows["losses"].astype(np.float32)),
+            *self._data_sets(ordinals),
             *self._kind.arrays(self._names, labels, rows),
         ]
         self._pending.append(pa.table(columns, schema=self._schema))
         self._pending_bytes += self._pending[-1].nbytes
         if self._pending_bytes >= _GROUP_BYTES:
             self._write()
+
+    def _data_sets(self, ordinals: Ints) -> list[pa.Array]:
+        if not self._version.is_joined:
+            return []
+        return [self._refs.take(pa.array(self._table.data_set_of(ordinals)))]
 
     def _write(self) -> None:
         if self._pending:
@@ -201,7 +210,7 @@ def read_predictions(path: Path, columns: list[str]) -> Iterator[pa.Table]:
 
     Args:
         path: the file.
-        columns: the names of the columns to read.
+        columns: the names of the columns to read; one that the file lacks is left out.
 
     Raises:
         CorruptDataError: it is no such file.
@@ -213,12 +222,22 @@ def read_predictions(path: Path, columns: list[str]) -> Iterator[pa.Table]:
 
 
 def read_all(path: Path, columns: list[str]) -> pa.Table:
-    """Return all rows of a file of predictions, with the given columns.
+    """Return all rows of a file of predictions, with those of the given columns that it has.
 
     Raises:
         CorruptDataError: it is no such file.
     """
     return _opened(path).read(columns=columns, use_threads=False)
+
+
+def data_set_in(rows: pa.Table, row: int) -> str:
+    """Return the reference of the data set of a row; empty: there is one for all."""
+    return rows[DATA_SET][row].as_py() if DATA_SET in rows.column_names else ""
+
+
+def placed(data_set: str, source_uri: str) -> str:
+    """Return where a record is from: its URI, behind its data set where there are several."""
+    return f"{data_set}: {source_uri}" if data_set else source_uri
 
 
 def probabilities_of(rows: pa.Table) -> npt.NDArray[np.float32]:

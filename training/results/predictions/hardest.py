@@ -8,7 +8,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from shardmill.training.results.predictions.file import kind_in, read_classes, read_predictions
+from shardmill.training.results.predictions.file import (
+    DATA_SET,
+    data_set_in,
+    kind_in,
+    placed,
+    read_classes,
+    read_predictions,
+)
 from shardmill.training.tasks.annotated import Annotation
 
 
@@ -22,6 +29,7 @@ class HardExample(NamedTuple):
         annotation: boxes or masks that are drawn; None: there are none.
         label_probability, predicted_probability: what the model gives two single classes; None: they are not
             single classes.
+        data_set: the reference of one of several; empty: there is one.
     """
 
     loss: float
@@ -32,6 +40,12 @@ class HardExample(NamedTuple):
     label_probability: float | None = None
     predicted_probability: float | None = None
     annotation: Annotation | None = None
+    data_set: str = ""
+
+    @property
+    def place(self) -> str:
+        """Its URI, behind its data set where there are several."""
+        return placed(self.data_set, self.source_uri)
 
 
 def find_hardest(path: Path, num_examples: int, *, is_whole: bool = True) -> list[HardExample]:
@@ -46,7 +60,7 @@ def find_hardest(path: Path, num_examples: int, *, is_whole: bool = True) -> lis
     """
     kind, names = kind_in(path), read_classes(path)
     kept: list[HardExample] = []
-    for table in read_predictions(path, ["id", "source_uri", "loss", *kind.fields]):
+    for table in read_predictions(path, ["id", "source_uri", DATA_SET, "loss", *kind.fields]):
         labels, rows = kind.read(names, table)
         losses = np.where(kind.wrong(labels, rows), rows["losses"], -np.inf)
         hardest = np.argsort(-losses, kind="stable")[:num_examples]
@@ -55,6 +69,7 @@ def find_hardest(path: Path, num_examples: int, *, is_whole: bool = True) -> lis
             told = (kind.label_words(names, labels, row), kind.predicted_words(names, rows, row))
             likely = kind.likelihoods(labels, rows, row)
             annotation = kind.annotation(len(names), labels, rows, row, is_whole=is_whole)
-            kept.append(HardExample(float(losses[row]), *place, *told, *likely, annotation))
+            of_set = data_set_in(table, row)
+            kept.append(HardExample(float(losses[row]), *place, *told, *likely, annotation, of_set))
         kept = heapq.nsmallest(num_examples, kept, key=lambda example: (-example.loss, example.id))
     return kept

@@ -29,7 +29,14 @@ import numpy.typing as npt
 from shardmill.infra.storage.filesystem import Storage
 from shardmill.training.arrays import Floats, Ints
 from shardmill.training.metrics.confusion import ratio
-from shardmill.training.results.predictions.file import probabilities_of, read_classes, read_predictions
+from shardmill.training.results.predictions.file import (
+    DATA_SET,
+    data_set_in,
+    placed,
+    probabilities_of,
+    read_classes,
+    read_predictions,
+)
 
 LABEL_ERRORS_FILE = "label-errors.csv"
 OUT_OF_SAMPLE = ("validation", "test")  # splits that a model has not learned from
@@ -45,6 +52,7 @@ class LabelError(NamedTuple):
         score: probability of the suggested class less that of the given one, up to 1.
         id, source_uri, split: of the record.
         given_label, suggested_label: names of classes.
+        data_set: the reference of one of several; empty: there is one.
     """
 
     score: float
@@ -53,6 +61,12 @@ class LabelError(NamedTuple):
     split: str
     given_label: str
     suggested_label: str
+    data_set: str = ""
+
+    @property
+    def place(self) -> str:
+        """Its URI, behind its data set where there are several."""
+        return placed(self.data_set, self.source_uri)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,15 +108,17 @@ class LabelErrors:
             folder.delete(LABEL_ERRORS_FILE)
 
     def to_csv(self) -> bytes:
-        """Return the listed errors as CSV (UTF-8) with the header ``COLUMNS``.
+        """Return the listed errors as CSV (UTF-8): ``COLUMNS``, and of several data sets which one.
 
         The last two columns are empty. A person fills them, and ``prepare`` reads them as label edits.
         """
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(COLUMNS)
+        several = any(error.data_set for error in self.listed)
+        writer.writerow([*([DATA_SET] if several else []), *COLUMNS])
         for error in self.listed:
-            writer.writerow([*error[1:], f"{error.score:.6f}", "", ""])
+            score, *place, data_set = error
+            writer.writerow([*([data_set] if several else []), *place, f"{score:.6f}", "", ""])
         return text.getvalue().encode("utf-8")
 
 
@@ -127,7 +143,7 @@ def find_label_errors(files: dict[str, Path]) -> LabelErrors | None:
     joint = np.zeros((len(classes), len(classes)), np.int64)
     likely: list[LabelError] = []
     for split, path in files.items():
-        for rows in read_predictions(path, ["id", "source_uri", "label_index", "probabilities"]):
+        for rows in read_predictions(path, ["id", "source_uri", DATA_SET, "label_index", "probabilities"]):
             labels, probabilities = rows["label_index"].to_numpy(), probabilities_of(rows)
             confident = _confident_classes(probabilities, thresholds)
             known = confident >= 0
@@ -138,7 +154,8 @@ def find_label_errors(files: dict[str, Path]) -> LabelErrors | None:
                 given, suggested = int(labels[row]), int(confident[row])
                 score = float(probabilities[row, suggested]) - float(probabilities[row, given])
                 place = (rows["id"][row].as_py(), rows["source_uri"][row].as_py(), split)
-                likely.append(LabelError(score, *place, classes[given], classes[suggested]))
+                names = classes[given], classes[suggested], data_set_in(rows, row)
+                likely.append(LabelError(score, *place, *names))
         likely = _likeliest(likely)
     pairs = heapq.nsmallest(_PAIRS, _pairs(num_likely, classes), key=lambda pair: (-pair[2], pair[:2]))
     return LabelErrors(int(counts.sum()), int(num_likely.sum()), _estimated(joint, counts), likely, pairs)

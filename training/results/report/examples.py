@@ -43,7 +43,7 @@ def write_examples(
 
 def _hard(one: HardExample, pictures: Mapping[str, str]) -> Shown:
     return {
-        "uri": one.source_uri,
+        "uri": one.place,
         "label": one.label,
         "predicted": one.predicted,
         "loss": one.loss,
@@ -53,7 +53,7 @@ def _hard(one: HardExample, pictures: Mapping[str, str]) -> Shown:
 
 def _error(one: LabelError, pictures: Mapping[str, str]) -> Shown:
     return {
-        "uri": one.source_uri,
+        "uri": one.place,
         "split": one.split,
         "label": one.given_label,
         "suggested": one.suggested_label,

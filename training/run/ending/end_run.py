@@ -128,7 +128,7 @@ def _figures(run: TrainedRun, metrics: Mapping[str, Any]) -> dict[str, Any]:
     config, version, run_dir, loop = run.beginning.config, run.dataset.version, run.run_dir, run.loop
     missing = [split for split in OUT_OF_SAMPLE if split not in metrics]
     kind = kind_of(version, config.data.objects)
-    notes = [*run.notes, *kind.notes(version), *_near_duplicates(version, run_dir)]
+    notes = [*run.notes, *kind.notes(version), *_of_data_sets(version, run_dir)]
     if config.data.left_out_fold is not None:
         notes.append(
             f"fold {config.data.left_out_fold} of {config.data.folds} of the train split was left out"
@@ -167,14 +167,15 @@ def _figures(run: TrainedRun, metrics: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _near_duplicates(version: DatasetVersion, run_dir: Path) -> list[str]:
-    """Say which records of several data sets look the same as one of another."""
-    file = run_dir / NEAR_DUPLICATES_FILE
-    found = between_in_words(pq.read_table(file)) if file.is_file() else None
-    if found is None:
+def _of_data_sets(version: DatasetVersion, run_dir: Path) -> list[str]:
+    """Say how several data sets were prepared differently, and which of their records look the same."""
+    if not isinstance(version, JoinedVersion):
         return []
-    is_left_out = isinstance(version, JoinedVersion) and version.reference.drops_near
-    return [f"{found}{', and were left out' if is_left_out else ''}: {file.name} names them"]
+    notes, file = version.differences, run_dir / NEAR_DUPLICATES_FILE
+    if file.is_file() and (found := between_in_words(pq.read_table(file))) is not None:
+        left_out = ", and were left out" if version.reference.drops_near else ""
+        notes.append(f"{found}{left_out}: {file.name} names them")
+    return notes
 
 
 def _about_model(run: TrainedRun) -> dict[str, Any]:
@@ -194,4 +195,5 @@ def _about_model(run: TrainedRun) -> dict[str, Any]:
 def _bad_records(run: TrainedRun) -> list[dict[str, str]]:
     """Return the damaged records that any rank met, each once."""
     of_ranks = run.framework.ranks.all_values(run.dataset.bad_records.to_result())
-    return list({record["id"]: record for of_rank in of_ranks for record in of_rank}.values())
+    found = {(record["id"], record["shard"]): record for of_rank in of_ranks for record in of_rank}
+    return list(found.values())

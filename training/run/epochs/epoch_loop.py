@@ -211,8 +211,8 @@ class EpochLoop:
         self._reports.count(num_real)
         if self._outputs.trace is not None:
             seen = self._model.consumed(batch, self._data.input.rows, self._data.order.global_batch_size)
-            ids = self._data.train.table.ids(seen)
-            self._outputs.trace.add(self.progress.epoch, self.progress.step, ids)
+            table = self._data.train.table
+            self._outputs.trace.add(self.progress.epoch, self.progress.step, table, seen)
         self.progress.step += 1
         self._stop.note_step()
         if self._run.is_time("log_every_steps") or self._run.epoch_is_done:

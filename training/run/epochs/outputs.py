@@ -7,11 +7,14 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from shardmill.infra import progress as events
 from shardmill.infra.storage.filesystem import Storage
 from shardmill.infra.strict_json import dump_json
+from shardmill.training.arrays import Ints
 from shardmill.training.ranks.devices import GpuSampler, nvml_reader
+from shardmill.training.reading import SplitTable
 from shardmill.training.results.run_files.history import HistoryFiles
 from shardmill.training.results.tensorboard_log import TensorBoardLog
 from shardmill.training.results.tracking.trackers import Trackers
@@ -32,9 +35,19 @@ class _ConsumedTrace:
         self._file.truncate(min(num_bytes, found))
         self._file.seek(0, os.SEEK_END)
 
-    def add(self, epoch: int, step: int, ids: list[str]) -> None:
-        """Write the ids of a step's real examples, in the order of the global batch."""
-        line = dump_json({"epoch": epoch, "step": step, "ids": ids}, separators=(",", ":"))
+    def add(self, epoch: int, step: int, table: SplitTable, records: Ints) -> None:
+        """Write the ids of a step's real examples, in the order of the global batch.
+
+        Args:
+            epoch: number of the epoch.
+            step: number of the step in it.
+            table: the records of the split. Of several data sets the number of each record's is written too.
+            records: int64 [n], ordinals.
+        """
+        found: dict[str, Any] = {"epoch": epoch, "step": step, "ids": table.ids(records)}
+        if table.set_sizes:
+            found["data_sets"] = table.data_set_of(records).tolist()
+        line = dump_json(found, separators=(",", ":"))
         self._file.write(line.encode("ascii") + b"\n")
 
     def flush(self) -> int:

@@ -75,6 +75,10 @@ def test_two_columns_are_enough_in_csv_of_any_spreadsheet(text: str, tmp_path: P
         ('source_uri,label\na,"b\nc,d"\n', ["several lines"]),
         ('source_uri,label\na,"b\n', ["line 2 of edits.csv is no CSV"]),
         ("source_uri,label\na,b\na,c\n", ["line 3 of edits.csv contradicts line 2 of edits.csv", "'a'"]),
+        (
+            "data_set,source_uri,label\nx@1,a,b\nx@1?c > 2,d,b\ny@3,a,\ny@3,e,b\n",
+            ["line 2 of edits.csv is of the data set x, line 5 of edits.csv of y", "a file for each"],
+        ),
         (b"source_uri,label\na,\xff\n", ["edits.csv is not UTF-8"]),
     ],
 )

@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 
 from shardmill import open_dataset
+from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.dataset.joined import JoinedVersion
 from shardmill.infra.errors import ConfigError, CorruptDataError, DataError, ShardmillError, UsageError
 from shardmill.infra.format.features import Feature
 from shardmill.training.models.spec import pixels_of
@@ -183,6 +185,7 @@ def test_pixel_statistics_are_those_of_all_pixels(tmp_path: Path) -> None:
         (["photos", "colours"], "labels of photos@1 are one class an image, those of colours@1 several"),
         (["photos", "numbers"], "those of numbers@1 numbers"),
         (["photos", "missing"], "missing"),
+        (["photos", "web", "train += photos"], "photos@1 is named 2 times"),
         ([], "no dataset is named"),
         (["photos", "web?nothing > 3"], "nothing"),
     ],
@@ -258,3 +261,20 @@ def test_near_duplicates_are_left_out_of_train(alike: Path) -> None:
     assert only.table("train").set_sizes == (5, 1), "its validation split is not read"
     with pytest.raises(UsageError, match="names one data set"):
         open_dataset("photos; without near-duplicates", alike)
+
+
+def test_images_that_were_prepared_otherwise_are_named(root: Path, tmp_path: Path) -> None:
+    for name, size, build in (("small", 64, "3.1"), ("large", 256, "3.2")):
+        manifest = publish(tmp_path, coloured({"train": {"hat": size}}), name=name).manifest
+        image = {"size": size, "max_pixels": size, "quality": 90}
+        given = {"config": {"image": image}, "codecs": {"turbojpeg": build, "opencv": "4"}}
+        Catalog(tmp_path).publish(manifest.model_copy(update={**given, "version": 2}))
+    found = Catalog(tmp_path).open_view("small; large")
+    assert isinstance(found, JoinedVersion)
+    assert found.differences == [
+        "image.size is 64 in small@2 and 256 in large@2",
+        "small@2 and large@2 had different builds of turbojpeg",
+    ]
+    alike = Catalog(root).open_view("photos; web")
+    assert isinstance(alike, JoinedVersion)
+    assert alike.differences == []

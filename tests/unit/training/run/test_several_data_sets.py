@@ -73,6 +73,7 @@ def test_the_records_of_each_step_are_those_of_the_reader(root: Path, run: RunFo
     batches = [*dataset.batches("train", batch_size=8, image_size=8, epochs=2)]
     assert [line["ids"] for line in lines] == [table.ids(batch.ordinals) for batch in batches]
     sets = np.concatenate([table.data_set_of(batch.ordinals) for batch in batches])
+    assert np.concatenate([line["data_sets"] for line in lines]).tolist() == sets.tolist()
     assert (np.abs(np.cumsum(sets == 0) - 0.7 * np.arange(1, sets.size + 1)) <= 0.5 + 1e-9).all()
 
 
@@ -120,7 +121,7 @@ def test_near_duplicates_are_reported(result: dict[str, Any], run: RunFolder) ->
 
 def test_what_a_model_cannot_learn_is_refused(root: Path, tmp_path: Path) -> None:
     config = load_settings(TrainConfig, section="train", overrides=[*SMALL])
-    multi = Catalog(root).open_view("multi; multi")
+    multi = Catalog(root).open_view("multi; multi?width > 0")
     assert settings_for(config, multi).run.best_metric == "mean_average_precision"
     with pytest.raises(ConfigError, match="nobody has looked for 'rose' in the images of multi@1"):
         settings_for(config, Catalog(root).open_view("multi; other"))

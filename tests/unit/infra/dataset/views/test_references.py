@@ -69,7 +69,8 @@ def test_only_reading_opens_views(tmp_path: Path) -> None:
         ("a@1; train+=b@2", "a", ["a@1", "b@2"], "a@1; train += b@2"),
         ('a; classes = {"x; y": "z"}; b', "a+b", ["a", "b"], 'a; b; classes = {"x; y": "z"}'),
         ("a; b; without near-duplicates", "a+b", ["a", "b"], "a; b; without near-duplicates"),
-        ("; ".join(f"d{n}" for n in range(40)), "d0+39", [f"d{n}" for n in range(40)], None),
+        ("a; missing classes are ignored; b", "a+b", ["a", "b"], "a; b; missing classes are ignored"),
+        ("; ".join(f"d{n}" for n in range(40)), "d0+39-222d23c1", [f"d{n}" for n in range(40)], None),
     ],
 )
 def test_references_are_cut_apart(text: str, name: str, versions: list[str], again: str | None) -> None:
@@ -77,6 +78,18 @@ def test_references_are_cut_apart(text: str, name: str, versions: list[str], aga
     assert (found.name, whole_versions(text)) == (name, versions)
     assert str(found) == (again or text)
     assert parse_joined(str(found)) == found
+
+
+def test_long_names_differ_and_newest_versions_come_once() -> None:
+    """40 data sets, of which one differs; and two versions of one."""
+    texts = ["; ".join(f"{'x' if n == other else 'd'}{n}" for n in range(40)) for other in (38, 39)]
+    one, another = (parse_joined(text).name for text in texts)
+    assert one != another
+    newest = parse_joined("a@1; a@2; without near-duplicates; missing classes are absent").newest
+    assert str(newest) == "a"
+    assert str(parse_joined("a@1; b@3; train += a@2; without near-duplicates").newest) == (
+        "a; b; without near-duplicates"
+    )
 
 
 @pytest.mark.parametrize(
@@ -89,6 +102,7 @@ def test_references_are_cut_apart(text: str, name: str, versions: list[str], aga
         ('a; classes = {"x": 3}', "a name for a name"),
         ("a; b@", "no version after the @"),
         ("a; without near-duplicates", "names one data set"),
+        ("a; missing classes are absent", "names one data set"),
     ],
 )
 def test_what_cannot_be_cut_apart_is_refused(text: str, words: str) -> None:

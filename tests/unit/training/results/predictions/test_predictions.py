@@ -17,6 +17,7 @@ from shardmill.infra.errors import CorruptDataError
 from shardmill.infra.storage.filesystem import Storage
 from shardmill.infra.storage.locations import uri_of
 from shardmill.training.reading import SplitTable, load_table
+from shardmill.training.results.predictions.comparison import compare
 from shardmill.training.results.predictions.file import (
     PredictionsWriter,
     probabilities_of,
@@ -204,6 +205,31 @@ def test_errors_of_a_model_too_weak_to_tell_are_withheld(
         assert result == {"num_examples": NUM, "withheld": found.withheld}
     else:
         assert result["num_likely"] == len(found.listed) > 0
+
+
+def test_each_record_of_several_data_sets_says_which_it_is_of(tmp_path: Path) -> None:
+    """Both have the same images under the same names; the second model's errors are all in the second."""
+    pictures = coloured({"test": dict.fromkeys(NAMES[::2], 10)})
+    for name in ("first", "second"):
+        publish(tmp_path, pictures, name=name)
+    joined = Catalog(tmp_path).open_view("first; second")
+    table = load_table(joined, "test")
+    sure = np.eye(2)[table.label] * 0.8 + 0.1
+    sure[[21, 36]] = sure[[21, 36], ::-1]
+    found = {"predicted": sure.argmax(1), "probabilities": sure.astype(np.float32)}
+    found["losses"] = -np.log(sure[np.arange(40), table.label]).astype(np.float32)
+    with PredictionsWriter(Storage.at(tmp_path), joined, table) as writer:
+        writer.add(np.arange(40), table.label, found)
+    path = tmp_path / "predictions-test.parquet"
+    assert pq.read_table(path)["data_set"].to_pylist() == ["first@1"] * 20 + ["second@1"] * 20
+    errors = find_label_errors({"test": path})
+    assert errors is not None
+    rows = list(csv.DictReader(io.StringIO(errors.to_csv().decode())))
+    assert [row["data_set"] for row in rows] == ["second@1"] * 2
+    hardest = find_hardest(path, 5)
+    assert [one.place for one in hardest] == [f"second@1: {one.source_uri}" for one in hardest] != []
+    assert [compare(path, path, data_set=ref).num_examples for ref in ("first@1", "second@1")] == [20, 20]
+    assert compare(path, path).num_examples == 40
 
 
 def test_labels_without_doubt_have_no_errors(table: SplitTable, write: Write) -> None:
