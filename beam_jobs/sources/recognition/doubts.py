@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import re
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
+from itertools import pairwise
+from typing import Any
 
 from shardmill.beam_jobs.config import SourceConfig
 from shardmill.beam_jobs.sources.class_names import NO_CLASSES, plain_name, quoted
 from shardmill.beam_jobs.sources.files.walking import SPLIT_OF_FOLDER
 from shardmill.beam_jobs.sources.kinds.table.recognising import TABLE_ENDINGS
 from shardmill.beam_jobs.sources.recognition.glance import Glance, Recognised, cli_for
-from shardmill.beam_jobs.sources.recognition.naming import NamedImages
-from shardmill.beam_jobs.sources.roles import is_place, split_of_words
+from shardmill.beam_jobs.sources.recognition.naming import OF_LABELS, SUBMISSION, NamedImages
+from shardmill.beam_jobs.sources.roles import is_place, split_of_words, words_of
 
 _SHOWN = 2  # tables
+_BESIDE = (".txt", ".json", ".xml", ".csv", ".mat", ".npy", ".pts")  # files that say something of an image
+_OF_IMAGES = frozenset({"image", "images", "img", "imgs"})
+_PART = re.compile(r"(.*(?<![a-z]))?(part|batch|chunk|shard|patch|subset|fold)s?[_ -]?\d+")
+_WORD_END = re.compile(r"([a-zA-Z])(?=[A-Z][a-z])")
 
 
 def with_doubts(
@@ -55,6 +62,68 @@ def with_doubts(
     return replace(by_folders, why=why, readings=readings)
 
 
+def with_evidence(kind: str, by_folders: Recognised, glance: Glance) -> Recognised:
+    """Let the user say whether folders are classes, if files in them or beside them speak against it.
+
+    Args:
+        kind: that recognised the folders.
+        by_folders: what it recognised.
+        glance: at the source.
+    """
+    layout = {"layout": "splits" if _class_folders(glance)[0] else "classes"}
+    found: dict[str, Any] = dict(by_folders.settings) or layout
+    options = found.get("options", {})
+    why = _against(glance, options.get("folders", {"": ""}))
+    if by_folders.readings or "stems" in options or why is None:
+        return by_folders
+    readings = [
+        f"{cli_for(kind, found)} if the folders are the classes",
+        f"{cli_for('image_folder', {'labels': 'none'})} if the images have no labels",
+    ]
+    return replace(by_folders, why=f"{by_folders.why}, but {why}", readings=readings)
+
+
+def _against(glance: Glance, places: Iterable[str]) -> str | None:
+    """Return what speaks against taking the folders in some places for classes, in words; None if nothing."""
+    images = glance.images
+    of_labels = (uri for uri in images if any(plain_name(part) in OF_LABELS for part in uri.split("/")[:-1]))
+    if (one := next(of_labels, None)) is not None:
+        return f"{one} lies in a folder for labels"
+    stems = {uri.rpartition(".")[0] for uri in images}
+    beside = [uri for uri in glance.ending_in(*_BESIDE) if uri.rpartition(".")[0] in stems]
+    if len(beside) > 1 and len(beside) * 2 >= len(stems):
+        return f"{beside[0]} tells more of an image, and is not read"
+    for place in places:
+        start = f"{place}/" if place else ""
+        inside = [uri[len(start) :] for uri in images if uri.startswith(start) and "/" in uri[len(start) :]]
+        names = sorted({uri.partition("/")[0] for uri in inside})
+        words = [set(words_of(_WORD_END.sub(r"\1 ", name))) for name in names]
+        if any(each & _OF_IMAGES for each in words) and any(each & OF_LABELS for each in words):
+            return f"{quoted(names)} sound like images and labels of them"
+        if _are_parts(names, inside):
+            return f"{quoted(names)} seem to be parts of one folder"
+    return None
+
+
+def _are_parts(names: Sequence[str], images: Sequence[str]) -> bool:
+    """Tell whether folders seem to be parts of one: numbered, or with images that are numbered through."""
+    if len(names) < 2:
+        return False
+    plain = [plain_name(name) for name in names]
+    if all(_PART.fullmatch(name.lower()) for name in names):
+        return True
+    if len(set(plain)) == 1 and plain[0] in (name.lower() for name in names):
+        return True
+    numbers: dict[str, list[int]] = {name: [] for name in names}
+    for uri in images:
+        folder, stem = uri.partition("/")[0], uri.rpartition("/")[2].rpartition(".")[0]
+        if not (folder.isdecimal() and stem.isdecimal() and len(stem) >= len(folder) > 2):
+            return False
+        numbers[folder].append(int(stem))
+    ends = [(min(some), max(some)) for _, some in sorted(numbers.items())]
+    return all(one[1] < other[0] for one, other in pairwise(ends))
+
+
 def _class_folders(glance: Glance) -> tuple[int, list[str]]:
     """Return the depth of the class folders, 1 below folders of splits, and their names."""
     parts = [uri.split("/") for uri in glance.files]
@@ -83,7 +152,9 @@ def _classes_below(folder: str, glance: Glance) -> tuple[str, list[str]]:
 def _of_others(glance: Glance, strange: list[str], known: Collection[str]) -> list[str]:
     """Return the settings for tables, annotations and masks beside the images that no kind recognised."""
     readings = []
-    for uri in glance.ending_in(*TABLE_ENDINGS)[: _SHOWN if "table" not in known else 0]:
+    tables = [uri for uri in glance.ending_in(*TABLE_ENDINGS) if not SUBMISSION.search(uri)]
+    tables.sort(key=lambda uri: split_of_words(uri) == "test")
+    for uri in tables[: _SHOWN if "table" not in known else 0]:
         columns = {"image": "COLUMN", "label": "COLUMN"}
         readings.append(
             f"{cli_for('table', {'table': {'file': uri}, 'columns': columns})} if {uri} names the images"

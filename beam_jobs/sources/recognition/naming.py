@@ -12,7 +12,7 @@ from shardmill.beam_jobs.sources.recognition.glance import IMAGE_ENDINGS, Glance
 from shardmill.beam_jobs.sources.roles import LABEL_NAMES, split_of_words
 
 ANYWHERE = "*"  # images of a list lie in several folders
-_OF_LABELS = frozenset({
+OF_LABELS = frozenset({
     "annotation", "annotations", "label", "labels", "mask", "masks", "trimaps", "segmentation",
     "segmentations", "gtfine", "groundtruth", "ground_truth", "gt",
 })  # fmt: skip
@@ -24,6 +24,9 @@ _NO_LABELS = frozenset({
 })  # fmt: skip
 # Fractions, several numbers, and sentences, unless they begin with the code of a synset.
 _NO_CLASS = re.compile(r"(?!n\d{8}\s)(-?\d*\.\d+|-?\d+([ ,]+-?\d+)+|(\S+\s+){6,}\S+)")
+_RUN_LENGTHS = frozenset({"encodedpixels", "rle", "rle_mask"})
+SUBMISSION = re.compile("submi", re.IGNORECASE)
+_HEAD_BYTES = 1 << 16
 _MANY_ROWS = 40
 _FOLDERS_TRIED = 8
 _COLUMNS_TRIED = 10
@@ -56,7 +59,7 @@ class NamedImages:
         self._glance = glance
         every = glance.images
         plain = [
-            uri for uri in every if not any(plain_name(part) in _OF_LABELS for part in uri.split("/")[:-1])
+            uri for uri in every if not any(plain_name(part) in OF_LABELS for part in uri.split("/")[:-1])
         ]
         self.images = plain or every
 
@@ -174,6 +177,27 @@ def label_column(header: Sequence[str], rows: Sequence[Sequence[str]], image: in
         if len(others) == 1 and _may_be_class(header[others[0]], [row[others[0]] for row in rows])
         else None
     )
+
+
+def has_other_target(glance: Glance, header: Sequence[str], label: str) -> bool:
+    """Tell whether something else than a column is to be learned: run lengths, or what an answer has.
+
+    A template for answers (sample_submission.csv) asks for another column of a table.
+    """
+    label = label.strip().lower()
+    if {name.strip().lower() for name in header} & _RUN_LENGTHS:
+        return True
+    known: set[str] = set()
+    asked: set[str] = set()
+    for uri in glance.ending_in(".csv"):
+        head = glance.head(uri, _HEAD_BYTES).decode("utf-8-sig", "replace")
+        first = head.partition("\n")[0].lower()
+        names = [name.strip(' "\r') for name in first.split(",")]
+        if SUBMISSION.search(uri.rpartition("/")[2]):
+            asked.update(names[1:])
+        else:
+            known.update(names)
+    return bool(asked & known) and label not in asked
 
 
 def _may_be_class(name: str, values: Sequence[str]) -> bool:

@@ -24,7 +24,7 @@ from shardmill.beam_jobs.request import JobRequest
 from shardmill.beam_jobs.sources import files_of_settings, kinds
 from shardmill.beam_jobs.sources.files.chosen_files import is_pattern
 from shardmill.beam_jobs.sources.files.folder import SourceFolder
-from shardmill.beam_jobs.sources.recognition.doubts import with_doubts
+from shardmill.beam_jobs.sources.recognition.doubts import with_doubts, with_evidence
 from shardmill.beam_jobs.sources.recognition.glance import Glance, Recognised, cli_for, glance_at
 from shardmill.beam_jobs.sources.roles import is_place
 from shardmill.infra.dataset.catalog import Catalog
@@ -126,6 +126,9 @@ def recognise(glance: Glance, settings: SourceConfig) -> dict[str, Recognised]:
         found.pop(_BY_FOLDERS, None)
     if _BY_FOLDERS in found:
         found[_BY_FOLDERS] = with_doubts(found[_BY_FOLDERS], found, glance, settings)
+    if settings.label_kind == "class" and settings.layout == "auto":
+        for kind in [kind for kind, seen in found.items() if _is_by_folders(kind, seen)]:
+            found[kind] = with_evidence(kind, found[kind], glance)
     if any(seen.is_complete and seen.image_folders for seen in found.values()):
         return {kind: seen for kind, seen in found.items() if seen.is_complete}
     return found

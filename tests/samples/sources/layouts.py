@@ -834,6 +834,22 @@ def ade20k_in_full() -> Files:
     }
 
 
+def deep_fashion() -> Files:
+    """https://mmlab.ie.cuhk.edu.hk/projects/DeepFashion/AttributePrediction.html, the coarse annotations."""
+    names = ["img/Sheer_Blouse/img_00000001.jpg", "img/Blouse/img_00000002.jpg", "img/Jeans/img_00000001.jpg"]
+    return pictures(*names) | {
+        "Anno_coarse/list_category_cloth.txt": lines(
+            "3", "category_name  category_type", "Blouse 1", "Jeans 2", "Tee 1"
+        ),
+        "Anno_coarse/list_category_img.txt": lines(
+            "3", "image_name  category_label", *joined("  ", names, (1, 1, 2))
+        ),
+        "Eval/list_eval_partition.txt": lines(
+            "3", "image_name  evaluation_status", *joined("  ", names, ("train", "val", "test"))
+        ),
+    }
+
+
 def matlab(**variables: object) -> bytes:
     """A file of MATLAB, as SciPy writes it."""
     sink = io.BytesIO()
@@ -942,6 +958,9 @@ LAYOUTS = [
     }),
     Layout("Oxford-IIIT Pet", pets, "lists", {
         "train": {"Abyssinian": 1, "american_bulldog": 1}, "test": {"Abyssinian": 1, "american_bulldog": 1},
+    }),
+    Layout("DeepFashion", deep_fashion, "lists", {
+        "train": {"Blouse": 1}, "validation": {"Blouse": 1}, "test": {"Jeans": 1},
     }),
     Layout("Food-101", food, "lists", {
         "train": {"apple_pie": 2, "waffles": 1}, "test": {"apple_pie": 1, "waffles": 2},

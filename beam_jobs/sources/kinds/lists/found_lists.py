@@ -7,11 +7,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from shardmill.beam_jobs.sources.files.walking import SPLIT_OF_FOLDER
 from shardmill.beam_jobs.sources.kinds.lists.matlab import rows_of_matlab
 from shardmill.beam_jobs.sources.kinds.lists.reading import is_set, lines_of, rows_of_json
 from shardmill.beam_jobs.sources.kinds.table.delimited import DELIMITERS
 from shardmill.beam_jobs.sources.recognition.glance import IMAGE_ENDINGS, Glance
-from shardmill.beam_jobs.sources.recognition.naming import NamedImages, Place, image_columns, label_column
+from shardmill.beam_jobs.sources.recognition.naming import (
+    NamedImages,
+    Place,
+    has_other_target,
+    image_columns,
+    label_column,
+)
 from shardmill.beam_jobs.sources.roles import is_place, split_of_words, words_of
 from shardmill.infra.errors import ConfigError
 
@@ -26,6 +33,7 @@ _PARTS = {"0": "train", "1": "validation", "2": "test"}  # of CelebA's list_eval
 _IS_TRAIN = {"1": "train", "0": "test"}  # of CUB's train_test_split.txt
 _PART = {"tr": "train", "va": "validation", "ts": "test", "te": "test"}  # of trnid, valid and tstid
 _OF_PARTS = frozenset({"split", "splits", "partition"})
+_NAMED_PARTS = ("train", "val", "test")  # of the list_eval_partition.txt of DeepFashion
 _GROUPS = ("lesion_id", "patient_id", "patientid", "patient id", "subject_id", "person_id")
 NO_LIST = re.compile(r"readme|licen[cs]e|submi|requirements|changelog", re.IGNORECASE)
 OF_NAMES = frozenset({
@@ -33,6 +41,7 @@ OF_NAMES = frozenset({
     "meta",
 })  # fmt: skip
 NUMBER = re.compile(r"\d+$")
+_IN_QUOTES = re.compile(r'"([^"\\]+)"')
 
 
 @dataclass(frozen=True)
@@ -90,15 +99,20 @@ def found_lists(glance: Glance, named: NamedImages) -> list[FoundList]:
 
 
 def texts_of_more(glance: Glance, named: NamedImages, lists: Sequence[FoundList]) -> list[str]:
-    """Return the texts whose lines name images with something else between them: boxes (WIDER FACE)."""
-    known = {one.uri for one in lists}
+    """Return the texts that name images, and are no lists: with boxes (WIDER FACE) or points (WFLW)."""
+    known = {uri for one in lists for uri in (one.uri, one.option.get("ids"))}
     found = []
     for uri in _candidates(glance, named):
-        if uri not in known and uri.lower().endswith(".txt"):
+        if uri in known or uri.lower().endswith(".mat"):
+            continue
+        if uri.lower().endswith(".json"):
+            text = glance.head(uri, _HEAD_BYTES).decode("utf-8", "replace")
+            names = {name.rpartition("/")[2] for name in _IN_QUOTES.findall(text)}
+        else:
             rows = _cut(glance, uri)[1][:_ROWS_LOOKED_AT]
-            are_images = [named.has(row[0].strip().rpartition("/")[2]) for row in rows]
-            if sum(are_images) > 1 and not all(are_images):
-                found.append(uri)
+            names = {row[at].strip().rpartition("/")[2] for row in rows for at in (0, -1)}
+        if sum(named.has(name) for name in names if name.lower().endswith(IMAGE_ENDINGS)) > 1:
+            found.append(uri)
     return found
 
 
@@ -138,7 +152,7 @@ def _list(glance: Glance, uri: str, named: NamedImages) -> FoundList | None:
                 option |= {"skip": skip} if skip else {}
                 option |= {"image": at + 1} if at else {}
                 option |= {"images": place.folder} if place.folder else {}
-                return _understood(uri, option, rows, place)
+                return _understood(glance, uri, option, rows, place)
     return None
 
 
@@ -147,7 +161,7 @@ def _in_order(glance: Glance, uri: str, rows: list[list[str]], named: NamedImage
     for folder in dict.fromkeys(uri.rpartition("/")[0] for uri in named.images):
         prefix = f"{folder}/" if folder else ""
         names = [name for name in glance.folder.names(prefix)[0] if name.lower().endswith(IMAGE_ENDINGS)]
-        if len(names) != len(rows):
+        if len(names) != len(rows) or len(rows) < 2:
             continue
         option: dict[str, Any] = {"file": uri, "image": 0} | ({"images": folder} if folder else {})
         images = [f"{prefix}{name}" for name in names[:_ROWS_TRIED]]
@@ -184,7 +198,9 @@ def _cut(glance: Glance, uri: str) -> tuple[str | None, list[list[str]]]:
         return separator, []
 
 
-def _understood(uri: str, option: dict[str, Any], rows: list[list[str]], place: Place) -> FoundList | None:
+def _understood(
+    glance: Glance, uri: str, option: dict[str, Any], rows: list[list[str]], place: Place
+) -> FoundList | None:
     """Add what a list gives besides images: classes, splits, groups; None for a list of one class."""
     skip, image = option.get("skip", 0), option.get("image", 1)
     titles, rows = rows[skip - 1] if skip else [], rows[skip:]
@@ -198,13 +214,18 @@ def _understood(uri: str, option: dict[str, Any], rows: list[list[str]], place: 
     )
     if len(others) == 1 and words & _OF_PARTS and set(behind) <= _PARTS.keys():
         return FoundList(uri, option | {"splits": _PARTS}, rows)
+    if len(others) == 1 and behind and set(behind) <= SPLIT_OF_FOLDER.keys():
+        named = {*_NAMED_PARTS, *behind}
+        return FoundList(
+            uri, option | {"splits": {name: SPLIT_OF_FOLDER[name] for name in sorted(named)}}, rows
+        )
     label: int | str | None = None
     if width - image > 1 and set(behind) <= _FLAGS and len(titles) >= width - image:
         label = "columns"
     elif titles:
         at = label_column(titles, rows, image - 1) if is_titled else None
-        label = None if at is None else at + 1
-    elif others:
+        label = None if at is None or has_other_target(glance, titles, titles[at]) else at + 1
+    elif others and sum(not _is_number(rows[0][at]) for at in others) < 2:
         at = next((at for at in others if at >= image), others[0])
         values = [row[at] for row in rows if len(row) > at]
         if "-1" in values and set(values) <= _FLAGS:
@@ -222,6 +243,10 @@ def _understood(uri: str, option: dict[str, Any], rows: list[list[str]], place: 
     if isinstance(label, int):
         labels = [row[label - 1].strip() for row in rows if len(row) >= label]
     return FoundList(uri, option, rows, labels, place.images)
+
+
+def _is_number(value: str) -> bool:
+    return value.strip().lstrip("-").replace(".", "", 1).isdecimal()
 
 
 def _are_counted(values: Sequence[str]) -> bool:

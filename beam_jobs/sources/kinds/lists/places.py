@@ -101,6 +101,8 @@ def inner_places(images: Iterable[str], places: Mapping[str, str | None]) -> dic
             parts = uri.removeprefix(f"{place}/" if place else "").split("/")
             if (not place or uri.startswith(f"{place}/")) and len(parts) > 1:
                 name = f"{place}/{parts[0]}".lstrip("/")
+                while len(parts) > 3 and is_place(parts[1]) and split_of_words(parts[1]) is None:
+                    name += f"/{parts.pop(1)}"  # amazon/images/bike/1.jpg
                 found[name] = split
                 inner.setdefault(name, set()).update(parts[1:2] if len(parts) > 2 else ())
                 if len(parts) == 2:

@@ -213,12 +213,15 @@ def names_in(text: str, used: set[str]) -> dict[str, str]:
         ConfigError: labels have no name in the file.
     """
     lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("#")]
+    if lines and lines[0] == str(len(lines) - 2):  # their number, and titles: the first is that of the names
+        more = len(lines[1].split()) - 1
+        lines = [line.rsplit(None, more)[0] for line in lines[2:]]
     first = {plain_number(line.split(None, 1)[0]): line.split(None, 1)[-1].strip() for line in lines}
     last = {plain_number(line.rsplit(None, 1)[-1]): _plain(line.rsplit(None, 1)[0]) for line in lines}
     base = 0 if "0" in used else 1
     numbered = {str(number): line for number, line in enumerate(lines, base)}
     for found in (first, last, numbered):
-        if all(plain_number(label) in found for label in used):
+        if len(found) == len(lines) and all(plain_number(label) in found for label in used):
             names = {label: found[plain_number(label)] for label in used}
             seen = Counter(names.values())
             return {label: name if seen[name] == 1 else f"{name} ({label})" for label, name in names.items()}

@@ -15,7 +15,13 @@ from shardmill.beam_jobs.sources.class_names import parse_names, quoted
 from shardmill.beam_jobs.sources.files.walking import SourceFault
 from shardmill.beam_jobs.sources.kinds.table.delimited import cut_head
 from shardmill.beam_jobs.sources.recognition.glance import IMAGE_ENDINGS, Glance, Recognised, cli_for
-from shardmill.beam_jobs.sources.recognition.naming import NamedImages, image_columns, label_column
+from shardmill.beam_jobs.sources.recognition.naming import (
+    SUBMISSION,
+    NamedImages,
+    has_other_target,
+    image_columns,
+    label_column,
+)
 from shardmill.beam_jobs.sources.roles import (
     ADDRESS_NAMES,
     LABEL_NAMES,
@@ -26,7 +32,6 @@ from shardmill.beam_jobs.sources.roles import (
 
 TABLE_ENDINGS = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet", ".pq")
 _HEAD_BYTES = 1 << 16
-_SUBMISSION = re.compile("submi", re.IGNORECASE)
 _METADATA = re.compile(r"metadata\.(csv|jsonl|parquet)")
 FILE_NAME = "file_name"  # the column of paths in such a table
 _READINGS = 4  # tables that are named where several fit
@@ -78,7 +83,7 @@ def _is_template(glance: Glance, uri: str, seen: Recognised, tables: Sequence[st
 
     Its name says so, and its images lie in a folder for tests, or another table names them without labels.
     """
-    if not _SUBMISSION.search(uri.rpartition("/")[2]):
+    if not SUBMISSION.search(uri.rpartition("/")[2]):
         return False
     if any(split_of_words(part) == "test" for folder in seen.image_folders for part in folder.split("/")):
         return True
@@ -295,6 +300,8 @@ def _named(glance: Glance, uri: str, settings: SourceConfig, paths: Sequence[str
             at = label_column(header, rows, header.index(path))
             label = None if at is None else header[at]
         if label is None or _repeats_folders(header, rows, path, label):
+            return None
+        if given.label is None and has_other_target(glance, every, label):
             return None
         more = _separator(header, rows, label) or _classes_file(glance, header, rows, label)
         return {**found, "label": label, **more}

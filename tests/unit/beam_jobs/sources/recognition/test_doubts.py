@@ -72,6 +72,54 @@ ASKED: dict[str, tuple[dict[str, bytes], tuple[str, ...]]] = {
         | {"faces.txt": b"parade/parade_1.jpg\n1\n4 5 12 14 0\nsea/sea_1.jpg\n1\n1 2 3 4 0\n"},
         ("source.options.folders.photos=", NO_LABELS),
     ),
+    "images and labels by their words": (
+        dict.fromkeys(("Ped/PNGImages/1.png", "Ped/PNGImages/2.png", "Ped/PedMasks/1_mask.png"), b""),
+        ("source.options.folders.Ped=", NO_LABELS),
+    ),
+    "frames of videos, and their masks": (
+        {
+            f"{of}/480p/{name}/0.{end}": b""
+            for of, end in (("JPEGImages", "jpg"), ("Annotations", "png"))
+            for name in ("bear", "boat")
+        },
+        ("source.options.folders", NO_LABELS),
+    ),
+    "parts of a folder": (
+        {f"thumbnails/{name}.png": b"" for name in ("00000/00001", "00000/00002", "01000/01000")},
+        ("source.options.folders.thumbnails=", NO_LABELS),
+    ),
+    "named parts of a folder": ({"VG/1.jpg": b"", "VG_2/2.jpg": b""}, (CLASSES, NO_LABELS)),
+    "points beside each image": (
+        {f"{name}/1.{end}": b"" for name in ("helen", "ibug") for end in ("jpg", "pts")},
+        (CLASSES, NO_LABELS),
+    ),
+    "images that a text of another form names": (
+        {f"faces/{name}/{name}_{at}.jpg": b"" for name in ("parade", "sea") for at in (1, 2)}
+        | {"points.json": b'{"a": "parade/parade_1.jpg", "b": ["sea/sea_2.jpg"]}'},
+        ("source.options.folders.faces=", NO_LABELS),
+    ),
+    "domains above folders of images": (
+        {f"{name}/images/{of}/1.jpg": b"" for name in ("amazon", "webcam") for of in ("mug", "bike")},
+        ("source.options.folders", "amazon/images", CLASSES),
+    ),
+    "answers of another column": (
+        {
+            "images/1.jpg": b"",
+            "train.csv": b"id,category,price\n1,hat,2.5\n",
+            "test.csv": b"id,category\n2,hat\n",
+        }
+        | {"images/2.jpg": b"", "sample_submission.csv": b"id,price\n2,0\n"},
+        ("source.table.file=train.csv",),
+    ),
+    "flags of the test alone": (
+        {"train/1.jpg": b"", "test/2.jpg": b"", "train.csv": b"Id,Eyes,Face,Score\n1,0,1,63\n"}
+        | {"test.csv": b"Id,Eyes,Face\n2,0,1\n"},
+        ("source.table.file=train.csv", NO_LABELS),
+    ),
+    "run lengths": (
+        {"images/1.jpg": b"", "train.csv": b"ImageId,ClassId,EncodedPixels\n1.jpg,3,1 4 9 2\n"},
+        ("source.table.file=train.csv",),
+    ),
     "classes far below": (
         {f"1/2/3/4/5/6/{name}/8/9/1.png": b"" for name in ("benign", "malignant")},
         ("benign",),
