@@ -26,7 +26,7 @@ def test_the_page_runs(tmp_path: Path) -> None:
     """In a process of its own: JAX warns of every later fork of a process that uses it."""
     publish(tmp_path / "datasets", coloured({"train": {"cat": 70, "dog": 40}}), name="photos")
     blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL)
-    assert len(blocks) == 10
+    assert len(blocks) == 11
     done = subprocess.run(
         [sys.executable, "-c", "\n".join([*blocks, CHECKS])],
         cwd=tmp_path,
