@@ -32,6 +32,7 @@ from shardmill.beam_jobs.encode.blocks import (
     read_facts,
     write_references,
 )
+from shardmill.beam_jobs.encode.decided import Decided
 from shardmill.beam_jobs.encode.stage import samples_of
 from shardmill.beam_jobs.execution.pool import Pool
 from shardmill.beam_jobs.execution.pool.supervision import ItemFailed
@@ -52,6 +53,7 @@ from shardmill.beam_jobs.sources.files.folder import SourceFolder
 from shardmill.beam_jobs.sources.recognition.recognising import settled
 from shardmill.beam_jobs.tables.features import PREFIX, features_of
 from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.dataset.decisions import DecisionLog
 from shardmill.infra.dataset.maintenance.removed import purged_contents
 from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.errors import DataError
@@ -117,7 +119,9 @@ def dry_run(request: JobRequest) -> dict[str, Any]:
     catalog = Catalog(request.root)
     newest = catalog.latest(request.dataset)
     embeddings = EmbeddingFiles.of(source, config.groups.embeddings)
-    digests = Digests.of(source.uri, listing, config, embeddings)
+    decisions = DecisionLog(catalog.dataset_storage(request.dataset)).read()
+    decided = Decided.of(decisions.changing, config)
+    digests = Digests.of(source.uri, listing, config, embeddings, decided.digest)
     unchanged = newest is not None and newest.manifest.source_digest == digests.source
     splits = _foresee_splits(references, sample, config)
     stored = sum(split["num_bytes"] for split in splits.values())

@@ -30,6 +30,7 @@ from shardmill.beam_jobs.assemble.stage import (
     lay_out,
 )
 from shardmill.beam_jobs.encode.blocks import DigestList
+from shardmill.beam_jobs.encode.decided import Decided
 from shardmill.beam_jobs.encode.objects import complete_listing
 from shardmill.beam_jobs.encode.stage import EncodedFiles, encode_files
 from shardmill.beam_jobs.execution.runners import check_runner, load_beam
@@ -86,6 +87,7 @@ from shardmill.beam_jobs.spool import RunClaim, check_builds, damaged_shards, no
 from shardmill.beam_jobs.tables import release_memory
 from shardmill.beam_jobs.tables.columns import code_texts
 from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.dataset.decisions import DecisionLog
 from shardmill.infra.dataset.drift.figures import Drift
 from shardmill.infra.dataset.maintenance.removed import purged_contents
 from shardmill.infra.dataset.publishing import publish_on_newest
@@ -127,7 +129,8 @@ def prepare_version(request: JobRequest) -> dict[str, Any]:
             claim.take()  # at once: the clean-up of another run must not delete the files that are there
         with job.timed("list"):
             job.list_source()
-        digests = Digests.of(job.source.uri, job.listing, request.config, job.embeddings)
+        decided = job.decided.digest
+        digests = Digests.of(job.source.uri, job.listing, request.config, job.embeddings, decided)
         counts = label_counts(job.listing.to_read())
         version = job.unchanged(digests)
         if version is None:
@@ -152,6 +155,8 @@ class _Job:
     request: JobRequest
     catalog: Catalog
     listing: Listing = field(init=False)
+    decided: Decided = field(init=False)
+    listing_edits: LabelEditsSummary | None = None
     label_edits: LabelEditsSummary | None = None
     times: StageTimes = field(default_factory=StageTimes)
     drift: Drift | None = None
@@ -180,7 +185,8 @@ class _Job:
         before = without_label_edits(newest.manifest if newest else None, self.source.uri, self.config)
         for warning in [*listing.warnings, *([before] if before else [])]:
             log(warning, level="warning")
-        self.listing, self.label_edits = listing, listing.label_edits
+        self.listing, self.listing_edits = listing, listing.label_edits
+        self.decided = Decided.of(DecisionLog(self.dataset).read().changing, self.config)
 
     def open_spool(self) -> Storage:
         """Open the spool of this run, unless there is unfinished work of other codec builds."""
@@ -303,7 +309,7 @@ class _Job:
         if ranges > 1:
             digest = gathering_digest(digests.source, encoded, spool, previous)
             tables = plan_tables(spool, digest, ranges)
-            gathering = gather_by_ranges(tables, listed, encoded, known, previous)
+            gathering = gather_by_ranges(tables, listed, encoded, known, previous, self.decided)
             del listed
             plan = plan_on_storage(gathering, self.config, planned)
             stored_before = read_stored_before(gathering)
@@ -311,6 +317,7 @@ class _Job:
             facts = gather_facts(encoded, spool, previous, known.mask, known.facts)
             stored_before = (facts["status"].to_numpy() == Status.STORED_BEFORE)[~known.mask]
             listed = code_texts(listed, ("label",))
+            listed, facts = self.decided.apply(listed, facts)
             listed, facts = complete_listing(listed, facts, self.config)
             release_memory()
             vectors = self.embeddings.read() if self.embeddings else None
@@ -342,6 +349,7 @@ class _Job:
             page = write_refused(spool, self.request.dataset, counts.accounting, batches, reader)
             where = f"{page} (as a table: {where})"
         check_budget(counts, self.config.failure_budget, where)
+        self.label_edits = self.decided.summary(plan.input_rows.batches(), self.listing_edits)
         release_memory()
         return counts
 

@@ -92,6 +92,11 @@ AI_MADE: Final = _filtered(
 PURGED: Final = _filtered(
     "purged", "Its content was purged from this dataset", "Remove the file from the source too"
 )
+REVIEW: Final = _filtered(
+    "review",
+    "A person excluded its content in a review",
+    "Undo the decision: shardmill review list NAME --decided shows it",
+)
 LEAK: Final = _filtered(
     "leak",
     "Its group is in another split too, so train leaves it out",

@@ -10,10 +10,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from shardmill.beam_jobs.config import ImageConfig, PrepareConfig
+from shardmill.beam_jobs.encode.decided import without
 from shardmill.beam_jobs.encode.masks import with_mask_features
 from shardmill.beam_jobs.encode.placing import Frames, Placing
 from shardmill.beam_jobs.reasons import OTHER_SIZE
-from shardmill.beam_jobs.schemas import PLAN, Status, has_masks
+from shardmill.beam_jobs.schemas import Status, has_masks
 from shardmill.beam_jobs.sources.annotations.shape_columns import lists_of_rows, nested_rings, polygon_columns
 from shardmill.beam_jobs.tables.columns import lengths_of, lists_of, values_of, with_column
 from shardmill.beam_jobs.tables.features import PREFIX, features_of
@@ -45,8 +46,6 @@ from shardmill.infra.readable import counted
 
 Int64 = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
-
-_KEPT_OF_LOST = ("sha256", "status", "stage", "reason", "message")
 
 
 @dataclass(frozen=True)
@@ -103,7 +102,12 @@ def _place_objects(
     )
     placed = _with_kept(listing, stored, of_row, kept)
     lost = is_stored & ~frames.fit
-    return PlacedObjects(placed, _without_lost(facts, lost, frames), int(np.count_nonzero(~kept)))
+    messages = (
+        f"the annotation is of an image of {width}×{height} pixels, and this has {source[1]}×{source[0]}"
+        for (height, width), source in zip(frames.annotated[lost], frames.sizes[lost], strict=True)
+    )
+    left = without(facts, lost, Status.QUARANTINED, ((OTHER_SIZE, message) for message in messages))
+    return PlacedObjects(placed, left, int(np.count_nonzero(~kept)))
 
 
 def _numbers(listing: pa.Table, name: str, width: int) -> Boxes:
@@ -203,33 +207,6 @@ def _with_kept(listing: pa.Table, boxes: npt.NDArray[np.float32], of_row: Int64,
     for name, column in found.items():
         listing = with_column(listing, listing.schema.field(PREFIX + name), column)
     return listing.drop_columns([PREFIX + ANNOTATED_SIZE])
-
-
-def _without_lost(facts: pa.Table, lost: Mask, frames: Frames) -> pa.Table:
-    """Return the facts, in which images of another size than the annotated ones are quarantined."""
-    if not lost.any():
-        return facts
-    chosen = pa.array(lost)
-    messages = [
-        f"the annotation is of an image of {width}×{height} pixels, and this has {source[1]}×{source[0]}"
-        for (height, width), source in zip(frames.annotated[lost], frames.sizes[lost], strict=True)
-    ]
-    said = {
-        "status": pa.array(np.full(len(messages), Status.QUARANTINED, np.int8)),
-        "stage": pa.array([PLAN] * len(messages)),
-        "reason": pa.array([OTHER_SIZE] * len(messages)),
-        "message": pa.array(messages),
-    }
-    columns = {}
-    for field in facts.schema:
-        column = facts[field.name].combine_chunks()
-        if field.name in said:
-            columns[field.name] = pc.replace_with_mask(column, chosen, said[field.name].cast(field.type))
-        elif field.name in _KEPT_OF_LOST:
-            columns[field.name] = column
-        else:
-            columns[field.name] = pc.if_else(chosen, pa.scalar(None, field.type), column)
-    return pa.table(columns).cast(facts.schema)
 
 
 def _name_sets(names: pa.Array, rows: Int64, num_rows: int) -> pa.ListArray:

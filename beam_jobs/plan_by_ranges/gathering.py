@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from shardmill.beam_jobs.encode.blocks import Block, facts_digest, place_facts, read_facts
+from shardmill.beam_jobs.encode.decided import Decided
 from shardmill.beam_jobs.encode.objects import move_to_listing
 from shardmill.beam_jobs.encode.stage import EncodedFiles
 from shardmill.beam_jobs.plan_by_ranges.choice import ranges_folder
@@ -54,6 +55,7 @@ def gather_by_ranges(
     encoded: EncodedFiles,
     known: KnownFiles,
     previous: PreviousVersion | None,
+    decided: Decided | None = None,
 ) -> GatherFacts:
     """Write the listing by ranges, and return an object that gathers the facts of each range.
 
@@ -63,11 +65,13 @@ def gather_by_ranges(
         encoded: the files that the previous version does not know.
         known: the files that it knows.
         previous: the previous version; None if there is none.
+        decided: what people decided about contents.
     """
     if previous is None:
-        return GatherFacts(tables, cut_files(tables, listing, encoded.blocks), encoded.schema)
+        files = cut_files(tables, listing, encoded.blocks)
+        return GatherFacts(tables, files, encoded.schema, decided=decided)
     files = cut_files(tables, listing, encoded.blocks, known.mask)
-    return GatherFacts(tables, files, encoded.schema, known.mask, known.facts, previous)
+    return GatherFacts(tables, files, encoded.schema, known.mask, known.facts, previous, decided)
 
 
 def plan_tables(spool: Storage, digest: str, ranges: int) -> PlanTables:
@@ -151,6 +155,7 @@ class GatherFacts:
         known: per file that is read, whether the previous version knows its facts; None if it knows none.
         facts_of_known: PLACED_FACTS_SCHEMA and columns of features, of all known files.
         previous: the previous version.
+        decided: what people decided about contents; None: nothing.
     """
 
     tables: PlanTables
@@ -159,6 +164,7 @@ class GatherFacts:
     known: npt.NDArray[np.bool_] | None = None
     facts_of_known: pa.Table | None = None
     previous: PreviousVersion | None = None
+    decided: Decided | None = None
 
     def gather(self, number: int) -> None:
         """Write the listing and the facts of a range, with the features that reading found in the listing."""
@@ -172,6 +178,8 @@ class GatherFacts:
             known = self.known[first : first + _num_read(listing)]
             before = int(self.known[:first].sum())
             facts = merge_facts(known, self.facts_of_known.slice(before, int(known.sum())), facts)
+        if self.decided is not None:
+            listing, facts = self.decided.apply(listing, facts)
         listing, facts = move_to_listing(listing, code_texts(facts, IMAGE_NAMES))
         self.tables.write(LISTING, number, listing)
         self.tables.write(FACTS, number, facts)

@@ -38,8 +38,8 @@ class Digests:
     Attributes:
         run: covers the location of the source, the configuration and the libraries. It names the spool, so a
             run on a source that has grown finds the blocks that are still the same.
-        source: covers all of that, the listing, its label edits and the vectors of the images: equal if a
-            run would publish the same again.
+        source: covers all of that, the listing, its label edits, what people decided about contents, and
+            the vectors of the images: equal if a run would publish the same again.
         builds: library -> version, of the libraries that shape the stored bytes.
     """
 
@@ -54,12 +54,15 @@ class Digests:
         listing: Listing,
         config: PrepareConfig,
         embeddings: EmbeddingFiles | None = None,
+        decided: str | None = None,
     ) -> Self:
-        """Compute the digests of a run."""
+        """Compute the digests of a run; ``decided`` is the digest of what people decided about contents."""
         run = run_digest(source_uri, config)
         covered = [run, listing.digest(), *([embeddings.digest] if embeddings else [])]
         if listing.label_edits is not None:
             covered.append(listing.label_edits.sha256)
+        if decided is not None:
+            covered.append(decided)
         return cls(run, digest_of(covered, length=32), builds_of(config))
 
 

@@ -66,7 +66,7 @@ def publish(
         shards: all shards of the version.
         digests: digests of the run.
         previous: the version that it was planned on top of.
-        label_edits: summary of the label edits of the listing.
+        label_edits: summary of the label edits of the listing and of the decisions of reviews.
 
     Returns:
         The version, and how it differs from the previous one.
@@ -253,9 +253,9 @@ def without_label_edits(before: Manifest | None, source_uri: str, config: Prepar
     """
     if before is None or before.label_edits is None or before.source != source_uri:
         return None
-    if config.source.label_edits is not None:
-        return None
     file = before.config.get("source", {}).get("label_edits")
+    if config.source.label_edits is not None or file is None:  # decisions of a review stay by themselves
+        return None
     return (
         f"{before.dataset}@{before.version} has label edits, and this run has none: its labels become those "
         f"of the source again. To keep them: --set source.label_edits={file}"

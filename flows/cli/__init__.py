@@ -44,7 +44,7 @@ _LAYOUT = "\n\t"  # control characters that a message may contain
 _APP = typer.Typer(
     name="shardmill",
     cls=Group,
-    help="""Folders of raw images in; accounted-for, balanced, sharded TFRecords and a trained model out.
+    help="""Raw images in; balanced, sharded TFRecords and a trained model out.
 
     Examples:
       shardmill run photos --dataset photos

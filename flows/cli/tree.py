@@ -73,6 +73,11 @@ PLATFORM = Branch(
         "server.backup:reap",
     ),
 )
+REVIEW = Branch(
+    "review",
+    "Decide about what was found in a dataset: list, export, import.",
+    ("datasets.review:list_", "datasets.review:export", "datasets.review:import_"),
+)
 TREE: dict[str, tuple[str | Branch, ...]] = {
     "Prepare and train": (
         "demo.command:demo",
@@ -91,6 +96,7 @@ TREE: dict[str, tuple[str | Branch, ...]] = {
         "datasets.catalog:locate",
         "datasets.verify:verify",
         "datasets.export:export",
+        REVIEW,
         "runs.profile:profile",
     ),
     "Training runs and models": (

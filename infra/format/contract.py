@@ -262,14 +262,14 @@ class SplitStatistics(Stored):
 
 
 class LabelEditsSummary(Stored):
-    """What the label edits of ``source.label_edits`` changed.
+    """What the label edits of ``source.label_edits`` and the decisions of reviews changed.
 
     Attributes:
         sha256: SHA-256 of all decisions in them.
     """
 
     sha256: str
-    num_labels: int = Field(ge=0, description="images with another label than the source gives")
+    num_labels: int = Field(ge=0, description="images whose label they give")
     num_left_out: int = Field(ge=0)
 
 

@@ -6,6 +6,7 @@
       manifests/000003.json                   the commit of version 3
       manifests/000003.json.sig               its signature, if it was signed
       croissant-000003.json                   version 3 as MLCommons Croissant
+      decisions/000001.json                   what people decided about records (infra.dataset.decisions)
       removed/000002.json                     the manifest of version 2, which was removed and may come back
       data/<plan digest>/
         train-00000-of-00012.tfrecord.gz      a shard (no .gz where the container is "none")

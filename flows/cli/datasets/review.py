@@ -1,0 +1,152 @@
+"""review list, export and import: what was found in a dataset, and what people decided about it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from shardmill.flows.cli import options, output
+from shardmill.flows.cli.datasets.maintenance import Name
+from shardmill.flows.cli.folders import catalog_at, runs_folder
+from shardmill.infra.errors import UsageError
+
+if TYPE_CHECKING:
+    from shardmill.infra.dataset.version import DatasetVersion
+
+_SHOWN = 20
+
+
+def list_(
+    dataset: Name,
+    reason: Annotated[
+        str | None, typer.Option("--reason", metavar="NAME", help="Only what was found for this reason")
+    ] = None,
+    decided: Annotated[bool, typer.Option("--decided", help="Instead, the decisions in force")] = False,
+    most: Annotated[int, typer.Option("--most", metavar="N", min=1, help="Print at most so many")] = _SHOWN,
+    root: options.Root = None,
+    runs: options.Runs = None,
+    json_output: options.Json = False,
+) -> None:
+    """List the records of the newest version that a person should look at, the most important first.
+
+    Decided ones are left out. `export` and `import` pass decisions on, and the next prepare applies them.
+
+    Examples:
+      shardmill review list photos
+      shardmill review list photos --reason label-error --most 100
+      shardmill review list photos --decided --json
+    """
+    from shardmill.flows.review.findings import REASONS
+    from shardmill.flows.review.queue import make_queue
+    from shardmill.infra.dataset.decisions import DecisionLog
+
+    catalog = catalog_at(root)
+    version = catalog.open(dataset)
+    current = DecisionLog(version.storage).read().current
+    if decided:
+        rows = [[row.record, row.decision, row.was, row.to, row.by, row.at] for row in current.values()]
+        columns = ["record", "decision", "from", "to", "by", "at"]
+        _print(f"Decided: {len(rows):,}", columns, rows[: -most - 1 : -1], json_output, dataset)
+        return
+    names = [each.name for each in REASONS]
+    if reason is not None and reason not in names:
+        raise UsageError(f"there is no reason {reason!r}", f"give one of {', '.join(names)}")
+    queue = make_queue(version, runs_folder(runs))
+    open_rows = [row for row in queue.rows if row.record not in current and reason in (None, *row.findings)]
+    rows = [
+        [
+            row.record,
+            row.label,
+            row.suggested,
+            "; ".join(each.text for each in row.findings.values()),
+            row.uri,
+        ]
+        for row in open_rows
+    ]
+    counts = queue.counts(current)
+    said = ", ".join(f"{counts[each.name]:,} {each.words}" for each in REASONS if counts[each.name])
+    title = f"To review in {version.ref}: {len(rows):,}" + (f" ({said})" if said else "")
+    _print(title, ["record", "label", "suggested", "why", "source"], rows[:most], json_output, version.ref)
+
+
+def _print(title: str, columns: list[str], rows: list[list[str]], json_output: bool, subject: str) -> None:
+    if json_output:
+        found = [dict(zip(columns, row, strict=True)) for row in rows]
+        output.print_json({"dataset": subject, "rows": found})
+    elif rows:
+        output.print_table(title, columns, rows)
+    else:
+        output.say(title)
+
+
+File = Annotated[Path, typer.Argument(metavar="FILE", help=".csv, .parquet, or .json of Label Studio")]
+
+
+def export(
+    dataset: Name,
+    file: File,
+    root: options.Root = None,
+    json_output: options.Json = False,
+) -> None:
+    """Write all decisions about a dataset to a file.
+
+    Examples:
+      shardmill review export photos decisions.csv
+      shardmill review export photos decisions.parquet
+    """
+    from shardmill.flows.review.exchange import KINDS, written
+    from shardmill.infra.dataset.decisions import DecisionLog
+    from shardmill.infra.storage.local import file_writer, writes
+
+    if file.suffix.lower() not in KINDS:
+        raise UsageError(f"{file} is no {', '.join(KINDS)}", "name a file that ends so")
+    version = catalog_at(root).open(dataset)
+    decisions = DecisionLog(version.storage).read()
+    data = written(decisions, _sources(version), file.suffix.lower())
+    with writes(file), file_writer(file) as stream:
+        stream.write(data)
+    found = {"dataset": dataset, "file": str(file), "num_decisions": len(decisions.rows)}
+    output.answer(found, json_output, f"Wrote {output.counted(len(decisions.rows), 'decision')} to {file}")
+
+
+def import_(
+    dataset: Name,
+    file: File,
+    root: options.Root = None,
+    json_output: options.Json = False,
+) -> None:
+    """Add the decisions of a file, as `export` writes it, or of a label-errors.csv with decisions.
+
+    A decision that is there already is not added again. The next prepare applies them.
+
+    Examples:
+      shardmill review import photos decisions.csv
+    """
+    from shardmill.flows.review.exchange import read
+    from shardmill.infra.dataset.decisions import DecisionLog
+    from shardmill.training.aliases.record import this_user
+
+    version = catalog_at(root).open(dataset)
+    records = {uri: record for record, uri in _sources(version).items()}
+    found = read(file, this_user(), records.get)
+    appended = DecisionLog(version.storage).append(found.decisions)
+    numbers = {
+        "num_added": len(appended.added),
+        "num_there_before": len(appended.repeated),
+        "num_undecided": found.num_undecided,
+    }
+    output.answer(
+        {"dataset": dataset, **numbers},
+        json_output,
+        f"Added {output.counted(len(appended.added), 'decision')}; {len(appended.repeated):,} were there "
+        f"before, {found.num_undecided:,} rows are undecided",
+        f"Apply them: shardmill prepare SOURCE --dataset {dataset}",
+    )
+
+
+def _sources(version: DatasetVersion) -> dict[str, str]:
+    """Return record id -> URI of its source."""
+    rows = version.scan(["id", "source_uri"]).to_table()
+    return dict(zip(rows["id"].to_pylist(), rows["source_uri"].to_pylist(), strict=True))

@@ -1,0 +1,194 @@
+"""What a review shows of a version, reason by reason. A further one is a function in ``REASONS``."""
+
+from __future__ import annotations
+
+import csv
+import heapq
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import pyarrow.compute as pc
+
+from shardmill.beam_jobs.reasons import SAME_BYTES_ACROSS_SPLITS
+from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.dataset.views.references import whole_versions
+from shardmill.infra.errors import ShardmillError
+from shardmill.infra.format.contract import QUARANTINED
+from shardmill.infra.readable import first_of
+from shardmill.training.results.predictions.file import (
+    has_one_label,
+    predictions_file,
+    probabilities_of,
+    read_classes,
+    read_predictions,
+)
+from shardmill.training.results.predictions.label_errors import LABEL_ERRORS_FILE, OUT_OF_SAMPLE
+from shardmill.training.results.run_files.run_folder import is_run, read_run
+
+LEAST_SURE = 500  # records of a run that are shown for this reason
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Why one record is in a review.
+
+    Attributes:
+        record: id of its content.
+        text: why, as people read it.
+        score: among findings of one reason the highest come first.
+        label: the class that the record must have for this to hold; None: any.
+        suggested: the class that it may have instead; None: none is suggested.
+        run: the run that says so; "" if none does.
+        uri: its source, of inputs that are no records; "" of records.
+    """
+
+    record: str
+    text: str
+    score: float = 0.0
+    label: str | None = None
+    suggested: str | None = None
+    run: str = ""
+    uri: str = ""
+
+
+@dataclass(frozen=True)
+class Reviewed:
+    """A version, and the folders of the runs on its dataset, the newest first."""
+
+    version: DatasetVersion
+    runs: list[Path]
+
+
+def runs_of(folder: Path, dataset: str) -> list[Path]:
+    """Return the folders in a folder of runs that tell something of a dataset, the newest first."""
+    found = []
+    with suppress(OSError):
+        for path in folder.iterdir():
+            with suppress(OSError, ShardmillError):
+                files = [path / LABEL_ERRORS_FILE, *(path / predictions_file(name) for name in OUT_OF_SAMPLE)]
+                changed = [file.stat().st_mtime_ns for file in files if file.is_file()]
+                if changed and _is_of(path, dataset):
+                    found.append((max(changed), path))
+    return [path for _, path in sorted(found, reverse=True)]
+
+
+def _is_of(path: Path, dataset: str) -> bool:
+    if is_run(path):
+        return any(ref.rpartition("@")[0] == dataset for ref in whole_versions(read_run(path).dataset))
+    return path.name.startswith(f"{dataset}-v")  # as `shardmill label-errors` names its folder
+
+
+def _label_errors(reviewed: Reviewed) -> Iterator[Finding]:
+    for run in reviewed.runs:
+        with suppress(OSError), (run / LABEL_ERRORS_FILE).open(newline="", encoding="utf-8") as stream:
+            for row in csv.DictReader(stream):
+                with suppress(KeyError, TypeError, ValueError):  # a list that a person has edited
+                    given, suggested, score = row["given_label"], row["suggested_label"], float(row["score"])
+                    text = f"the model says {suggested} (by {score:.2f})"
+                    yield Finding(row["id"], text, score, given, suggested, run.name)
+
+
+def _same_bytes(reviewed: Reviewed) -> Iterator[Finding]:
+    for conflict in reviewed.version.manifest.label_conflicts:
+        others = [f"{label} ({uri})" for label, uri in zip(conflict.labels, conflict.uris, strict=False)]
+        yield Finding(conflict.sha256[:16], f"the same file has several labels: {first_of(others, 4)}")
+
+
+def _near_duplicates(reviewed: Reviewed) -> Mapping[str, list[dict[str, str]]]:
+    """Return the members of each group of near-duplicates."""
+    table = reviewed.version.manifest.near_duplicates
+    groups: dict[str, list[dict[str, str]]] = {}
+    if table is not None:
+        columns = ["group", "record_id", "uri", "label", "split"]
+        for row in reviewed.version.table(table.path, columns).to_pylist():
+            groups.setdefault(row["group"], []).append(row)
+    return groups
+
+
+def _same_look(reviewed: Reviewed) -> Iterator[Finding]:
+    if reviewed.version.manifest.label_kind != "class":
+        return
+    for members in _near_duplicates(reviewed).values():
+        if len({row["label"] for row in members}) > 1:
+            for row in members:
+                others = [f"{each['label']} ({each['uri']})" for each in members if each is not row]
+                text = f"looks like others with another label: {first_of(others, 3)}"
+                yield Finding(row["record_id"], text, 1 / len(members), row["label"])
+
+
+def _leaks(reviewed: Reviewed) -> Iterator[Finding]:
+    for members in _near_duplicates(reviewed).values():
+        if len({row["split"] for row in members if row["split"]}) > 1:
+            for row in members:
+                others = [f"{each['uri']} in {each['split']}" for each in members if each is not row]
+                yield Finding(row["record_id"], f"looks like {first_of(others, 3)}", 1 / len(members))
+    if reviewed.version.manifest.cross_split_duplicates:
+        is_crossing = pc.equal(pc.field("reason"), SAME_BYTES_ACROSS_SPLITS)
+        for row in _inputs(reviewed, is_crossing):
+            yield Finding(row["record_id"], f"the source has the same file in another split: {row['uri']}", 2)
+
+
+def _quarantine(reviewed: Reviewed) -> Iterator[Finding]:
+    if not reviewed.version.manifest.accounting.num_quarantined:
+        return
+    for row in _inputs(reviewed, pc.equal(pc.field("outcome"), QUARANTINED)):
+        if row["sha256"]:  # the content of others is not known
+            yield Finding(row["sha256"][:16], row["message"] or row["reason"], uri=row["uri"])
+
+
+def _inputs(reviewed: Reviewed, condition: pc.Expression) -> Iterator[dict[str, str]]:
+    columns = ["uri", "sha256", "outcome", "reason", "message", "record_id"]
+    for part in reviewed.version.manifest.inputs:
+        yield from reviewed.version.table(part.path, columns).filter(condition).to_pylist()
+
+
+def _unsure(reviewed: Reviewed) -> Iterator[Finding]:
+    """Yield the records about which the newest run with probabilities is least sure."""
+    for run in reviewed.runs:
+        found: list[tuple[float, str, str, str]] = []
+        for split in OUT_OF_SAMPLE:
+            with suppress(ShardmillError, OSError):
+                found = heapq.nsmallest(LEAST_SURE, [*found, *_least_sure(run / predictions_file(split))])
+        for sure, record, suggested, said in found:
+            text = f"the model is not sure: {said}"
+            yield Finding(record, text, 1 - sure, None, suggested, run.name)
+        if found:
+            return
+
+
+def _least_sure(path: Path) -> Iterator[tuple[float, str, str, str]]:
+    """Yield (highest probability, record, its class, the two likeliest in words) of candidates of a split."""
+    if not path.is_file() or not has_one_label(path):
+        return
+    classes = read_classes(path)
+    for rows in read_predictions(path, ["id", "probabilities"]):
+        table = probabilities_of(rows)
+        highest = table.max(axis=1)
+        for row in np.argsort(highest, kind="stable")[:LEAST_SURE].tolist():
+            best = np.argsort(-table[row], kind="stable")[:2].tolist()
+            said = ", ".join(f"{classes[one]} {table[row, one]:.2f}" for one in best)
+            yield float(highest[row]), rows["id"][row].as_py(), classes[best[0]], said
+
+
+@dataclass(frozen=True)
+class Reason:
+    """A reason why records are in a review: its name for addresses, words for people, and its findings."""
+
+    name: str
+    words: str
+    find: Callable[[Reviewed], Iterator[Finding]]
+
+
+# The most important first.
+REASONS: Final = (
+    Reason("label-error", "likely label errors", _label_errors),
+    Reason("same-file", "same file, several labels", _same_bytes),
+    Reason("same-look", "same look, several labels", _same_look),
+    Reason("quarantine", "quarantine", _quarantine),
+    Reason("leak", "leaks between splits", _leaks),
+    Reason("unsure", "lowest confidence", _unsure),
+)

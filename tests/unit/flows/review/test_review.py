@@ -1,0 +1,222 @@
+"""The queue of a version, the commands of a review, and decisions as files."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+
+from shardmill.flows import cli
+from shardmill.flows.review.exchange import read, written
+from shardmill.flows.review.findings import REASONS
+from shardmill.flows.review.queue import Queue, make_queue
+from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.dataset.decisions import Decision, DecisionLog, Decisions
+from shardmill.infra.errors import DataError, UsageError
+from tests.samples.images.photos import jpeg, make_photos, write
+from tests.samples.preparing.prepared import rows, run
+
+HOSTILE = "<img src=x onerror=alert(1)>"
+
+
+class Made(NamedTuple):
+    """A dataset with every kind of finding, and its source."""
+
+    root: Path
+    runs: Path
+    source: Path
+    ids: dict[str, str]
+
+
+def smaller(data: bytes) -> bytes:
+    """The same picture at another size: other bytes with the same look."""
+    with Image.open(io.BytesIO(data)) as image:
+        out = io.BytesIO()
+        image.resize((image.width * 3 // 4, image.height * 3 // 4)).save(out, "jpeg", quality=90)
+    return out.getvalue()
+
+
+def write_predictions(file: Path, ids: Sequence[str], probabilities: list[list[float]]) -> None:
+    about = {"dataset": "d@1", "split": "test", "classes": ["cat", "dog"], "task": "single-label"}
+    fields = [("id", pa.string()), ("probabilities", pa.list_(pa.float32()))]
+    schema = pa.schema(fields, metadata={b"shardmill": json.dumps(about).encode()})
+    pq.write_table(pa.table({"id": list(ids), "probabilities": probabilities}, schema=schema), file)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
+    folder = tmp_path_factory.mktemp("review")
+    source, root, runs = (
+        make_photos(folder / "source", {"cat": 8, "dog": 8}),
+        folder / "root",
+        folder / "runs",
+    )
+    same = (source / "cat/00006.jpg").read_bytes()
+    like = smaller((source / "cat/00001.jpg").read_bytes())
+    broken = jpeg(5)[:200]
+    write(
+        source, {"dog/same.jpg": same, "dog/like.jpg": like, "dog/broken.jpg": broken, "dog/empty.jpg": b""}
+    )
+    run(source, root, failure_budget=0.5)
+    found = rows(Catalog(root).open("d"))
+    ids = {uri: row["record_id"] or (row["sha256"] or "")[:16] for uri, row in found.items()}
+    of_run = runs / "d-v1-label-errors-5-0123"
+    of_run.mkdir(parents=True)
+    header = "id,source_uri,split,given_label,suggested_label,score,decision,label"
+    listed = [
+        f"{ids['cat/00003.jpg']},cat/00003.jpg,train,cat,dog,0.6,,",
+        f"{ids['cat/00004.jpg']},cat/00004.jpg,train,cat,dog,0.9,,",
+        f"{ids['cat/00007.jpg']},cat/00007.jpg,train,dog,cat,0.9,,",  # it is a cat by now
+        f"{'0' * 16},gone.jpg,train,cat,dog,0.9,,",
+        "damaged",
+    ]
+    (of_run / "label-errors.csv").write_text("\n".join([header, *listed]) + "\n")
+    chosen = [ids[f"dog/0000{number}.jpg"] for number in range(1, 5)]
+    write_predictions(
+        of_run / "predictions-test.parquet", chosen, [[0.1, 0.9], [0.55, 0.45], [0.4, 0.6], [0, 1]]
+    )
+    other = runs / "e-v1-label-errors-5-0123"
+    other.mkdir()
+    (other / "label-errors.csv").write_text("\n".join([header, f"{chosen[0]},x,train,dog,cat,0.9,,"]) + "\n")
+    return Made(root, runs, source, ids)
+
+
+def queue_of(made: Made) -> Queue:
+    return make_queue(Catalog(made.root).open("d"), made.runs)
+
+
+def test_the_queue_has_a_row_for_each_record_with_all_reasons_the_most_important_first(made: Made) -> None:
+    queue = queue_of(made)
+    found = {row.uri: list(row.findings) for row in queue.rows}
+    ordered = [row.uri for row in queue.rows]
+    assert len(found) == len(queue.rows) == len(queue.by_record)
+    assert ordered[:2] == ["cat/00004.jpg", "cat/00003.jpg"]
+    assert (queue.rows[0].label, queue.rows[0].suggested) == ("cat", "dog")
+    assert queue.rows[0].run == "d-v1-label-errors-5-0123"
+    assert ordered[2] == "cat/00006.jpg"
+    assert found["cat/00006.jpg"] == ["same-file"]
+    assert "same-look" in found["cat/00001.jpg"]
+    assert "same-look" in found["dog/like.jpg"]
+    assert found["dog/broken.jpg"] == ["quarantine"]
+    assert queue.by_record[made.ids["dog/broken.jpg"]].place is None
+    assert "cat/00007.jpg" not in found
+    assert "gone.jpg" not in found
+    unsure = [row.uri for row in queue.rows if list(row.findings) == ["unsure"]]
+    assert unsure[0] == "dog/00002.jpg"
+    assert queue.by_record[made.ids["dog/00002.jpg"]].suggested == "cat"
+    assert queue.by_record[made.ids["dog/00003.jpg"]].suggested == ""
+    assert queue.counts({made.ids["cat/00003.jpg"]})["label-error"] == 1
+    assert list(queue.counts(())) == [reason.name for reason in REASONS]
+
+
+def test_commands_list_import_and_export(
+    made: Made, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    places = ["--root", str(made.root), "--runs", str(made.runs)]
+
+    def asked(*words: str) -> Any:
+        assert cli.run([*words, "--json"]) == 0
+        return json.loads(capsys.readouterr().out)
+
+    first = asked("review", "list", "d", "--reason", "label-error", *places)["rows"]
+    assert [row["source"] for row in first] == ["cat/00004.jpg", "cat/00003.jpg"]
+    edited = tmp_path / "label-errors.csv"
+    edited.write_text(
+        "id,source_uri,given_label,suggested_label,decision,label\n"
+        f"{made.ids['cat/00004.jpg']},cat/00004.jpg,cat,dog,accept,\n"
+        ",dog/00001.jpg,dog,cat,drop,\n"
+        f"{made.ids['cat/00003.jpg']},cat/00003.jpg,cat,dog,,\n"
+        f"{made.ids['dog/broken.jpg']},dog/broken.jpg,,,drop,\n"
+    )
+    said = asked("review", "import", "d", str(edited), *places[:2])
+    assert (said["num_added"], said["num_undecided"]) == (3, 1)
+    assert asked("review", "import", "d", str(edited), *places[:2])["num_there_before"] == 3
+    left = asked("review", "list", "d", *places)["rows"]
+    assert not {"cat/00004.jpg", "dog/00001.jpg", "dog/broken.jpg"} & {row["source"] for row in left}
+    assert len(asked("review", "list", "d", "--decided", *places)["rows"]) == 3
+    for name in ("out.csv", "out.parquet"):
+        assert asked("review", "export", "d", str(tmp_path / name), *places[:2])["num_decisions"] == 3
+        assert asked("review", "import", "d", str(tmp_path / name), *places[:2])["num_there_before"] == 3
+    table = pq.read_table(tmp_path / "out.parquet").to_pylist()
+    with (tmp_path / "out.csv").open(newline="") as stream:
+        assert [row["key"] for row in csv.DictReader(stream)] == [row["key"] for row in table]
+    said = {row["source_uri"]: (row["decision"], row["from"], row["to"]) for row in table}
+    assert said["cat/00004.jpg"] == ("relabel", "cat", "dog")
+    assert said["dog/00001.jpg"] == ("exclude", "dog", "")
+
+    made_again = run(made.source, made.root, failure_budget=0.5)
+    assert made_again["version"] == 2
+    outcomes = {uri: row["reason"] for uri, row in rows(Catalog(made.root).open("d")).items()}
+    assert (outcomes["dog/00001.jpg"], outcomes["dog/broken.jpg"]) == ("review", "review")
+    assert cli.run(["review", "list", "d", "--reason", "x", *places]) != 0
+    assert "label-error" in capsys.readouterr().err
+
+
+ROWS = [
+    Decision(
+        "k1", "0" * 16, "relabel", "Ada, the 1st", "2026-01-01T00:00:00+00:00", "cat", HOSTILE, 'a "b"', "r1"
+    ),
+    Decision("k2", "1" * 16, "exclude", "bob", "2026-01-02T00:00:00+00:00", "cat", "", "=cmd()"),
+    Decision("k3", "2" * 16, "keep", "bob", "2026-01-02T00:00:00+00:00", "dog"),
+    Decision("k4", "1" * 16, "undo", "bob", "2026-01-03T00:00:00+00:00", "cat"),
+]
+
+
+@pytest.mark.parametrize("kind", [".csv", ".parquet"])
+def test_files_give_back_every_decision(kind: str, tmp_path: Path) -> None:
+    file = tmp_path / f"decisions{kind}"
+    file.write_bytes(written(Decisions(ROWS), {"0" * 16: "cat/ü,1.jpg"}, kind))
+    assert read(file, "me", {}.get).decisions == ROWS
+    assert read(file, "me", {}.get).num_undecided == 0
+
+
+def test_label_studio_gives_back_the_decisions_in_force(tmp_path: Path) -> None:
+    file = tmp_path / "tasks.json"
+    file.write_bytes(written(Decisions(ROWS), {}, ".json"))
+    said = [(row.record, row.decision, row.was, row.to, row.by) for row in read(file, "me", {}.get).decisions]
+    assert said == [(row.record, row.decision, row.was, row.to, row.by) for row in (ROWS[0], ROWS[2])]
+    tasks = json.loads(file.read_text())
+    tasks[0]["annotations"] = []
+    tasks[1]["annotations"][0]["result"] = [
+        {"from_name": "label", "type": "choices", "value": {"choices": ["emu"]}}
+    ]
+    file.write_text(json.dumps(tasks))
+    found = read(file, "me", {}.get)
+    assert found.num_undecided == 1
+    assert [(row.decision, row.to, row.was) for row in found.decisions] == [("relabel", "emu", "dog")]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("a.txt", "", "is no .csv"),
+        ("a.csv", "record,decission\n0,keep\n", "did you mean 'decision'"),
+        ("a.csv", "record,decision\nzz,keep\n", "row 1 of .*no record id"),
+        ("a.csv", "source_uri,decision,by\ngone.jpg,keep,ada\n", "names no record: 'gone.jpg'"),
+        ("a.csv", f"record,decision\n{'0' * 16},relabel\n", "new class"),
+        ("a.csv", f"record,decision\n{'0' * 16},keep,3\n", "more values"),
+        ("a.csv", f"id,source_uri,decision\n{'0' * 16},x,yes\n", "decision 'yes'"),
+        ("a.parquet", "no parquet", "cannot be read"),
+        ("a.json", "[1]", "cannot be read"),
+        ("a.json", '{"a": 1}', "cannot be read"),
+    ],
+)
+def test_files_that_make_no_sense_are_refused(name: str, text: str, words: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(text)
+    with pytest.raises((DataError, UsageError), match=words):
+        read(tmp_path / name, "me", {}.get)
+
+
+def test_nothing_found_is_an_empty_queue(tmp_path: Path) -> None:
+    run(make_photos(tmp_path / "source", {"cat": 3}), tmp_path / "root")
+    version = Catalog(tmp_path / "root").open("d")
+    assert make_queue(version, tmp_path / "no runs").rows == []
+    assert DecisionLog(version.storage).read().rows == []
