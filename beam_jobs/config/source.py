@@ -29,7 +29,7 @@ from shardmill.infra.settings import AlsoCalled, Settings, WrongValue
 
 Layout = Literal["auto", "classes", "splits"]
 _OF_TOOLS = ("labelme", "label_studio", "cvat", "via")  # for labelling images
-OF_OBJECTS = ("coco", "voc", "box_table", "yolo", "fiftyone", *_OF_TOOLS)
+OF_OBJECTS = ("coco", "voc", "box_table", "box_files", "yolo", "fiftyone", *_OF_TOOLS)
 _UPRIGHT = ("yolo", *_OF_TOOLS)  # kinds whose boxes are of the upright image, unless a setting says otherwise
 _OF_TABLES = ("table", "urls")
 
@@ -62,7 +62,7 @@ _GROUPS: dict[str, dict[str, set[str]]] = {
     "yolo": {"columns": _OF_ONE_OBJECT - {"class_names", "classes_file"}, "objects": {"table", "image_sets"}},
     **{
         kind: {"columns": _OF_ONE_OBJECT, "objects": {"table", "image_sets", "task"}}
-        for kind in ("labelme", "label_studio", "cvat")
+        for kind in ("labelme", "label_studio", "cvat", "box_files")
     },
     "via": {"columns": _OF_ONE_OBJECT - {"label"}, "objects": {"table", "image_sets", "task"}},
     "box_table": {

@@ -61,7 +61,7 @@ def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
 
 def recognise(glance: Glance, settings: SourceConfig) -> Recognised | None:
     """Return the folders of JSON files that describe an image each as LabelMe does."""
-    return recognise_one_an_image("as LabelMe does", _LABELME, ".json", glance, settings)
+    return recognise_one_an_image("labelme", "as LabelMe does", _LABELME, ".json", glance, settings)
 
 
 def _add_file(found: Annotations, drawn: DrawnObjects, table: AnnotationTable, text: bytes | str) -> None:

@@ -511,64 +511,6 @@ def stl10() -> Files:
     }
 
 
-def voc() -> Files:
-    """VOC 2012 of http://host.robots.ox.ac.uk/pascal/VOC/."""
-    top = "VOCdevkit/VOC2012"
-    found: Files = {}
-    for number, name in enumerate(("2008_000001", "2008_000002", "2008_000003")):
-        found |= pictures(f"{top}/JPEGImages/{name}.jpg")
-        found[f"{top}/Annotations/{name}.xml"] = (
-            f"<annotation><folder>VOC2012</folder><filename>{name}.jpg</filename><size><width>8</width>"
-            "<height>8</height><depth>3</depth></size><object><name>"
-            f"{'cat' if number else 'dog'}</name><bndbox><xmin>1</xmin><ymin>1</ymin><xmax>6</xmax>"
-            "<ymax>5</ymax></bndbox></object></annotation>"
-        ).encode()
-    found |= pictures(f"{top}/SegmentationClass/2008_000002.png", f"{top}/SegmentationObject/2008_000002.png")
-    sets = f"{top}/ImageSets"
-    return found | {
-        f"{sets}/Main/train.txt": lines("2008_000001", "2008_000002"),
-        f"{sets}/Main/val.txt": lines("2008_000003"),
-        f"{sets}/Main/trainval.txt": lines("2008_000001", "2008_000002", "2008_000003"),
-        f"{sets}/Main/cat_train.txt": lines("2008_000001 -1", "2008_000002  1"),
-        f"{sets}/Segmentation/train.txt": lines("2008_000002"),
-    }
-
-
-def coco() -> Files:
-    """COCO 2017 of https://cocodataset.org/#download."""
-    categories = [{"id": 1, "name": "person"}, {"id": 18, "name": "dog"}]
-    found: Files = {}
-    for split, numbers in (("train", (9, 25)), ("val", (139,))):
-        images = [
-            {"id": number, "file_name": f"{number:012d}.jpg", "height": 8, "width": 8} for number in numbers
-        ]
-        notes = [
-            {"id": number, "image_id": number, "category_id": 18, "bbox": [1, 1, 4, 4], "area": 16,
-             "iscrowd": 0, "segmentation": [[1, 1, 5, 1, 5, 5, 1, 5]]}
-            for number in numbers
-        ]  # fmt: skip
-        found |= pictures(*(f"{split}2017/{image['file_name']}" for image in images))
-        document = {"info": {}, "images": images, "annotations": notes, "categories": categories}
-        found[f"annotations/instances_{split}2017.json"] = json.dumps(document).encode()
-        captions = [{"id": number, "image_id": number, "caption": "a dog"} for number in numbers]
-        found[f"annotations/captions_{split}2017.json"] = json.dumps(
-            {"info": {}, "images": images, "annotations": captions}
-        ).encode()
-    return found
-
-
-def yolo() -> Files:
-    """coco8 of https://docs.ultralytics.com/datasets/detect/coco8/."""
-    found = pictures(
-        *(f"coco8/images/{split}/{number}.jpg" for split in ("train", "val") for number in (1, 2))
-    )
-    for split in ("train", "val"):
-        found |= {f"coco8/labels/{split}/{number}.txt": b"1 0.5 0.5 0.5 0.5\n" for number in (1, 2)}
-    return found | {
-        "coco8.yaml": b"path: coco8\ntrain: images/train\nval: images/val\nnames:\n  0: person\n  1: dog\n"
-    }
-
-
 def image_folder_of_hugging_face() -> Files:
     """https://huggingface.co/docs/datasets/image_dataset#imagefolder."""
     found: Files = {}
@@ -1005,9 +947,6 @@ LAYOUTS = [
     Layout("CIFAR-100", cifar100, "cifar", _CIFAR100),
     Layout("CIFAR-100, binary", cifar100_binary, "cifar", _CIFAR100),
     Layout("STL-10", stl10, "cifar", {"train": {"airplane": 1, "bird": 2}, "test": {"airplane": 1}}),
-    Layout("Pascal VOC 2012", voc, "voc", {"train": {"cat": 1, "dog": 1}, "validation": {"cat": 1}}),
-    Layout("COCO 2017", coco, "coco", {"train": {"dog": 2}, "validation": {"dog": 1}}),
-    Layout("YOLO", yolo, "yolo", {"train": {"dog": 2}, "validation": {"dog": 2}}),
     Layout("Hugging Face ImageFolder", image_folder_of_hugging_face, "table", {
         "train": {"cat": 2, "dog": 1}, "test": {"dog": 1},
     }),

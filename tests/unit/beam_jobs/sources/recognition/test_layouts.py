@@ -15,13 +15,17 @@ from shardmill.infra.codecs.formats import sniff
 from shardmill.infra.errors import UsageError
 from shardmill.infra.progress import subscribe
 from tests.samples.images.photos import write
+from tests.samples.sources.annotated_layouts import ANNOTATED
 from tests.samples.sources.layouts import LAYOUTS, Layout, pictures
 from tests.samples.sources.requests import asked
 
 REPOSITORY = Path(__file__).parents[5]
 
 
-@pytest.mark.parametrize("layout", LAYOUTS, ids=lambda layout: layout.name)
+EVERY = [*LAYOUTS, *ANNOTATED]
+
+
+@pytest.mark.parametrize("layout", EVERY, ids=lambda layout: layout.name)
 def test_a_public_layout_is_right_without_any_setting(layout: Layout, tmp_path: Path) -> None:
     write(tmp_path, layout.build())
     for path in tmp_path.glob("snapshots/abc1/**/*"):  # links in the cache of a hub
@@ -56,7 +60,7 @@ def test_a_public_layout_is_right_without_any_setting(layout: Layout, tmp_path: 
 def rows_of_layouts() -> list[str]:
     """The table of the documentation: each kind, and the layouts that are of it."""
     of_kind: dict[str, list[str]] = {}
-    for layout in LAYOUTS:
+    for layout in EVERY:
         of_kind.setdefault("*asks*" if layout.kind == "asks" else f"`{layout.kind}`", []).append(layout.name)
     rows = [f"| {kind} | {'; '.join(names)} |" for kind, names in sorted(of_kind.items(), reverse=True)]
     return ["| recognised as | public layouts |", "|---|---|", *rows]
