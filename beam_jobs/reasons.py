@@ -76,6 +76,11 @@ NO_OBJECTS: Final = _filtered(
     "It has no objects, and source.objects.unannotated leaves such images out",
     "Annotate it, or set source.objects.unannotated to keep",
 )
+SAME_SCENE: Final = _filtered(
+    "same_scene",
+    "The frame of a video differs too little from the one before (source.options.scenes)",
+    "Lower source.options.scenes to include it",
+)
 
 # Filtered after reading, by the settings filter, a purge, and by planning.
 TOO_SMALL: Final = _filtered(

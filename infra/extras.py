@@ -29,6 +29,7 @@ LIBRARIES: Final = {
     "array_record": ("array_record",),
     "heif": ("pi_heif",),
     "dicom": ("pydicom",),
+    "video": ("av",),
     "mlflow": ("mlflow",),
     "nvml": ("pynvml",),
     "onnx": ("tf2onnx", "onnxruntime", "onnxscript"),

@@ -50,6 +50,7 @@ _OF_ONE_OBJECT = ColumnsConfig.model_fields.keys() - {"drop_labels", "merge_labe
 # Kind -> groups of settings that it takes -> settings of the group that it refuses.
 _GROUPS: dict[str, dict[str, set[str]]] = {
     "image_folder": {},
+    "video": {"columns": {"mask"}, "table": set()},
     "lists": {"columns": _OF_ONE_OBJECT},
     "table": {"columns": set(), "table": set(), "masks": _OF_FOLDERS_OF_MASKS},
     "urls": {"columns": set(), "table": set(), "urls": set(), "masks": _OF_FOLDERS_OF_MASKS},
@@ -81,7 +82,7 @@ _GROUPS: dict[str, dict[str, set[str]]] = {
     "tfds": {"columns": {*_SEVERAL, "mask"}, "tfds": set(), "rows": {"compression"}},
 }
 _OF_OTHER_KINDS: dict[str, set[str]] = {"columns": set(), "rows": set()}
-_WITH_LAYOUT = ("image_folder", "archive")
+_WITH_LAYOUT = ("image_folder", "archive", "video")
 _OF_ONE_KIND_OF_LABELS = (*OF_OBJECTS, "masks")
 
 # Newer than the digests of earlier releases: left out of them where unset.

@@ -17,12 +17,13 @@ from shardmill.beam_jobs.reasons import PASSING_REASONS
 from shardmill.beam_jobs.schemas import READ, file_refs
 from shardmill.beam_jobs.sources.embeddings import EmbeddingFiles
 from shardmill.beam_jobs.sources.files.walking import SourceFault
-from shardmill.beam_jobs.sources.kind_modules import Reader, own_kind
+from shardmill.beam_jobs.sources.kind_modules import Reader, kind_module, own_kind
 from shardmill.beam_jobs.sources.listing import Listing
 from shardmill.beam_jobs.tables.ids import batches_digest, table_digest
 from shardmill.infra.codecs import codec_builds
 from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.digests import digest_of
+from shardmill.infra.extras import version_of
 from shardmill.infra.format.contract import FORMAT_VERSION, INPUTS_SCHEMA, REVISION
 from shardmill.infra.format.records import Container
 from shardmill.infra.plugins import versions_of
@@ -82,6 +83,8 @@ def builds_of(config: PrepareConfig) -> dict[str, str]:
     if config.source.label_kind == "mask":
         codecs |= codec_builds("png")
     libraries = {name: version(name) for name in ("isal", "pyarrow")}
+    of_kind = getattr(kind_module(config), "DISTRIBUTIONS", ())
+    libraries |= {name: version_of(name) or "absent" for name in of_kind}
     return {"shardmill": str(REVISION)} | codecs | libraries | versions_of([own_kind(config.source.kind)])
 
 

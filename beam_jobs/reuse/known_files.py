@@ -20,7 +20,7 @@ from shardmill.beam_jobs.config import PrepareConfig
 from shardmill.beam_jobs.encode.blocks import DigestList, KnownContents
 from shardmill.beam_jobs.encode.facts import features_found
 from shardmill.beam_jobs.encode.stage import EncodedFiles
-from shardmill.beam_jobs.reasons import PURGED
+from shardmill.beam_jobs.reasons import PURGED, SAME_SCENE
 from shardmill.beam_jobs.reuse.previous import PreviousVersion, retried_reasons
 from shardmill.beam_jobs.schemas import (
     DECODE,
@@ -155,6 +155,7 @@ def _same_files(
 def _lost_for_good(rows: pa.Table, retried: Collection[str]) -> npt.NDArray[np.bool_]:
     """Return the files that filters or decoders left out for a reason that still holds: bool [rows]."""
     by_content = pc.is_in(rows["stage"], pa.array([FILTER, DECODE]))
+    by_content = pc.or_(by_content, pc.equal(pc.fill_null(rows["reason"], ""), SAME_SCENE))
     filtered = pc.and_(pc.equal(rows["outcome"], FILTERED), by_content)
     rejected = pc.and_(pc.equal(rows["outcome"], QUARANTINED), pc.equal(rows["stage"], DECODE))
     stands = pc.invert(pc.is_in(rows["reason"], pa.array(list(retried), pa.string())))

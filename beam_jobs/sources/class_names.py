@@ -23,6 +23,7 @@ NO_CLASSES = frozenset({
     *SPLIT_OF_FOLDER, "image", "images", "img", "imgs", "jpegimages", "rgb", "leftimg", "leftimg8bit",
     "mask", "masks", "segmentationclass", "segmentationobject", "gtfine", "gtcoarse", "label", "labels",
     "annotation", "annotations", "imagesets", "bbox", "bboxes", "boxes", "data", "dataset", "datasets",
+    "video", "videos", "clips",
 })  # fmt: skip
 
 _NAMES_SHOWN = 6

@@ -6,10 +6,12 @@ groups or the file a series.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -49,26 +51,52 @@ def with_pages(listing: Listing, folder: SourceFolder) -> Listing:
     uris = table["uri"].to_pylist()
     of_row = np.repeat(np.arange(table.num_rows), np.where(several, counts, 0))
     numbers = np.concatenate([np.arange(count) for count in counts[several]])
-    pages = table.take(pa.array(of_row))
-    containers = pages["uri"].to_pylist()
     # A file of DICOM tells its series when it is read.
     groups = [None if found[row][0] == "dicom" else uris[row] for row in of_row.tolist()]
-    pages = _with(
-        pages,
-        uri=pa.array([page_name(uri, number) for uri, number in zip(containers, numbers, strict=True)]),
-        group=pc.coalesce(pages["group"], pa.array(groups, pa.string())),
-        size_bytes=pa.array(np.zeros(len(numbers), np.int64)),
-    )
-    pages = _placed(pages, pa.array(containers), pa.array(numbers))
+    parts = {
+        "uri": [page_name(uris[row], number) for row, number in zip(of_row, numbers, strict=True)],
+        "group": groups,
+        "position": numbers,
+    }
     messages = [f"its {count:,} pages are images" if count > 1 else None for count in counts.tolist()]
+    return replace(listing, table=with_parts(table, of_row, parts, messages))
+
+
+def with_parts(
+    table: pa.Table, of_row: npt.NDArray[np.int64], parts: Mapping[str, Any], messages: Sequence[str | None]
+) -> pa.Table:
+    """Return a listing in which files hold images, with a row for each of these.
+
+    Args:
+        table: LISTING_SCHEMA and columns of features.
+        of_row: int64 [N], the row of the file of each image.
+        parts: what differs from the row of the file, N values each: uri, position, and other columns. Where
+            the table gives a group, it stays.
+        messages: of each row of a file, what is said of it; None: the file itself is an image, or lost.
+
+    Returns:
+        MEMBER_LISTING_SCHEMA and columns of features, sorted by URI.
+    """
+    images = table.take(pa.array(of_row))
+    containers = images["uri"]
+    columns = {
+        name: pa.array(values, table.schema.field(name).type)
+        for name, values in parts.items()
+        if name != "position"
+    }
+    columns["group"] = pc.coalesce(images["group"], columns["group"])
+    images = _with(images, size_bytes=pa.array(np.zeros(len(of_row), np.int64)), **columns)
+    images = _placed(images, containers, pa.array(parts["position"], pa.int64()))
+    told = pa.array(messages, pa.string())
+    is_file = pc.is_valid(told)
     files = _with(
         table,
-        status=pa.array(np.where(several, Status.FILTERED, table["status"].to_numpy())),
-        reason=pc.if_else(pa.array(several), ROW_FILE, table["reason"]),
-        message=pc.if_else(pa.array(several), pa.array(messages, pa.string()), table["message"]),
+        status=pc.if_else(is_file, int(Status.FILTERED), table["status"]),
+        reason=pc.if_else(is_file, ROW_FILE, table["reason"]),
+        message=pc.coalesce(told, table["message"]),
     )
     files = _placed(files, *(pa.nulls(table.num_rows, field.type) for field in MEMBER_COLUMNS))
-    return replace(listing, table=pa.concat_tables([files, pages]).sort_by("uri"))
+    return pa.concat_tables([files, images]).sort_by("uri")
 
 
 def _counted(table: pa.Table, folder: SourceFolder) -> tuple[pa.Table, list[tuple[str | None, int]]]:

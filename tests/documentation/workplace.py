@@ -18,6 +18,7 @@ from shardmill.beam_jobs.request import JobRequest
 from tests.documentation.blocks import ROOT
 from tests.samples.images.drawn_objects import HEIGHT, SHAPES, WIDTH, draw_objects, picture
 from tests.samples.images.masks import painted
+from tests.samples.images.photos import write
 
 _SIZE = (40, 56)  # pixels, height and width
 
@@ -147,13 +148,19 @@ def with_numbers(photos: Path, dataset: str) -> None:
 
 
 # python -m tests.documentation.workplace FOLDER COUNT FIRST, or
-# --table, --archives, --lines, --captions, --masks, --objects or --box-table FOLDER, or --numbers DATASET
+# --table, --archives, --lines, --videos, --captions, --masks, --objects or --box-table FOLDER, or
+# --numbers DATASET
 if __name__ == "__main__":
     match sys.argv[1:]:
         case ["--archives", archives]:
             as_archives(Path("photos"), Path(archives))
         case ["--lines", folder]:
             as_lines(Path("photos"), Path(folder))
+        case ["--videos", folder]:
+            from tests.samples.images.videos import video  # needs the extra
+
+            for label in ("cat", "dog"):
+                write(Path(folder), {f"{label}/{number}.mp4": video(rate=4) for number in range(4)})
         case ["--captions", photos]:
             with_captions(Path(photos))
         case ["--masks", folder]:

@@ -150,7 +150,7 @@ SOURCES: dict[str, tuple[Callable[[Path], object], str]] = {
     "IDX": (lambda path: write(path, {"train-images-idx3-ubyte.gz": gzip.compress(b"")}), "arrays"),
     "TFRecords": (lambda path: write(path, {"train.tfrecord-00000-of-00001": b""}), "tfrecord"),
     "ArrayRecords": (lambda path: write(path, {"a.array_record-00000-of-00001": b""}), "array_record"),
-    "nothing": (lambda path: write(path, {"notes.txt": b"", "film.mp4": b""}), "none"),
+    "nothing": (lambda path: write(path, {"notes.txt": b"", "film.mp3": b""}), "none"),
     "folders and archives": (lambda path: make_tar(write(path, IMAGES) / "a.tar", IMAGES), "several"),
 }
 
@@ -160,7 +160,7 @@ def test_what_is_recognised(name: str, tmp_path: Path) -> None:
     make, kind = SOURCES[name]
     make(tmp_path)
     if kind == "none":
-        with pytest.raises(UsageError, match=r"no kind .* is recognised in .*: it has 1 \.mp4, 1 \.txt"):
+        with pytest.raises(UsageError, match=r"no kind .* is recognised in .*: it has 1 \.mp3, 1 \.txt"):
             settled(asked(tmp_path))
     elif kind == "several" or " or " in kind:
         with pytest.raises(UsageError, match="may be of several kinds: ") as error:
