@@ -26,7 +26,7 @@ SIGNATURES = {
     "open_dataset": "(ref: str | Sequence[str], root: str | Path | None = None, *,"
     " weights: Sequence[float] | None = None, temperature: float | None = None,"
     " end: MixtureEnd | int | None = None, classes: Mapping[str, str] | None = None,"
-    " drop_near_duplicates: bool = False,"
+    " drop_near_duplicates: bool = False, missing_classes: Missing | None = None,"
     " **reading: Unpack[ReadingOptions]) -> Dataset",
     "prepare": "(source: str | Path, *, dataset: str, root: str | Path | None = None,"
     " settings: Mapping[str, Any] | None = None, config: str | Path | None = None, recipe: str | None = None,"

@@ -30,11 +30,11 @@ class PrecisionCounts:
     def __init__(self, num_classes: int) -> None:
         self._counts = np.zeros((2, num_classes, _BINS), np.int32)  # without the class, with it
 
-    def add(self, wanted: npt.NDArray[np.bool_], probabilities: npt.NDArray[np.floating]) -> None:
-        """Count examples: whether each has each class, and its probability, both [n, C]."""
-        bins, num_classes = _bins_of(probabilities), wanted.shape[1]
-        place = (wanted * num_classes + np.arange(num_classes)) * _BINS + bins
-        np.add.at(self._counts.reshape(-1), place.ravel(), 1)
+    def add(self, labels: npt.NDArray[Any], probabilities: npt.NDArray[np.floating]) -> None:
+        """Count examples: labels 0, 1 or NaN (unknown), and probabilities, both [n, C]."""
+        bins, num_classes = _bins_of(probabilities), labels.shape[1]
+        place = ((labels > 0.5) * num_classes + np.arange(num_classes)) * _BINS + bins
+        np.add.at(self._counts.reshape(-1), place[~np.isnan(labels)], 1)
 
     def average_precision(self) -> Floats:
         """Return the average precision of each class, 0 without examples of it: float64 [C]."""
@@ -70,7 +70,8 @@ class MultiLabelEvaluation(Evaluation):
 
     Attributes:
         hits, support, predicted: int64 [C], for each class the examples that have it and were predicted so,
-            those that have it, and those that were predicted so.
+            those that have it, and those that were predicted so. Where a class is unknown (NaN), an example
+            counts for the others alone.
         loss: mean of the examples' losses (nats), each the mean over the classes.
         exact: examples whose classes were all predicted, and no others.
         num_examples: the number of evaluated examples.
@@ -126,10 +127,10 @@ class MultiLabelTally(Tally):
         self._exact = self._num_examples = 0
 
     def add(self, labels: npt.NDArray[Any], rows: Rows) -> None:
-        """Count examples: labels 0 or 1, ``predicted`` bool, ``probabilities`` [n, C]; losses [n]."""
-        wanted, predicted = labels > 0.5, rows["predicted"]
+        """Count examples: labels 0, 1 or NaN, ``predicted`` bool, ``probabilities`` [n, C]; losses [n]."""
+        wanted, predicted = labels > 0.5, rows["predicted"] & ~np.isnan(labels)
         self._counts += np.stack([(wanted & predicted).sum(0), wanted.sum(0), predicted.sum(0)])
-        self._precision.add(wanted, rows["probabilities"])
+        self._precision.add(labels, rows["probabilities"])
         self._loss_sum += float(rows["losses"].astype(np.float64).sum())
         self._exact += int((wanted == predicted).all(axis=1).sum())
         self._num_examples += len(labels)
@@ -155,13 +156,14 @@ def resampled(
     """Return a function that evaluates N records, each counted so many times: int64 [N].
 
     Args:
-        labels: 0 or 1 [N, C].
+        labels: 0, 1 or NaN [N, C].
         rows: ``predicted`` bool and ``probabilities`` [N, C], ``losses`` [N].
     """
-    wanted, predicted, losses = labels > 0.5, rows["predicted"], rows["losses"].astype(np.float64)
+    wanted, known, losses = labels > 0.5, ~np.isnan(labels), rows["losses"].astype(np.float64)
+    predicted = rows["predicted"] & known
     columns = [part.astype(np.float32) for part in (wanted & predicted, wanted, predicted)]
     exact = (wanted == predicted).all(axis=1)
-    records, places, shape = _threshold_places(wanted, _bins_of(rows["probabilities"]))
+    records, places, shape = _threshold_places(wanted, known, _bins_of(rows["probabilities"]))
 
     def evaluated(times: Ints) -> MultiLabelEvaluation:
         weights, total = times.astype(np.float32), int(times.sum())
@@ -180,7 +182,9 @@ def resampled(
     return evaluated
 
 
-def _threshold_places(wanted: npt.NDArray[np.bool_], bins: Ints) -> tuple[Ints, Ints, tuple[int, int, int]]:
+def _threshold_places(
+    wanted: npt.NDArray[np.bool_], known: npt.NDArray[np.bool_], bins: Ints
+) -> tuple[Ints, Ints, tuple[int, int, int]]:
     """Find the probabilities that average precision depends on, and assign each to a threshold.
 
     The thresholds of a class are the bins that have an example of it: only there recall rises. A probability
@@ -188,6 +192,7 @@ def _threshold_places(wanted: npt.NDArray[np.bool_], bins: Ints) -> tuple[Ints, 
 
     Args:
         wanted: bool [N, C], whether the record has the class.
+        known: bool [N, C], whether that is known; otherwise it counts for nothing.
         bins: int64 [N, C], the bin of each probability.
 
     Returns:
@@ -201,5 +206,5 @@ def _threshold_places(wanted: npt.NDArray[np.bool_], bins: Ints) -> tuple[Ints, 
     most = max(int(np.diff(firsts).max(initial=0)), 1)
     columns = np.searchsorted(thresholds, keys, side="right") - 1 - firsts[:-1]
     places = (wanted * num_classes + np.arange(num_classes)) * most + columns
-    counts = columns >= 0
+    counts = (columns >= 0) & known
     return np.nonzero(counts)[0], places[counts], (2, num_classes, most)

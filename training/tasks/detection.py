@@ -18,7 +18,12 @@ from shardmill.training.config import TrainConfig, image_size_of
 from shardmill.training.frameworks import load
 from shardmill.training.metrics.detection import DetectionEvaluation, DetectionTally, resampled, summarized
 from shardmill.training.metrics.evaluation import Evaluation, Rows
-from shardmill.training.reading.records.annotations import SplitObjects, load_objects
+from shardmill.training.reading.records.annotations import (
+    SplitObjects,
+    covers_all,
+    load_objects,
+    with_unknown_classes,
+)
 from shardmill.training.tasks.annotated import AnnotatedBoxes
 from shardmill.training.tasks.arrow_lists import NUMBERS
 from shardmill.training.tasks.kind import TaskKind
@@ -54,8 +59,8 @@ class DetectionKind(TaskKind):
         return made
 
     def objects(self, version: DatasetVersion, split: str) -> SplitObjects:
-        """Load the objects of the records of a split."""
-        return load_objects(version, split)
+        """Load the objects of the records of a split, with a crowd for each class that is not known."""
+        return with_unknown_classes(load_objects(version, split), version, split)
 
     def notes(self, version: DatasetVersion) -> list[str]:
         """Say which shapes the detector does not learn, and what to do with them."""
@@ -110,13 +115,18 @@ class DetectionKind(TaskKind):
 
     def wrong(self, labels: Any, rows: Rows) -> npt.NDArray[np.bool_]:
         """Return where the sure boxes are of other classes than the objects, or more or fewer: bool [n]."""
-        sure = _sure(rows)
-        pairs = zip(labels["classes"], sure, strict=True)
-        return np.array([Counter(one[one >= 0]) != Counter(other[other >= 0]) for one, other in pairs], bool)
+        ours = zip(_told(labels), _unknown(labels), _sure(rows), strict=True)
+        return np.array(
+            [
+                Counter(one[one >= 0]) != Counter(other[(other >= 0) & ~np.isin(other, unknown)])
+                for one, unknown, other in ours
+            ],
+            bool,
+        )
 
     def label_words(self, names: Sequence[str], labels: Any, row: int) -> str:
         """Return how many objects of each class there are."""
-        return _counted(names, labels["classes"][row])
+        return _counted(names, _told(labels)[row])
 
     def predicted_words(self, names: Sequence[str], rows: Rows, row: int) -> str:
         """Return how many objects of each class were surely found."""
@@ -126,8 +136,18 @@ class DetectionKind(TaskKind):
         self, num_classes: int, labels: Any, rows: Rows, row: int, *, is_whole: bool = True
     ) -> AnnotatedBoxes:
         """Return the boxes of the objects, and those that were surely found, to draw."""
-        boxes = labels["boxes"][row][labels["classes"][row] >= 0]
+        boxes = labels["boxes"][row][_told(labels)[row] >= 0]
         return AnnotatedBoxes(boxes.tolist(), rows["boxes"][row][_sure(rows)[row] >= 0].tolist())
+
+
+def _unknown(labels: Any) -> npt.NDArray[Any]:
+    """Return the classes of which it is unknown where they are in the image, -1 elsewhere: [n, M]."""
+    return np.where(labels["crowds"] & covers_all(labels["boxes"]), labels["classes"], -1)
+
+
+def _told(labels: Any) -> npt.NDArray[Any]:
+    """Return the classes of the objects without those, -1 elsewhere: [n, M]."""
+    return np.where(_unknown(labels) >= 0, -1, labels["classes"])
 
 
 def _sure(rows: Rows) -> npt.NDArray[Any]:

@@ -27,8 +27,8 @@ class LabelsMeasure(FormMeasure):
     score_name = "exact_match"
 
     def scores(self, values: Values, labels: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Return whether exactly the right classes were predicted: bool [b]."""
-        return np.asarray(((values > 0.5) == (labels > 0.5)).all(axis=1))
+        """Return whether exactly the right classes were predicted: bool [b]. NaN: any is right."""
+        return np.asarray((((values > 0.5) == (labels > 0.5)) | np.isnan(labels)).all(axis=1))
 
     def agree(self, values: Values, others: Values) -> npt.NDArray[np.bool_]:
         """Return where both predict the same classes: bool [b]."""
@@ -48,14 +48,18 @@ class MultiLabelKind(TaskKind):
     decisions = Decisions("probabilities", {"predicted": pa.list_(pa.string())}, _likely, "probabilities")
     fields = {  # noqa: RUF012  never changed
         "labels": pa.list_(pa.string()),  # names of the classes
+        "unknown": pa.list_(pa.string()),  # classes that the data set of the record lacks, where ignored
         "predicted": pa.list_(pa.string()),
         "probabilities": NUMBERS,  # of each class by itself, by index
     }
-    compared = ("labels", "predicted", "probabilities")
+    compared = ("labels", "unknown", "predicted", "probabilities")
 
     def task(self, version: DatasetVersion, config: TrainConfig, operations: Operations) -> MultiLabel:
         """Make the task of a dataset version."""
-        return MultiLabel(operations, len(version.manifest.classes), config.optimizer.label_smoothing)
+        known = [version.knows_classes(number) for number in range(len(version.data_sets))]
+        is_partial = not all(map(all, known))
+        classes, smoothing = version.manifest.classes, config.optimizer.label_smoothing
+        return MultiLabel(operations, len(classes), smoothing, is_partial)
 
     def tally(self, num_names: int) -> MultiLabelTally:
         """Return an empty tally."""
@@ -66,9 +70,10 @@ class MultiLabelKind(TaskKind):
         return resampled(labels, rows, num_names)
 
     def arrays(self, names: list[str], labels: npt.NDArray[Any], rows: Rows) -> list[pa.Array]:
-        """Return the columns of n examples: labels 0 or 1 [n, C], ``predicted`` bool [n, C]."""
+        """Return the columns of n examples: labels 0, 1 or NaN [n, C], ``predicted`` bool [n, C]."""
         return [
             _chosen(names, labels > 0.5),
+            _chosen(names, np.isnan(labels)),
             _chosen(names, rows["predicted"]),
             lists_of(rows["probabilities"]),
         ]
@@ -80,11 +85,14 @@ class MultiLabelKind(TaskKind):
             "predicted": _is_chosen(names, table["predicted"]),
             "probabilities": numbers_of(table["probabilities"]),
         }
-        return _is_chosen(names, table["labels"]).astype(np.float32), rows
+        labels = _is_chosen(names, table["labels"]).astype(np.float32)
+        if "unknown" in table.column_names:
+            labels[_is_chosen(names, table["unknown"])] = np.nan
+        return labels, rows
 
     def wrong(self, labels: npt.NDArray[Any], rows: Rows) -> npt.NDArray[np.bool_]:
         """Return which examples lack a label or got one too many: bool [n]."""
-        return np.asarray(((labels > 0.5) != rows["predicted"]).any(axis=1))
+        return np.asarray((((labels > 0.5) != rows["predicted"]) & ~np.isnan(labels)).any(axis=1))
 
     def label_words(self, names: Sequence[str], labels: Any, row: int) -> str:
         """Return the names of the classes."""
@@ -99,10 +107,15 @@ class MultiLabelKind(TaskKind):
 class MultiLabel(Task):
     """Binary cross-entropy of each class, averaged over the classes.
 
+    Classes that are unknown of an example count neither in its loss nor in its score: the mean is over the
+    others (Durand, Mehrasa and Mori: Learning a deep ConvNet for multi-label classification with partial
+    labels, 2019, with the weight of each example in inverse proportion to its known classes).
+
     Attributes:
         ops: the operations of the framework.
         num_outputs: the number of classes, C.
         label_smoothing: share of the target that training moves to 1/2 (Szegedy et al. 2016).
+        is_partial: labels may be NaN: it is unknown whether the example has the class.
     """
 
     kind = MultiLabelKind()
@@ -111,29 +124,50 @@ class MultiLabel(Task):
     ops: Operations
     num_outputs: int
     label_smoothing: float = 0.0
+    is_partial: bool = False
 
     @property
     def labels(self) -> LabelSpec:
-        """The labels: 1 for each class of the example, else 0."""
+        """The labels: 1 for each class of the example, else 0, or NaN."""
         return LabelSpec("labels", (self.num_outputs,), "float32")
 
     def training_losses(self, outputs: Any, labels: Any, mixed: Mixed | None = None) -> Any:
         """Return the loss of each example: float32 [b]. Mixed: against both labels, in their shares."""
-        targets = labels if mixed is None else mixed.targets(labels)
+        targets = self._targets(labels, mixed)
         smoothed = targets * (1.0 - self.label_smoothing) + 0.5 * self.label_smoothing
         return self.losses(outputs, smoothed)
 
     def losses(self, outputs: Any, labels: Any) -> Any:
-        """Return the mean binary cross-entropy (nats) of each example: float32 [b]."""
-        return self.ops.mean(self.ops.label_losses(outputs, labels))
+        """Return the mean binary cross-entropy (nats) of each example: float32 [b]; 0 if nothing is known."""
+        ops = self.ops
+        if not self.is_partial:
+            return ops.mean(ops.label_losses(outputs, labels))
+        is_unknown = ops.is_nan(labels)
+        # Also before the loss: the gradient of a NaN that is left out afterwards would be NaN.
+        each = ops.label_losses(outputs, ops.where(is_unknown, 0.0, labels))
+        share = 1.0 - ops.mean(ops.cast(is_unknown, "float32"))
+        total = ops.mean(ops.where(is_unknown, 0.0, each))
+        return total / ops.where(share > 0.0, share, 1.0)
 
     def scores(self, outputs: Any, labels: Any, mixed: Mixed | None = None) -> Any:
         """Return 1 where exactly the right classes were predicted, else 0: float32 [b].
 
         Of mixed labels those with a share of at least one half are right.
         """
-        wanted = (labels if mixed is None else mixed.targets(labels)) >= 0.5
-        return self.ops.cast(self.ops.all((outputs > 0.0) == wanted), "float32")
+        targets = self._targets(labels, mixed)
+        is_right = (outputs > 0.0) == (targets >= 0.5)
+        if self.is_partial:
+            is_right = is_right | self.ops.is_nan(targets)
+        return self.ops.cast(self.ops.all(is_right), "float32")
+
+    def _targets(self, labels: Any, mixed: Mixed | None) -> Any:
+        """Return the labels as mixed: float32 [b, C]. Of two examples a class is known where both know it."""
+        if mixed is None:
+            return labels
+        targets, own = mixed.targets(labels), mixed.own_share[:, None]
+        if self.is_partial:  # a share of 0 does not make a number of NaN
+            targets = self.ops.where(own >= 1.0, labels, self.ops.where(own <= 0.0, mixed.labels, targets))
+        return targets
 
     def predictions(self, outputs: Any) -> dict[str, Any]:
         """Return ``predicted`` bool [b, C] and ``probabilities`` float32 [b, C], each class by itself."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from shardmill.infra.dataset.joined import JoinedVersion
 from shardmill.infra.dataset.version import DatasetVersion
+from shardmill.infra.dataset.views.references import MISSING_CLASSES
 from shardmill.infra.errors import ConfigError, UsageError
 from shardmill.training.config import TrainConfig
 from shardmill.training.config.data import DataSettings, OfObjects
@@ -77,21 +79,35 @@ def settings_for(config: TrainConfig, version: DatasetVersion) -> TrainConfig:
 
 
 def check_classes_known(version: DatasetVersion, of_objects: OfObjects) -> None:
-    """Check that each of several data sets has all classes, where a model tells of each whether it is shown.
+    """Check what is said of classes that one of several data sets lacks.
+
+    Where a model tells of each class whether it is shown, somebody must say it. Where each image has one
+    class, every image tells of all classes, and the softmax is over all of them.
 
     Raises:
-        ConfigError: one does not: nobody has looked for its other classes.
+        ConfigError: nothing is said, or it has no meaning for the labels.
     """
-    if learned(version, of_objects) in ("class", "keypoints"):
+    if not isinstance(version, JoinedVersion):
+        return
+    kind, missing = learned(version, of_objects), version.reference.missing
+    if kind not in ("multi", "objects"):
+        if missing is not None:
+            raise ConfigError(
+                f"{MISSING_CLASSES[missing]!r} has no meaning for {LABEL_WORDS[learned(version)]}",
+                "leave it out: an image of one class shows none of the others, whichever data set has them",
+            )
+        return
+    if missing is not None:
         return
     for number, one in enumerate(version.data_sets):
         known = version.knows_classes(number)
         unknown = [name for name, has in zip(version.manifest.classes, known, strict=True) if not has]
         if unknown:
             raise ConfigError(
-                f"nobody has looked for {', '.join(map(repr, unknown[:5]))} in the images of {one.ref}: the "
-                "loss and the figures would take these classes for absent",
-                "take data sets with the same classes, or prepare this one with all",
+                f"{one.ref} has no class {' and '.join(map(repr, unknown[:5]))}: nothing says whether its "
+                "images show it",
+                f"name one more: {MISSING_CLASSES['ignored']!r} takes these classes out of the loss and the "
+                f"figures of its images; {MISSING_CLASSES['absent']!r} if none of its images shows them",
             )
 
 

@@ -95,6 +95,10 @@ class Operations(ABC):
         """Return whether all of the last side are true."""
 
     @abstractmethod
+    def is_nan(self, values: Any) -> Any:
+        """Return which values are NaN: bool [...]."""
+
+    @abstractmethod
     def where(self, condition: Any, values: Any, others: Any) -> Any:
         """Return values where a condition holds, and others elsewhere."""
 

@@ -16,7 +16,7 @@ from typing import Any
 import tensorflow as tf
 
 from shardmill.infra.format.known_features import BOX_NUMBERS, BOXES, CROWDS, OBJECT_LABELS
-from shardmill.training.reading.records.annotations import Objects
+from shardmill.training.reading.records.annotations import Objects, covers_all
 from shardmill.training.tasks.detection import DetectionKind
 from shardmill.training.tasks.task import LabelSpec, Mixed, Task
 from shardmill.training.tensorflow.detector_cells import Assigned, Cells, assign
@@ -71,7 +71,9 @@ class Detection(Task):
         assigned = assign(Objects(**labels), self.cells)
         is_object = tf.cast(assigned.is_object, tf.float32)
         wanted = tf.one_hot(assigned.classes, self.num_outputs) * is_object[..., tf.newaxis]
-        focal = tf.reduce_sum(focal_losses(outputs[..., : self.num_outputs], wanted), axis=-1)
+        of_classes = focal_losses(outputs[..., : self.num_outputs], wanted)
+        is_unknown = self._unknown(labels)[:, tf.newaxis] & (wanted < 0.5)
+        focal = tf.reduce_sum(tf.where(is_unknown, 0.0, of_classes), axis=-1)
         focal = tf.where(assigned.is_ignored, 0.0, focal)
         _, generalised = self._overlaps(outputs, assigned)
         apart = (1.0 - generalised) * is_object
@@ -97,6 +99,14 @@ class Detection(Task):
     def served(self, outputs: Any) -> dict[str, Any]:
         """Return what ``predictions`` does."""
         return self.predictions(outputs)
+
+    def _unknown(self, labels: Any) -> Any:
+        """Return the classes with a crowd over the whole image, which no cell learns: bool [b, K]."""
+        is_whole = labels["crowds"] & covers_all(labels["boxes"])
+        classes = tf.one_hot(
+            tf.where(is_whole, labels["classes"], -1), self.num_outputs, on_value=True, off_value=False
+        )
+        return tf.reduce_any(classes, axis=1)
 
     def _overlaps(self, outputs: Any, assigned: Assigned) -> tuple[Any, Any]:
         return overlaps(self.cells.boxes(outputs[..., self.num_outputs :]), assigned.boxes)

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from shardmill.training.reading.records.annotations import Objects
+from shardmill.training.reading.records.annotations import Objects, covers_all
 from shardmill.training.tensorflow.models.detector import STRIDES
 
 # Distances up to e^8 strides: beyond any image, and far from overflowing.
@@ -85,7 +85,7 @@ class Assigned(NamedTuple):
 
     Attributes:
         is_object: bool [b, L], cells that learn an object.
-        is_ignored: bool [b, L], cells that learn nothing.
+        is_ignored: bool [b, L], cells that learn nothing: below a crowd that is smaller than the image.
         boxes: float32 [b, L, 4], of the objects.
         classes: int32 [b, L], of the objects; any elsewhere.
     """
@@ -151,7 +151,8 @@ def _best_rank(wanted: Any, ranks: Any, num_cells: int) -> Any:
 
 def _below_crowds(objects: Objects, cells: Cells) -> Any:
     """Return the cells whose centres lie in the box of a crowd: bool [b, L]."""
-    is_crowd = (objects.crowds & (objects.classes >= 0))[..., tf.newaxis]
+    is_crowd = objects.crowds & (objects.classes >= 0) & ~covers_all(objects.boxes)
+    is_crowd = is_crowd[..., tf.newaxis]
     maps = []
     for side in cells.sides:
         middles = (tf.range(side, dtype=tf.float32) + 0.5) / side

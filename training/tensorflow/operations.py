@@ -42,6 +42,9 @@ class TensorFlowOperations(Operations):
     def all(self, values: Any) -> Any:
         return tf.reduce_all(values, axis=-1)
 
+    def is_nan(self, values: Any) -> Any:
+        return tf.math.is_nan(values)
+
     def where(self, condition: Any, values: Any, others: Any) -> Any:
         return tf.where(condition, values, others)
 

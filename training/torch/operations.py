@@ -42,6 +42,9 @@ class TorchOperations(Operations):
     def all(self, values: Any) -> Any:
         return values.all(dim=-1)
 
+    def is_nan(self, values: Any) -> Any:
+        return values.isnan()
+
     def where(self, condition: Any, values: Any, others: Any) -> Any:
         return torch.where(condition, values, others)
 

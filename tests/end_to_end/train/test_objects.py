@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,10 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from shardmill.beam_jobs.config import PrepareConfig
+from shardmill.beam_jobs.job import prepare_version
+from shardmill.beam_jobs.request import JobRequest
+from shardmill.infra.errors import ConfigError
 from tests.samples.images.drawn_objects import HEIGHT, SHAPES, WIDTH, draw_objects, objects_config
 from tests.samples.preparing.prepared import run as prepare
 from tests.samples.training.trainer import Trainer, settings, train, train_here
@@ -52,6 +57,33 @@ def test_the_loss_falls_and_all_files_of_a_run_are_there(result: dict[str, Any],
     for row in rows:
         assert len(row["boxes"]) == 4 * len(row["labels"])
         assert len(row["predicted_boxes"]) == 4 * len(row["scores"]) == 4 * len(row["predicted"])
+
+
+@pytest.mark.slow
+def test_a_data_set_that_lacks_a_class_teaches_the_others(folder: Path, tmp_path: Path) -> None:
+    """Its triangles are drawn, and nobody has annotated them."""
+    shutil.copytree(folder / "source", tmp_path / "source")
+    shutil.copytree(folder / "datasets", tmp_path / "datasets")
+    for path in (tmp_path / "source/annotations").glob("*.json"):
+        document = json.loads(path.read_text())
+        document["annotations"] = [one for one in document["annotations"] if one["category_id"] < 2]
+        path.write_text(json.dumps(document | {"categories": document["categories"][:2]}))
+    config = PrepareConfig.model_validate(objects_config(COUNTS))
+    source, root = str(tmp_path / "source"), str(tmp_path / "datasets")
+    prepare_version(JobRequest(source=source, dataset="few", root=root, config=config))
+    ref = "d; few; missing classes are ignored"
+    result = train_here(tmp_path, ref, SMALL)
+    figures = result["metrics"]["test"]
+    rows = pq.read_table(result["predictions"]["test"]).to_pylist()
+    crowds = [sum(row["crowds"]) for row in rows]
+    assert crowds == [0] * 8 + [1] * 8
+    supports = [
+        sum(row["labels"].count(name) for row in rows[: 8 if name == "triangle" else 16]) for name in SHAPES
+    ]
+    assert [figures["per_class"][name]["support"] for name in SHAPES] == supports
+    assert figures["by_data_set"]["few@1"]["num_examples"] == 8
+    with pytest.raises(ConfigError, match="few@1 has no class 'triangle'"):
+        train_here(tmp_path, "d; few", SMALL)
 
 
 @pytest.mark.slow

@@ -26,12 +26,19 @@ from shardmill.training.train import train_dataset
 from tests.samples.datasets.published import coloured, publish, publish_patterned
 from tests.samples.training.rounding import near
 from tests.samples.training.torch_runs import Interrupting, consumed, settings, weights
+from tests.samples.training.unknown_classes import (
+    check_figures,
+    publish_with_unknown,
+    unknown_classes_by_numpy,
+    with_unknown,
+)
 
 COUNTS = {"train": 60, "validation": 10, "test": 10}
 LEARN = ("run.epochs=12", "optimizer.learning_rate=0.03")
 RANDOM = np.random.default_rng(5)
 OUTPUTS = RANDOM.normal(size=(8, 3))
 SEVERAL = (RANDOM.random((8, 3)) > 0.5).astype(np.float64)
+PARTIAL = with_unknown(SEVERAL)
 NUMBERS = RANDOM.normal(size=(8, 3)) * 10 + 100
 SHARES = np.array([0.7, 0.7, 0.2, 0.2, 1.0, 1.0, 0.4, 0.4])
 
@@ -77,6 +84,19 @@ def test_losses_and_scores(mixed: bool) -> None:
     assert numbers.scores(outputs, *labels).numpy() == near(errors)
 
 
+@pytest.mark.parametrize("mixed", [False, True])
+def test_unknown_classes_count_for_nothing(mixed: bool) -> None:
+    expected, hits = unknown_classes_by_numpy(OUTPUTS, PARTIAL, SHARES if mixed else None, smoothing=0.1)
+    outputs = torch.tensor(OUTPUTS, requires_grad=True)
+    partial, labels = MultiLabel(OPERATIONS, 3, 0.1, is_partial=True), labels_of(PARTIAL, mixed=mixed)
+    losses = partial.training_losses(outputs, *labels)
+    assert losses.detach().numpy() == near(expected)
+    assert partial.scores(outputs.detach(), *labels).tolist() == hits.tolist()
+    losses.sum().backward()
+    assert torch.isfinite(outputs.grad).all()
+    assert (outputs.grad[torch.tensor(np.isnan(PARTIAL))] == 0).all() or mixed
+
+
 def test_several_labels(patterned_root: Path, tmp_path: Path) -> None:
     result = run(patterned_root, tmp_path, "multi", *LEARN)
     figures = result["metrics"]["test"]
@@ -90,6 +110,12 @@ def test_several_labels(patterned_root: Path, tmp_path: Path) -> None:
     (row,) = map(json.loads, (tmp_path / "found.json").read_text().splitlines())
     chosen = [name for name, value in row["probabilities"].items() if value > 0.5]
     assert row["predicted"] == chosen
+
+
+def test_a_data_set_that_lacks_classes(tmp_path: Path) -> None:
+    root, refs = tmp_path / "data", publish_with_unknown(tmp_path / "data")
+    result = run(root, tmp_path / "runs", "; ".join([*refs, "missing classes are ignored"]), "run.epochs=2")
+    check_figures(result, root, refs)
 
 
 def test_numbers(patterned_root: Path, tmp_path: Path) -> None:

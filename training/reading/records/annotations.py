@@ -7,7 +7,7 @@ objects as its fullest image has, so that their shape never changes. Masks are s
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -45,7 +45,7 @@ from shardmill.training.reading.records.shapes import (
     read_with,
 )
 from shardmill.training.reading.records.split_records import EncodedImage
-from shardmill.training.reading.records.split_table import load_features
+from shardmill.training.reading.records.split_table import load_features, load_table
 
 Masks = npt.NDArray[Any]  # [b, H, W], of ``batch_dtype``
 
@@ -100,8 +100,15 @@ NO_OBJECT = -1  # the class where there is no object
 FOLLOWING = frozenset({BOXES, OBJECT_LABELS, CROWDS}) | SHAPES  # features that follow their image
 
 
+def covers_all(boxes: Any) -> Any:
+    """Return which boxes cover the whole image (a crowd there ignores its class alone): [..., 4] -> [...]."""
+    return (boxes[..., 0] <= 0.0) & (boxes[..., 1] <= 0.0) & (boxes[..., 2] >= 1.0) & (boxes[..., 3] >= 1.0)
+
+
 class Objects(NamedTuple):
     """The objects of a batch: numpy arrays or tensors. Those of an image come first, then room for M in all.
+
+    A class of which it is unknown whether the image shows it has a crowd over the whole image.
 
     Attributes:
         boxes: float32 [b, M, 4]: top, left, bottom, right edge, relative to the image, 0 to 1; else 0.
@@ -119,12 +126,14 @@ class Shown:
     """The objects to be seen in the images of a batch.
 
     Attributes:
+        ordinals: int64 [b], the records.
         rows: int64 [n], the image of each; they rise.
         numbers: int64 [n], its number among the objects of the split.
         boxes: float32 [n, 4], relative to the images.
         views: how the images are seen.
     """
 
+    ordinals: Ints
     rows: Ints
     numbers: Ints
     boxes: npt.NDArray[np.float32]
@@ -141,6 +150,8 @@ class SplitObjects:
         classes: int32 [sum].
         crowds: bool [sum].
         shapes: the other shapes of the objects that were asked for.
+        unknown: of each of several data sets the classes that are not known of its images: int32 [k].
+        stops: int64 [K], behind the last record of each.
     """
 
     starts: Ints
@@ -148,11 +159,14 @@ class SplitObjects:
     classes: npt.NDArray[np.int32]
     crowds: npt.NDArray[np.bool_]
     shapes: tuple[Polygons | KeyPointsOfSplit | Corners, ...] = ()
+    unknown: tuple[npt.NDArray[np.int32], ...] = ()
+    stops: Ints | None = None
 
     @property
     def most(self) -> int:
-        """The largest number of objects in an image, M; at least 1."""
-        return max(int(np.diff(self.starts).max(initial=0)), 1)
+        """The largest number of objects in an image, M, with a crowd for each unknown class; at least 1."""
+        crowds = max((len(classes) for classes in self.unknown), default=0)
+        return max(int(np.diff(self.starts).max(initial=0)) + crowds, 1)
 
     def shown(self, ordinals: Ints, views: Views) -> Shown:
         """Return the objects of records that are to be seen in their images as augmented.
@@ -167,12 +181,13 @@ class SplitObjects:
         stored[rows, places] = self.boxes[numbers]
         moved = move_boxes(stored, views.parameters, views.heights, views.widths)
         kept = moved.kept[rows, places]
-        return Shown(rows[kept], numbers[kept], moved.boxes[rows, places][kept], views)
+        return Shown(ordinals, rows[kept], numbers[kept], moved.boxes[rows, places][kept], views)
 
     def padded(self, shown: Shown) -> Any:
         """Return ``Objects`` with room for as many in each image as the fullest of the split has."""
         count = len(shown.views.heights)
-        at = shown.rows, places_in(np.bincount(shown.rows, minlength=count))
+        lengths = np.bincount(shown.rows, minlength=count)
+        at = shown.rows, places_in(lengths)
         found = Objects(
             np.zeros((count, self.most, BOX_NUMBERS), np.float32),
             np.full((count, self.most), NO_OBJECT, np.int32),
@@ -181,6 +196,14 @@ class SplitObjects:
         values = shown.boxes, self.classes[shown.numbers], self.crowds[shown.numbers]
         for array, own in zip(found, values, strict=True):
             array[at] = own
+        if self.stops is not None:
+            of_set = np.searchsorted(self.stops, shown.ordinals, side="right")
+            for number, classes in enumerate(self.unknown):
+                rows = np.flatnonzero(of_set == number)[:, np.newaxis]
+                places = lengths[rows] + np.arange(len(classes))
+                found.boxes[rows, places] = (0, 0, 1, 1)
+                found.classes[rows, places] = classes
+                found.crowds[rows, places] = True
         return found
 
     def features(self, shown: Shown, names: Collection[str]) -> dict[str, Padded]:
@@ -293,6 +316,15 @@ def load_objects(version: DatasetVersion, split: str, names: Collection[str] = (
         values[CROWDS] > 0,
         tuple(found),
     )
+
+
+def with_unknown_classes(objects: SplitObjects, version: DatasetVersion, split: str) -> SplitObjects:
+    """Return objects with the classes that each of several data sets lacks, where these are ignored."""
+    known = np.array([version.knows_classes(number) for number in range(len(version.data_sets))])
+    if known.all():
+        return objects
+    unknown = tuple(np.flatnonzero(~of_set).astype(np.int32) for of_set in known)
+    return replace(objects, unknown=unknown, stops=np.cumsum(load_table(version, split).set_sizes))
 
 
 def _values(columns: Mapping[str, Any], name: str) -> npt.NDArray[Any]:

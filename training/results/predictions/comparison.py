@@ -240,7 +240,8 @@ def _check_same_records(one: _Predictions, other: _Predictions) -> None:
         )
     if not one.ids.size:
         raise DataError("the runs have no predictions of this split")
-    changed = int((one.labels != other.labels).reshape(one.ids.size, -1).any(axis=1).sum())
+    unknown = (one.labels != one.labels) & (other.labels != other.labels)  # NaN
+    changed = int(((one.labels != other.labels) & ~unknown).reshape(one.ids.size, -1).any(axis=1).sum())
     if changed:
         raise DataError(
             f"{changed:,} of {one.ids.size:,} records have another label in the second run",

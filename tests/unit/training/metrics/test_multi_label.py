@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import average_precision_score
 
-from shardmill.training.metrics.multi_label import PrecisionCounts
+from shardmill.training.metrics.multi_label import MultiLabelTally, PrecisionCounts, resampled
 
 
 def counted(wanted: np.ndarray, probabilities: np.ndarray, parts: int = 1) -> np.ndarray:
@@ -25,6 +25,25 @@ def test_it_is_that_of_scikit_learn(parts: int, spread: float) -> None:
     probabilities = 1 / (1 + np.exp(-logits))
     expected = [average_precision_score(wanted[:, c], probabilities[:, c]) for c in range(4)]
     assert counted(wanted, probabilities, parts) == pytest.approx(expected, abs=0.01)
+
+
+def test_unknown_classes_count_for_nothing() -> None:
+    random = np.random.default_rng(4)
+    labels = (random.random((400, 3)) < 0.4).astype(np.float32)
+    probabilities = (labels * 0.2 + 0.8 * random.random(labels.shape)).astype(np.float32)
+    labels[random.random(labels.shape) < [0.5, 0.1, 1.0]] = np.nan
+    known = ~np.isnan(labels)
+    expected = [
+        average_precision_score(labels[known[:, c], c], probabilities[known[:, c], c]) for c in range(2)
+    ]
+    assert counted(labels, probabilities).tolist() == [*(pytest.approx(one, abs=0.01) for one in expected), 0]
+    rows = {"losses": np.zeros(400), "predicted": probabilities > 0.5, "probabilities": probabilities}
+    tally = MultiLabelTally(3)
+    tally.add(labels, rows)
+    found, again = tally.evaluation(), resampled(labels, rows, 3)(np.ones(400, np.int64))
+    assert found.support.tolist() == np.nansum(labels, axis=0).tolist()
+    assert found.predicted.tolist() == ((probabilities > 0.5) & known).sum(axis=0).tolist()
+    assert found.figures() == pytest.approx(again.figures())
 
 
 @pytest.mark.parametrize(

@@ -24,12 +24,15 @@ from shardmill.training.config import TrainConfig
 from shardmill.training.evaluate import evaluate_run
 from shardmill.training.evaluate import summary as evaluation_summary
 from shardmill.training.promotion.purged import affected_runs
+from shardmill.training.reading import load_table
+from shardmill.training.results.predictions.comparison import compare
 from shardmill.training.results.run_files.run_folder import RunFolder, open_run
 from shardmill.training.run.files.summary import summary
 from shardmill.training.tasks.settings import settings_for
 from shardmill.training.train import train_dataset
 from tests.samples.datasets.published import Picture, coloured, publish, publish_patterned
 from tests.samples.training.sessions import SMALL
+from tests.samples.training.unknown_classes import check_figures, publish_with_unknown
 
 pytest.importorskip("tensorflow")
 
@@ -119,12 +122,35 @@ def test_near_duplicates_are_reported(result: dict[str, Any], run: RunFolder) ->
     assert not any("near-duplicates" in note for note in result["notes"])
 
 
+def test_classes_that_a_data_set_lacks_are_ignored_by_choice(tmp_path: Path) -> None:
+    refs = publish_with_unknown(tmp_path)
+    config = load_settings(TrainConfig, section="train", overrides=[*SMALL])
+    text = "; ".join([*refs, "missing classes are ignored"])
+    result = train_dataset(text, config, root=tmp_path, runs=tmp_path / "runs")
+    assert result is not None
+    check_figures(result, tmp_path, refs)
+    run = open_run(result["run_dir"], tmp_path / "runs")
+    again = evaluate_run(run, tmp_path, "validation")["metrics"]
+    assert again == result["metrics"]["validation"]
+    path = run.predictions("validation", run.dataset)
+    same = compare(path, path)
+    assert same.figures["mean_average_precision"].first == pytest.approx(again["mean_average_precision"])
+
+
 def test_what_a_model_cannot_learn_is_refused(root: Path, tmp_path: Path) -> None:
     config = load_settings(TrainConfig, section="train", overrides=[*SMALL])
     multi = Catalog(root).open_view("multi; multi?width > 0")
     assert settings_for(config, multi).run.best_metric == "mean_average_precision"
-    with pytest.raises(ConfigError, match="nobody has looked for 'rose' in the images of multi@1"):
+    with pytest.raises(
+        ConfigError, match=r"multi@1 has no class 'rose': nothing says .* 'missing classes are"
+    ):
         settings_for(config, Catalog(root).open_view("multi; other"))
+    absent = Catalog(root).open_view("multi; other; missing classes are absent")
+    settings_for(config, absent)
+    labels = load_table(absent, "train").labels_of(np.arange(4, 7)).tolist()
+    assert sorted(labels) == [[0, 0, 0, 1], [1, 0, 0, 0], [1, 0, 0, 0]], "of red, green, blue and rose"
+    with pytest.raises(ConfigError, match="has no meaning for one class an image"):
+        settings_for(config, Catalog(root).open_view("photos; web; missing classes are ignored"))
     refused = {
         "several data sets need an exact order": ["reading.mode=streaming"],
         "divides one data set": ["data.folds=2", "data.left_out_fold=1"],

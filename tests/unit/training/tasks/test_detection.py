@@ -16,7 +16,8 @@ from shardmill.infra.errors import ConfigError
 from shardmill.infra.format.known_features import OBJECT_FEATURES
 from shardmill.infra.settings import validate
 from shardmill.training.config import TrainConfig
-from shardmill.training.reading.records.annotations import Objects
+from shardmill.training.reading.records.annotations import Objects, Shown, SplitObjects
+from shardmill.training.reading.records.shapes import Views
 from shardmill.training.tasks.annotated import AnnotatedBoxes
 from shardmill.training.tasks.detection import DetectionKind
 from shardmill.training.tasks.registry import kind_of
@@ -29,6 +30,9 @@ from tests.samples.training.rounding import EPSILON
 
 SIZE, CLASSES = 128, 3
 CELLS = Cells(SIZE)
+
+
+VIEWS = Views(None, np.full(3, SIZE), np.full(3, SIZE))  # type: ignore[arg-type]
 
 
 def objects(*rows: tuple[list[float], int, bool], most: int = 4) -> Objects:
@@ -182,6 +186,56 @@ def test_perfect_outputs_have_no_loss_and_decode_to_the_objects() -> None:
     }
     for box, kind, _ in rows:
         np.testing.assert_allclose(best[kind], box, atol=1e-4)
+
+
+def test_unknown_classes_stand_behind_the_objects_of_an_image() -> None:
+    """Records 0 and 1 are of a data set with all classes, 2 and 3 of one without the classes 0 and 2."""
+    boxes = np.linspace(0.1, 0.6, 12, dtype=np.float32).reshape(3, 4)
+    found = SplitObjects(
+        np.array([0, 1, 1, 3, 3]), boxes, np.array([2, 1, 1], np.int32), np.zeros(3, bool), (),
+        (np.array([], np.int32), np.array([0, 2], np.int32)), np.array([2, 4]),
+    )  # fmt: skip
+    assert found.most == 4
+    shown = Shown(np.array([2, 0, 3]), np.array([0, 0, 1]), np.array([1, 2, 0]), boxes[[1, 2, 0]], VIEWS)
+    batch = found.padded(shown)
+    assert batch.classes.tolist() == [[1, 1, 0, 2], [2, -1, -1, -1], [0, 2, -1, -1]]
+    assert batch.crowds.tolist() == [[False, False, True, True], [False] * 4, [True, True, False, False]]
+    assert batch.boxes[0, 2:].tolist() == batch.boxes[2, :2].tolist() == [[0, 0, 1, 1]] * 2
+    assert batch.boxes[0, :2].tolist() == boxes[1:].tolist()
+
+
+def test_a_class_that_nobody_looked_for_counts_for_nothing() -> None:
+    """Class 1 is unknown of the image: it is no negative, and boxes of it are neither right nor wrong."""
+    rows = [(pixels(8, 8, 40, 32), 0, False), (pixels(20, 60, 120, 120), 2, False)]
+    unknown = ([0.0, 0.0, 1.0, 1.0], 1, True)
+    chance = np.random.default_rng(2)
+    outputs = tf.constant(chance.normal(size=(1, 336, CLASSES + 4)), tf.float32)
+    task, plain, partial = Detection(CLASSES, SIZE), objects(*rows), objects(*rows, unknown)
+    logits = outputs[0, :, 1].numpy().astype(np.float64)
+    likely, learning = 1 / (1 + np.exp(-logits)), assign(plain, CELLS).is_object[0].numpy().sum()
+    left_out = (-0.75 * likely**2 * np.log(1 - likely)).sum() / learning
+    losses = [float(task.losses(outputs, one._asdict())[0]) for one in (plain, partial)]
+    assert losses[0] - losses[1] == pytest.approx(left_out, rel=1e-4)
+    assert (assign(partial, CELLS).is_ignored.numpy() == assign(plain, CELLS).is_ignored.numpy()).all()
+    found = {name: part.numpy() for name, part in task.predictions(outputs_for(plain)).items()}
+    found["losses"] = np.zeros(1, np.float32)
+    found["classes"][0, 2], found["scores"][0, 2] = 1, 0.9
+    found["boxes"][0, 2] = pixels(60, 8, 100, 50)
+    labels = {name: part.numpy() for name, part in partial._asdict().items()}
+    tally, kind = task.tally(), DetectionKind()
+    tally.add(labels, found)
+    figures = tally.evaluation().to_result(["a", "b", "c"])
+    assert [one["support"] for one in figures["per_class"].values()] == [1, 0, 1]
+    assert figures["average_precision"] == pytest.approx(1.0)
+    read = kind.read(
+        ["a", "b", "c"],
+        pa.table(kind.arrays(["a", "b", "c"], labels, found), list(kind.fields)).append_column(
+            "loss", pa.array(found["losses"])
+        ),
+    )
+    assert not kind.wrong(*read).any()
+    assert kind.label_words(["a", "b", "c"], read[0], 0) == "a, c"
+    assert len(kind.annotation(3, *read, 0).boxes) == 2
 
 
 def test_an_image_without_objects_has_a_loss_and_counts_as_found() -> None:

@@ -21,11 +21,13 @@ from shardmill.training.tensorflow.operations import OPERATIONS  # noqa: E402
 from shardmill.training.tensorflow.parts import DeviceTotals, TrainingParts  # noqa: E402
 from shardmill.training.tensorflow.ranks.strategy import make_strategy  # noqa: E402
 from shardmill.training.tensorflow.step import TrainStep  # noqa: E402
+from tests.samples.training.unknown_classes import unknown_classes_by_numpy, with_unknown  # noqa: E402
 
 RANDOM = np.random.default_rng(5)
 OUTPUTS = RANDOM.normal(size=(8, 3)).astype(np.float32)
 CLASSES = RANDOM.integers(0, 3, 8).astype(np.int32)
 SEVERAL = (RANDOM.random((8, 3)) > 0.5).astype(np.float32)
+PARTIAL = with_unknown(SEVERAL)
 NUMBERS = RANDOM.normal(size=(8, 3)).astype(np.float32) * 10 + 100
 SHARES = np.array([0.7, 0.7, 0.2, 0.2, 1.0, 1.0, 0.4, 0.4], np.float32)
 PARTNERS = np.arange(8) ^ 1
@@ -36,6 +38,7 @@ TASKS: list[tuple[Task, np.ndarray]] = [
     (SingleLabel(OPERATIONS, 3, label_smoothing=0.1), CLASSES),
     (MultiLabel(OPERATIONS, 3), SEVERAL),
     (MultiLabel(OPERATIONS, 3, label_smoothing=0.1), SEVERAL),
+    (MultiLabel(OPERATIONS, 3, is_partial=True), PARTIAL),
     (REGRESSION, NUMBERS),
 ]
 
@@ -60,7 +63,7 @@ def losses_of_keras(task: Task, targets: np.ndarray) -> np.ndarray:
     return loss(targets, OUTPUTS).numpy()
 
 
-@pytest.mark.parametrize(("task", "labels"), TASKS)
+@pytest.mark.parametrize(("task", "labels"), [one for one in TASKS if one[1] is not PARTIAL])
 def test_losses_are_those_of_keras(task: Task, labels: np.ndarray) -> None:
     targets = np.eye(3)[labels] if isinstance(task, SingleLabel) else labels
     labels = tf.constant(labels)
@@ -71,6 +74,23 @@ def test_losses_are_those_of_keras(task: Task, labels: np.ndarray) -> None:
     assert plain.dtype == both.dtype == np.float32
     if not getattr(task, "label_smoothing", 0.0):
         assert task.losses(OUTPUTS, labels).numpy() == pytest.approx(plain)
+
+
+@pytest.mark.parametrize("shares", [None, SHARES], ids=["plain", "mixed"])
+def test_unknown_classes_count_for_nothing(shares: np.ndarray | None) -> None:
+    expected, hits = unknown_classes_by_numpy(OUTPUTS, PARTIAL, shares, smoothing=0.1)
+    task, others = (
+        MultiLabel(OPERATIONS, 3, 0.1, is_partial=True),
+        None if shares is None else of_partners(PARTIAL),
+    )
+    outputs = tf.Variable(OUTPUTS)
+    with tf.GradientTape() as tape:
+        losses = task.training_losses(outputs, tf.constant(PARTIAL), others)
+    assert losses.numpy() == pytest.approx(expected, rel=1e-5)
+    assert task.scores(OUTPUTS, tf.constant(PARTIAL), others).numpy().tolist() == hits.tolist()
+    gradient = tape.gradient(losses, outputs).numpy()
+    assert np.isfinite(gradient).all()
+    assert shares is not None or (gradient[np.isnan(PARTIAL)] == 0).all()
 
 
 def test_scores() -> None:
