@@ -83,7 +83,14 @@ from shardmill.beam_jobs.sources.embeddings import EmbeddingFiles
 from shardmill.beam_jobs.sources.kind_modules import Workplace
 from shardmill.beam_jobs.sources.listing import Listing, read_listing, write_listing
 from shardmill.beam_jobs.sources.recognition.recognising import settled
-from shardmill.beam_jobs.spool import RunClaim, check_builds, damaged_shards, note_builds
+from shardmill.beam_jobs.spool import (
+    RunClaim,
+    begun_source,
+    check_builds,
+    damaged_shards,
+    note_builds,
+    note_source,
+)
 from shardmill.beam_jobs.tables import release_memory
 from shardmill.beam_jobs.tables.columns import code_texts
 from shardmill.infra.dataset.catalog import Catalog
@@ -92,7 +99,7 @@ from shardmill.infra.dataset.drift.figures import Drift
 from shardmill.infra.dataset.maintenance.removed import purged_contents
 from shardmill.infra.dataset.publishing import publish_on_newest
 from shardmill.infra.dataset.version import DatasetVersion
-from shardmill.infra.errors import CorruptDataError
+from shardmill.infra.errors import CorruptDataError, StorageError
 from shardmill.infra.format.contract import LabelEditsSummary
 from shardmill.infra.format.layout import spool_dir
 from shardmill.infra.processes.trees import free_memory_bytes
@@ -101,6 +108,7 @@ from shardmill.infra.progress import job as announce
 from shardmill.infra.progress import log, progress, stage
 from shardmill.infra.readable import counted
 from shardmill.infra.storage.filesystem import Storage
+from shardmill.infra.storage.objects.hub import commit_of, hub_place, is_on_hub
 from shardmill.infra.whole_job import StageTimes
 
 # So few images take seconds: such a run need not wait for a long one (shardmill.infra.processes.turns).
@@ -119,10 +127,10 @@ def prepare_version(request: JobRequest) -> dict[str, Any]:
         ShardmillError: see shardmill.infra.errors; nothing was published, and the same call continues the
             work.
     """
-    request = settled(request)
+    given, request = request.source, _begun(request)
     check_runner(request.config.runner, (request.source, request.root))
     announce("prepare", _SHARES if fetches(request.config) else {**_SHARES, "fetch": 0})
-    job = _Job(request, Catalog(request.root, request.config.signing_key))
+    job = _Job(request, Catalog(request.root, request.config.signing_key), given)
     run = run_digest(job.source.uri, request.config)
     with RunClaim(job.catalog, request.dataset, run) as claim, Turn(f"prepare {request.dataset}") as turn:
         if claim.has_work() or fetches(request.config):
@@ -148,12 +156,33 @@ def prepare_version(request: JobRequest) -> dict[str, Any]:
     return job.outcome(version, counts, reused, unchanged=False)
 
 
+def _begun(given: JobRequest) -> JobRequest:
+    """Settle a request. An interrupted run goes on at the commit of the Hub with which it began."""
+    request = settled(given)
+    if not is_on_hub(request.source):
+        return request
+    run = run_digest(open_source(request).uri, request.config)
+    begun = begun_source(Catalog(request.root).dataset_storage(request.dataset), run, given.source)
+    if begun is None or begun == request.source:
+        return request
+    try:
+        commit_of(hub_place(begun))
+    except StorageError as error:
+        log(
+            f"{error.message}, with which an interrupted run began: {request.source} is read", level="warning"
+        )
+        return request
+    log(f"an interrupted run goes on with {begun}; {request.source} is newer", level="warning")
+    return request.model_copy(update={"source": begun})
+
+
 @dataclass
 class _Job:
-    """One run, with its storage and the times of its stages."""
+    """One run, with its storage and the times of its stages; ``given`` is the source as the user gave it."""
 
     request: JobRequest
     catalog: Catalog
+    given: str
     listing: Listing = field(init=False)
     decided: Decided = field(init=False)
     listing_edits: LabelEditsSummary | None = None
@@ -194,6 +223,8 @@ class _Job:
         spool, builds = self.dataset.child(spool_dir(run)), builds_of(self.config)
         check_builds(self.dataset, run, work, builds)
         note_builds(spool, work, builds)
+        if is_on_hub(self.request.source):
+            note_source(spool, self.given, self.request.source)
         return spool
 
     def unchanged(self, digests: Digests) -> DatasetVersion | None:

@@ -18,6 +18,7 @@ from shardmill.infra.processes.job_command import JobParser, settings_of
 from shardmill.infra.processes.process import exit_at_once, run_main
 from shardmill.infra.progress import result, work_clock
 from shardmill.infra.storage.locations import absolute_path, below, uri_of
+from shardmill.infra.storage.objects.hub import hub_place, is_on_hub, without_revision
 from shardmill.infra.strict_json import dump_json
 from shardmill.infra.whole_job import shown_to_people
 
@@ -61,8 +62,11 @@ def _prepared(request: JobRequest) -> dict[str, Any]:
     """Run the job, and report its inputs and outputs to OpenLineage."""
     from shardmill.beam_jobs.job import prepare_version
 
-    with reported_job(f"prepare.{request.dataset}", [LineageDataset(request.source)]) as lineage:
+    read = [LineageDataset(request.source)]
+    with reported_job(f"prepare.{request.dataset}", read) as lineage:
         outcome = prepare_version(request)
+        if is_on_hub(request.source):
+            read[0] = LineageDataset(without_revision(request.source), hub_place(outcome["source"]).revision)
         if not outcome["unchanged"]:
             written = sum(split["num_examples"] for split in outcome["splits"].values())
             dataset = below(request.root, request.dataset)

@@ -176,6 +176,29 @@ def _folders(manifest: Manifest) -> set[str]:
     return {path.rpartition("/")[0] for path in manifest.files()} | {data_dir(manifest.plan_digest)}
 
 
+_SOURCE_FILE = "source.json"
+
+
+def note_source(spool: Storage, given: str, source: str) -> None:
+    """Note the commit of the Hub that a run reads.
+
+    Args:
+        spool: folder of unfinished work of the run.
+        given: the source as the user gave it.
+        source: the same with its commit.
+    """
+    spool.write_atomic(_SOURCE_FILE, dump_json({"given": given, "source": source}).encode())
+
+
+def begun_source(dataset: Storage, run: str, given: str) -> str | None:
+    """Return the source that an interrupted run reads; None if there is none, or another one was given."""
+    try:
+        noted = json.loads(dataset.read_bytes(f"{spool_dir(run)}/{_SOURCE_FILE}"))
+    except NotFoundError:
+        return None
+    return str(noted["source"]) if noted["given"] == given else None
+
+
 BUILDS_FILE = "builds.json"
 
 

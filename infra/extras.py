@@ -25,6 +25,7 @@ LIBRARIES: Final = {
                  "yaml", "jsonschema", "apprise", "asyncpg", "tensorboard"),
     "jax": ("jax", "jaxlib"),
     "grain": ("grain",),
+    "hub": ("huggingface_hub", "httpx2"),
     "s3": ("boto3",),
     "array_record": ("array_record",),
     "heif": ("pi_heif",),

@@ -24,6 +24,8 @@ os.environ["PREFECT_HOME"] = f"{_HOME}/prefect"  # the user's own profiles and d
 os.environ["SHARDMILL_HOME"] = f"{_HOME}/shardmill"
 os.environ["PREFECT_SERVER_ANALYTICS_ENABLED"] = "false"
 os.environ["DO_NOT_TRACK"] = "1"
+os.environ["HF_HOME"] = f"{_HOME}/hub"  # no token of the user
+os.environ["HF_HUB_DISABLE_XET"] = "1"  # a protocol of the Hub's own servers
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 # Children find tests.samples by it: their working folder is not on their path.
 _ROOT = str(Path(__file__).parents[1])
@@ -35,6 +37,8 @@ for variable in (
     "SHARDMILL_TURNS",
     "PREFECT_API_URL",
     "PREFECT_PROFILE",
+    "HF_ENDPOINT",
+    "HF_TOKEN",
 ):
     os.environ.pop(variable, None)
 

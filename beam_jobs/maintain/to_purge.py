@@ -17,6 +17,7 @@ from shardmill.infra.errors import CorruptDataError, NotFoundError, UsageError
 from shardmill.infra.format.contract import Manifest
 from shardmill.infra.storage.filesystem import Storage
 from shardmill.infra.storage.locations import is_text, uri_of
+from shardmill.infra.storage.objects.hub import without_revision
 from shardmill.infra.strict_json import dump_json
 
 _PARTS_IN_MEMORY = 64
@@ -103,7 +104,7 @@ def find_to_purge(catalog: Catalog, name: str, sources: Sequence[str]) -> ToPurg
 
 def _uris_of(version: DatasetVersion, source: str) -> set[str]:
     """Return the URIs that a person may mean by ``source``, as a version would have them."""
-    prefix = version.manifest.source.rstrip("/") + "/"
+    prefix, source = without_revision(version.manifest.source).rstrip("/") + "/", without_revision(source)
     shown, named = source.removeprefix(prefix), uri_of(source).removeprefix(prefix)
     return {shown, named} if is_text(shown) else {named}
 

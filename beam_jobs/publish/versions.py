@@ -31,6 +31,7 @@ from shardmill.infra.format.contract import (
 from shardmill.infra.format.known_features import mask_format
 from shardmill.infra.format.layout import data_dir, is_inputs_file
 from shardmill.infra.progress import log, progress, stage
+from shardmill.infra.storage.objects.hub import without_revision
 
 INPUTS_FILE = "inputs.parquet"
 
@@ -83,7 +84,7 @@ def publish(
         created_at=datetime.now(UTC).isoformat(timespec="seconds"),
         plan_digest=outline.digest,
         run_digest=digests.run,
-        source=source.uri,
+        source=source.uri_as_read,
         source_digest=digests.source,
         classes=summary.classes,
         container=outline.choice.container,
@@ -251,7 +252,7 @@ def without_label_edits(before: Manifest | None, source_uri: str, config: Prepar
         source_uri: place of the source of this run, as manifests name it.
         config: settings of this run.
     """
-    if before is None or before.label_edits is None or before.source != source_uri:
+    if before is None or before.label_edits is None or without_revision(before.source) != source_uri:
         return None
     file = before.config.get("source", {}).get("label_edits")
     if config.source.label_edits is not None or file is None:  # decisions of a review stay by themselves

@@ -30,6 +30,7 @@ from shardmill.infra.format.contract import INPUTS_SCHEMA, RECORD, SPLITS, Manif
 from shardmill.infra.format.features import Feature
 from shardmill.infra.preparation import Preparation
 from shardmill.infra.settings import STORED
+from shardmill.infra.storage.objects.hub import without_revision
 
 
 @dataclass(frozen=True)
@@ -276,7 +277,7 @@ def reuse_of(manifest: Manifest, config: PrepareConfig, source: str, builds: Map
     cut = (previous.seed, previous.shards.num_shards, previous.shards.shard_bytes)
     return Reuse(
         contents=True,
-        uris=manifest.source == source,
+        uris=without_revision(manifest.source) == source,
         shards=cut == (config.seed, config.shards.num_shards, config.shards.shard_bytes)
         and container in ("auto", manifest.container),
         new_rules=new_rules,

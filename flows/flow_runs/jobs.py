@@ -176,7 +176,7 @@ def checked_source(source: str, dataset: str, kind: str = "image_folder") -> str
         remedy = "give a folder of images, with one folder a class"
         if Path(place).is_file():
             remedy += "; or set source.kind=auto (--source-kind auto) if the images are in the file"
-        elif scheme := re.match("(s3|gs|abfss?|az|file):/*", source):
+        elif scheme := re.match("(s3|gs|abfss?|az|hf|file):/*", source):
             remedy = f"write {scheme[1]}://{source[scheme.end() :]}"
         raise NotFoundError(f"source {source} {what}", remedy)
     return place

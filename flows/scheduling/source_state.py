@@ -15,7 +15,7 @@ from shardmill.infra.digests import digest_of
 from shardmill.infra.errors import EnvironmentFault, UsageError
 from shardmill.infra.storage.filesystem import FileEntry, Storage
 
-_STORES = ("s3", "gs", "gcs", "az", "abfs", "abfss", "file")
+_STORES = ("s3", "gs", "gcs", "az", "abfs", "abfss", "hf", "file")
 
 
 def files_of(source: str) -> dict[str, FileEntry] | None:

@@ -14,6 +14,7 @@ from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.errors import NotFoundError, UsageError
 from shardmill.infra.near_names import near_names
 from shardmill.infra.storage.locations import is_text, uri_of
+from shardmill.infra.storage.objects.hub import without_revision
 
 
 @dataclass(frozen=True)
@@ -139,7 +140,7 @@ def _rows_of_source(version: DatasetVersion, inputs: pa.Table, source: str) -> p
 
 def _relative(version: DatasetVersion, source: str) -> list[str]:
     """The URIs that a person may mean, the most likely first."""
-    prefix = version.manifest.source.rstrip("/") + "/"
+    prefix, source = without_revision(version.manifest.source).rstrip("/") + "/", without_revision(source)
     # People mostly type a URI as it was shown; otherwise it is a file name.
     shown, named = source.removeprefix(prefix), uri_of(source).removeprefix(prefix)
     return [shown, named] if is_text(shown) else [named]

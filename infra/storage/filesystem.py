@@ -31,6 +31,7 @@ from shardmill.infra.storage.local import (
 from shardmill.infra.storage.locations import below, public_location
 from shardmill.infra.storage.locking import HeldLocks, HolderFile, HolderList, Lock, kernel_lock
 from shardmill.infra.storage.objects.conditional import Bucket, ConditionalObjects, HolderObject
+from shardmill.infra.storage.objects.hub import is_on_hub, not_writable
 from shardmill.infra.storage.objects.retries import (
     ObjectReader,
     not_read,
@@ -87,7 +88,7 @@ class Storage:
 
     @staticmethod
     def at(location: str | Path) -> Storage:
-        """Return the folder at a local path or a URI (``file``, ``s3``, ``gs``, ``az``). It need not exist.
+        """Return the folder at a local path or a URI (``s3``, ``gs``, ``az``, ``hf``). It may be missing.
 
         Raises:
             StorageError: the URI is malformed, or its kind of storage is not supported.
@@ -95,6 +96,8 @@ class Storage:
         filesystem, root = open_filesystem(str(location))
         if isinstance(filesystem, pafs.LocalFileSystem):
             return Storage(filesystem, root, root)
+        if is_on_hub(str(location)):
+            return Storage(filesystem, root, str(location))  # read only
         bucket = Bucket(str(location), getattr(filesystem, "region", None))
         return Storage(filesystem, root, str(location), bucket)
 
@@ -349,7 +352,8 @@ class Storage:
         return operation() if self.is_local else retry(operation)
 
     def _conditional(self) -> ConditionalObjects:
-        assert self._bucket is not None, "for object stores"
+        if self._bucket is None:
+            raise not_writable(self.uri)
         return self._bucket.objects(self._key(""), self.uri)
 
     @contextlib.contextmanager
@@ -373,6 +377,8 @@ class Storage:
     @contextlib.contextmanager
     def _writing(self, path: str) -> Iterator[None]:
         self._locks.ensure_held()
+        if self._bucket is None and not self.is_local:
+            raise not_writable(self.uri)
         with writing(self._describe(path), self.location, is_local=self.is_local):
             yield
 

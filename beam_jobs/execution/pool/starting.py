@@ -131,6 +131,7 @@ def _serve(connection: Connection) -> None:
     """Receive a task, do the items that arrive, and answer each, until the connection closes."""
     detach_process()
     try:
+        os.environ.update(connection.recv())  # with credentials of stores, which the server may lack
         task, note_path, budget = connection.recv()
     except EOFError:
         return
@@ -189,18 +190,22 @@ def serve(task: Task, note_path: Path, budget: MemoryBudget) -> _Serving:
     Raises:
         EnvironmentFault: it cannot be started.
     """
-    work = (task, note_path, budget)
+
+    def send(connection: Connection) -> None:
+        connection.send(dict(os.environ))
+        connection.send((task, note_path, budget))
+
     with contextlib.suppress(IndexError):
         while True:
             process, connection = _ahead.popleft().result()
             with contextlib.suppress(OSError):
-                connection.send(work)
+                send(connection)
                 return process, connection
             connection.close()
             process.end()  # it died while it waited
     process, connection = _start_serving()
     with contextlib.suppress(OSError):  # that it died at once shows at its first item
-        connection.send(work)
+        send(connection)
     return process, connection
 
 

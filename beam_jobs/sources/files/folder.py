@@ -27,6 +27,7 @@ from shardmill.infra.storage.locations import (
     public_location,
     uri_of,
 )
+from shardmill.infra.storage.objects.hub import without_revision
 
 MAX_SOURCE_BYTES = 1 << 31  # the most that image.max_bytes can allow
 
@@ -48,6 +49,7 @@ class SourceFolder:
     Attributes:
         location: opens the same folder. It may hold credentials, so it is never shown or stored.
         uri: the place, for people and for comparison.
+        uri_as_read: the same, with the commit that is read where the source is on the Hub.
 
     Args:
         location: a path as ``shardmill.infra.storage.locations.uri_of`` gives it, or a URI.
@@ -71,7 +73,8 @@ class SourceFolder:
         self._root = absolute_path(name_of(location)) if self.is_local else location
         # Text that JSON and Arrow can hold, whatever the bytes of the path.
         self.location = uri_of(self._root) if self.is_local else location.rstrip("/")
-        self.uri = public_location(self.location)
+        self.uri_as_read = public_location(self.location)
+        self.uri = without_revision(self.uri_as_read)
         self._storage = None if self.is_local else Storage.at(location)
 
     def __reduce__(self) -> tuple[type[SourceFolder], tuple[str, tuple[str, ...], int]]:

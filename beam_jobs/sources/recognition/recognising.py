@@ -34,6 +34,7 @@ from shardmill.infra.progress import log
 from shardmill.infra.settings import STORED, validate
 from shardmill.infra.storage.filesystem import Storage
 from shardmill.infra.storage.locations import name_of, uri_of
+from shardmill.infra.storage.objects.hub import at_commit, is_repository, without_revision
 
 AUTO = "auto"
 # These read folders: a file in place of one is a mistake.
@@ -44,15 +45,15 @@ _BY_FOLDERS = "image_folder"
 def settled(request: JobRequest) -> JobRequest:
     """Return a request whose source is a folder, and whose kind is known.
 
-    A file or a pattern as source becomes its folder with ``source.files``. If the dataset has a version of
-    the same source, its settings are kept.
+    A file or a pattern as source becomes its folder with ``source.files``; a revision of the Hub becomes its
+    commit. If the dataset has a version of the same source, its settings are kept.
 
     Raises:
         UsageError: the kind is to be recognised, and none fits, or several do.
         NotFoundError: there is no such source.
     """
     source = request.config.source
-    location = request.source
+    location = at_commit(request.source)
     if source.kind not in _FOLDER_KINDS and source.files is None:
         location, files = folder_and_files(location)
         source = source.model_copy(update={"files": files})
@@ -91,7 +92,11 @@ def folder_and_files(location: str) -> tuple[str, str | None]:
         place = place.rstrip("/")
         if not is_pattern(place):
             folder, _, name = place.rpartition("/")
-            if folder.endswith(("/", ":")) or not _is_object(f"{folder}{mark}{options}", name):
+            if (
+                folder.endswith(("/", ":"))
+                or is_repository(location)
+                or not _is_object(f"{folder}{mark}{options}", name)
+            ):
                 return location, None
             return f"{folder}{mark}{options}", uri_of(name)
     else:
@@ -248,7 +253,7 @@ def _previous_settings(
         given: settings of the source that are not the usual ones, without the kind.
     """
     newest = Catalog(root).latest(dataset)
-    if newest is None or newest.manifest.source != source_uri:
+    if newest is None or without_revision(newest.manifest.source) != source_uri:
         return None
     try:
         before = SourceConfig.model_validate(newest.manifest.config.get("source", {}), context=STORED)

@@ -22,6 +22,7 @@ from shardmill.infra.storage.locations import (
     with_plain_endpoint,
     without_secrets,
 )
+from shardmill.infra.storage.objects.hub import HubFiles, is_on_hub
 from shardmill.infra.storage.objects.retries import ATTEMPTS, DEADLINE_SECONDS
 from shardmill.infra.strict_json import dump_json
 
@@ -49,6 +50,8 @@ def open_filesystem(location: str) -> tuple[pafs.FileSystem, str]:
     """
     if "://" not in location:
         return pafs.LocalFileSystem(), str(Path(location).expanduser().absolute())
+    if is_on_hub(location):
+        return HubFiles.opened(location)
     try:
         found = object_location(location)
         if found is not None and found.scheme == "az":
