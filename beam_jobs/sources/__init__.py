@@ -26,6 +26,7 @@ from shardmill.beam_jobs.sources.kind_modules import (
 )
 from shardmill.beam_jobs.sources.listing import Listing, check_listing, group_by_pattern
 from shardmill.beam_jobs.sources.pages import PageReader, with_pages
+from shardmill.beam_jobs.sources.recognition.frames import find_frames
 from shardmill.beam_jobs.sources.recognition.glance import by_endings
 from shardmill.beam_jobs.tables.features import PREFIX, features_of
 from shardmill.infra.errors import ConfigError
@@ -34,6 +35,8 @@ from shardmill.infra.progress import log
 from shardmill.infra.readable import counted
 from shardmill.infra.storage.filesystem import Storage
 from shardmill.infra.storage.locations import name_of
+
+_NAMES_LOOKED_AT = 8192
 
 
 def open_source(request: JobRequest) -> SourceFolder:
@@ -82,6 +85,8 @@ def list_inputs(source: SourceFolder, config: PrepareConfig, place: Workplace | 
     _check_names(listing, config)
     if config.groups.pattern is not None:
         listing = replace(listing, table=group_by_pattern(listing.table, config.groups.pattern))
+    else:
+        listing = replace(listing, warnings=[*listing.warnings, *_ungrouped_frames(listing)])
     left_out = [
         f"{place} is in the source and is left out, because Shardmill made it"
         for place in source.left_out
@@ -91,6 +96,20 @@ def list_inputs(source: SourceFolder, config: PrepareConfig, place: Workplace | 
     _log_unused(listing.table)
     table = _naming_their_setting(named, listing.table).combine_chunks().unify_dictionaries()
     return replace(listing, table=table, warnings=left_out + listing.warnings)
+
+
+def _ungrouped_frames(listing: Listing) -> list[str]:
+    """Return a warning if images look like frames of videos, and nothing says which belong together."""
+    if listing.table["group"].null_count < listing.table.num_rows:
+        return []
+    frames = find_frames(listing.to_read()["uri"].slice(0, _NAMES_LOOKED_AT).to_pylist())
+    if frames is None:
+        return []
+    are = "are frames" if frames.is_certain else "may be frames"
+    return [
+        f"images {are} of {frames.in_words()}; {frames.setting} keeps each video in one split"
+        + ("" if frames.is_certain else ", if the numbers count its frames")
+    ]
 
 
 def _check_any_label(table: pa.Table, source: SourceFolder, config: PrepareConfig) -> None:

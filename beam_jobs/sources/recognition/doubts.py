@@ -12,6 +12,7 @@ from shardmill.beam_jobs.config import SourceConfig
 from shardmill.beam_jobs.sources.class_names import NO_CLASSES, plain_name, quoted
 from shardmill.beam_jobs.sources.files.walking import SPLIT_OF_FOLDER
 from shardmill.beam_jobs.sources.kinds.table.recognising import TABLE_ENDINGS
+from shardmill.beam_jobs.sources.recognition.frames import FrameNames, find_frames
 from shardmill.beam_jobs.sources.recognition.glance import Glance, Recognised, cli_for
 from shardmill.beam_jobs.sources.recognition.naming import OF_LABELS, SUBMISSION, NamedImages
 from shardmill.beam_jobs.sources.roles import is_place, split_of_words, words_of
@@ -42,7 +43,9 @@ def with_doubts(
     if len(like_splits) > 1:
         strange = like_splits
     mask = NamedImages(glance).mask_beside()
-    if len(names) == 1 or all(map(is_place, names)) or mask is not None:
+    frames = find_frames(glance.images)
+    one_video = frames is not None and frames.is_certain and _are_videos(frames, depth, names)
+    if one_video or len(names) == 1 or all(map(is_place, names)) or mask is not None:
         strange = names
     if names and not strange:
         return by_folders
@@ -50,6 +53,7 @@ def with_doubts(
     layout = {"layout": "splits" if depth else "classes"}
     readings = [f"{cli_for('image_folder', layout)} if so"] if names else []
     why += f", and {mask} is named like a mask" if mask is not None else ""
+    why += ", and the images of each are frames of one video" if one_video else ""
     why = why if names else "its folders are splits, and hold no folders of classes"
     for name in strange if not depth else ():
         place, below = _classes_below(name, glance)
@@ -57,7 +61,8 @@ def with_doubts(
             readings.append(
                 f"give {glance.folder.uri}/{place} as the source if {quoted(below)} are the classes"
             )
-    readings.append(f"{cli_for('image_folder', {'labels': 'none'})} if the images have no labels")
+    grouped = f" {frames.setting}" if frames is not None and one_video else ""
+    readings.append(f"{cli_for('image_folder', {'labels': 'none'})}{grouped} if the images have no labels")
     readings += _of_others(glance, strange, kinds)
     return replace(by_folders, why=why, readings=readings)
 
@@ -122,6 +127,12 @@ def _are_parts(names: Sequence[str], images: Sequence[str]) -> bool:
         numbers[folder].append(int(stem))
     ends = [(min(some), max(some)) for _, some in sorted(numbers.items())]
     return all(one[1] < other[0] for one, other in pairwise(ends))
+
+
+def _are_videos(frames: FrameNames, depth: int, names: list[str]) -> bool:
+    """Tell whether each class folder holds the frames of one video, and nothing else is in it."""
+    found = [video.split("/")[depth] for video in frames.videos if video.count("/") > depth]
+    return len(found) == len(frames.videos) and sorted(found) == names
 
 
 def _class_folders(glance: Glance) -> tuple[int, list[str]]:

@@ -25,6 +25,7 @@ from shardmill.beam_jobs.sources import files_of_settings, kinds
 from shardmill.beam_jobs.sources.files.chosen_files import is_pattern
 from shardmill.beam_jobs.sources.files.folder import SourceFolder
 from shardmill.beam_jobs.sources.recognition.doubts import with_doubts, with_evidence
+from shardmill.beam_jobs.sources.recognition.frames import find_frames
 from shardmill.beam_jobs.sources.recognition.glance import Glance, Recognised, cli_for, glance_at
 from shardmill.beam_jobs.sources.roles import is_place
 from shardmill.infra.dataset.catalog import Catalog
@@ -40,6 +41,7 @@ AUTO = "auto"
 # These read folders: a file in place of one is a mistake.
 _FOLDER_KINDS = ("image_folder", "lists", "table", "urls", "tfds", *OF_OBJECTS)
 _BY_FOLDERS = "image_folder"
+_OF_NAMES = (_BY_FOLDERS, "lists", "table", "masks")  # whose images are files, which may be frames of videos
 
 
 def settled(request: JobRequest) -> JobRequest:
@@ -52,21 +54,25 @@ def settled(request: JobRequest) -> JobRequest:
         UsageError: the kind is to be recognised, and none fits, or several do.
         NotFoundError: there is no such source.
     """
-    source = request.config.source
-    location = at_commit(request.source)
+    config, location = request.config, at_commit(request.source)
+    source = config.source
     if source.kind not in _FOLDER_KINDS and source.files is None:
         location, files = folder_and_files(location)
         source = source.model_copy(update={"files": files})
     if source.kind == AUTO:
         location = _of_hub_cache(location)
         folder, given = SourceFolder(location, only=source.files), source
-        look = partial(_recognised, folder, given, list(files_of_settings(folder, request.config)))
+        left_out = files_of_settings(folder, config)
+        glance = glance_at(folder)
+        glance = replace(glance, files=[uri for uri in glance.files if uri not in left_out])
+        look = partial(_recognised, glance, given)
         given_settings = given.model_dump(exclude_defaults=True, exclude={"kind"})
         previous = _previous_settings(request.root, request.dataset, folder.uri, given_settings)
         source = look() if previous is None else previous.keep(look)
-    if source is request.config.source and location == request.source:
+        config = _with_videos(config, source, glance)
+    if source is config.source and location == request.source:
         return request
-    config = request.config.model_copy(update={"source": source})
+    config = config.model_copy(update={"source": source})
     return request.model_copy(update={"source": location, "config": config})
 
 
@@ -161,9 +167,17 @@ def _describes_all(seen: Recognised, glance: Glance) -> bool:
     return bool(seen.image_folders) and all(is_place(part) for parts in folders for part in parts if part)
 
 
-def _recognised(folder: SourceFolder, settings: SourceConfig, left_out: list[str]) -> SourceConfig:
-    glance = glance_at(folder)
-    glance = replace(glance, files=[uri for uri in glance.files if uri not in left_out])
+def _with_videos(config: PrepareConfig, source: SourceConfig, glance: Glance) -> PrepareConfig:
+    """Return the settings with videos as groups, where the images of a source are certainly their frames."""
+    frames = find_frames(glance.images) if source.kind in _OF_NAMES and source.columns.group is None else None
+    if frames is None or not frames.is_certain or config.groups.pattern is not None:
+        return config
+    log(f"the groups are {frames.in_words()}: groups.pattern = {frames.pattern}")
+    return config.model_copy(update={"groups": config.groups.model_copy(update={"pattern": frames.pattern})})
+
+
+def _recognised(glance: Glance, settings: SourceConfig) -> SourceConfig:
+    folder = glance.folder
     found = recognise(glance, settings)
     if not found:
         raise UsageError(

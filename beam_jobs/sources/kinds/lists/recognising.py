@@ -21,6 +21,7 @@ from shardmill.beam_jobs.sources.kinds.lists.found_lists import (
 )
 from shardmill.beam_jobs.sources.kinds.lists.places import class_places, inner_places, stem_places
 from shardmill.beam_jobs.sources.kinds.lists.reading import first_code, plain_number, read_names
+from shardmill.beam_jobs.sources.recognition.frames import find_frames
 from shardmill.beam_jobs.sources.recognition.glance import Glance, Recognised, cli_for
 from shardmill.beam_jobs.sources.recognition.naming import ANYWHERE, NamedImages
 from shardmill.beam_jobs.sources.roles import split_of_words, words_of
@@ -83,13 +84,20 @@ def recognise_lists(glance: Glance, settings: SourceConfig) -> Recognised | None
         return None
     if not places and not is_labelled:
         return _by_stems(stem_places(named.images), named)
-    if not is_labelled and (inner := inner_places(named.images, places)) is not None:
+    inner = None if is_labelled or _are_of_videos(named.images) else inner_places(named.images, places)
+    if inner is not None:
         return _by_either(places, inner, named)
     if not is_labelled and (texts := texts_of_more(glance, named, lists)):
         return _by_either(places, {}, named, f"; {quoted(texts)} tell more of the images, and are not read")
     if not _is_for_lists(reading, places, named.images):
         return None
     return _recognised(glance, reading, places, named)
+
+
+def _are_of_videos(images: Sequence[str]) -> bool:
+    """Tell whether the innermost folders are videos, with their frames."""
+    frames = find_frames(images)
+    return frames is not None and frames.is_certain and all(video.endswith("/") for video in frames.videos)
 
 
 def _is_for_lists(reading: _Reading, places: Mapping[str, str | None], images: Sequence[str]) -> bool:
