@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from shardmill.infra.dataset.catalog import Catalog
 from shardmill.infra.dataset.version import DatasetVersion
@@ -24,6 +24,7 @@ from shardmill.infra.settings import validate
 from shardmill.infra.storage.locations import default_root, default_runs
 from shardmill.infra.whole_job import shown_to_people
 from shardmill.training.config import TrainConfig, faults_of_users, own_code
+from shardmill.training.config.data import OfObjects
 from shardmill.training.dataset import Dataset
 from shardmill.training.frameworks import start
 from shardmill.training.metrics.figures import FIGURES
@@ -130,7 +131,7 @@ def _trained_on(run: RunFolder, catalog: Catalog, version: DatasetVersion) -> Da
     try:
         return catalog.open_view(run.dataset)
     except NotFoundError:
-        kinds = {kind_of(version).name, kind_of(version, "keypoints").name}
+        kinds = {kind_of(version, one).name for one in get_args(OfObjects)}
         known = run.finished().get("keypoints" if run.task == "keypoints" else "classes")
         if known != _names_in(version, run.task) or run.task not in kinds:
             raise

@@ -24,7 +24,7 @@ from shardmill.infra.storage.locations import default_root, default_runs
 from shardmill.infra.whole_job import shown_to_people
 from shardmill.training.export.model_input import View
 from shardmill.training.frameworks import load
-from shardmill.training.predicting.detected import DETECTED_FILES, detected
+from shardmill.training.predicting.detected import DETECTED_FILES, PLACES, detected
 from shardmill.training.predicting.inputs import (
     Input,
     input_of_run,
@@ -179,11 +179,12 @@ def _table_of(run: RunFolder, paths: Sequence[Path], out: Path, kind: Format, *,
         raise UsageError(
             f"the run {run.name} learned {run.task}, and --overlays shows masks", "leave --overlays out"
         )
-    if kind_of_task.output == "objects":
+    if kind_of_task.output in PLACES:
+        places = PLACES[kind_of_task.output]
         return _Table(
             ("boxes", "scores", "classes"),
-            DETECTED_FILES[kind],
-            lambda _, inputs, outputs, threads: detected(inputs, outputs, names),
+            lambda stream: DETECTED_FILES[kind](stream, places),
+            lambda _, inputs, outputs, threads: detected(inputs, outputs, names, places),
         )
     if kind_of_task.output == "pixels":
         folders = [path for path in paths if is_folder(path)]
@@ -215,8 +216,7 @@ def _one(outputs: Outputs | None, name: str) -> npt.NDArray[Any] | None:
 
 def _in_pixels(view: View, points: npt.NDArray[Any]) -> list[float]:
     """Return points of the model's input, y and x, in pixels of the upright image."""
-    places = points.reshape(-1, 2)
-    found: list[float] = view.boxes(np.concatenate([places, places], axis=1))[:, :2].ravel().tolist()
+    found: list[float] = view.points(points.reshape(-1, 2)).clip(0.0, view.upright).ravel().tolist()
     return found
 
 

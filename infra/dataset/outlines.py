@@ -148,10 +148,17 @@ def _draw(pixels: Pixels, lines: Sequence[tuple[Array, bool]], color: Sequence[i
 
 
 def with_boxes(pixels: Pixels, boxes: Boxes, colour: Sequence[int], thickness: int = 1) -> Pixels:
-    """Draw boxes, four edges each relative to the image, with lines of some pixels: uint8 [h, w, 3]."""
+    """Draw boxes with lines of some pixels: uint8 [h, w, 3].
+
+    Each box is four edges relative to the image, or y and x of four corners.
+    """
     drawn = np.array(np.broadcast_to(pixels, (*pixels.shape[:2], 3)))
     height, width = drawn.shape[:2]
-    for top, left, bottom, right in boxes:
+    for box in boxes:
+        if len(box) == CORNER_NUMBERS:
+            _draw(drawn, [(np.reshape(box, (-1, 2)), True)], colour, thickness)
+            continue
+        top, left, bottom, right = box
         corners = [
             (round(left * width), round(top * height)),
             (round(right * width) - 1, round(bottom * height) - 1),

@@ -14,7 +14,7 @@ from shardmill.training.models.spec import Fit
 
 Balance = Literal["natural", "uniform", "sqrt", "effective-number", "repeat-factor", "weights"]
 Decoding = Literal["scaled", "whole"]
-OfObjects = Literal["boxes", "keypoints"]
+OfObjects = Literal["boxes", "oriented", "keypoints"]
 WeightRuleName = Literal["none", "balanced", "effective-number"]
 _MOST_IMAGES: Final = 1 << 24
 DEFAULT_BETA: Final = 0.9999
@@ -59,7 +59,7 @@ class DataSettings(Settings):
     )
     objects: OfObjects = Field(
         default="boxes",
-        description="What is learned of objects: 'boxes' (a detector), or 'keypoints' of one an image",
+        description="What is learned of objects: 'boxes', 'oriented' boxes, or 'keypoints' of one an image",
     )
     global_batch_size: Annotated[
         Annotated[int, Field(ge=1, le=_MOST_IMAGES)] | Literal["auto"],

@@ -71,10 +71,14 @@ class View:
             float64 [N, 4], in pixels of the upright picture, cut off at its edges. A box around padding alone
             has no area.
         """
-        top, left, bottom, right = self.edges()
-        start, sides = np.array([top, left] * 2), np.array([bottom - top, right - left] * 2)
-        placed: npt.NDArray[np.float64] = start + np.asarray(boxes, np.float64) * sides
+        placed: npt.NDArray[np.float64] = self.points(np.asarray(boxes).reshape(-1, 2)).reshape(-1, 4)
         return placed.clip(0.0, np.array(self.upright * 2))
+
+    def points(self, points: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+        """Return places in the model's input [N, 2], y and x, in pixels of the picture, also beyond it."""
+        edges = self.edges()
+        placed: npt.NDArray[np.float64] = edges[:2] + np.asarray(points, np.float64) * (edges[2:] - edges[:2])
+        return placed
 
     def mask(self, numbers: Numbers, ignore: int) -> Numbers:
         """Scale the classes of the model's pixels to the picture, by nearest neighbour.

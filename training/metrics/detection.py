@@ -74,6 +74,12 @@ class DetectionEvaluation(Evaluation):
         return {**self.figures(), "num_examples": self.num_examples, "per_class": per_class}
 
 
+class OrientedEvaluation(DetectionEvaluation):
+    """The same of oriented boxes, whose overlap is that of their areas."""
+
+    task = "oriented-detection"
+
+
 class DetectionTally(Tally):
     """Sums up found boxes. It keeps eight bytes of each: average precision needs all of them in order."""
 
@@ -90,9 +96,9 @@ class DetectionTally(Tally):
         """Count examples.
 
         Args:
-            labels: ``boxes`` [n, M, 4], ``classes`` [n, M] and ``crowds`` [n, M] of ``Objects``.
-            rows: ``losses`` [n]; ``boxes`` [n, k, 4], ``scores`` [n, k] and ``classes`` [n, k] of the boxes
-                that were found, -1 behind the last one.
+            labels: ``boxes`` [n, M, 4 or 8], ``classes`` [n, M] and ``crowds`` [n, M] of ``Objects``.
+            rows: ``losses`` [n]; ``boxes`` [n, k, 4 or 8], ``scores`` [n, k] and ``classes`` [n, k] of the
+                boxes that were found, -1 behind the last one.
         """
         for wanted in zip(
             labels["boxes"], labels["classes"], labels["crowds"],

@@ -13,10 +13,10 @@ from shardmill.infra.preparation import SampleKind, SampleType
 
 # What a square input shows of an image: its central square, or all of it, squeezed.
 Fit = Literal["crop", "stretch"]
-# What a model gives for an image: logits of classes, objects at cells
+# What a model gives for an image: logits of classes, objects or oriented ones at cells
 # (``shardmill.training.tensorflow.models.detector``), places of key points, or logits of the classes of each
 # pixel.
-ModelOutput = Literal["classes", "objects", "points", "pixels"]
+ModelOutput = Literal["classes", "objects", "oriented", "points", "pixels"]
 
 # A channel that hardly varies holds no information; dividing by its deviation would amplify noise. Whole
 # numbers: one step. float32: a share of the mean, below which its digits are rounded away.

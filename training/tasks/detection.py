@@ -1,10 +1,10 @@
-"""Detection: the boxes and classes of any number of objects in an image."""
+"""Detection: the boxes, also oriented ones, and classes of any number of objects in an image."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -12,13 +12,29 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from shardmill.infra.dataset.version import DatasetVersion
-from shardmill.infra.format.known_features import CORNERS, KEYPOINTS, POLYGONS
+from shardmill.infra.errors import UsageError
+from shardmill.infra.format.known_features import (
+    BOX_NUMBERS,
+    BOXES,
+    CORNER_NUMBERS,
+    CORNERS,
+    KEYPOINTS,
+    POLYGONS,
+)
 from shardmill.training.arrays import Ints
 from shardmill.training.config import TrainConfig, image_size_of
 from shardmill.training.frameworks import load
-from shardmill.training.metrics.detection import DetectionEvaluation, DetectionTally, resampled, summarized
+from shardmill.training.metrics.detection import (
+    DetectionEvaluation,
+    DetectionTally,
+    OrientedEvaluation,
+    resampled,
+    summarized,
+)
 from shardmill.training.metrics.evaluation import Evaluation, Rows
+from shardmill.training.models.spec import ModelOutput
 from shardmill.training.reading.records.annotations import (
+    OrientedObjects,
     SplitObjects,
     covers_all,
     load_objects,
@@ -26,23 +42,32 @@ from shardmill.training.reading.records.annotations import (
 )
 from shardmill.training.tasks.annotated import AnnotatedBoxes
 from shardmill.training.tasks.arrow_lists import NUMBERS
-from shardmill.training.tasks.kind import TaskKind
+from shardmill.training.tasks.kind import Learned, TaskKind
 from shardmill.training.tasks.task import Operations, Task
 
 SURE_SCORE = 0.5  # boxes with this score and more count as found, for people
 
 
 class DetectionKind(TaskKind):
-    """Objects, in files of predictions as lists in the same order."""
+    """Objects, in files of predictions as lists in the same order.
 
-    learned = "objects"
+    Attributes:
+        width: numbers of a box.
+        shape, boxes: the feature that it learns, and its name for people.
+    """
+
+    width: ClassVar[int] = BOX_NUMBERS
+    shape: ClassVar[str] = BOXES
+    boxes: ClassVar[str] = "boxes"
+
+    learned: ClassVar[Learned] = "objects"
     evaluation = DetectionEvaluation
     settings = frozenset({"repeats", "objects"})
     frameworks = ("tensorflow",)
-    output = "objects"
+    output: ClassVar[ModelOutput] = "objects"
     fields = {  # noqa: RUF012  never changed
         "labels": pa.list_(pa.string()),  # classes of the objects
-        "boxes": NUMBERS,  # four numbers each: top, left, bottom, right edge, relative to the image
+        "boxes": NUMBERS,  # numbers of each, relative to the image: top, left, bottom, right edge, or corners
         "crowds": pa.list_(pa.bool_()),
         "predicted": pa.list_(pa.string()),
         "predicted_boxes": NUMBERS,
@@ -68,10 +93,10 @@ class DetectionKind(TaskKind):
         remedies = {
             POLYGONS: "draw masks from polygons",
             KEYPOINTS: "set data.objects = 'keypoints' for key points of one object an image",
-            CORNERS: "read objects/corners with open_dataset for a model of your own",
+            CORNERS: "set data.objects = 'oriented' for oriented boxes",
         }
-        found = [remedy for name, remedy in remedies.items() if name in shapes]
-        return [f"the detector learns boxes alone; {', or '.join(found)}"] if found else []
+        found = [remedy for name, remedy in remedies.items() if name in shapes - {self.shape}]
+        return [f"the detector learns {self.boxes} alone; {', or '.join(found)}"] if found else []
 
     def tally(self, num_names: int) -> DetectionTally:
         """Return an empty tally."""
@@ -91,23 +116,23 @@ class DetectionKind(TaskKind):
         known = pa.array(names, pa.string())
         return [
             _lists(known.take(pa.array(labels["classes"][is_object])), is_object),
-            _lists(pa.array(labels["boxes"][is_object].ravel()), is_object, 4),
+            _lists(pa.array(labels["boxes"][is_object].ravel()), is_object, self.width),
             _lists(pa.array(labels["crowds"][is_object]), is_object),
             _lists(known.take(pa.array(rows["classes"][is_found])), is_found),
-            _lists(pa.array(rows["boxes"][is_found].ravel()), is_found, 4),
+            _lists(pa.array(rows["boxes"][is_found].ravel()), is_found, self.width),
             _lists(pa.array(rows["scores"][is_found]), is_found),
         ]
 
     def read(self, names: list[str], table: pa.Table) -> tuple[Any, Rows]:
         """Return labels and predictions, as ``DetectionTally.add`` takes them."""
         labels = {
-            "boxes": _padded(table["boxes"], np.float32(0), 4),
+            "boxes": _padded(table["boxes"], np.float32(0), self.width),
             "classes": _classes(names, table["labels"]),
             "crowds": _padded(table["crowds"], np.False_),
         }
         rows = {
             "losses": table["loss"].to_numpy(),
-            "boxes": _padded(table["predicted_boxes"], np.float32(0), 4),
+            "boxes": _padded(table["predicted_boxes"], np.float32(0), self.width),
             "classes": _classes(names, table["predicted"]),
             "scores": _padded(table["scores"], np.float32(0)),
         }
@@ -138,6 +163,45 @@ class DetectionKind(TaskKind):
         """Return the boxes of the objects, and those that were surely found, to draw."""
         boxes = labels["boxes"][row][_told(labels)[row] >= 0]
         return AnnotatedBoxes(boxes.tolist(), rows["boxes"][row][_sure(rows)[row] >= 0].tolist())
+
+
+class OrientedKind(DetectionKind):
+    """Oriented boxes: y and x of four corners each, which may lie outside of the image."""
+
+    learned = "oriented"
+    evaluation = OrientedEvaluation
+    output = "oriented"
+    width = CORNER_NUMBERS
+    shape, boxes = CORNERS, "oriented boxes"
+
+    def task(self, version: DatasetVersion, config: TrainConfig, operations: Operations) -> Task:
+        """Make the task of a dataset version.
+
+        Raises:
+            UsageError: its objects have no oriented boxes.
+        """
+        _check_oriented(version)
+        made: Task = load("tensorflow", "oriented").OrientedDetection(
+            len(version.manifest.classes), image_size_of(config)
+        )
+        return made
+
+    def objects(self, version: DatasetVersion, split: str) -> SplitObjects:
+        """Load the objects of the records of a split, with their oriented boxes.
+
+        Raises:
+            UsageError: they have none.
+        """
+        _check_oriented(version)
+        return with_unknown_classes(OrientedObjects.load(version, split), version, split)
+
+
+def _check_oriented(version: DatasetVersion) -> None:
+    if all(feature.name != CORNERS for feature in version.manifest.extra_features):
+        raise UsageError(
+            f"data.objects = 'oriented', and the objects of {version.ref} have no oriented boxes",
+            "take a data set that has them, or leave it out: the detector learns boxes",
+        )
 
 
 def _unknown(labels: Any) -> npt.NDArray[Any]:

@@ -29,7 +29,7 @@ from shardmill.training.tasks.task import Operations, Task
 
 Setting = Literal["classes", "repeats", "mixing", "smoothing", "forms", "objects"]
 # A kind of labels that is learned, or objects in images: their labels of kind multi are only their classes.
-Learned = LabelKind | Literal["objects", "keypoints"]
+Learned = LabelKind | Literal["objects", "oriented", "keypoints"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class TaskKind(ABC):
             which know several labels too; "mixing": MixUp and CutMix; "smoothing": label smoothing; "forms":
             forms of the exported model besides the SavedModel; "objects": what is learned of objects.
         frameworks: those that train it.
-        output: what the model gives for an image. With "objects" and "pixels" the whole image is seen in
+        output: what the model gives for an image. Without "classes" the whole image is seen in
             evaluation, and augmentation must move what is annotated.
         decisions: the columns of predicted image files; None: those of ``output``.
         fields: name -> type of its columns in a file of predictions, besides those of every task.

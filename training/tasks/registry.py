@@ -13,8 +13,7 @@ from shardmill.training.discovery import classes_in
 from shardmill.training.tasks.kind import Learned, TaskKind
 
 LABEL_WORDS: Final[dict[str, str]] = {
-    "objects": "objects in images",
-    "keypoints": "objects in images",
+    **dict.fromkeys(("objects", "oriented", "keypoints"), "objects in images"),
     **dict(WORDS.items()),
 }
 

@@ -15,7 +15,7 @@ from shardmill.training.order.from_settings import check_shares
 from shardmill.training.tasks.kind import Setting, TaskKind
 from shardmill.training.tasks.registry import LABEL_WORDS, kind_of, learned
 
-_OF_CLASSES = ("class", "multi", "objects")
+_OF_CLASSES = ("class", "multi", "objects", "oriented")
 _OBJECTS_IMAGE_SIZE = 256  # pixels; what classifiers are made for is small for objects
 
 

@@ -75,8 +75,7 @@ class Detection(Task):
         is_unknown = self._unknown(labels)[:, tf.newaxis] & (wanted < 0.5)
         focal = tf.reduce_sum(tf.where(is_unknown, 0.0, of_classes), axis=-1)
         focal = tf.where(assigned.is_ignored, 0.0, focal)
-        _, generalised = self._overlaps(outputs, assigned)
-        apart = (1.0 - generalised) * is_object
+        apart = self.compared(outputs, assigned)[1] * is_object
         count = tf.maximum(tf.reduce_sum(is_object, axis=-1), 1.0)
         return (tf.reduce_sum(focal, axis=-1) + tf.reduce_sum(apart, axis=-1)) / count
 
@@ -86,7 +85,7 @@ class Detection(Task):
         An image without objects counts 1.
         """
         assigned = assign(Objects(**labels), self.cells)
-        ratio, _ = self._overlaps(outputs, assigned)
+        ratio, _ = self.compared(outputs, assigned)
         is_object = tf.cast(assigned.is_object, tf.float32)
         count = tf.reduce_sum(is_object, axis=-1)
         mean = tf.reduce_sum(ratio * is_object, axis=-1) / tf.maximum(count, 1.0)
@@ -100,6 +99,12 @@ class Detection(Task):
         """Return what ``predictions`` does."""
         return self.predictions(outputs)
 
+    def compared(self, outputs: Any, assigned: Assigned) -> tuple[Any, Any]:
+        """Return how much boxes overlap with those of the objects, and their loss: [b, L] each."""
+        found = self.cells.boxes(outputs[..., self.num_outputs :])
+        ratio, generalised = overlaps(found, assigned.boxes)
+        return ratio, 1.0 - generalised
+
     def _unknown(self, labels: Any) -> Any:
         """Return the classes with a crowd over the whole image, which no cell learns: bool [b, K]."""
         is_whole = labels["crowds"] & covers_all(labels["boxes"])
@@ -107,9 +112,6 @@ class Detection(Task):
             tf.where(is_whole, labels["classes"], -1), self.num_outputs, on_value=True, off_value=False
         )
         return tf.reduce_any(classes, axis=1)
-
-    def _overlaps(self, outputs: Any, assigned: Assigned) -> tuple[Any, Any]:
-        return overlaps(self.cells.boxes(outputs[..., self.num_outputs :]), assigned.boxes)
 
 
 def _decoded(outputs: Any, cells: Cells, num_classes: int) -> dict[str, Any]:

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
+from shardmill.infra.format.known_features import BOX_NUMBERS
 from shardmill.training.reading.records.annotations import Objects, covers_all
 from shardmill.training.tensorflow.models.detector import STRIDES
 
@@ -86,7 +87,7 @@ class Assigned(NamedTuple):
     Attributes:
         is_object: bool [b, L], cells that learn an object.
         is_ignored: bool [b, L], cells that learn nothing: below a crowd that is smaller than the image.
-        boxes: float32 [b, L, 4], of the objects.
+        boxes: float32 [b, L, 4 or 8], of the objects.
         classes: int32 [b, L], of the objects; any elsewhere.
     """
 
@@ -100,36 +101,60 @@ def assign(objects: Objects, cells: Cells) -> Assigned:
     """Assign the objects of each image to cells."""
     boxes, classes = objects.boxes, objects.classes
     is_real = (classes >= 0) & ~objects.crowds
-    sides = boxes[..., 2:] - boxes[..., :2]
+    edges, sides = _edges_and_sides(boxes)
     # Objects get ranks from 1 on, larger ones for smaller objects, so that the greatest rank has the cell.
     sequence = tf.argsort(tf.reduce_prod(sides, axis=-1), direction="DESCENDING", stable=True)
     ranks = tf.argsort(sequence, stable=True) + 1
-    wanted, may_have = _wanted(boxes, sides, cells)
+    wanted, may_have = _wanted(boxes, edges, sides, cells)
     ranks = tf.where(may_have & is_real[..., tf.newaxis], ranks[..., tf.newaxis], 0)
     best = _best_rank(wanted, ranks, len(cells.centres))
     owners = tf.gather(sequence, tf.maximum(best - 1, 0), batch_dims=1)
     is_object = best > 0
     return Assigned(
         is_object,
-        _below_crowds(objects, cells) & ~is_object,
+        _below_crowds(objects, edges, cells) & ~is_object,
         tf.gather(boxes, owners, batch_dims=1),
         tf.gather(classes, owners, batch_dims=1),
     )
 
 
-def _wanted(boxes: Any, sides: Any, cells: Cells) -> tuple[Any, Any]:
+def _edges_and_sides(boxes: Any) -> tuple[Any, Any]:
+    """Return the edges of boxes, or around oriented ones [b, M, 4], and the lengths of sides [b, M, 2]."""
+    if boxes.shape[-1] == BOX_NUMBERS:
+        return boxes, boxes[..., 2:] - boxes[..., :2]
+    points = _corners(boxes)
+    around = tf.concat([tf.reduce_min(points, axis=-2), tf.reduce_max(points, axis=-2)], axis=-1)
+    return around, tf.norm(points[..., 1:3, :] - points[..., 0:2, :], axis=-1)
+
+
+def _corners(boxes: Any) -> Any:
+    return tf.reshape(boxes, tf.concat([tf.shape(boxes)[:2], [4, 2]], axis=0))
+
+
+def _are_inside(places: Any, boxes: Any) -> Any:
+    """Tell which places lie in the box of their object: float32 [b, M, 9, 2] -> bool [b, M, 9]."""
+    if boxes.shape[-1] == BOX_NUMBERS:
+        edges = boxes[..., tf.newaxis, :]
+        return tf.reduce_all((places > edges[..., :2]) & (places < edges[..., 2:]), axis=-1)
+    points = _corners(boxes)
+    along = (tf.roll(points, -1, axis=-2) - points)[:, :, tf.newaxis]
+    to = places[..., tf.newaxis, :] - points[:, :, tf.newaxis]
+    beside = along[..., 0] * to[..., 1] - along[..., 1] * to[..., 0]
+    return tf.reduce_all(beside > 0, axis=-1) | tf.reduce_all(beside < 0, axis=-1)
+
+
+def _wanted(boxes: Any, edges: Any, sides: Any, cells: Cells) -> tuple[Any, Any]:
     """Return the cells that objects want: their numbers int32 [b, M, 9], and bool, which of them count."""
     longest = tf.reduce_max(sides, axis=-1) * cells.image_size
     limits = [float(_MOST_CELLS_OF_A_SIDE * stride) for stride in cells.strides[:-1]]
     level = tf.add_n([tf.cast(longest > limit, tf.int32) for limit in limits])
     side = tf.gather(tf.constant(cells.sides), level)[..., tf.newaxis]
-    centre = (boxes[..., :2] + boxes[..., 2:]) / 2.0
+    centre = (edges[..., :2] + edges[..., 2:]) / 2.0
     middle = tf.cast(tf.floor(centre * tf.cast(side, tf.float32)), tf.int32)
     middle = tf.clip_by_value(middle, 0, side - 1)
     found = middle[..., tf.newaxis, :] + tf.constant(_AROUND)  # [b, M, 9, y and x]
     centres = (tf.cast(found, tf.float32) + 0.5) / tf.cast(side[..., tf.newaxis], tf.float32)
-    corners = boxes[..., tf.newaxis, :]
-    inside = tf.reduce_all((centres > corners[..., :2]) & (centres < corners[..., 2:]), axis=-1)
+    inside = _are_inside(centres, boxes)
     in_map = tf.reduce_all((found >= 0) & (found < side[..., tf.newaxis]), axis=-1)
     is_middle = tf.constant([place == (0, 0) for place in _AROUND])
     numbers = (
@@ -149,8 +174,8 @@ def _best_rank(wanted: Any, ranks: Any, num_cells: int) -> Any:
     return tf.reshape(best, [rows, num_cells])
 
 
-def _below_crowds(objects: Objects, cells: Cells) -> Any:
-    """Return the cells whose centres lie in the box of a crowd: bool [b, L]."""
+def _below_crowds(objects: Objects, edges: Any, cells: Cells) -> Any:
+    """Return the cells whose centres lie between the edges of a crowd: bool [b, L]."""
     is_crowd = objects.crowds & (objects.classes >= 0) & ~covers_all(objects.boxes)
     is_crowd = is_crowd[..., tf.newaxis]
     maps = []
@@ -159,8 +184,8 @@ def _below_crowds(objects: Objects, cells: Cells) -> Any:
         rows, columns = (
             tf.cast(
                 is_crowd
-                & (middles > objects.boxes[..., axis, tf.newaxis])
-                & (middles < objects.boxes[..., axis + 2, tf.newaxis]),
+                & (middles > edges[..., axis, tf.newaxis])
+                & (middles < edges[..., axis + 2, tf.newaxis]),
                 tf.float32,
             )
             for axis in (0, 1)

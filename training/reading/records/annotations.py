@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from functools import reduce
+from operator import and_, or_
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -101,7 +103,16 @@ FOLLOWING = frozenset({BOXES, OBJECT_LABELS, CROWDS}) | SHAPES  # features that 
 
 
 def covers_all(boxes: Any) -> Any:
-    """Return which boxes cover the whole image (a crowd there ignores its class alone): [..., 4] -> [...]."""
+    """Return which boxes cover the whole image (a crowd there ignores its class alone): [..., k] -> [...].
+
+    A box is four edges, or y and x of four corners.
+    """
+    if boxes.shape[-1] == CORNER_NUMBERS:
+        y, x = ([boxes[..., at] for at in range(axis, CORNER_NUMBERS, 2)] for axis in (0, 1))
+        beyond = [[value <= 0.0 for value in y], [value >= 1.0 for value in y]]
+        beside = [[value <= 0.0 for value in x], [value >= 1.0 for value in x]]
+        ends = ((one, other) for one in beyond for other in beside)
+        return reduce(and_, (reduce(or_, map(and_, one, other)) for one, other in ends))
     return (boxes[..., 0] <= 0.0) & (boxes[..., 1] <= 0.0) & (boxes[..., 2] >= 1.0) & (boxes[..., 3] >= 1.0)
 
 
@@ -112,6 +123,7 @@ class Objects(NamedTuple):
 
     Attributes:
         boxes: float32 [b, M, 4]: top, left, bottom, right edge, relative to the image, 0 to 1; else 0.
+            Oriented ones are [b, M, 8]: y, x of four corners in turn, which may lie outside of the image.
         classes: int32 [b, M]; -1 where there is no object.
         crowds: bool [b, M]: a box around a group of objects (COCO), or of a difficult object (VOC).
     """
@@ -152,8 +164,10 @@ class SplitObjects:
         shapes: the other shapes of the objects that were asked for.
         unknown: of each of several data sets the classes that are not known of its images: int32 [k].
         stops: int64 [K], behind the last record of each.
+        whole: the box of a whole image in ``padded``.
     """
 
+    whole: ClassVar[tuple[float, ...]] = (0, 0, 1, 1)
     starts: Ints
     boxes: npt.NDArray[np.float32]
     classes: npt.NDArray[np.int32]
@@ -189,11 +203,11 @@ class SplitObjects:
         lengths = np.bincount(shown.rows, minlength=count)
         at = shown.rows, places_in(lengths)
         found = Objects(
-            np.zeros((count, self.most, BOX_NUMBERS), np.float32),
+            np.zeros((count, self.most, len(self.whole)), np.float32),
             np.full((count, self.most), NO_OBJECT, np.int32),
             np.zeros((count, self.most), np.bool_),
         )
-        values = shown.boxes, self.classes[shown.numbers], self.crowds[shown.numbers]
+        values = self.boxes_of(shown), self.classes[shown.numbers], self.crowds[shown.numbers]
         for array, own in zip(found, values, strict=True):
             array[at] = own
         if self.stops is not None:
@@ -201,10 +215,14 @@ class SplitObjects:
             for number, classes in enumerate(self.unknown):
                 rows = np.flatnonzero(of_set == number)[:, np.newaxis]
                 places = lengths[rows] + np.arange(len(classes))
-                found.boxes[rows, places] = (0, 0, 1, 1)
+                found.boxes[rows, places] = self.whole
                 found.classes[rows, places] = classes
                 found.crowds[rows, places] = True
         return found
+
+    def boxes_of(self, shown: Shown) -> npt.NDArray[np.float32]:
+        """Return the boxes that are learned: float32 [n, 4 or 8]."""
+        return shown.boxes
 
     def features(self, shown: Shown, names: Collection[str]) -> dict[str, Padded]:
         """Return the features of some names among ``FOLLOWING``, as ``FeatureColumns.rows`` has them."""
@@ -232,6 +250,25 @@ class SplitObjects:
                 sides = np.full(_PROBES, image_size)
                 drawn = draw_parameters(augment, 0, 0, np.arange(_PROBES), sides, sides, image_size)
                 shape.check_follow(drawn)
+
+
+@dataclass(frozen=True, slots=True)
+class OrientedObjects(SplitObjects):
+    """The objects of a split, of which oriented boxes are learned."""
+
+    whole: ClassVar[tuple[float, ...]] = (0, 0, 1, 0, 1, 1, 0, 1)
+
+    @classmethod
+    def load(cls, version: DatasetVersion, split: str) -> OrientedObjects:
+        """Load them, where the objects have oriented boxes."""
+        found = load_objects(version, split, [CORNERS])
+        return cls(found.starts, found.boxes, found.classes, found.crowds, found.shapes)
+
+    def boxes_of(self, shown: Shown) -> npt.NDArray[np.float32]:
+        """Return the corners of the oriented boxes: float32 [n, 8]."""
+        (shape,) = self.shapes
+        assert isinstance(shape, Corners), "corners alone were loaded"
+        return shape.seen(shown.numbers, shown.rows, shown.views)
 
 
 @dataclass(frozen=True, slots=True)

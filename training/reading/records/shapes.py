@@ -195,12 +195,15 @@ class Corners:
 
     points: npt.NDArray[np.float32]
 
-    def moved(self, objects: Ints, rows: Ints, views: Views) -> dict[str, Padded]:
-        """Return the feature of corners, in their order and not cut."""
+    def seen(self, objects: Ints, rows: Ints, views: Views) -> npt.NDArray[np.float32]:
+        """Return the corners of objects of rows in their order, not cut: float32 [n, 8]."""
         of_point = np.repeat(rows, CORNER_NUMBERS // 2)
         points = views.windows(self.points[objects].reshape(-1, 2), of_point)
-        corners = views.images(points, of_point).astype(np.float32).reshape(-1, CORNER_NUMBERS)
-        return {CORNERS: lists_of(corners, rows, len(views.heights))}
+        return views.images(points, of_point).astype(np.float32).reshape(-1, CORNER_NUMBERS)
+
+    def moved(self, objects: Ints, rows: Ints, views: Views) -> dict[str, Padded]:
+        """Return the feature of corners."""
+        return {CORNERS: lists_of(self.seen(objects, rows, views), rows, len(views.heights))}
 
 
 def _starts(lengths: npt.NDArray[Any]) -> Ints:

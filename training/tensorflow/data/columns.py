@@ -85,7 +85,7 @@ class LabelColumns:
             return cls({_LABELS: Column(tf.float32, (spec.objects.width,))})
         most = spec.objects.most
         kinds = Objects(
-            boxes=Column(tf.float32, (most, 4)),
+            boxes=Column(tf.float32, (most, len(spec.objects.whole))),
             classes=Column(tf.int32, (most,)),
             crowds=Column(tf.bool, (most,)),
         )

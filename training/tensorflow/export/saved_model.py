@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from shardmill.infra.codecs import Pixels
 from shardmill.infra.errors import CorruptDataError
+from shardmill.infra.format.known_features import BOX_NUMBERS
 from shardmill.training.export.model_input import ModelInput
 from shardmill.training.tensorflow import starting
 from shardmill.training.tensorflow.export.forms import Exported
@@ -34,7 +35,8 @@ def export(exported: Exported, folder: Path) -> None:
         regression     ``values`` float32 [B, T], in the unit of the labels
         detection      ``boxes`` float32 [B, 100, 4], ``scores`` float32 [B, 100] and ``classes`` int32
                        [B, 100], the surest first; -1 behind the last box. Boxes are relative to the upright
-                       image, or with ``pixels`` to the model's input
+                       image, or with ``pixels`` to the model's input; oriented ones are [B, 100, 8], y and x
+                       of four corners, which may lie outside
         keypoints      ``points`` float32 [B, 2 K]: y, x of each key point, relative as boxes are
         segmentation   ``mask`` uint8 [B, S, S], the class of each pixel of the model's input, or int32 with
                        more than 255 classes; ``probabilities`` float32 [B, S, S, C]; ``mask_edges`` float32
@@ -138,14 +140,19 @@ def in_pictures(boxes: Any, scores: Any, classes: Any, edges: Any) -> dict[str, 
     """Place boxes in the upright pictures, and leave out those around padding alone.
 
     Args:
-        boxes: float32 [B, N, 4], relative to the model's input.
+        boxes: float32 [B, N, 4 or 8], relative to the model's input.
         scores: float32 [B, N].
         classes: int32 [B, N], -1 for none.
         edges: float32 [B, 4], those of the model's input, relative to the picture.
     """
-    start, end = (tf.tile(edges[:, tf.newaxis, at : at + 2], [1, 1, 2]) for at in (0, 2))
-    placed = tf.clip_by_value(start + boxes * (end - start), 0.0, 1.0)
-    is_found = (classes >= 0) & tf.reduce_all(placed[..., 2:] > placed[..., :2], axis=-1)
+    width = boxes.shape[-1]
+    start, end = (tf.tile(edges[:, tf.newaxis, at : at + 2], [1, 1, width // 2]) for at in (0, 2))
+    placed = start + boxes * (end - start)
+    cut = tf.clip_by_value(placed, 0.0, 1.0)
+    placed = cut if width == BOX_NUMBERS else placed
+    places = [cut[..., axis::2] for axis in (0, 1)]
+    sides = [tf.reduce_max(place, axis=-1) - tf.reduce_min(place, axis=-1) for place in places]
+    is_found = (classes >= 0) & (tf.minimum(*sides) > 0)
     order = tf.argsort(tf.cast(is_found, tf.int32), direction="DESCENDING", stable=True)
     left_out = {
         "boxes": tf.where(is_found[..., tf.newaxis], placed, 0.0),

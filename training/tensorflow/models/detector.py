@@ -78,7 +78,7 @@ def _last_maps(network: Any, image_size: int, strides: Sequence[int]) -> dict[in
 
 
 STRIDES = (8, 16, 32)  # pixels of the image per cell of a map
-BOX_NUMBERS = 4
+_BOX_NUMBERS = {"objects": 4, "oriented": 7}
 _WIDTH = 64
 _TOWER_LAYERS = 2
 # At the start every cell predicts each class at this probability, since nearly all cells are background (Lin
@@ -87,10 +87,11 @@ _PRIOR = 0.01
 
 
 def build(spec: ModelSpec, classifier: Any) -> Any:
-    """Build a model from images [B, S, S, C] of 0 to 255 to float32 [B, L, K + 4].
+    """Build a model from images [B, S, S, C] of 0 to 255 to float32 [B, L, K + 4], or oriented K + 7.
 
     L are the cells of all maps, row by row, the finest map first; K the classes, as logits. Then come the
-    distances of the top, left, bottom and right edge from the centre of the cell, as logarithms, in strides.
+    distances of the top, left, bottom and right edge from the centre of the cell, as logarithms, in strides;
+    or the numbers of an oriented box (``shardmill.training.tensorflow.oriented``).
 
     Args:
         spec: the parameters of the model.
@@ -156,13 +157,14 @@ class _Head:
             name="classes",
         )
         self._boxes = keras.layers.Conv2D(
-            BOX_NUMBERS,
+            _BOX_NUMBERS[spec.output],
             3,
             padding="same",
             dtype="float32",
             kernel_initializer=keras.initializers.RandomNormal(stddev=0.01, seed=spec.seed + 1),
-            bias_initializer=keras.initializers.Constant(math.log(2.0)),  # boxes of four strides
-            name="boxes",
+            # Boxes of four strides.
+            bias_initializer=keras.initializers.Constant(math.log(2.0) if spec.output == "objects" else 0.0),
+            name="boxes" if spec.output == "objects" else "oriented_boxes",
         )
 
     def of(self, pyramid: list[Any]) -> Any:

@@ -13,14 +13,18 @@ from shardmill.training.models.spec import ModelSpec
 from shardmill.training.tensorflow.models import applications, detector, point_finder
 
 _FOLDER = "shardmill.training.tensorflow.models.families"
-_HEADS = {"objects": detector, "points": point_finder}  # what finds places on a backbone
+_HEADS = {
+    "objects": detector,
+    "oriented": detector,
+    "points": point_finder,
+}  # what finds places on a backbone
 _OF_PIXELS = "set model.name to small_unet, or to a model of yours that gives the logits of each pixel"
 
 
 def build_model(spec: ModelSpec) -> Any:
     """Build a ``keras.Model`` from images [B, S, S, C] of 0 to 255 to logits float32 [B, num_classes].
 
-    Normalisation of the input is part of the model. For "objects" and "points" the named model is the
+    Normalisation of the input is part of the model. For outputs that find places the named model is the
     backbone; with "pixels" it gives the logits of each pixel, [B, S, S, num_classes].
 
     Raises:

@@ -62,12 +62,15 @@ def load_initial(model: Any, spec: ModelSpec) -> TakenWeights | None:
     weights = spec.weights
     if weights is None or weights == "imagenet":
         return None
-    if spec.output not in ("objects", "points"):
+    if spec.output not in _HEADS:
         return load_fitting(model, weights, partial=spec.partial_weights)
     if is_of_classifier(weights):
         return None  # the backbone took them when it was built
-    head = ("classes",) if spec.output == "objects" else ("heat_maps",)
-    return load_fitting(model, weights, partial=spec.partial_weights, head=head)
+    return load_fitting(model, weights, partial=spec.partial_weights, head=_HEADS[spec.output])
+
+
+# The layers that depend on what is found, by the output of the model.
+_HEADS = {"objects": ("classes",), "oriented": ("classes", "oriented_boxes"), "points": ("heat_maps",)}
 
 
 def load_fitting(

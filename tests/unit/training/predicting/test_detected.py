@@ -12,7 +12,7 @@ import pytest
 
 from shardmill.infra.codecs.geometry import Geometry
 from shardmill.training.export.model_input import Seen, View
-from shardmill.training.predicting.detected import DETECTED_FILES, detected
+from shardmill.training.predicting.detected import DETECTED_FILES, PLACES, detected
 from shardmill.training.predicting.inputs import Input
 
 
@@ -50,8 +50,8 @@ WANTED = [
 @pytest.mark.parametrize("kind", ["csv", "json", "parquet"])
 def test_edges_are_pixels_of_each_upright_image(kind: str) -> None:
     stream = io.BytesIO()
-    output = DETECTED_FILES[kind](stream)
-    output.add(list(detected(INPUTS, OUTPUTS, ["cat", "caf\udce9"])))
+    output = DETECTED_FILES[kind](stream, PLACES["objects"])
+    output.add(list(detected(INPUTS, OUTPUTS, ["cat", "caf\udce9"], PLACES["objects"])))
     output.close()
     if kind == "csv":
         lines = list(csv.DictReader(io.StringIO(stream.getvalue().decode())))
@@ -79,3 +79,28 @@ def test_edges_are_pixels_of_each_upright_image(kind: str) -> None:
     ]
     assert list(zip([row["path"] for row in rows], objects, strict=True)) == WANTED
     assert rows[1]["reason"] == "truncated"
+
+
+def test_corners_are_pixels_and_may_lie_outside_of_the_picture() -> None:
+    """Of 100 by 400 pixels; the second box is around nothing of it."""
+    corners = [[0.1, 0.1, 0.5, 0.1, 0.5, 0.2, 0.1, 0.2], [1.1, 0.1, 1.5, 0.1, 1.5, 0.2, 1.1, 0.2]]
+    turned = [[-0.1, 0.5, 0.5, 0.35, 1.1, 0.5, 0.5, 0.65], [0.0] * 8]
+    outputs = {**OUTPUTS, "boxes": np.array([corners, turned, [[0.0] * 8] * 2], np.float32)}
+    outputs["classes"] = np.array([[1, 0], [0, -1], [-1, -1]], np.int32)
+    inputs = [INPUTS[0], INPUTS[1], Input("wide2.jpg", seen(100, 400)), INPUTS[3]]
+    first, refused, second, none = detected(inputs, outputs, ["cat", "dog"], PLACES["oriented"])
+    assert refused.objects is None
+    assert none.objects == []
+    assert first.objects is not None
+    assert second.objects is not None
+    wanted = dict(zip(PLACES["oriented"], [10, 40, 50, 40, 50, 80, 10, 80], strict=True))
+    assert first.objects == [{"label": "dog", "score": 0.9, **wanted}]
+    found = [second.objects[0][name] for name in PLACES["oriented"]]
+    np.testing.assert_allclose(found, [-10, 200, 50, 140, 110, 200, 50, 260], atol=0.01)
+    stream = io.BytesIO()
+    output = DETECTED_FILES["csv"](stream, PLACES["oriented"])
+    output.add([first])
+    assert stream.getvalue().splitlines() == [
+        b"path,height,width,label,score,y1,x1,y2,x2,y3,x3,y4,x4,reason,message",
+        b"wide.jpg,100,400,dog,0.9,10.0,40.0,50.0,40.0,50.0,80.0,10.0,80.0,,",
+    ]
