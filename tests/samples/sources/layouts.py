@@ -417,6 +417,15 @@ def mnist() -> Files:
     }
 
 
+def svhn() -> Files:
+    """http://ufldl.stanford.edu/housenumbers/, format 2."""
+    labels = {"train": [1, 10, 9], "test": [10]}
+    return {
+        f"{split}_32x32.mat": matlab(X=noise(32, 32, 3, len(some)), y=np.array(some, np.uint8)[:, np.newaxis])
+        for split, some in labels.items()
+    }
+
+
 def cifar10() -> Files:
     """https://www.cs.toronto.edu/~kriz/cifar.html, the version for Python."""
     top = "cifar-10-batches-py"
@@ -792,6 +801,18 @@ def deep_fashion() -> Files:
     }
 
 
+def classes_of_roboflow() -> Files:
+    """The export Multi-Label Classification CSV of Roboflow."""
+    found: Files = {"README.roboflow.txt": b"text\n"}
+    for split in ("train", "valid", "test"):
+        names = [f"{number}_{split}.jpg" for number in (1, 2, 3)]
+        found |= pictures(*(f"{split}/{name}" for name in names))
+        found[f"{split}/_classes.csv"] = lines(
+            "filename, cat, dog", *joined(", ", names, ("1, 0", "1, 1", "0, 0"))
+        )
+    return found
+
+
 def matlab(**variables: object) -> bytes:
     """A file of MATLAB, as SciPy writes it."""
     sink = io.BytesIO()
@@ -910,6 +931,9 @@ LAYOUTS = [
     Layout("DTD", dtd, "lists", {
         split: {"banded": 1, "dotted": 1} for split in ("train", "validation", "test")
     }),
+    Layout("Roboflow, several classes", classes_of_roboflow, "lists", {
+        split: {"cat": 1, "cat, dog": 1, "": 1} for split in ("train", "validation", "test")
+    }),
     Layout("CelebA", celeba, "lists", _ATTRIBUTES),
     Layout("CelebA of Kaggle", celeba_of_kaggle, "lists", _ATTRIBUTES),
     Layout("Places365", places365, "lists", {
@@ -942,6 +966,7 @@ LAYOUTS = [
         "train": {"Lumbricus terrestris": 1, "Sabella": 2}, "validation": {"Sabella": 1},
     }),
     Layout("MNIST", mnist, "arrays", {"train": {"0": 1, "4": 1, "5": 2}, "test": {"7": 1, "0": 1}}),
+    Layout("SVHN", svhn, "arrays", {"train": {"1": 1, "0": 1, "9": 1}, "test": {"0": 1}}),
     Layout("CIFAR-10", cifar10, "cifar", _CIFAR10),
     Layout("CIFAR-10, binary", cifar10_binary, "cifar", _CIFAR10),
     Layout("CIFAR-100", cifar100, "cifar", _CIFAR100),

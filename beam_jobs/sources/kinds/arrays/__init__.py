@@ -1,10 +1,11 @@
-"""Images that are rows of arrays: NumPy's ``.npy`` and ``.npz``, and IDX files such as those of MNIST.
+"""Images that are rows of arrays: NumPy's ``.npy`` and ``.npz``, IDX as of MNIST, and MATLAB as of SVHN.
 
 Each row of an array of images is an input: ``images.npy#row=0000017``, or ``mnist.npz#x_train=0000017`` in a
 file of several arrays; rows are counted from 0. The bytes that stand for an image, whose SHA-256 is its
 identity, are a PNG file of its pixels without compression (shardmill.beam_jobs.sources.kinds.arrays.reading).
 
     found      the arrays in a file, by its header
+    matlab     those of a file of MATLAB
     roles      which arrays hold images, and which their labels
     reading    labels, and images row by row
 """
@@ -22,7 +23,7 @@ from shardmill.beam_jobs.config import PrepareConfig, SourceConfig
 from shardmill.beam_jobs.sources.class_names import quoted
 from shardmill.beam_jobs.sources.files.folder import SourceFolder
 from shardmill.beam_jobs.sources.files.walking import SourceFault
-from shardmill.beam_jobs.sources.kinds.arrays.found import ENDINGS, FoundArray, find_arrays
+from shardmill.beam_jobs.sources.kinds.arrays.found import ENDINGS, MATLAB, FoundArray, find_arrays
 from shardmill.beam_jobs.sources.kinds.arrays.reading import ArrayImages, keep_unpacked_arrays, list_rows
 from shardmill.beam_jobs.sources.kinds.arrays.roles import LabelledImages, pair_arrays
 from shardmill.beam_jobs.sources.listing import Listing
@@ -40,6 +41,7 @@ from shardmill.infra.errors import ConfigError
 from shardmill.infra.progress import log
 from shardmill.infra.storage.filesystem import Storage
 
+_SVHN = re.compile(r"(^|/)(train|test|extra)_32x32\.mat$")
 # What follows the name of a data set in the names of IDX files.
 _IDX_ROLE = re.compile(r"(train|test|t10k)[-_.]", re.IGNORECASE)
 
@@ -53,7 +55,8 @@ def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
     """
     kind = config.source.label_kind
     files, warnings = walk_files(folder, config)
-    chosen = choose_files(folder, files, lambda uri: uri.endswith(ENDINGS), "NumPy or IDX file")
+    endings = ENDINGS if any(file.uri.endswith(ENDINGS) for file in files) else (MATLAB,)
+    chosen = choose_files(folder, files, lambda uri: uri.endswith(endings), "NumPy, IDX or MATLAB file")
     arrays, broken = [], {}
     for found in chosen:
         try:
@@ -117,7 +120,7 @@ def make_readable(
 
 def recognise(glance: Glance, settings: SourceConfig) -> Recognised | None:
     """Recognise NumPy and IDX files."""
-    files = glance.ending_in(*ENDINGS)
+    files = [*glance.ending_in(*ENDINGS), *_of_svhn(glance)]
     why = f"it has files of arrays: {quoted(files)}"
     sets = {}
     for uri in [uri for uri in files if "-ubyte" in uri.lower()]:
@@ -125,7 +128,13 @@ def recognise(glance: Glance, settings: SourceConfig) -> Recognised | None:
     if len(sets) > 1:  # as those of EMNIST in one folder
         ways = [cli_for("arrays", {"files": f"{begin}*"}) for begin in sets]
         return Recognised(f"{why}; they are of several data sets", readings=ways)
-    return Recognised(why) if files else None
+    zero = {"columns": {"merge_labels": {"10": "0"}}} if files and files == _of_svhn(glance) else {}
+    return Recognised(why, zero) if files else None
+
+
+def _of_svhn(glance: Glance) -> list[str]:
+    """Return the files of SVHN (http://ufldl.stanford.edu/housenumbers), whose class 10 is the digit 0."""
+    return [uri for uri in glance.ending_in(MATLAB) if _SVHN.search(uri)]
 
 
 def open_reader(folder: SourceFolder, config: PrepareConfig, scratch: Storage | None) -> RowReader:

@@ -17,12 +17,15 @@ from typing import Any, BinaryIO, Literal, cast
 import numpy as np
 import numpy.typing as npt
 
+from shardmill.beam_jobs.sources.kinds.arrays.matlab import numbers_of_matlab, part_of
 from shardmill.beam_jobs.sources.rows.row_files import RowFile, RowFileBroken
 from shardmill.beam_jobs.sources.rows.unpacked import Inflated, PackedDataBroken
 from shardmill.infra.codecs.formats import NPY
 from shardmill.infra.codecs.numpy_files import ARRAY_DAMAGES, HEADER_READERS
 
 ENDINGS = (".npy", ".npz", ".idx", "-ubyte", ".idx.gz", "-ubyte.gz")
+
+MATLAB = ".mat"
 
 # IDX is described on the page of MNIST (http://yann.lecun.com/exdb/mnist): two zero bytes, the type, the
 # number of dimensions, and the length of each (big-endian, as the values).
@@ -51,6 +54,8 @@ class FoundArray:
         is_fortran: the values lie in Fortran order.
         member: full name of the member of an ``.npz``; else None.
         most_bytes: length that the values have at most, by that of the file (bytes).
+        is_by_columns: the pixels of an image come channel by channel, and column by column in each.
+        begins: place of the compressed variable of a file of MATLAB, and its length (bytes); None: of others.
     """
 
     file: RowFile
@@ -62,6 +67,8 @@ class FoundArray:
     is_fortran: bool = False
     member: str | None = None
     most_bytes: int = 0
+    is_by_columns: bool = False
+    begins: tuple[int, int] | None = None
 
     @property
     def row_bytes(self) -> int:
@@ -71,7 +78,8 @@ class FoundArray:
     @property
     def in_words(self) -> str:
         """Name, shape and type, for people."""
-        return f"{self.name} {list(self.shape)} {self.dtype}"
+        by_columns = ", column by column" if self.is_by_columns else ""
+        return f"{self.name} {list(self.shape)} {self.dtype}{by_columns}"
 
 
 def find_arrays(file: RowFile) -> list[FoundArray]:
@@ -85,6 +93,8 @@ def find_arrays(file: RowFile) -> list[FoundArray]:
         try:
             if head.startswith(_ZIP_MAGIC):
                 return _in_archive(file, cast(BinaryIO, stream))
+            if file.uri.endswith(MATLAB):
+                return _in_matlab(file, cast(BinaryIO, io.BufferedReader(stream)))
             if head.startswith(_GZIP_MAGIC):
                 start = Inflated(cast(BinaryIO, stream), "gzip").read(_HEAD_BYTES)
                 return [_plain(file, io.BytesIO(start), "gzip", _DEFLATE_RATIO * stream.size_bytes)]
@@ -141,7 +151,11 @@ def _plain(file: RowFile, stream: BinaryIO, packing: Packing, most_bytes: int) -
         raise ValueError("neither NumPy nor IDX")
     shape, offset = struct.unpack(f">{dimensions}I", stream.read(4 * dimensions)), 4 + 4 * dimensions
     dtype = np.dtype(_IDX_TYPES[code])
-    return FoundArray(file, name, shape, dtype, offset, packing, most_bytes=most_bytes - offset)
+    is_emnist = name.lower().startswith("emnist-") and dimensions == 3  # these alone are transposed
+    most_bytes -= offset
+    return FoundArray(
+        file, name, shape, dtype, offset, packing, most_bytes=most_bytes, is_by_columns=is_emnist
+    )
 
 
 def _npy_header(stream: BinaryIO) -> tuple[tuple[int, ...], bool, np.dtype[np.generic], int]:
@@ -157,6 +171,24 @@ def _npy_header(stream: BinaryIO) -> tuple[tuple[int, ...], bool, np.dtype[np.ge
     return shape, is_fortran, dtype, stream.tell()
 
 
+def _in_matlab(file: RowFile, stream: BinaryIO) -> list[FoundArray]:
+    """Find the numbers in a file of MATLAB. Of images [H, W, C, N] of bytes each lies in one piece."""
+    found = []
+    for variable in numbers_of_matlab(stream):
+        shape, is_images = variable.shape, len(variable.shape) == 4 and variable.dtype == np.uint8
+        length, begins = math.prod(shape) * variable.dtype.itemsize, None
+        if variable.packed_bytes is not None:
+            begins, length = (variable.start, variable.packed_bytes), _DEFLATE_RATIO * variable.packed_bytes
+        found.append(
+            FoundArray(
+                file, variable.name, (shape[3], *shape[:3]) if is_images else shape, variable.dtype,
+                variable.offset, "none" if begins is None else "member", not is_images, variable.name, length,
+                is_images, begins,
+            )
+        )  # fmt: skip
+    return sorted(found, key=lambda array: array.name)
+
+
 @contextmanager
 def unpacked(array: FoundArray) -> Iterator[BinaryIO]:
     """Open what the file of an array unpacks to, from its start: the file itself where nothing is compressed.
@@ -169,6 +201,8 @@ def unpacked(array: FoundArray) -> Iterator[BinaryIO]:
         try:
             if array.packing == "gzip":
                 yield cast(BinaryIO, Inflated(stream, "gzip"))
+            elif array.begins is not None:
+                yield cast(BinaryIO, Inflated(part_of(stream, *array.begins), "zlib"))
             elif array.member is not None:
                 with zipfile.ZipFile(stream) as archive, archive.open(array.member) as member:
                     yield cast(BinaryIO, _Member(member))

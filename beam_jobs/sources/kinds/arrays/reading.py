@@ -188,7 +188,10 @@ class ArrayImages:
         if len(data) < array.row_bytes:
             raise RowFileBroken(f"it ends in or before row {position:,}")
         pixels: npt.NDArray[np.uint8] = np.frombuffer(data, np.uint8)
-        return stored_png(pixels.reshape(_pixel_shape(array)))
+        height, width, channels = _pixel_shape(array)
+        if array.is_by_columns:
+            pixels = pixels.reshape(channels, width, height).transpose(2, 1, 0)
+        return stored_png(pixels.reshape(height, width, channels))
 
     def close(self) -> None:
         """Close the file."""

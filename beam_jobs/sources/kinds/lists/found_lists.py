@@ -207,7 +207,10 @@ def _understood(
     width = len(rows[0])
     behind = [value for row in rows for value in row[image:]]
     others = [at for at in range(width) if at != image - 1]
-    split = split_of_words(uri.rpartition("/")[2])
+    folder, _, name = uri.rpartition("/")
+    split = split_of_words(name)
+    if split is None and place.folder == folder:  # train/_classes.csv beside its images
+        split = split_of_words(folder.rpartition("/")[2])
     is_titled = len(titles) == width
     words = set(words_of(uri.rpartition("/")[2])) | (
         {titles[others[0]].lower()} if is_titled and others else set()

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+import scipy.io  # type: ignore[import-untyped]
 
 from shardmill.beam_jobs.sources.kinds.arrays.reading import stored_png
 from shardmill.infra.codecs import decode
@@ -58,6 +59,44 @@ def test_the_files_of_mnist_are_understood_without_settings(tmp_path: Path, in_r
     images = list(images_of(tmp_path / "source", "arrays", tmp_path / "run" if in_run else None).values())
     assert [stored_png(pixels[:, :, None]) for pixels in (*GREY[:2], *GREY)] == images
     assert all(right_pixels(image, pixels) for image, pixels in zip(images[2:], GREY, strict=True))
+
+
+def test_the_images_of_emnist_are_turned_upright(tmp_path: Path) -> None:
+    square = GREY[:, :, :5]
+    data = {"images-idx3": square, "labels-idx1": LABELS.astype(np.uint8)}
+    write(
+        tmp_path, {f"emnist-letters-train-{name}-ubyte": idx_bytes(values) for name, values in data.items()}
+    )
+    images = list(images_of(tmp_path, "arrays").values())
+    assert all(right_pixels(image, pixels.T) for image, pixels in zip(images, square, strict=True))
+
+
+@pytest.mark.parametrize("is_packed", [True, False])
+@pytest.mark.parametrize("in_run", [True, False])
+def test_the_files_of_svhn(tmp_path: Path, is_packed: bool, in_run: bool) -> None:
+    (tmp_path / "source").mkdir()
+    path = tmp_path / "source" / "train_32x32.mat"
+    images = COLOR.transpose(1, 2, 3, 0)
+    labels = LABELS[:, np.newaxis].astype(np.uint8)
+    scipy.io.savemat(path, {"note": "text", "y": labels, "X": images}, do_compression=is_packed)
+    found = outcomes(listed(tmp_path / "source", "arrays"))
+    assert found["train_32x32.mat#X=0000001"] == ("1", "train", None)
+    stored = images_of(tmp_path / "source", "arrays", tmp_path / "run" if in_run else None)
+    assert len(stored) == len(COLOR)
+    assert all(right_pixels(one, pixels) for one, pixels in zip(stored.values(), COLOR, strict=True))
+
+
+def test_files_of_matlab_that_are_not_read(tmp_path: Path) -> None:
+    write(tmp_path, {"train_32x32.mat": b"MATLAB 7.3 MAT-file, Platform: GLNXA64".ljust(512)})
+    scipy.io.savemat(
+        tmp_path / "test_32x32.mat", {"X": COLOR.transpose(1, 2, 3, 0), "y": LABELS[:, np.newaxis]}
+    )
+    whole = (tmp_path / "test_32x32.mat").read_bytes()
+    (tmp_path / "extra_32x32.mat").write_bytes(whole[:150])
+    found = listed(tmp_path, "arrays").table.to_pylist()
+    messages = {row["uri"]: row["message"] for row in found if row["reason"] == "broken_container"}
+    assert messages.keys() == {"train_32x32.mat", "extra_32x32.mat"}
+    assert "save it with -v7" in messages["train_32x32.mat"]
 
 
 @pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
