@@ -113,7 +113,10 @@ def dry_run(request: JobRequest) -> dict[str, Any]:
     too_little = too_little_memory(config, listing.table, free_memory_bytes())
     is_sampled = not fetches(config)
     sample = _take_sample(references, source, config) if is_sampled else Sample(0, 0, 0.0, 0.0)
-    warnings = [*listing.warnings, *filter(None, (too_little, *sample.warnings))]
+    by_quality = "what filter.quality leaves out is known when all images are read" * bool(
+        config.filter.quality
+    )
+    warnings = [*listing.warnings, *filter(None, (too_little, by_quality, *sample.warnings))]
     for warning in warnings:
         log(warning, level="warning")
     catalog = Catalog(request.root)

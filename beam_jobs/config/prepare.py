@@ -13,11 +13,19 @@ from shardmill.beam_jobs.config.runner import RunnerConfig
 from shardmill.beam_jobs.config.source import SourceConfig
 from shardmill.infra.errors import ShardmillError
 from shardmill.infra.format.known_features import METADATA_NAMES, MetadataName
+from shardmill.infra.format.quality import QUALITY_FLAGS, QualityFlag
 from shardmill.infra.html.page import differing_settings
 from shardmill.infra.preparation import Preparation
 from shardmill.infra.settings import STORED, AlsoCalled, Settings, WrongValue
 
 _MIB = 1 << 20
+
+
+def _names_of(value: object, every: tuple[str, ...]) -> object:
+    """Return the names in a text with commas, or every name for "all"."""
+    if value == "all":
+        return every
+    return tuple(name.strip() for name in value.split(",")) if isinstance(value, str) else value
 
 
 class ImageConfig(Preparation):
@@ -35,9 +43,7 @@ class ImageConfig(Preparation):
     @field_validator("metadata", mode="before")
     @classmethod
     def _all_or_names(cls, value: object) -> object:
-        if value == "all":
-            return METADATA_NAMES
-        return tuple(name.strip() for name in value.split(",")) if isinstance(value, str) else value
+        return _names_of(value, METADATA_NAMES)
 
     @field_validator("metadata")
     @classmethod
@@ -68,6 +74,9 @@ class FilterConfig(Settings):
         "keep",
         description="images whose metadata declare a generative model",
     )
+    quality: tuple[QualityFlag, ...] = Field(
+        (), description="Leave out images with these quality flags: names, or all"
+    )
     classes: Annotated[Names, Field(min_length=1)] | None = Field(
         None,
         description="Classes to keep; unset: all",
@@ -83,6 +92,16 @@ class FilterConfig(Settings):
         DEFAULT_IGNORE,
         description="Shell patterns of files and folders: of a name, or with a '/' of a path",
     )
+
+    @field_validator("quality", mode="before")
+    @classmethod
+    def _all_or_flags(cls, value: object) -> object:
+        return _names_of(value, QUALITY_FLAGS)
+
+    @field_validator("quality")
+    @classmethod
+    def _in_order(cls, names: tuple[QualityFlag, ...]) -> tuple[QualityFlag, ...]:
+        return tuple(name for name in QUALITY_FLAGS if name in names)
 
 
 # All others came later. They are left out of digests at their defaults, so that these stay those of earlier

@@ -27,6 +27,7 @@ from shardmill.infra.codecs import Pixels
 from shardmill.infra.codecs.measures import looks, perceptual_hashes
 from shardmill.infra.codecs.metadata import NOTHING, Metadata, read_metadata
 from shardmill.infra.codecs.prepare import StoredImage
+from shardmill.infra.codecs.quality import Quality, of_levels
 from shardmill.infra.format.features import Feature
 from shardmill.infra.format.known_features import METADATA_FEATURES, READ_MASK_FEATURES
 from shardmill.infra.preparation import SampleKind
@@ -55,7 +56,6 @@ def needed_metadata(data: bytes, image: ImageConfig, rules: FilterConfig) -> Met
 
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 _MESSAGE_CHARACTERS = 300
-_HASH_COLUMN, _LOOK_COLUMN = map(FACTS_SCHEMA.get_field_index, ("perceptual_hash", "look"))
 
 
 @dataclass(frozen=True)
@@ -121,6 +121,10 @@ def noted_samples(schema: pa.Schema) -> Counter[SampleKind | None]:
     return Counter({SampleKind(dtype, channels) if dtype else None: count for dtype, channels, count in rows})
 
 
+# A block has these columns at once.
+_OF_BLOCK = ("perceptual_hash", "look", "luma_p5", "luma_p99", "luma_entropy")
+
+
 def _described(source: SourceBytes, image: StoredImage) -> dict[str, object]:
     """Return the values of IMAGE_COLUMNS, besides those of ``image.measures``."""
     found = image.source
@@ -137,8 +141,9 @@ def _described(source: SourceBytes, image: StoredImage) -> dict[str, object]:
         "icc_profile": found.icc_profile,
         "had_alpha": found.had_alpha,
         "salvaged": found.salvaged,
-        "perceptual_hash": None,  # a block has these at once
-        "look": None,
+        **dict.fromkeys(_OF_BLOCK),
+        "luma_sharpness": image.measures.quality.luma_sharpness,
+        "border_share": image.measures.quality.border_share,
     }
 
 
@@ -156,6 +161,7 @@ class FactsOfBlock:
         self._rows: list[tuple[object, ...]] = []
         self._thumbnails: list[Pixels] = []  # whole images, and some of them without their borders
         self._shown: list[tuple[int, int]] = []  # row and number of thumbnails of each image
+        self._quality: list[Quality] = []  # of each image
         self._offset_bytes = 0
         self._samples: Counter[SampleKind | None] = Counter()  # None: of images stored before
 
@@ -176,6 +182,7 @@ class FactsOfBlock:
         self._samples[image.samples] += 1
         self._shown.append((len(self._rows), len(image.measures.thumbnails)))
         self._thumbnails += image.measures.thumbnails
+        self._quality.append(image.measures.quality)
         values = _described(source, image)
         row: list[object] = [source.sha256, Status.STORED, None, None, None, self._offset_bytes]
         row.append(image.source.group)
@@ -204,27 +211,32 @@ class FactsOfBlock:
         Where the files decide about the samples of stored images, the schema's metadata count them.
         """
         columns = list(zip(*self._rows, strict=True))
-        columns[_HASH_COLUMN], columns[_LOOK_COLUMN] = self._measured()
+        for name, measured in zip(_OF_BLOCK, self._measured(), strict=True):
+            columns[self._schema.get_field_index(name)] = tuple(measured)
         arrays = [pa.array(column, field.type) for column, field in zip(columns, self._schema, strict=True)]
         table = pa.Table.from_arrays(arrays, schema=self._schema)
         return table if self._image.samples else table.replace_schema_metadata(_noted(self._samples))
 
-    def _measured(self) -> tuple[tuple[int | None, ...], tuple[bytes | None, ...]]:
-        """Return hash and look of each row; None for a row without image or with one that has none."""
-        hashes: list[int | None] = [None] * len(self._rows)
-        seen: list[bytes | None] = [None] * len(self._rows)
+    def _measured(self) -> list[list[object]]:
+        """Return the columns of ``_OF_BLOCK``; None for a row without image or with one that has no value."""
+        columns: list[list[object]] = [[None] * len(self._rows) for _ in _OF_BLOCK]
         if not self._shown:
-            return tuple(hashes), tuple(seen)
+            return columns
         thumbnails = np.stack(self._thumbnails)
-        counts = [count for _, count in self._shown]
+        rows, counts = zip(*self._shown, strict=True)
         firsts = [0, *accumulate(counts)][:-1]
         views = looks(thumbnails)
-        whole = perceptual_hashes(thumbnails[firsts])
-        for (row, count), first, value in zip(self._shown, firsts, whole, strict=True):
-            hashes[row] = value
-            # What is inside a border may be blank, or a blank border may be all there is.
-            seen[row] = b"".join(view for view in views[first : first + count] if view) or None
-        return tuple(hashes), tuple(seen)
+        # What is inside a border may be blank, or a blank border may be all there is.
+        seen = [
+            b"".join(view for view in views[first : first + count] if view) or None
+            for first, count in zip(firsts, counts, strict=True)
+        ]
+        levels = of_levels(self._quality)
+        found = perceptual_hashes(thumbnails[firsts]), seen, *(levels[name] for name in _OF_BLOCK[2:])
+        for column, values in zip(columns, found, strict=True):
+            for row, value in zip(rows, values, strict=True):
+                column[row] = value
+        return columns
 
 
 def stable_message(message: str) -> str:

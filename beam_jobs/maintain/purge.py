@@ -46,6 +46,7 @@ from shardmill.infra.format.contract import (
     summarise_splits,
 )
 from shardmill.infra.format.layout import croissant_file, data_dir, inputs_file
+from shardmill.infra.format.quality import with_counts
 from shardmill.infra.format.records import unpack_record
 from shardmill.infra.preparation import MAYBE_FLOAT
 from shardmill.infra.progress import progress, stage
@@ -169,6 +170,7 @@ class _Rewriter:
             "accounting": account(inputs),
             "quarantine": quarantine_reasons(inputs),
             "statistics": self._statistics(changed) if manifest.statistics else {},
+            "quality": with_counts(manifest.quality, map(left.index, shards)),
         }
         return Manifest.model_validate(changed.model_copy(update=rest).model_dump())
 

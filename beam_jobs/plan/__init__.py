@@ -8,6 +8,7 @@
     interface     what a plan builds on, and the plan as later stages see it
     rows          the rows of all inputs, and of the records in the order in which they are stored
     statistics    figures of the images of each split
+    quality       limits of the quality flags, and the files that they leave out
 
 Everything here is a pure, vectorised function over Arrow tables: no Beam, no files. The result depends on the
 rows alone, not on the order in which blocks were finished, nor on the number of workers.

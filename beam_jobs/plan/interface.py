@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from shardmill.beam_jobs.plan.shards import HeldShards, PlannedShard
 from shardmill.beam_jobs.tables.columns import find_ids
-from shardmill.infra.format.contract import LabelConflict, Leaks, SplitStatistics
+from shardmill.infra.format.contract import LabelConflict, Leaks, QualityLimits, SplitStatistics
 from shardmill.infra.format.features import Feature
 from shardmill.infra.format.known_features import LabelKind
 
@@ -83,6 +83,7 @@ class PlanSummary:
         cross_split_duplicates: duplicates that the source gives another split than the record kept.
         leaks: groups that are divided among splits.
         statistics: split -> figures of its images, inherited ones among them.
+        quality: quality flag -> its limits, and the records beyond them.
         features: further features of the records.
         label_kind: the labels of the records.
     """
@@ -92,6 +93,7 @@ class PlanSummary:
     cross_split_duplicates: int
     leaks: Leaks
     statistics: dict[str, SplitStatistics]
+    quality: dict[str, QualityLimits] = field(default_factory=dict)
     features: list[Feature] = field(default_factory=list)
     label_kind: LabelKind = "class"
 

@@ -1,5 +1,6 @@
 """A plan, step by step.
 
+0. *Quality.* Files with a flag of ``filter.quality`` are left out (quality).
 1. *Duplicates.* Files with equal SHA-256 become one record; the smallest URI is kept.
 2. *Groups* of records by key and by looks (similarity).
 3. *Splits*: given, then previous version, then group, then stratified (splits).
@@ -21,6 +22,7 @@ from shardmill.beam_jobs.plan.classes import number_classes
 from shardmill.beam_jobs.plan.columns import SPLIT, Codes, Rows, hash_ranks, rows_where, split_codes
 from shardmill.beam_jobs.plan.interface import PlannedVersion, PlanSummary, PreviousRecords
 from shardmill.beam_jobs.plan.leaks import Dropped, GroupedRecords, settle_leaks
+from shardmill.beam_jobs.plan.quality import count_quality, without_flagged
 from shardmill.beam_jobs.plan.rows import FACTS_OF_INPUTS, InputRows, PlannedRecords
 from shardmill.beam_jobs.plan.shards import Dealt, RecordsToDeal, deal
 from shardmill.beam_jobs.plan.similarity.groups import (
@@ -44,6 +46,7 @@ from shardmill.beam_jobs.tables.features import PREFIX, feature_columns, feature
 from shardmill.beam_jobs.tables.ids import UInt64, digest_bytes
 from shardmill.beam_jobs.tables.vectors import Vectors
 from shardmill.infra.format.known_features import MASK_BYTES, MASK_SHA256, LabelKind
+from shardmill.infra.format.quality import QUALITY_COLUMNS, with_counts
 
 
 @dataclass(frozen=True)
@@ -158,6 +161,8 @@ def plan_version(
         DataError: two files with different content share a record id.
         LeakError: a group is in several splits, and groups.leakage is "fail".
     """
+    limits = count_quality(facts).limits()
+    facts = without_flagged(facts, limits, config.filter.quality)
     known = _Known.of(listing, facts, config.source.label_kind)
     if previous is not None:
         previous = previous.of_kind(known.kind)
@@ -198,6 +203,7 @@ def plan_version(
             cross_split_duplicates=input_rows.num_crossing,
             leaks=leaks,
             statistics=split_statistics(known.facts, places, splits, config.image.may_be_float),
+            quality=with_counts(limits, [known.facts.select(QUALITY_COLUMNS).take(pa.array(places))]),
             features=features_of(known.listing),
             label_kind=known.kind,
         ),

@@ -5,7 +5,8 @@ as items of a Beam job::
 
     task            a range of     does                                                sends
     --------------  -------------  --------------------------------------------------  ---------------
-    SendFiles       the listing    joins listing and facts                             files by hash
+    GatherFiles     the listing    joins listing and facts (with filter.quality)
+    SendFiles       the listing    joins them (without), leaves out by quality         files by hash
     FindDuplicates  hashes         makes records of files, counts them by class        members by key
     GroupByKey      keys           groups records
     (this process)                 near-duplicates, units, leaks, places in the splits

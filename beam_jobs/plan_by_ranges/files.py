@@ -6,7 +6,7 @@ inputs of a range are made, and the rows of its records go to the ranges of shar
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import ClassVar, Self
@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from shardmill.beam_jobs.config import ShardsConfig
 from shardmill.beam_jobs.plan.columns import SPLIT, Rows, hash_ranks, rows_where, split_codes
 from shardmill.beam_jobs.plan.leaks import Dropped
+from shardmill.beam_jobs.plan.quality import count_quality, without_flagged
 from shardmill.beam_jobs.plan.rows import FACTS_OF_INPUTS, InputRows, PlannedRecords
 from shardmill.beam_jobs.plan.shards import CutSplits, PlannedShard
 from shardmill.beam_jobs.plan.similarity.groups import Duplicates, Files
@@ -34,8 +35,10 @@ from shardmill.beam_jobs.plan_by_ranges.tables import Int64, PlanTables, RangeTa
 from shardmill.beam_jobs.schemas import Status
 from shardmill.beam_jobs.tables.features import feature_columns, features_of
 from shardmill.beam_jobs.tables.ids import digest_bytes, record_ids
+from shardmill.infra.format.contract import QualityLimits
+from shardmill.infra.format.quality import QUALITY_COLUMNS
 
-INPUTS, FIGURES, PLANNED = "inputs", "figures", "planned"
+INPUTS, FIGURES, PLANNED, QUALITY = "inputs", "figures", "planned", "quality"
 TO_HASHES, TO_SHARDS, FATES, PLACES = "to-hashes", "to-shards", "fates", "places"
 SHARD_COLUMN = "number_of_shard"
 
@@ -67,6 +70,30 @@ class StoredFiles:
         return cls(listing, facts, read, read[places], places)
 
 
+def _gather(gathering: GatherFacts, number: int) -> None:
+    """Write the listing and the facts of a range, and count the measures of their quality."""
+    tables = gathering.tables
+    gathering.gather(number)
+    tables.write(QUALITY, number, count_quality(tables.read(FACTS, number)).to_table())
+
+
+@dataclass(frozen=True)
+class GatherFiles(RangeTask):
+    """Gathers each range before any is sent: only all ranges tell which files ``filter.quality`` leaves out.
+
+    Attributes:
+        gathering: writes the tables.
+    """
+
+    name: ClassVar[str] = "GatherFiles"
+    output: ClassVar[str] = QUALITY
+    gathering: GatherFacts
+
+    def do(self, number: int) -> None:
+        """Gather the files of a range."""
+        _gather(self.gathering, number)
+
+
 @dataclass(frozen=True)
 class SendFiles(RangeTask):
     """Sends the stored files of each range to the ranges of hashes of their contents.
@@ -75,6 +102,8 @@ class SendFiles(RangeTask):
         gathering: writes the tables that are not there.
         seed: seed of the plan.
         carries_features: whether the columns of features are sent too.
+        left_out: quality flags whose files are left out.
+        known_limits: of the flags, once the tables are gathered; None: they are gathered here.
     """
 
     name: ClassVar[str] = SEND_FILES
@@ -83,11 +112,19 @@ class SendFiles(RangeTask):
     gathering: GatherFacts
     seed: int
     carries_features: bool
+    left_out: tuple[str, ...] = ()
+    known_limits: Mapping[str, QualityLimits] | None = None
 
     def do(self, number: int) -> None:
         """Send the files of a range."""
         tables = self.tables
-        self.gathering.gather(number)
+        if self.known_limits is None:
+            _gather(self.gathering, number)
+        else:
+            facts = tables.read(FACTS, number)
+            kept = without_flagged(facts, self.known_limits, self.left_out)
+            if kept is not facts:
+                tables.write(FACTS, number, kept)
         stored = StoredFiles.read_from(tables, number)
         extra = feature_columns(features_of(stored.listing)) if self.carries_features else []
         rows, places = pa.array(stored.rows), pa.array(stored.places)
@@ -147,7 +184,7 @@ class WriteInputs(RangeTask):
         """Write the counts that the statistics of the splits are added up from."""
         stays = pc.and_(pc.is_null(fates["original"]), pc.is_null(fates["dropped"]))
         chosen = np.flatnonzero(np.asarray(stays.to_numpy(), np.bool_))
-        names = ["height", "width", "stored_bytes", "pixel_mean", "pixel_std"]
+        names = ["height", "width", "stored_bytes", "pixel_mean", "pixel_std", *QUALITY_COLUMNS]
         figures = stored.facts.select(names).take(pa.array(stored.places[chosen]))
         figures = figures.append_column("split", fates["split"].take(pa.array(chosen)))
         crossing = pc.and_(fates["crosses"], pc.is_null(fates["dropped"]))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -25,7 +25,9 @@ from shardmill.beam_jobs.plan_by_ranges.files import (
     FIGURES,
     INPUTS,
     PLANNED,
+    QUALITY,
     Dealing,
+    GatherFiles,
     SendFiles,
     StoredFiles,
     WriteInputs,
@@ -59,8 +61,9 @@ from shardmill.beam_jobs.plan_by_ranges.tables import Int64, RangeTask, RowsOnSt
 from shardmill.beam_jobs.tables.columns import one_chunk
 from shardmill.beam_jobs.tables.features import features_of
 from shardmill.beam_jobs.tables.ids import digest_bytes, record_ids
-from shardmill.infra.format.contract import INPUTS_SCHEMA, SPLITS, Leaks
+from shardmill.infra.format.contract import INPUTS_SCHEMA, SPLITS, Leaks, QualityLimits
 from shardmill.infra.format.known_features import NO_CLASS
+from shardmill.infra.format.quality import QualityCounts, with_counts
 
 
 @dataclass(frozen=True)
@@ -123,7 +126,13 @@ class _Planning:
         held = self.previous.held if self.previous is not None else None
         write_previous(self.tables, self.previous, self.seed)
         here = self.gathering.known is not None  # this process has the facts of the known files
-        self._run(SendFiles(self.tables, self.gathering, self.seed, held is not None), here=here)
+        left_out, gathered = self.config.filter.quality, None
+        if left_out:
+            self._run(GatherFiles(self.tables, self.gathering), here=here)
+            gathered = self._limits()
+        self._run(
+            SendFiles(self.tables, self.gathering, self.seed, held is not None, left_out, gathered), here=here
+        )
         self._run(FindDuplicates(self.tables, self.seed))
         self._run(GroupByKey(self.tables))
         near, near_members = self._near_duplicates()
@@ -159,6 +168,12 @@ class _Planning:
         elif todo:
             self.run_task(task, todo)
         self.tables.finish(task)
+
+    def _limits(self) -> dict[str, QualityLimits]:
+        counts = QualityCounts()
+        for number in range(self.tables.ranges):
+            counts.add_table(self.tables.read(QUALITY, number))
+        return counts.limits()
 
     def _near_duplicates(self) -> tuple[NearDuplicates | None, pa.Table]:
         """Find near-duplicates, in this process, and return their records: MEMBER_COLUMNS and hash."""
@@ -276,16 +291,17 @@ class _Planning:
                 label_conflicts=read_conflicts(self.tables),
                 cross_split_duplicates=crossing,
                 leaks=leaks,
-                statistics=statistics_of(
-                    (self.tables.read(FIGURES, number) for number in range(self.tables.ranges)),
-                    self.config.image.may_be_float,
-                ),
+                statistics=statistics_of(self._figures(), self.config.image.may_be_float),
+                quality=with_counts(self._limits(), self._figures()),
                 features=features,
                 label_kind=self.kind,
             ),
             near_duplicates=self._near_table(grouped, splits, dropped),
             inherited=inherited.tolist(),
         )
+
+    def _figures(self) -> Iterator[pa.Table]:
+        return (self.tables.read(FIGURES, number) for number in range(self.tables.ranges))
 
     def _near_table(self, grouped: GroupedInRanges, splits: Codes, dropped: Dropped) -> pa.Table | None:
         if grouped.near is None:

@@ -105,6 +105,7 @@ def publish(
         cross_split_duplicates=summary.cross_split_duplicates,
         leaks=summary.leaks,
         statistics=summary.statistics,
+        quality=summary.quality,
         label_kind=summary.label_kind,
         mask=mask_format(len(summary.classes)) if summary.label_kind == "mask" else None,
         format_version=format_version_of(summary.label_kind),

@@ -295,8 +295,8 @@ def config_of(manifest: Manifest) -> PrepareConfig | None:
 
 
 def _at_decoding(settings: FilterConfig) -> dict[str, object]:
-    """Return the rules that need the bytes of an image: all but those of the listing."""
-    return settings.model_dump(exclude={"classes", "drop_empty_classes", "ignore"})
+    """Return the rules that need the bytes of an image: all but those of the listing and of planning."""
+    return settings.model_dump(exclude={"classes", "drop_empty_classes", "ignore", "quality"})
 
 
 def _of_masks(config: PrepareConfig) -> object:

@@ -1,4 +1,4 @@
-"""Measure a decoded image: mean and deviation of each channel, its perceptual hash, and its look.
+"""Measure a decoded image: mean and deviation of each channel, its perceptual hash, its look and quality.
 
 **Moments.** All sums are sums of integers, so they are exact on every machine, in whatever order they are
 added. OpenCV's ``norm`` returns sums of squares, and of squared differences, in about 2 µs a plane. Some of
@@ -26,16 +26,19 @@ is the same on every machine.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Self, cast
+from typing import Self
 
 import cv2
 import numpy as np
 import numpy.typing as npt
 
+from shardmill.infra.codecs.arrays import kind_of
 from shardmill.infra.codecs.formats import Pixels
-from shardmill.infra.codecs.geometry import Samples, resize
+from shardmill.infra.codecs.geometry import Geometry, Samples, halve, resize
 from shardmill.infra.codecs.jpeg.turbojpeg import Planes
+from shardmill.infra.codecs.quality import Quality, measure_quality
 
 Float64 = npt.NDArray[np.float64]
 Statistics = tuple[tuple[float, ...], tuple[float, ...]]
@@ -95,16 +98,6 @@ def plane_statistics(planes: Planes, halved: Pixels) -> Statistics:
     return tuple(means), tuple(deviations)
 
 
-def halve(plane: Pixels) -> Pixels:
-    """Average a plane (uint8 [H, W]) over 2×2 pixels, without the last row or column of an odd side."""
-    height, width = plane.shape
-    if height < 2 or width < 2:
-        return resize(plane, (max(1, height // 2), max(1, width // 2)))
-    even = plane[: height & ~1, : width & ~1]
-    # OpenCV's kernel for exactly half the size is vectorised, and ten times as fast as any other.
-    return cast(Pixels, cv2.resize(even, (width // 2, height // 2), interpolation=cv2.INTER_AREA))
-
-
 def _sum(plane: Pixels) -> int:
     return round(cv2.sumElems(plane)[0])
 
@@ -155,19 +148,22 @@ def _transformed(thumbnails: npt.NDArray[np.uint8], table: Float64) -> Float64:
     return np.asarray(table @ (thumbnails.astype(np.float64) @ table.T))
 
 
-def thumbnail(luma: Pixels, halved: Pixels | None = None) -> Pixels:
-    """Shrink luma to the thumbnail that is hashed.
+def thumbnail(luma: Pixels) -> Pixels:
+    """Shrink luma, uint8 [H, W], upright, to the thumbnail that is hashed: uint8 [32, 32]."""
+    return _smallest(_levels(luma))
 
-    Args:
-        luma: uint8 [H, W], upright.
-        halved: ``halve(luma)`` if the caller has it.
 
-    Returns:
-        uint8 [32, 32].
-    """
-    while min(luma.shape) >= _HALVED_TO:
-        luma, halved = halve(luma) if halved is None else halved, None
-    return resize(luma, (_THUMBNAIL_SIDE, _THUMBNAIL_SIDE))
+def _levels(luma: Pixels, halved: Pixels | None = None) -> list[Pixels]:
+    """Return luma, uint8 [H, W], and what halving it down makes of it; ``halved`` is the first, if known."""
+    levels = [luma]
+    while min(levels[-1].shape) >= _HALVED_TO:
+        levels.append(halve(levels[-1]) if halved is None else halved)
+        halved = None
+    return levels
+
+
+def _smallest(levels: Sequence[Pixels]) -> Pixels:
+    return resize(levels[-1], (_THUMBNAIL_SIDE, _THUMBNAIL_SIDE))
 
 
 def perceptual_hashes(thumbnails: npt.NDArray[np.uint8]) -> list[int | None]:
@@ -273,36 +269,56 @@ class Measures:
         pixel_mean, pixel_std: of each stored channel, before encoding.
         thumbnails: thumbnail of the whole upright image, and one of what is inside its border if it has one:
             uint8 [32, 32] each. A block makes hashes and looks of them.
+        quality: brightness, information, sharpness and borders of the picture in the stored image.
     """
 
     pixel_mean: tuple[float, ...]
     pixel_std: tuple[float, ...]
     thumbnails: tuple[Pixels, ...]
+    quality: Quality
 
     @classmethod
-    def of_planes(cls, planes: Planes, shown: Pixels | None) -> Self:
+    def of_planes(cls, planes: Planes, shown: Pixels | None, to: Geometry) -> Self:
         """Measure planes, grey or with chroma samples of 2×2 pixels.
 
         Args:
             planes: of the stored image.
             shown: luma of the whole image, uint8 [H, W]; None: the stored image shows all of it.
+            to: has the place of the picture in the stored image.
         """
         halved = halve(planes.y)
-        thumbnails = _thumbnails(planes.y, halved) if shown is None else _thumbnails(shown)
-        return cls(*plane_statistics(planes, halved), thumbnails)
+        statistics = plane_statistics(planes, halved)
+        if shown is None:
+            levels = _levels(planes.y, halved)
+            return cls(*statistics, _thumbnails(levels), measure_quality(levels))
+        return cls(*statistics, _thumbnails(_levels(shown)), measure_quality(_levels(planes.y[to.picture])))
 
     @classmethod
-    def of_pixels(cls, pixels: Pixels, shown: Pixels) -> Self:
-        """Measure pixels, uint8 [h, w, C], of an image whose luma is ``shown``, uint8 [H, W]."""
-        return cls(*pixel_statistics(pixels), _thumbnails(shown))
+    def of_pixels(cls, pixels: Pixels, shown: Pixels, stored: Pixels) -> Self:
+        """Measure pixels, uint8 [h, w, C].
+
+        Args:
+            pixels: of the stored image.
+            shown: luma of the whole image, uint8 [H, W].
+            stored: luma of the picture in the stored image; the same array if that shows all of it.
+        """
+        return cls(*pixel_statistics(pixels), *_of_luma(shown, stored))
 
     @classmethod
-    def of_samples(cls, pixels: Samples, shown: Pixels) -> Self:
-        """Measure uint8, uint16 or float32 [h, w, C] of an image whose grey is ``shown``, uint8 [H, W]."""
-        return cls(*sample_statistics(pixels), _thumbnails(shown))
+    def of_samples(cls, pixels: Samples, shown: Pixels, stored: Pixels) -> Self:
+        """Measure uint8, uint16 or float32 [h, w, C]; grey takes the place of luma (``in_grey``)."""
+        is_bright = kind_of(pixels).is_common
+        return cls(*sample_statistics(pixels), *_of_luma(shown, stored, is_bright=is_bright))
 
 
-def _thumbnails(luma: Pixels, halved: Pixels | None = None) -> tuple[Pixels, ...]:
+def _of_luma(shown: Pixels, stored: Pixels, *, is_bright: bool = True) -> tuple[tuple[Pixels, ...], Quality]:
+    levels = _levels(shown)
+    of_stored = levels if stored is shown else _levels(stored)
+    return _thumbnails(levels), measure_quality(of_stored, is_bright=is_bright)
+
+
+def _thumbnails(levels: Sequence[Pixels]) -> tuple[Pixels, ...]:
     """Shrink luma, and what is inside its border if it has one."""
-    whole, inside = thumbnail(luma, halved), without_border(luma)
+    inside = without_border(levels[0])
+    whole = _smallest(levels)
     return (whole,) if inside is None else (whole, thumbnail(inside))

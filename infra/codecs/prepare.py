@@ -178,6 +178,7 @@ def _through_samples(data: bytes, how: Preparation, wanted: DeepWanted, check_si
     to = geometry(height, width, how.sizing)
     _check((height, width), to, how, check_size, kind.stored_as(how.encoding))
     pixels = fit_pixels(decoded.pixels, to, how.resample, how.color_behind)
+    stored = in_grey(pixels[to.picture])
     return StoredImage(
         image=encode(pixels, how.encoding, how.quality)
         if kind.is_common
@@ -188,7 +189,9 @@ def _through_samples(data: bytes, how: Preparation, wanted: DeepWanted, check_si
         source=decoded.source,
         samples=kind,
         measures=Measures.of_samples(
-            pixels, in_grey(pixels if to.keeps_all_of(height, width) else decoded.pixels)
+            pixels,
+            stored if to.keeps_all_of(height, width) else in_grey(decoded.pixels),
+            stored,
         ),
     )
 
@@ -248,7 +251,9 @@ def _through_planes(
         stored_from="source" if encoded else "planes",
         source=source,
         samples=kind,
-        measures=Measures.of_planes(small, None if to.keeps_all_of(*upright) else luma_of_picture(planes)),
+        measures=Measures.of_planes(
+            small, None if to.keeps_all_of(*upright) else luma_of_picture(planes), to
+        ),
     )
 
 
@@ -296,7 +301,7 @@ def _through_pixels(
         stored_from="source" if encoded else "pixels",
         source=source,
         samples=kind,
-        measures=Measures.of_pixels(pixels, fitted.shown),
+        measures=Measures.of_pixels(pixels, fitted.shown, fitted.stored),
     )
 
 
@@ -309,12 +314,22 @@ class _Fitted:
         upright: height and width of the upright picture (pixels).
         geometry: the steps from it to ``pixels``.
         shown: what its thumbnails show of it: luma, uint8 [H, W].
+        stored: luma of what is stored of it; ``shown`` if that is all.
     """
 
     pixels: Pixels
     upright: tuple[int, int]
     geometry: Geometry
     shown: Pixels
+    stored: Pixels
+
+    @classmethod
+    def of(
+        cls, pixels: Pixels, upright: tuple[int, int], to: Geometry, whole: Callable[[], Pixels]
+    ) -> _Fitted:
+        """Take the luma; ``whole`` returns that of a picture of which not all is stored."""
+        stored = luma(pixels[to.picture])
+        return cls(pixels, upright, to, stored if to.keeps_all_of(*upright) else whole(), stored)
 
 
 def _fit(picture: Picture, how: Preparation, check_size: CheckSize) -> _Fitted:
@@ -331,7 +346,7 @@ def _fit(picture: Picture, how: Preparation, check_size: CheckSize) -> _Fitted:
     to = geometry(*upright, how.sizing)
     _check(upright, to, how, check_size, how.encoding)
     pixels = fit_pixels(first, to, how.resample, how.color_behind)
-    return _Fitted(pixels, upright, to, luma(pixels if to.keeps_all_of(*upright) else first))
+    return _Fitted.of(pixels, upright, to, lambda: luma(first))
 
 
 def _fit_bands(picture: Picture, how: Preparation, check_size: CheckSize) -> _Fitted:
@@ -355,4 +370,4 @@ def _fit_bands(picture: Picture, how: Preparation, check_size: CheckSize) -> _Fi
             seen.append(luma(band))
     assert scaling is not None
     pixels = _on_canvas(scaling.result(), to, how.color_behind)
-    return _Fitted(pixels, upright, to, np.concatenate(seen) if seen else luma(pixels))
+    return _Fitted.of(pixels, upright, to, lambda: np.concatenate(seen))

@@ -367,6 +367,7 @@ def _manifest(reference: JoinedReference, versions: Sequence[DatasetVersion], cl
         "accounting": Accounting(num_inputs=stored, num_records=stored, **counts),
         "splits": summarise_splits(shards),
         "statistics": _statistics(reference, versions),
+        "quality": {},  # each has limits of its own
         "report": None,
         "report_sha256": None,
         "label_edits": None,

@@ -64,7 +64,7 @@ FEATURES: dict[str, str] = {
 
 # Raise this with every change that gives some file other pixels or another verdict, or records other columns.
 # Then work that was finished under the old code is not mixed with new work.
-REVISION: Final = 5
+REVISION: Final = 6
 
 _Columns = dict[str, tuple[pa.DataType, str]]  # name -> type and meaning; docs/reference_tables.py lists them
 
@@ -77,6 +77,18 @@ _LOOK = (
     "values of int8, rows of vertical frequencies of its cosine transform, ±4·√ of each coefficient in grey "
     "levels, the mean as 0; then the same of the picture without its border, if it has one. Null without "
     "structure, and in earlier releases"
+)
+
+_OF_LUMA = (
+    "5th and 99th percentile of grey levels (0 to 255): of luma (BT.601) of the stored picture without "
+    "canvas and border, halved (2×2 pixels averaged) until its shorter side is below 128. Null unless "
+    "samples are uint8 of 1 or 3 channels; what follows is then of the channels' mean, each "
+    "stretched from its darkest to its brightest half percent"
+)
+_SHARPNESS = (
+    "detail, whatever the contrast: E₁ ÷ (E₂ + ½), at most 16. E₁ is the mean squared difference of "
+    "neighbours of luma, halved until its shorter side is below 256, E₂ that of the next half. 0.25: "
+    "blurred; 0.5: edges; 4: noise. Null without any detail, or below 32 pixels"
 )
 
 # What is known of a stored image and its source; beam_jobs/encode/facts.py has the values.
@@ -109,6 +121,14 @@ _IMAGE: Final[_Columns] = {
     "look": (pa.binary(), _LOOK),
     "pixel_mean": (pa.list_(pa.float32()), _OF_CHANNELS),
     "pixel_std": (pa.list_(pa.float32()), _OF_CHANNELS),
+    "luma_p5": (pa.uint8(), _OF_LUMA),
+    "luma_p99": (pa.uint8(), _OF_LUMA),
+    "luma_entropy": (
+        pa.float32(),
+        "information of these grey levels (bits a pixel, 0 to 8): −Σ p·log₂ p of the share p of each",
+    ),
+    "luma_sharpness": (pa.float32(), _SHARPNESS),
+    "border_share": (pa.float32(), "share of the area in bars of one shade at the sides, of this luma"),
 }
 
 # planes: resized in YCbCr; pixels: resized in RGB or grey; source: the source's bytes without its metadata.
@@ -261,6 +281,21 @@ class SplitStatistics(Stored):
     stored_bytes: tuple[int, float, int] | None = Field(default=None, description="of an encoded image")
 
 
+class QualityLimits(Stored):
+    """Limits of a measure beyond which a picture has a quality flag (``shardmill.infra.format.quality``)."""
+
+    measure: str
+    below: float | None = Field(default=None, description="a picture with a lower value has the flag")
+    above: float | None = Field(default=None, description="a picture with a higher value has the flag")
+    num_records: int = Field(default=0, ge=0, description="that have it")
+
+    @property
+    def in_words(self) -> str:
+        """The limits as conditions of a query."""
+        ends = (("<", self.below), (">", self.above))
+        return " or ".join(f"{self.measure} {sign} {end:g}" for sign, end in ends if end is not None)
+
+
 class LabelEditsSummary(Stored):
     """What the label edits of ``source.label_edits`` and the decisions of reviews changed.
 
@@ -284,7 +319,7 @@ class Leaks(Stored):
 # Keys that a manifest has only where they say something.
 _UNUSED: Final[dict[str, Any]] = {
     "extra_features": [], "label_kind": "class", "mask": None, "label_edits": None, "dtype": None,
-    "channels": None,
+    "channels": None, "quality": {},
 }  # fmt: skip
 
 
@@ -327,6 +362,7 @@ class Manifest(Stored):
     cross_split_duplicates: int = 0
     leaks: Leaks = Leaks()
     statistics: dict[str, SplitStatistics] = Field(default_factory=dict, description="split -> its images")
+    quality: dict[str, QualityLimits] = Field(default_factory=dict, description="quality flag -> its limits")
     report: str | None = Field(default=None, description="path of report.html relative to the dataset")
     report_sha256: str | None = None
 

@@ -9,7 +9,7 @@ from shardmill.flows.cli.output import cell, counted, print_table, say
 from shardmill.infra.dataset.croissant import croissant_json, terms_of
 from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.errors import UsageError
-from shardmill.infra.format.contract import Manifest
+from shardmill.infra.format.contract import Manifest, QualityLimits
 from shardmill.infra.format.features import Feature
 from shardmill.infra.format.known_features import BOXES, WORDS
 from shardmill.infra.readable import readable_bytes
@@ -33,6 +33,7 @@ def print_version(opened: DatasetVersion) -> None:
     _print_classes(manifest.classes, {name: split.class_counts for name, split in manifest.splits.items()})
     _features(manifest.extra_features)
     _quarantine(manifest.quarantine)
+    _quality(manifest.quality)
     if manifest.cross_split_duplicates:
         say(f"{counted(manifest.cross_split_duplicates, 'duplicate')} had the record in another split")
     conflicts = [[conflict.labels, conflict.uris] for conflict in manifest.label_conflicts]
@@ -115,6 +116,14 @@ def _quarantine(reasons: Mapping[str, int]) -> None:
     if reasons:
         rows = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
         print_table("Quarantined", ["reason", "inputs"], [list(row) for row in rows])
+
+
+def _quality(flags: Mapping[str, QualityLimits]) -> None:
+    rows = [[name, limits.in_words, limits.num_records] for name, limits in flags.items()]
+    if rows:
+        print_table("Quality flags", ["flag", "of pictures with", "records"], rows)
+    else:
+        say("quality flags: none, an earlier release made this version")
 
 
 def describe(opened: DatasetVersion) -> dict[str, Any]:

@@ -78,6 +78,7 @@ def _stored(number: int, content: int, sha256: bytes) -> dict[str, Any]:
     look[-1] += content % 2
     fact = {"sha256": sha256, "status": Status.STORED, "offset_bytes": number * 100, "source_format": "png"}
     fact |= {"stored_bytes": 50 + content, "height": 4 + content % 3, "width": 5 + content % 4}
+    fact |= {"luma_p5": content // 2, "luma_p99": 70 + 2 * content, "luma_entropy": 2 + content / 20}
     fact |= {"pixel_mean": [content / 3, 2.0, 1.5], "pixel_std": [1.0, content / 7, 3.0], "had_alpha": False}
     return fact | {"look": None if content % 5 == 0 else look.tobytes(), "perceptual_hash": content + 1}
 
@@ -172,13 +173,15 @@ def previous_of(plan: Plan, keep: int) -> PreviousRecords:
     st.sampled_from(["keep", "drop-from-train"]),
     st.booleans(),
     st.sampled_from([None, 1, 5]),
+    st.sampled_from([(), "all"]),
 )
 def test_a_plan_by_ranges_equals_the_plan_in_one_process(
-    files: list[File], ranges: int, seed: int, leakage: str, near: bool, shards: int | None
+    files: list[File], ranges: int, seed: int, leakage: str, near: bool, shards: int | None, quality: object
 ) -> None:
     config = PrepareConfig.model_validate(
         {
             "seed": seed,
+            "filter": {"quality": quality},
             "groups": {"leakage": leakage, "near_duplicates": near},
             "shards": {"num_shards": shards, "shard_bytes": 1000},
         }

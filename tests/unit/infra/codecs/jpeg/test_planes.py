@@ -17,7 +17,7 @@ from PIL import Image
 
 from shardmill.infra.codecs import Pixels
 from shardmill.infra.codecs.formats import apply_orientation
-from shardmill.infra.codecs.geometry import geometry, resize
+from shardmill.infra.codecs.geometry import geometry, halve, resize
 from shardmill.infra.codecs.jpeg.planes import (
     cuts_exactly,
     decoding_scale,
@@ -35,7 +35,7 @@ from shardmill.infra.codecs.jpeg.turbojpeg import (
     library,
     read_planar_header,
 )
-from shardmill.infra.codecs.measures import halve, pixel_statistics, plane_statistics
+from shardmill.infra.codecs.measures import pixel_statistics, plane_statistics
 from shardmill.infra.codecs.prepare import fit_pixels
 from shardmill.infra.preparation import Sizing
 from tests.samples.images import references
