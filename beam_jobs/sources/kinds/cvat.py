@@ -1,8 +1,9 @@
-"""Objects in images, as the XML files of CVAT describe them ("CVAT for images 1.1"): one file a task.
+"""Objects in images, as the XML files of CVAT describe them ("CVAT for images 1.1", "for video"): one a task.
 
 The format: https://docs.cvat.ai/docs/manual/advanced/xml_format. Boxes, turned boxes, polygons, ellipses,
 masks and skeletons are read; points without names are key points if all shapes of their class have as many.
-Tags are the feature ``tags``, lines and cuboids are counted. ``subset`` gives the split.
+Tags are the feature ``tags``, lines and cuboids are counted. ``subset`` gives the split. Of the tracks of a
+video each frame with a shape is an image, ``frame_000012.PNG`` as CVAT exports it; all stay in one split.
 """
 
 from __future__ import annotations
@@ -39,6 +40,8 @@ BAD_NUMBERS, OTHER_COUNT = "without the numbers of their shape", "of another num
 
 _CVAT = re.compile(rb"\A\s*(<\?xml[^>]*>\s*)?<annotations\b")
 _NO_OBJECTS = ("tag", "polyline", "cuboid")
+_OF_FRAMES = (".PNG", ".png", ".jpg", ".jpeg", ".JPG")
+_MOST_DIGITS = 9  # of the number of a frame
 
 Outline = tuple[Box | None, Shape | None]
 
@@ -53,10 +56,10 @@ def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
 
     def add_files(found: Annotations, tables: Sequence[AnnotationTable]) -> None:
         drawn = DrawnObjects("tags")
-        roots = [(table, _root(table)) for table in tables]
-        counts = _numbers_of_points(root for _, root in roots)
-        for table, root in roots:
-            for at, image in enumerate(root.iterfind("image"), 1):
+        read = [(table, _images(_root(table))) for table in tables]
+        counts = _numbers_of_points(image for _, images in read for image in images)
+        for table, images in read:
+            for at, image in enumerate(images, 1):
                 _add_image(found, drawn, table, at, image, counts)
         drawn.finish(found)
 
@@ -73,19 +76,40 @@ def _root(table: AnnotationTable) -> ElementTree.Element:
         root = ElementTree.fromstring(table.read())
     except (ElementTree.ParseError, ValueError, LookupError) as error:
         raise ConfigError(f"the annotation file {table.name} is no XML: {error}") from error
-    if root.tag != "annotations" or root.find("image") is None:
-        why = "tracks of a video" if root.find("track") is not None else "no images"
+    if root.tag != "annotations" or not _images(root):
         raise ConfigError(
-            f"the annotation file {table.name} has {why}", "export the task as 'CVAT for images 1.1'"
+            f"the annotation file {table.name} has no images", "export the task as 'CVAT for images 1.1'"
         )
     return root
 
 
-def _numbers_of_points(roots: Iterable[ElementTree.Element]) -> dict[str, int]:
+def _images(root: ElementTree.Element) -> list[ElementTree.Element]:
+    """Return the images of a file; of tracks, the frames in which they have a shape, as such images."""
+    if (images := root.findall("image")) or root.find("track") is None:
+        return images
+    sides = {
+        name: root.findtext(f"meta/task/original_size/{name}") or root.findtext(f"meta/original_size/{name}")
+        for name in ("width", "height")
+    }
+    size = {name: side.strip() for name, side in sides.items() if side}
+    frames: dict[int, ElementTree.Element] = {}
+    for track in root.iterfind("track"):
+        for shape in track:
+            if not (number := shape.get("frame", "")).isdecimal() or len(number) > _MOST_DIGITS:
+                continue
+            name = {"name": f"frame_{int(number):06}", "frame": number}
+            frame = frames.setdefault(int(number), ElementTree.Element("image", name | size))
+            if shape.get("outside") != "1":
+                shape.set("label", track.get("label", ""))
+                frame.append(shape)
+    return [frames[number] for number in sorted(frames)]
+
+
+def _numbers_of_points(images: Iterable[ElementTree.Element]) -> dict[str, int]:
     """Return class -> how many points its shapes of points have, the most frequent number."""
     counts: dict[str, Counter[int]] = {}
-    for root in roots:
-        for points in root.iterfind("image/points"):
+    for image in images:
+        for points in image.iterfind("points"):
             counts.setdefault(points.get("label", ""), Counter())[len(_points(points))] += 1
     return {label: number.most_common(1)[0][0] for label, number in counts.items()}
 
@@ -110,8 +134,12 @@ def _add_image(
     split = table.part.split or SPLIT_OF_FOLDER.get(subset.lower())
     who = f"image {at} of {table.name}"
     path = table.path_of(name) if name else None
+    ends: tuple[str, ...] = (f"{subset}/{name}",)
+    group = None
+    if image.get("frame") is not None:
+        ends, group = tuple(f"{name}{ending}" for ending in _OF_FRAMES), table.name
     number = found.add_image(
-        AnnotatedImage(table.row_uri(at), who, path, split, size, ends=(f"{subset}/{name}",))
+        AnnotatedImage(table.row_uri(at), who, path, split, size, group=group, ends=ends)
     )
     for order, element in enumerate(image, 1):
         of_object, label = f"shape {order} of {who}", (element.get("label") or "").strip() or None

@@ -263,6 +263,36 @@ def test_cvat(tmp_path: Path) -> None:
     assert listing.table["feature:tags"].to_pylist().count(["night"]) == 1
 
 
+VIDEO_OF_CVAT = """<?xml version="1.0" encoding="utf-8"?>
+<annotations><version>1.1</version><meta><task><size>9</size>
+<original_size><width>80</width><height>60</height></original_size></task></meta>
+<track id="0" label="car" source="manual">
+<box frame="0" keyframe="1" outside="0" occluded="0" xtl="10.5" ytl="5" xbr="30" ybr="35" z_order="0"></box>
+<box frame="1" keyframe="0" outside="0" occluded="0" xtl="11.5" ytl="5" xbr="31" ybr="35" z_order="0"></box>
+<box frame="2" keyframe="1" outside="1" occluded="0" xtl="11.5" ytl="5" xbr="31" ybr="35" z_order="0"></box>
+</track>
+<track id="1" label="bus" source="manual">
+<polygon frame="1" keyframe="1" outside="0" occluded="0" points="1,1;9,1;9,9" z_order="0"></polygon>
+<box frame="x" outside="0"></box></track>
+</annotations>"""
+
+
+def test_tracks_of_a_video_in_cvat(tmp_path: Path) -> None:
+    frames = {f"images/frame_00000{number}.PNG": b"" for number in range(4)}
+    written(tmp_path, frames | {"annotations.xml": VIDEO_OF_CVAT})
+    request = settled(asked(tmp_path))
+    listing = kind_module(request.config).list_inputs(SourceFolder(str(tmp_path)), request.config)
+    assert of(listing, "images/frame_000000.PNG")["bbox"] == [5, 10.5, 35, 30]
+    second = of(listing, "images/frame_000001.PNG")
+    assert second["label"] == ["car", "bus"]
+    assert second["bbox"] == [5, 11.5, 35, 31, 1, 1, 9, 9]
+    assert second["annotated_size"] == [60, 80]
+    assert of(listing, "images/frame_000002.PNG")["label"] == [], "the car has left"
+    rows = {row["uri"]: row for row in listing.table.to_pylist()}
+    assert rows["images/frame_000003.PNG"]["reason"] is not None
+    assert {rows[f"images/frame_00000{number}.PNG"]["group"] for number in range(3)} == {"annotations.xml"}
+
+
 @pytest.mark.parametrize(
     "text",
     ["", "<annotations>", "<annotations></annotations>", "<annotations><track/></annotations>", "<a/>"],
