@@ -209,14 +209,17 @@ class RowsOfExamples:
         return tuple(dict.fromkeys([*([label] if label is not None else []), *roles.others]))
 
     def _list(self, features: Mapping[str, Values], name: str) -> list[Any] | None:
-        """Return the values of a feature; None if the record lacks it.
+        """Return the values of a feature; None if the record lacks it, or it is empty.
+
+        An empty list of several labels says that the image has none of them.
 
         Raises:
             ValueError: they have another type than in other records, or are several where one is meant.
         """
         values = list(features.get(name, ()))
         if not values:
-            return None
+            are_labels = name == self.features.roles.label and self.features.kind == "multi"
+            return [] if are_labels and name in features else None
         if name in self.features.single and len(values) > 1:
             raise ValueError(f"its feature {name!r} has {len(values)} values")
         kind = self.types.setdefault(name, type(values[0]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import re
 from collections import Counter
@@ -122,19 +123,18 @@ def lines_of(text: str, separator: str | None) -> list[tuple[int, list[str]]]:
     Raises:
         ConfigError: a quote is not closed, or a value is too long.
     """
+    if separator is not None:
+        try:
+            return _separated(text, separator)
+        except csv.Error as error:
+            raise ConfigError(
+                f"a list of images cannot be read: {error}", "look for a quote that is not closed"
+            ) from error
     kept = [
         (number, line)
         for number, line in enumerate(text.splitlines(), 1)
         if line.strip() and not line.startswith("#")
     ]
-    if separator is not None:
-        try:
-            rows = csv.reader([line for _, line in kept], delimiter=separator, skipinitialspace=True)
-            return [(number, row) for (number, _), row in zip(kept, rows, strict=True)]
-        except (csv.Error, ValueError) as error:
-            raise ConfigError(
-                f"a list of images cannot be read: {error}", "look for a quote that is not closed"
-            ) from error
     cut = [(number, line.split()) for number, line in kept]
     widths = {len(row) for _, row in cut[len(cut) // 2 :]}  # titles may stand in front
     if len(widths) > 1:
@@ -143,6 +143,28 @@ def lines_of(text: str, separator: str | None) -> list[tuple[int, list[str]]]:
         (number, row if len(row) in widths else _with_blanks(line) or row)
         for (number, row), (_, line) in zip(cut, kept, strict=True)
     ]
+
+
+def _separated(text: str, separator: str) -> list[tuple[int, list[str]]]:
+    """Return number of the first line, and values, of each row; quotes may hold ends of lines.
+
+    Raises:
+        csv.Error: a quote is not closed, or a value is too long.
+    """
+    found: list[tuple[int, list[str]]] = []
+    for is_strict in (True, False):  # strict first: it alone tells of a quote that is not closed
+        lines = io.StringIO(text, newline="")
+        rows = csv.reader(lines, delimiter=separator, skipinitialspace=True, strict=is_strict)
+        found, last = [], 0
+        try:
+            for row in rows:
+                found.append((last + 1, row))
+                last = rows.line_num
+            break
+        except csv.Error as error:
+            if not is_strict or "unexpected end" in str(error):
+                raise
+    return [(number, row) for number, row in found if any(row) and not row[0].startswith("#")]
 
 
 def _with_blanks(line: str) -> list[str] | None:

@@ -54,6 +54,19 @@ def test_a_broken_line_costs_itself(tmp_path: Path) -> None:
     assert found["l.txt#row=7"][2] == "bad_path"
 
 
+def test_quotes_may_hold_ends_of_lines(tmp_path: Path) -> None:
+    text = 'image,note,class\n1.jpg,"a\n\n# b",cat\n\n"2.jpg",x"y"z,dog\n# a comment\n3.jpg,\'"a" b\',cat\n'
+    write(tmp_path, {"l.csv": text.encode(), "1.jpg": b"", "2.jpg": b"", "3.jpg": b""})
+    lists = [{"file": "l.csv", "separator": ",", "skip": 1, "label": 3}]
+    found = rows(tmp_path, lists=lists)
+    assert [found[f"{number}.jpg"][0] for number in (1, 2, 3)] == ["cat", "dog", "cat"]
+    write(tmp_path, {"l.csv": text.encode() + b'gone.jpg,"a\nb",cat\n'})
+    assert rows(tmp_path, lists=lists)["l.csv#row=9"][2] == "missing_file", "numbers are those of lines"
+    write(tmp_path, {"l.csv": text.encode() + b'4.jpg,"a,cat\n'})
+    with pytest.raises(ConfigError, match="unexpected end of data"):
+        rows(tmp_path, lists=lists)
+
+
 def test_several_classes_of_an_image(tmp_path: Path) -> None:
     write(
         tmp_path,

@@ -232,6 +232,14 @@ def test_features_of_array_record(tmp_path: Path) -> None:
     assert found == [("3", None, "a cat", [1, 2]), ("5", None, None, [4])]
 
 
+@pytest.mark.parametrize("kind", ["tfrecord", "array_record"])
+def test_an_empty_list_of_labels_says_that_there_are_none(kind: str, tmp_path: Path) -> None:
+    write = {"tfrecord": tfrecord, "array_record": array_record}[kind]
+    source = write(tmp_path, [{"labels": [b"a"]}, {"labels": []}, {}])
+    found = said(source, kind, "labels", labels="multi")
+    assert [row[1:] for row in found] == [(None, ["a"]), (None, []), ("no_label", None)]
+
+
 def test_features_of_arrays_and_of_parquet(tmp_path: Path) -> None:
     source = arrays(
         tmp_path / "a", y=np.array([0, 1]), box=np.eye(2, 4, dtype=np.float32), age=np.array([3, 4])
