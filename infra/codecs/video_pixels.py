@@ -35,6 +35,7 @@ _WEIGHTS: Final = {
 _MATRIX_OF_UNSPECIFIED: Final = 6
 _HDR: Final = {16: "PQ", 18: "HLG"}  # transfer functions
 _SHIFT: Final = 20
+_BAND: Final = 64  # rows that are converted at a time
 
 
 def rgb_of(frame: Any) -> npt.NDArray[np.uint8]:
@@ -121,18 +122,24 @@ def yuv_to_rgb(planes: Planes, coding: Coding) -> npt.NDArray[np.uint8]:
     Returns:
         uint8 [H, W, 3].
     """
+    height, width = planes[0].shape
+    pixels = np.empty((height, width, 3), np.uint8)
+    for top in range(0, height, _BAND):  # 32-bit numbers of a whole frame would take much memory
+        of_colour = slice(top >> coding.subsampled[0], (top + _BAND) >> coding.subsampled[0])
+        rows = slice(top, top + _BAND)
+        _convert_rows([planes[0][rows], planes[1][of_colour], planes[2][of_colour]], coding, pixels[rows])
+    return pixels
+
+
+def _convert_rows(planes: Planes, coding: Coding, out: npt.NDArray[np.uint8]) -> None:
     luma, blue, red = planes
     brightness, red_of_red, green_of_red, green_of_blue, blue_of_blue = _tables(coding)
-    height, width = luma.shape
     base = brightness[luma]
-    pixels = np.empty((height, width, 3), np.uint8)
-    for channel, part in enumerate(
-        (red_of_red[red], green_of_red[red] + green_of_blue[blue], blue_of_blue[blue])
-    ):
+    parts = (red_of_red[red], green_of_red[red] + green_of_blue[blue], blue_of_blue[blue])
+    for channel, part in enumerate(parts):
         for axis, power in enumerate(coding.subsampled):
             part = np.repeat(part, 1 << power, axis=axis) if power else part
-        pixels[:, :, channel] = _rounded(base + part[:height, :width])
-    return pixels
+        out[:, :, channel] = _rounded(base + part[: luma.shape[0], : luma.shape[1]])
 
 
 def _rounded(values: _Table) -> npt.NDArray[np.uint8]:

@@ -83,7 +83,7 @@ def list_inputs(folder: SourceFolder, config: PrepareConfig) -> Listing:
 
 def recognise(glance: Glance, settings: SourceConfig) -> Recognised | None:
     """Recognise videos in folders; those beside no folder have no labels, and the user is asked."""
-    videos = glance.ending_in(*ENDINGS)
+    videos = [uri for uri in glance.ending_in(*ENDINGS) if not uri.endswith(".ts")]  # or TypeScript
     if not videos:
         return None
     folders = sorted({uri.partition("/")[0] for uri in videos if "/" in uri})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -101,12 +102,14 @@ def choose(uri: str, packets: Packets, options: Options) -> Chosen:
             else:
                 missing[f"seconds={time:g}"] = f"its video ends after {float(ends):g} seconds"
         return Chosen(sorted(numbers), missing)
-    every = 1 / Fraction(str(options.rate or 1))
-    number, numbers = 0, set[int]()
-    while number * every <= packets.seconds(count - 1) + packets.unit / 2:
-        numbers.add(_shown_at(packets, number * every))
-        number += 1
-    return Chosen(sorted(numbers), missing)
+    return Chosen(_at_rate(packets, Fraction(str(options.rate or 1))), missing)
+
+
+def _at_rate(packets: Packets, rate: Fraction) -> list[int]:
+    """Return the frames that are shown at 0, 1 / rate, 2 / rate, ... seconds, until the last frame begins."""
+    begins = [(stamp - packets.stamps[0] - Fraction(1, 2)) * packets.unit * rate for stamp in packets.stamps]
+    ends = [*begins[1:], begins[-1] + packets.unit * rate]
+    return [at for at, (begin, end) in enumerate(zip(begins, ends, strict=True)) if math.ceil(begin) < end]
 
 
 def _of(uri: str, chosen: Sequence[float] | Mapping[str, Sequence[float]]) -> Sequence[float]:

@@ -17,7 +17,13 @@ from shardmill.beam_jobs.sources.files.containers import Containers
 from shardmill.beam_jobs.sources.files.folder import SourceFolder
 from shardmill.beam_jobs.sources.files.walking import SourceFault
 from shardmill.beam_jobs.sources.kinds.arrays.reading import stored_png
-from shardmill.beam_jobs.sources.kinds.video.packets import is_counted, library, opened, read_packets
+from shardmill.beam_jobs.sources.kinds.video.packets import (
+    FROM_BEGINNING,
+    is_counted,
+    library,
+    opened,
+    read_packets,
+)
 from shardmill.beam_jobs.sources.rows.listing import row_of
 from shardmill.infra.codecs.formats import ImageRejected, check_pixels
 from shardmill.infra.codecs.video_pixels import rgb_of
@@ -130,6 +136,7 @@ class Video:
         self._file = file
         self._stack = ExitStack()
         self._has_near_keys = True  # so a seek ahead saves decoding
+        self._is_sequential = False
         self._begin()
 
     def _begin(self) -> None:
@@ -144,6 +151,7 @@ class Video:
         decoder.flags |= library().codec.context.Flags.bitexact
         decoder.options = decoder.options | {"idct": "simple"}  # the same on every processor
         self._is_counted = is_counted(self._container, self._stream)
+        self._is_sequential = self._is_sequential or self._is_counted
         self._count = 0
         self._stand_before(self._container.demux(self._stream))
 
@@ -165,22 +173,34 @@ class Video:
         Raises:
             SourceFault: it is damaged, or refers to a frame that is.
         """
-        if self._at is None or position < self._at or self._is_far(position):
+        if position < FROM_BEGINNING // 2:
+            position -= FROM_BEGINNING
+            self._is_sequential = True
+        is_behind = self._at is None or position < self._at or (position == self._at and self._held is None)
+        if is_behind or self._is_far(position):
             self._go_to(position)
-        while True:
-            found = self._held or next(self._frames, None)
-            self._held = None
-            if found is not None:
-                self._at = found[0]
-                if found[0] < position:
-                    continue
-                self._held = found
-                if found[0] == position and found[1] is not None:
-                    return found[1]
+        frame = self._next(position)
+        if frame is None and not self._is_sequential:
+            # Some key frames refer to earlier frames, so the frame may be whole.
+            self._is_sequential = True
+            self._begin()
+            frame = self._next(position)
+        if frame is None:
             raise SourceFault(BROKEN_CONTAINER, "the frame, or one that it is made from, is damaged")
+        return frame
+
+    def _next(self, position: int) -> Any | None:
+        """Return a frame that comes behind this place; None if it does not come, or is damaged."""
+        while (found := self._held or next(self._frames, None)) is not None:
+            self._held = None
+            self._at = found[0]
+            if found[0] >= position:
+                self._held = found
+                return found[1] if found[0] == position else None
+        return None
 
     def _is_far(self, position: int) -> bool:
-        if self._is_counted or self._at is None or not self._has_near_keys:
+        if self._is_sequential or self._at is None or not self._has_near_keys:
             return False
         return bool((position - self._at) * self._stream.time_base > _AHEAD_SECONDS)
 
@@ -188,7 +208,7 @@ class Video:
         """Stand before the last key frame that is not behind a frame."""
         back = 0
         begins = self._stream.start_time or 0
-        while not self._is_counted and position - back > begins:
+        while not self._is_sequential and position - back > begins:
             try:
                 self._container.seek(position - back, stream=self._stream)
                 packets = self._container.demux(self._stream)
@@ -239,8 +259,10 @@ class Video:
             if frame.is_corrupt:
                 self._suspect_behind(frame.pts)
             position, self._count = self._count if self._is_counted else frame.pts, self._count + 1
+            # Behind a lost frame the count is wrong.
+            is_whole = not self._suspect if self._is_counted else frame.pts not in self._suspect
             if position is not None:
-                yield position, None if frame.pts in self._suspect else frame
+                yield position, frame if is_whole else None
 
     def _suspect_behind(self, stamp: int | None) -> None:
         """Suspect a frame and all that were sent behind it, until a key frame."""

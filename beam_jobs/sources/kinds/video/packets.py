@@ -48,7 +48,9 @@ def opened(file: io.RawIOBase) -> Iterator[tuple[Any, Any]]:
     file.seek(0)
     options = {"format_whitelist": _FORMATS, "protocol_whitelist": ""}
     try:
-        container = av.open(file, container_options=options, buffer_size=_BUFFER_BYTES)
+        container = av.open(
+            file, container_options=options, buffer_size=_BUFFER_BYTES, metadata_errors="replace"
+        )
     except (av.error.FFmpegError, OSError) as error:
         raise SourceFault(BROKEN_CONTAINER, f"no video that can be opened: {_words(error)}") from error
     with container:
@@ -66,6 +68,10 @@ def _words(error: Exception) -> str:
     return str(getattr(error, "strerror", None) or error)
 
 
+# Added to the time stamps of a damaged video: seeking in it is not reliable.
+FROM_BEGINNING = -(1 << 62)
+
+
 def is_counted(container: Any, stream: Any) -> bool:
     """Tell whether frames are found by counting from the first one, since their time stamps say no order."""
     return container.format.name == "avi" and stream.codec_context.name in _COUNTED_CODECS
@@ -77,7 +83,8 @@ class Packets:
 
     Attributes:
         stamps: time stamp of each, in units of ``unit``; increasing.
-        positions: by which the reader finds each: its time stamp, or its number.
+        positions: by which the reader finds each: its time stamp, with FROM_BEGINNING if all frames before it
+            must be decoded, or its number.
         unit: seconds of a unit of time.
         height, width: of the video (pixels), as its header says.
         num_streams: number of videos in the file; the default one, or the first, is read.
@@ -144,9 +151,14 @@ def read_packets(file: io.RawIOBase) -> Packets:
             ordered = kept
             further = f"{lost - 1:,} further" if lost > 1 else "all further"
             damage = f"{damage}: this and {further} frames are lost"
+        positions = ordered
+        if is_counted(container, stream):
+            positions = list(range(len(ordered)))
+        elif damage is not None or (container.format.name == "avi" and stream.frames != count):
+            positions = [FROM_BEGINNING + stamp for stamp in ordered]
         return Packets(
             ordered,
-            list(range(len(ordered))) if is_counted(container, stream) else ordered,
+            positions,
             stream.time_base,
             stream.codec_context.height,
             stream.codec_context.width,

@@ -181,6 +181,32 @@ def test_damage_in_the_middle_costs_frames_until_the_next_key_frame(tmp_path: Pa
     assert [at for at, one in enumerate(reversed(backwards.values())) if isinstance(one, str)] == lost
 
 
+def test_damaged_files_are_the_same_in_any_order(tmp_path: Path) -> None:
+    """Seeking in them, and reading behind their end, finds no other frames; odd metadata stop nothing."""
+    data = video(range(20), "libx264", options={"bf": "2"})
+    at = data.index(b"mdat") + 700
+    avi = video(range(20), "mpeg4", "avi")
+    title = video(range(2), "libvpx-vp9", "webm").replace(b"DURATION", b"DURAT\xff\xfeN")
+    write(
+        tmp_path / "a",
+        {"1.mp4": data[:at] + bytes(range(60)) + data[at + 60 :], "2.avi": avi[:7000] + avi[7100:]},
+    )
+    write(tmp_path / "a", {"3.mp4": data[:-1] + b"x", "4.webm": title})
+    forwards, backwards = read(tmp_path, ALL), _read(tmp_path, ALL, lambda files: list(files)[::-1])
+    assert "broken_container" in {one for one in forwards.values() if isinstance(one, str)}
+    assert forwards.keys() == backwards.keys()
+    assert all(np.array_equal(forwards[uri], backwards[uri]) for uri in forwards)
+
+
+def test_key_frames_that_refer_to_earlier_frames(tmp_path: Path) -> None:
+    """Where a picture is refreshed in parts, only decoding from the beginning gives it."""
+    options = {"x264-params": "intra-refresh=1:keyint=8:bframes=0"}
+    write(tmp_path, {"a/one.mkv": video(range(40), "libx264", "matroska", options=options)})
+    assert [number_of(one) for one in _read(tmp_path, ALL, lambda files: list(files)[::-1]).values()] == [
+        *reversed(range(40))
+    ]
+
+
 @pytest.mark.parametrize(("rotation", "turns"), [(90, 1), (180, 2), (-90, 3)])
 def test_rotation(tmp_path: Path, rotation: int, turns: int) -> None:
     write(tmp_path, {"a/one.mp4": video([5], "libx264", rotation=rotation)})
