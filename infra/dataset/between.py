@@ -5,23 +5,26 @@ Near-duplicates within a data set are found when it is prepared. Here only group
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from shardmill.infra.format.contract import LOOK_BYTES, LOOK_SIDE, Shard
 from shardmill.infra.readable import counted
 from shardmill.infra.similarity import LookRules
-from shardmill.infra.similarity.connected import connected_looks
+from shardmill.infra.similarity.connected import connected_views
 
 if TYPE_CHECKING:
     from shardmill.infra.dataset.version import DatasetVersion
 
 NEAR_DUPLICATES_FILE = "near-duplicates.parquet"  # in the folder of a run on several data sets
-_COLUMNS = ("id", "source_uri", "look")
 _TRAIN = "train"
+_Sets = Sequence[tuple["DatasetVersion", Sequence[str]]]
 BETWEEN_SCHEMA = pa.schema(
     [
         ("group", pa.int64()),  # counted from 0
@@ -36,7 +39,7 @@ BETWEEN_SCHEMA = pa.schema(
 )
 
 
-def find_between(sets: Sequence[tuple[DatasetVersion, Sequence[str]]]) -> pa.Table:
+def find_between(sets: _Sets) -> pa.Table:
     """Find the records that look the same as a record of another data set.
 
     Args:
@@ -45,9 +48,9 @@ def find_between(sets: Sequence[tuple[DatasetVersion, Sequence[str]]]) -> pa.Tab
     Returns:
         BETWEEN_SCHEMA, sorted by group and data set; of images without structure only exact copies.
     """
-    records = _records(sets)
-    group = _groups(records)
-    number, is_train = records["data_set"].to_numpy(), np.asarray(records["split"].to_pylist()) == _TRAIN
+    records = _Records.read(sets)
+    group, number = records.groups(), records.data_set
+    is_train = records.is_train
     count = int(group.max(initial=-1)) + 1
     # Of each group the smallest and largest data set of all records, of those not of train, and of train.
     least, most = _extremes(group, number, count)
@@ -61,13 +64,13 @@ def find_between(sets: Sequence[tuple[DatasetVersion, Sequence[str]]]) -> pa.Tab
     order = np.flatnonzero(is_between)
     order = order[np.lexsort((number[order], group[order]))]
     _, named = np.unique(group[order], return_inverse=True)
-    taken = records.take(pa.array(order))
+    splits, ids, uris = records.named(sets, order)
     columns = [
         pa.array(named.astype(np.int64)),
-        taken["data_set"],
-        taken["split"],
-        taken["id"],
-        taken["source_uri"],
+        pa.array(number[order].astype(np.int64)),
+        splits,
+        ids,
+        uris,
         pa.array(superfluous[order]),
     ]
     return pa.table(columns, schema=BETWEEN_SCHEMA)
@@ -85,39 +88,90 @@ def between_in_words(found: pa.Table) -> str | None:
     )
 
 
-def _records(sets: Sequence[tuple[DatasetVersion, Sequence[str]]]) -> pa.Table:
-    fields = [("data_set", pa.int64()), ("split", pa.string()), *((name, pa.string()) for name in _COLUMNS)]
-    schema = pa.schema(fields).set(4, pa.field("look", pa.binary()))
-    parts = [schema.empty_table()]
+@dataclass(frozen=True, slots=True)
+class _Records:
+    """What is compared of all records: some 25 bytes each in memory, and their looks in a temporary file.
+
+    Attributes:
+        ids: uint64 [N].
+        data_set: int32 [N].
+        is_train: bool [N].
+        owners: int64 [V], the record that each view of a look is of.
+        views: int8 [V, 14, 14].
+    """
+
+    ids: npt.NDArray[np.uint64]
+    data_set: npt.NDArray[np.int32]
+    is_train: npt.NDArray[np.bool_]
+    owners: npt.NDArray[np.int64]
+    views: npt.NDArray[np.int8]
+
+    @classmethod
+    def read(cls, sets: _Sets) -> _Records:
+        """Read the indexes, one at a time."""
+        ids, numbers, trains, owners, stop = [], [], [], [], 0
+        with tempfile.TemporaryFile() as file:
+            for number, version, shard in _shards(sets):
+                rows = version.rows(shard, ("id", "look"))
+                start, stop = stop, stop + rows.num_rows
+                digits = bytes.fromhex("".join(rows["id"].to_pylist()))
+                ids.append(np.frombuffer(digits, ">u8").astype(np.uint64))
+                numbers.append(np.full(rows.num_rows, number, np.int32))
+                trains.append(np.full(rows.num_rows, shard.split == _TRAIN))
+                if "look" in rows.column_names:
+                    looks = rows["look"].to_pylist()
+                    file.writelines(look for look in looks if look)
+                    lengths = np.array([len(look or b"") for look in looks], np.int64) // LOOK_BYTES
+                    owners.append(np.repeat(np.arange(start, stop), lengths))
+            file.flush()
+            found = np.concatenate([np.zeros(0, np.int64), *owners])
+            shape = (len(found), LOOK_SIDE, LOOK_SIDE)
+            views = np.memmap(file, np.int8, "r", shape=shape) if len(found) else np.empty(shape, np.int8)
+        return cls(
+            np.concatenate([np.zeros(0, np.uint64), *ids]),
+            np.concatenate([np.zeros(0, np.int32), *numbers]),
+            np.concatenate([np.zeros(0, np.bool_), *trains]),
+            found,
+            views,
+        )
+
+    def groups(self) -> npt.NDArray[np.int64]:
+        """Return the number of the group of each record: those of one id or of connected looks."""
+        group = np.unique(self.ids, return_inverse=True)[1].astype(np.int64) + len(self.ids)
+        known, owners = np.unique(self.owners, return_inverse=True)
+        if len(known):
+            group[known] = connected_views(self.views, owners, len(known), LookRules())
+        return np.unique(group, return_inverse=True)[1].astype(np.int64)
+
+    def named(self, sets: _Sets, wanted: npt.NDArray[np.int64]) -> tuple[pa.Array, pa.Array, pa.Array]:
+        """Return split, id and URI of some records, in the sequence of ``wanted``."""
+        by_place = np.argsort(wanted, kind="stable")
+        splits, ids, uris, stop = [], [], [], 0
+        for _, version, shard in _shards(sets):
+            num_rows = version.rows(shard, ("id",)).num_rows
+            start, stop = stop, stop + num_rows
+            first, last = np.searchsorted(wanted, (start, stop), sorter=by_place)
+            if first < last:
+                rows = version.rows(shard, ("id", "source_uri")).take(wanted[by_place[first:last]] - start)
+                ids += rows["id"].to_pylist()
+                uris += rows["source_uri"].to_pylist()
+                splits += [shard.split] * int(last - first)
+        place = np.empty(len(wanted), np.int64)
+        place[by_place] = np.arange(len(wanted))
+        columns = (pa.array(values, pa.string()) for values in (splits, ids, uris))
+        split, record_id, uri = (column.take(pa.array(place)) for column in columns)
+        return split, record_id, uri
+
+
+def _shards(sets: _Sets) -> Iterator[tuple[int, DatasetVersion, Shard]]:
     for number, (version, splits) in enumerate(sets):
-        for shard in (shard for split in splits for shard in version.shards(split)):
-            rows = version.rows(shard, _COLUMNS)
-            own: dict[str, Any] = {
-                "data_set": pa.array(np.full(rows.num_rows, number)),
-                "split": pa.array([shard.split] * rows.num_rows, pa.string()),
-            }
-            for field in schema:
-                if field.name in rows.column_names:
-                    own[field.name] = rows[field.name].cast(field.type)
-                own.setdefault(field.name, pa.nulls(rows.num_rows, field.type))
-            parts.append(pa.table([own[name] for name in schema.names], schema=schema))
-    return pa.concat_tables(parts)
-
-
-def _groups(records: pa.Table) -> npt.NDArray[np.int64]:
-    """Return the number of the group of each record: those of one id or of connected looks."""
-    looks = records["look"].combine_chunks()
-    looks = pa.concat_arrays(looks.chunks) if isinstance(looks, pa.ChunkedArray) else looks
-    _, copies = np.unique(np.asarray(records["id"].to_pylist(), "S16"), return_inverse=True)
-    known = looks.is_valid().to_numpy(zero_copy_only=False)
-    group = copies.astype(np.int64) + records.num_rows
-    if known.any():
-        group[known] = connected_looks(looks.drop_null(), LookRules())[0]
-    return np.unique(group, return_inverse=True)[1].astype(np.int64)
+        for split in splits:
+            for shard in version.shards(split):
+                yield number, version, shard
 
 
 def _extremes(
-    group: npt.NDArray[np.int64], number: npt.NDArray[np.int64], count: int
+    group: npt.NDArray[np.int64], number: npt.NDArray[np.integer], count: int
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Return the least and the largest number of each group: int64 [count]; the largest int64, -1 if none."""
     least, most = np.full(count, np.iinfo(np.int64).max), np.full(count, -1)

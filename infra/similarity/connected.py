@@ -9,6 +9,8 @@ work on thousands of nearly equal images.
 
 from __future__ import annotations
 
+import math
+import tempfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -23,6 +25,7 @@ from shardmill.infra.similarity.looks import (
     SYMMETRIES,
     WINDOWS,
     Int8,
+    NewArray,
     coefficients,
     difference,
     hash_all,
@@ -32,6 +35,7 @@ from shardmill.infra.similarity.looks import (
     windowed,
 )
 from shardmill.infra.similarity.search import candidates, choices
+from shardmill.infra.splitmix import U64
 
 # Of a group of so many images, so many go on searching.
 _SEARCHING = 32
@@ -106,6 +110,29 @@ def connected_looks(looks: pa.Array, rules: LookRules) -> tuple[npt.NDArray[np.i
     return component[which], nearest[which]
 
 
+def connected_views(views: Int8, owners: Int64, count: int, rules: LookRules) -> npt.NDArray[np.int32]:
+    """Connect looks that are nearly the same, with what grows fastest in temporary files (``mapped``).
+
+    Args:
+        views: int8 [V, 14, 14].
+        owners: int64 [V], the look that each is a view of; they rise.
+        count: number of looks.
+        rules: how much they may differ.
+
+    Returns:
+        int32 [count], the component of each.
+    """
+    return _Search(views, owners, count, rules, mapped).run()[0]
+
+
+def mapped(shape: tuple[int, ...], kind: Any) -> npt.NDArray[Any]:
+    """Make an array of zeros in a temporary file: the system writes it out where memory is short."""
+    if not math.prod(shape):
+        return np.empty(shape, kind)
+    with tempfile.TemporaryFile() as file:
+        return np.memmap(file, kind, "w+", shape=shape)
+
+
 def _views(looks: pa.Array) -> tuple[Int8, Int64]:
     """Return the views of looks without nulls: int8 [V, 14, 14], and the look of each: int64 [V]."""
     if not len(looks):
@@ -125,9 +152,13 @@ class _Search:
         owners: int64 [V], the look that each is a view of.
         count: number of looks.
         config: how much they may differ, and which copies are looked for.
+        new: makes the arrays of hashes.
     """
 
-    def __init__(self, views: Int8, owners: Int64, count: int, config: LookRules) -> None:
+    def __init__(
+        self, views: Int8, owners: Int64, count: int, config: LookRules, new: NewArray = np.empty
+    ) -> None:
+        self._new = new
         self._views, self._owners, self._config = views, owners, config
         self._windows = WINDOWS if config.crops else WINDOWS[:1]
         self._symmetries = SYMMETRIES if config.symmetries else SYMMETRIES[:1]
@@ -147,14 +178,21 @@ class _Search:
 
     def _search(self, at_a_time: int, each: Callable[..., Iterator[Any]]) -> None:
         """Compare all candidates, which are found by so many threads at a time."""
-        cut, whole = hash_all(self._views, self._windows, self._symmetries, each)
+        cut, whole = hash_all(self._views, self._windows, self._symmetries, each, self._new)
         searching, most = np.arange(len(self._views)), self._config.max_distance
         for chosen in choices():
             still = self._searching(searching)
             if not still.all():
-                searching, cut, whole = searching[still], cut[:, still], whole[:, still]
+                searching, cut, whole = searching[still], self._kept(cut, still), self._kept(whole, still)
             for at, to in _batched(candidates(cut, whole, chosen, most, at_a_time, each)):
                 self._compare(searching, at, to)
+
+    def _kept(self, hashes: U64, still: npt.NDArray[np.bool_]) -> U64:
+        """Return the columns of hashes whose views go on searching."""
+        kept: U64 = self._new((len(hashes), int(np.count_nonzero(still))), np.uint64)
+        for row, own in zip(hashes, kept, strict=True):
+            own[:] = row[still]
+        return kept
 
     def _searching(self, views: Int64) -> npt.NDArray[np.bool_]:
         """Return which views go on searching: all but some of those in large groups."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable, Sequence
 from itertools import product
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -47,6 +48,7 @@ _SAMPLES = 1 << 12
 _SMALL_PRODUCT = 1 << 17  # multiplications
 _HASHED_AT_A_TIME = 1 << 9  # so that they stay in the cache of a core
 
+NewArray = Callable[[tuple[int, ...], Any], npt.NDArray[Any]]
 Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 Int8 = npt.NDArray[np.int8]
@@ -125,6 +127,7 @@ def hash_all(
     windows: Int64,
     symmetries: Sequence[tuple[bool, ...]],
     each: Callable[..., Iterable[None]] = map,
+    new: NewArray = np.empty,
 ) -> tuple[U64, U64]:
     """Hash the windows of views, and the views under symmetries.
 
@@ -133,12 +136,13 @@ def hash_all(
         windows: int64 [W, 4], of ``WINDOWS``.
         symmetries: S of ``SYMMETRIES``.
         each: ``map``, or one that makes several calls at a time.
+        new: makes the arrays of a shape and type.
 
     Returns:
         uint64 [W, V] and uint64 [S, V].
     """
-    of_windows = np.empty((len(windows), len(views)), np.uint64)
-    of_turned = np.empty((len(symmetries), len(views)), np.uint64)
+    of_windows = new((len(windows), len(views)), np.uint64)
+    of_turned = new((len(symmetries), len(views)), np.uint64)
 
     def hash_from(begin: int) -> None:
         part = slice(begin, begin + _HASHED_AT_A_TIME)
