@@ -1,8 +1,7 @@
-"""A MkDocs hook: the comment ``<!-- api: module.name -->`` of a page becomes the docstring of that name.
+"""A MkDocs hook: a comment ``<!-- api:`` with a name a line becomes the docstrings of these names.
 
 The comment is invisible where the file is read in a repository browser, which would show a directive of
-mkdocstrings as text. Options follow the name: ``<!-- api: shardmill.training.reading.Batch members=false
--->``.
+mkdocstrings as text. Options follow the name: ``shardmill.training.reading.Batch members=false``.
 """
 
 from __future__ import annotations
@@ -13,15 +12,15 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import Files
 from mkdocs.structure.pages import Page
 
-_MARK = re.compile(r"^<!-- api: ([\w.]+)((?: \w+=\S+)*) -->$", re.MULTILINE)
+_MARK = re.compile(r"^<!-- api:\n((?:[\w.]+(?: \w+=\S+)*\n)+)-->$", re.MULTILINE)
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Replace each comment by the directive that mkdocstrings understands."""
-    return _MARK.sub(_directive, markdown)
+    """Replace each name by the directive that mkdocstrings understands."""
+    return _MARK.sub(lambda mark: "\n\n".join(map(_directive, mark[1].splitlines())), markdown)
 
 
-def _directive(mark: re.Match[str]) -> str:
-    options = [option.split("=", 1) for option in mark[2].split()]
-    lines = [f"        {name}: {value}" for name, value in options]
-    return "\n".join([f"::: {mark[1]}", *(["    options:", *lines] if lines else [])])
+def _directive(line: str) -> str:
+    name, *options = line.split()
+    lines = [f"        {key}: {value}" for key, value in (option.split("=", 1) for option in options)]
+    return "\n".join([f"::: {name}", *(["    options:", *lines] if lines else [])])

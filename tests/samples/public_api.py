@@ -55,7 +55,7 @@ class Wrong:
 
 def public_functions(*, of_torch: bool) -> list[tuple[str, Any]]:
     """(name, function) of each function, constructor and method; of PyTorch's part, or of the others."""
-    names = re.findall(r"<!-- api: ([\w.]+)", _PAGE.read_text(encoding="utf-8"))
+    names = re.findall(r"^(shardmill[\w.]*)", _PAGE.read_text(encoding="utf-8"), re.MULTILINE)
     asked = [name for name in names if (".torch." in name) == of_torch and name not in UNCHECKED]
     found = [pair for name in asked for pair in _functions(name, _imported(name))]
     return [pair for pair in found if pair[0] not in UNCHECKED]
