@@ -24,7 +24,6 @@ from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.dataset.views.references import reference_of
 from shardmill.infra.digests import digest_of
 from shardmill.infra.errors import DataError, UsageError
-from shardmill.infra.format.known_features import check_has_classes
 from shardmill.infra.processes.children import run_child
 from shardmill.infra.processes.job_command import (
     JobParser,
@@ -41,13 +40,21 @@ from shardmill.infra.storage.locations import below, default_runs, public_locati
 from shardmill.infra.strict_json import dump_json
 from shardmill.infra.whole_job import shown_to_people
 from shardmill.training.config import ExportSettings, TrainConfig, with_devices
+from shardmill.training.metrics.figures import CHOOSING, FIGURES
 from shardmill.training.reading import load_table, open_records
 from shardmill.training.recipes import recipe_names, recipe_path
 from shardmill.training.results.predictions.figures import figures_of
-from shardmill.training.results.predictions.file import LEFT_OUT_FILE, join_predictions, predictions_file
-from shardmill.training.results.predictions.label_errors import LABEL_ERRORS_FILE, find_label_errors
+from shardmill.training.results.predictions.file import (
+    LEFT_OUT_FILE,
+    join_predictions,
+    kind_in,
+    predictions_file,
+)
+from shardmill.training.results.predictions.label_errors import find_label_errors
+from shardmill.training.results.predictions.label_errors.found import LABEL_ERRORS_FILE
 from shardmill.training.results.report.page import Fold, LabelErrorsPage, write_label_errors_page
 from shardmill.training.run.files.stored import is_in_store, kept_in_store
+from shardmill.training.tasks.registry import LABEL_WORDS, kind_of
 
 DEFAULT_FOLDS = 5
 _TRAIN = tuple(python_module("shardmill.training.train"))
@@ -109,13 +116,19 @@ def label_errors_over_folds(
 
     Raises:
         ConfigError: the settings are wrong. NotFoundError: there is no such dataset.
+        UsageError: label errors are not looked for in its labels.
         DataError: all examples have one label. Cancelled: stopped on request.
         ShardmillError: a training failed.
     """
     if config.data.left_out_fold is not None:
         raise UsageError("data.left_out_fold is set", "leave it out: this command sets it for each fold")
     version = Catalog(root).open_view(ref)
-    check_has_classes(version.manifest.label_kind, version.ref, "the search for label errors")
+    kind = kind_of(version, config.data.objects)
+    if "folds" not in kind.settings:
+        raise UsageError(
+            f"label errors are not looked for in {LABEL_WORDS[kind.learned]}, which {version.ref} has",
+            "look at the hardest examples in the report of a run",
+        )
     configs = [_without_fold(config, fold, num_folds) for fold in range(1, num_folds + 1)]
     folds = []
     for number, of_fold in enumerate(configs, 1):
@@ -164,15 +177,19 @@ def _collected(version: DatasetVersion, folds: list[dict[str, Any]], runs: Path,
     join_predictions([run_dir / LEFT_OUT_FILE for run_dir in run_dirs], folder, predictions_file(_SPLIT))
     errors = find_label_errors({_SPLIT: path / predictions_file(_SPLIT)})
     if errors is None:
-        raise DataError(f"all train examples of {version.ref} have one label", "use a dataset of two classes")
+        raise DataError(
+            f"all train examples of {version.ref} have one label", "use a dataset of two classes or more"
+        )
     errors.write_csv(folder)
-    figures = figures_of(path / predictions_file(_SPLIT))
+    figures, task = figures_of(path / predictions_file(_SPLIT)), kind_in(path / predictions_file(_SPLIT)).name
+    figure = FIGURES[CHOOSING[task][0]]
     page = LabelErrorsPage(
         version.ref,
         errors,
-        figures,
+        [(FIGURES[name].words, FIGURES[name].text(figures[name])) for name in CHOOSING[task][:2]],
+        figure.words,
         [
-            Fold(run_dir.name, fold["metrics"]["num_examples"], fold["metrics"]["accuracy"])
+            Fold(run_dir.name, fold["metrics"]["num_examples"], figure.text(fold["metrics"][figure.name]))
             for run_dir, fold in zip(run_dirs, left_out, strict=True)
         ],
     )
@@ -181,6 +198,7 @@ def _collected(version: DatasetVersion, folds: list[dict[str, Any]], runs: Path,
         "dataset": version.name,
         "version": version.version,
         **version.describe_view(),
+        "task": task,
         **errors.to_result(path / LABEL_ERRORS_FILE),
         "metrics": figures,
         "report": str(path / report),
@@ -194,18 +212,20 @@ def _collected(version: DatasetVersion, folds: list[dict[str, Any]], runs: Path,
 def summary(result: dict[str, Any]) -> str:
     """Summarize the result in a few lines."""
     examples, folds = counted(result["num_examples"], "train example"), counted(len(result["runs"]), "fold")
-    accuracy = f"  accuracy on unseen examples: {result['metrics']['accuracy']:.2%} ({folds})"
+    figure = FIGURES[CHOOSING[result["task"]][0]]
+    known = f"  {figure.words} on unseen examples: {figure.exact(result['metrics'][figure.name])} ({folds})"
     if "withheld" in result:
-        lines = [f"{reference_of(result)}: no label errors are listed for {examples}", accuracy]
+        lines = [f"{reference_of(result)}: no label errors are listed for {examples}", known]
         lines.append(f"  {result['withheld']}")
     else:
-        likely, estimated = f"{result['num_likely']:,}", f"{result['estimated']:,.0f}"
         lines = [
-            f"{reference_of(result)}: {likely} of {examples} look like another class",
-            f"  estimated number of wrong labels: {estimated}",
-            accuracy,
+            f"{reference_of(result)}: {result['num_likely']:,} of {examples} are likely wrong",
+            f"  why:    {result['meaning']}",
+            known,
             f"  list:   {result['file']}",
         ]
+        if "estimated" in result:
+            lines.insert(2, f"  estimated number of wrong labels: {result['estimated']:,.0f}")
     lines.append(f"  report: {result['report']}")
     return "\n".join(lines)
 

@@ -26,7 +26,7 @@ from shardmill.training.results.predictions.file import (
     read_classes,
     read_predictions,
 )
-from shardmill.training.results.predictions.label_errors import LABEL_ERRORS_FILE, OUT_OF_SAMPLE
+from shardmill.training.results.predictions.label_errors.found import LABEL_ERRORS_FILE, OUT_OF_SAMPLE
 from shardmill.training.results.run_files.run_folder import is_run, read_run
 
 LEAST_SURE = 500  # records of a run that are shown for this reason

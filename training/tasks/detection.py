@@ -62,7 +62,7 @@ class DetectionKind(TaskKind):
 
     learned: ClassVar[Learned] = "objects"
     evaluation = DetectionEvaluation
-    settings = frozenset({"repeats", "objects"})
+    settings = frozenset({"folds", "repeats", "objects"})
     frameworks = ("tensorflow",)
     output: ClassVar[ModelOutput] = "objects"
     fields = {  # noqa: RUF012  never changed

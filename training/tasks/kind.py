@@ -27,7 +27,7 @@ from shardmill.training.reading.records.annotations import SplitObjects
 from shardmill.training.tasks.annotated import Annotation
 from shardmill.training.tasks.task import Operations, Task
 
-Setting = Literal["classes", "repeats", "mixing", "smoothing", "forms", "objects"]
+Setting = Literal["classes", "folds", "repeats", "mixing", "smoothing", "forms", "objects"]
 # A kind of labels that is learned, or objects in images: their labels of kind multi are only their classes.
 Learned = LabelKind | Literal["objects", "oriented", "keypoints"]
 
@@ -58,7 +58,8 @@ class TaskKind(ABC):
         learned: the labels that it learns.
         evaluation: the evaluation of its models, which has its name and figures.
         settings: the groups of settings that have a meaning for it. "classes": what counts or draws one class
-            an example (class balance, class weights, folds and label errors); "repeats": repeat factors,
+            an example (class balance, class weights); "folds": what leaves out a fold, and so the search for
+            label errors in train; "repeats": repeat factors,
             which know several labels too; "mixing": MixUp and CutMix; "smoothing": label smoothing; "forms":
             forms of the exported model besides the SavedModel; "objects": what is learned of objects.
         frameworks: those that train it.

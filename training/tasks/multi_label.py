@@ -44,7 +44,7 @@ class MultiLabelKind(TaskKind):
 
     learned = "multi"
     evaluation = MultiLabelEvaluation
-    settings = frozenset({"repeats", "mixing", "smoothing", "forms"})
+    settings = frozenset({"folds", "repeats", "mixing", "smoothing", "forms"})
     decisions = Decisions("probabilities", {"predicted": pa.list_(pa.string())}, _likely, "probabilities")
     fields = {  # noqa: RUF012  never changed
         "labels": pa.list_(pa.string()),  # names of the classes

@@ -53,7 +53,7 @@ class RegressionKind(TaskKind):
 
     learned = "targets"
     evaluation = RegressionEvaluation
-    settings = frozenset({"mixing", "forms"})
+    settings = frozenset({"folds", "mixing", "forms"})
     decisions = Decisions("values", {}, lambda _names, _values: {}, "predicted", "{:.7g}")
     fields = {  # noqa: RUF012  never changed
         "target": NUMBERS,  # in its unit

@@ -136,7 +136,7 @@ def _special(config: TrainConfig) -> Iterator[tuple[Setting, str, object, object
     repeats: Setting = "repeats" if data.balance == "repeat-factor" else "classes"
     yield repeats, "data.balance", data.balance, "natural"
     yield "classes", "data.class_weights", data.class_weights, "none"
-    yield "classes", "data.left_out_fold", data.left_out_fold, None
+    yield "folds", "data.left_out_fold", data.left_out_fold, None
     yield "objects", "data.objects", data.objects, "boxes"
     yield "mixing", "augment.mixup", augment.mixup, 0.0
     yield "mixing", "augment.cutmix", augment.cutmix, 0.0

@@ -44,7 +44,7 @@ class SingleLabelKind(TaskKind):
 
     learned = "class"
     evaluation = SingleLabelEvaluation
-    settings = frozenset({"classes", "repeats", "mixing", "smoothing", "forms"})
+    settings = frozenset({"classes", "folds", "repeats", "mixing", "smoothing", "forms"})
     decisions = Decisions(
         "probabilities",
         {"predicted": pa.string(), "probability": pa.float32()},

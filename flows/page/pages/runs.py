@@ -31,7 +31,7 @@ from shardmill.training.aliases.history import aliases_by_run
 from shardmill.training.metrics.figures import FIGURES, is_smaller_better
 from shardmill.training.promotion.purged import purged_in_words
 from shardmill.training.results.predictions.file import DATA_SET, placed
-from shardmill.training.results.predictions.label_errors import LABEL_ERRORS_FILE
+from shardmill.training.results.predictions.label_errors.found import LABEL_ERRORS_FILE
 from shardmill.training.results.run_files.rank_balance import BALANCE_FILE, read_balance
 from shardmill.training.results.run_files.run_folder import RunFolder
 

@@ -15,6 +15,7 @@ from shardmill.infra.codecs import encode
 from shardmill.infra.dataset.catalog import Catalog
 from shardmill.infra.progress import subscribe
 from tests.samples.datasets.published import coloured
+from tests.samples.images.drawn_objects import draw_objects, objects_config
 from tests.samples.preparing.prepared import rows, run
 
 SETTINGS = [
@@ -108,3 +109,53 @@ def _check_corrections(source: Path, root: Path, file: Path, listed: list[dict[s
     stop()
     assert (back["num_records"], back["num_encoded"]) == (56, 1), "the image that was left out is read again"
     assert any("has label edits, and this run has none" in str(message) for message in said)
+
+
+def searched(folder: Path, capsys: pytest.CaptureFixture[str], *more: str) -> dict[str, Any]:
+    """Search the train split of the dataset ``d`` in ``folder`` with two folds; return the result."""
+    asked = ["label-errors", "d", "--folds", "2", "--json", "--root", str(folder / "datasets")]
+    asked += ["--runs", str(folder / "runs"), *more]
+    assert cli.run(asked) == 0
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    page = Path(found["report"]).read_text(encoding="utf-8")
+    assert "unseen examples" in page
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("labels", ["multi", "targets"])
+def test_other_labels_are_searched_too(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], labels: str
+) -> None:
+    """Blue pictures have the tag ``b`` and the number 1, green ones ``g`` and 0; three say otherwise."""
+    source = tmp_path / "colours"
+    source.mkdir()
+    lines = ["path,split,tags,number"]
+    for number, made in enumerate(coloured({"train": {"blue": 24, "green": 24}, "test": {"blue": 2}})):
+        (source / f"{number:02}.jpg").write_bytes(encode(made.pixels, "jpeg", 92))
+        is_blue = (made.label_name == "blue") != (number in WRONG and made.split == "train")
+        lines.append(f"{number:02}.jpg,{made.split},{'b;x' if is_blue else 'g'},{int(is_blue)}")
+    (source / "labels.csv").write_text("\n".join(lines))
+    columns = (
+        {"label": "tags", "label_separator": ";"} if labels == "multi" else {"target_columns": ["number"]}
+    )
+    table = {"kind": "table", "table": {"file": "labels.csv"}, "labels": labels}
+    run(source, tmp_path / "datasets", **PREPARE, source={**table, "columns": {"split": "split", **columns}})
+    found = searched(tmp_path, capsys, *(part for setting in SETTINGS for part in ("--set", setting)))
+    assert found["task"] == {"multi": "multi-label", "targets": "regression"}[labels]
+    assert found["num_examples"] == 48
+    with Path(found["file"]).open(newline="") as stream:
+        listed = list(csv.DictReader(stream))
+    assert {int(row["source_uri"][:2]) for row in listed[: len(WRONG)]} == set(WRONG)
+
+
+@pytest.mark.slow
+def test_objects_are_searched_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The detector learns so little here that its findings are withheld."""
+    counts = {"train": 24, "validation": 4, "test": 4}
+    draw_objects(tmp_path / "source", counts, seed=1)
+    run(tmp_path / "source", tmp_path / "datasets", **objects_config(counts))
+    small = ["data.image_size=64", "data.global_batch_size=8", "run.epochs=1"]
+    found = searched(tmp_path, capsys, *(part for setting in small for part in ("--set", setting)))
+    assert (found["task"], found["num_examples"]) == ("detection", 24)
+    assert "finds less than 50%" in found["withheld"]

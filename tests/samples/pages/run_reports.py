@@ -47,8 +47,8 @@ def reported_run(root: Path, names: Sequence[str], num_each: int, *, num_wrong: 
     write_run_report(folder, _result(dataset, metrics), readers)
     errors = find_label_errors({"test": folder / predictions_file("test")})
     assert errors is not None
-    folds = [Fold(f"{folder.name}-{name}", num_each, 0.9) for name in names[:5]]
-    page = LabelErrorsPage(dataset.version.ref, errors, metrics["test"], folds)
+    folds = [Fold(f"{folder.name}-{name}", num_each, "90.0%") for name in names[:5]]
+    page = LabelErrorsPage(dataset.version.ref, errors, [("accuracy", "90.0%")], "accuracy", folds)
     write_label_errors_page(Storage.at(folder), page, readers["test"])
     return folder
 

@@ -11,7 +11,7 @@ from shardmill.infra.strict_json import dump_json
 
 if TYPE_CHECKING:  # who reads the file needs no more than its name
     from shardmill.training.results.predictions.hardest import HardExample
-    from shardmill.training.results.predictions.label_errors import LabelError
+    from shardmill.training.results.predictions.label_errors.found import LabelError
 
 EXAMPLES_FILE = "examples.json"
 _SHOWN = 8  # examples shown of a split; a picture has about 4 kB

@@ -20,7 +20,7 @@ from shardmill.training.metrics.figures import FIGURES
 from shardmill.training.reading import RecordReader
 from shardmill.training.results.pictures.classification import class_pictures
 from shardmill.training.results.predictions.hardest import HardExample
-from shardmill.training.results.predictions.label_errors import LabelError, LabelErrors
+from shardmill.training.results.predictions.label_errors.found import LabelError, LabelErrors
 from shardmill.training.results.report.gallery import Thumbnail, read_thumbnails
 from shardmill.training.tasks.registry import KINDS
 
@@ -194,11 +194,11 @@ def _facts(found: Mapping[str, Any], result: Mapping[str, Any]) -> Iterator[tupl
 
 @dataclass(frozen=True, slots=True)
 class Fold:
-    """A fold: the run that left it out, its examples, and the share of them that was predicted rightly."""
+    """A fold: the run that left it out, its examples, and the first figure of the task on them, as text."""
 
     run: str
     num_examples: int
-    accuracy: float
+    figure: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,13 +208,15 @@ class LabelErrorsPage:
     Attributes:
         ref: the dataset version.
         errors: the likely label errors.
-        figures: figures of the out-of-sample predictions.
+        tiles: figures of the out-of-sample predictions: their names for people, and values.
+        figure: the name of the figure of a fold.
         folds: one for each model.
     """
 
     ref: str
     errors: LabelErrors
-    figures: Mapping[str, Any]
+    tiles: Sequence[tuple[str, str]]
+    figure: str
     folds: Sequence[Fold]
 
 
@@ -227,10 +229,11 @@ def write_label_errors_page(folder: Storage, page: LabelErrorsPage, reader: Reco
         reader: the records of the train split, for pictures.
     """
     shown, style = page.errors.listed[:_SHOWN], style_sheet()
+    drawn = {error.id: error.annotation for error in shown if error.annotation is not None}
     text = template("label_errors.html.j2").render(
         page=page,
         shown=shown,
-        thumbnails=read_thumbnails(reader, [(error.id, error.source_uri) for error in shown]),
+        thumbnails=read_thumbnails(reader, [(error.id, error.source_uri) for error in shown], drawn),
         style=style,
         style_hash=style_hash(style),
     )

@@ -11,9 +11,10 @@ from shardmill.infra import progress as events
 from shardmill.infra.storage.filesystem import Storage
 from shardmill.training.reading import RecordReader
 from shardmill.training.results.predictions.figures import scatters_of
-from shardmill.training.results.predictions.file import has_one_label, predictions_file
+from shardmill.training.results.predictions.file import predictions_file
 from shardmill.training.results.predictions.hardest import HardExample, find_hardest
-from shardmill.training.results.predictions.label_errors import OUT_OF_SAMPLE, LabelErrors, find_label_errors
+from shardmill.training.results.predictions.label_errors import find_label_errors
+from shardmill.training.results.predictions.label_errors.found import OUT_OF_SAMPLE, LabelErrors
 from shardmill.training.results.report.examples import write_examples
 from shardmill.training.results.report.gallery import Thumbnail, read_thumbnails
 from shardmill.training.results.report.page import Contents, render_page
@@ -38,7 +39,6 @@ def write_run_report(run_dir: Path, result: Mapping[str, Any], readers: Mapping[
     """
     paths = {split: run_dir / predictions_file(split) for split in result["metrics"]}
     files = {split: path for split, path in paths.items() if path.is_file()}
-    single = {split: path for split, path in files.items() if has_one_label(path)}
     environment = json.loads((run_dir / "environment.json").read_bytes())
     is_whole = environment["config"].get("data", {}).get("fit") == "stretch"
     events.stage("report", len(files), unit="splits")
@@ -47,7 +47,7 @@ def write_run_report(run_dir: Path, result: Mapping[str, Any], readers: Mapping[
         hardest[split] = find_hardest(path, _HARDEST, is_whole=is_whole)
         scatters[split] = scatters_of(path)
         events.progress("report", number, len(files), unit="splits")
-    errors = find_label_errors({split: single[split] for split in OUT_OF_SAMPLE if split in single})
+    errors = find_label_errors({split: files[split] for split in OUT_OF_SAMPLE if split in files})
     thumbnails = _thumbnails(readers, hardest, errors)
     likely = [] if errors is None else list(errors.listed[:_LABEL_ERRORS])
     write_examples(run_dir, hardest, likely, {key: str(one.picture) for key, one in thumbnails.items()})
@@ -76,5 +76,8 @@ def _thumbnails(
         wanted = {example.id: example.source_uri for example in hardest[split]}
         wanted |= {error.id: error.source_uri for error in listed if error.split == split}
         drawn = {one.id: one.annotation for one in hardest[split] if one.annotation is not None}
+        drawn |= {
+            one.id: one.annotation for one in listed if one.split == split and one.annotation is not None
+        }
         found |= read_thumbnails(readers[split], wanted.items(), drawn)
     return found

@@ -17,7 +17,7 @@ from shardmill.training.dataset import Dataset
 from shardmill.training.ranks.heartbeat import Work
 from shardmill.training.reading import RecordReader
 from shardmill.training.results.predictions.file import predictions_file
-from shardmill.training.results.predictions.label_errors import OUT_OF_SAMPLE
+from shardmill.training.results.predictions.label_errors.found import OUT_OF_SAMPLE
 from shardmill.training.results.report.writing import write_run_report
 from shardmill.training.results.tracking.trackers import Trackers
 from shardmill.training.run.beginning import Beginning

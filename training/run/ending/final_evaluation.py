@@ -18,14 +18,10 @@ from shardmill.training.results.pictures.classification import class_pictures
 from shardmill.training.results.predictions.file import (
     LEFT_OUT_FILE,
     PredictionsWriter,
-    has_one_label,
     predictions_file,
 )
-from shardmill.training.results.predictions.label_errors import (
-    LABEL_ERRORS_FILE,
-    OUT_OF_SAMPLE,
-    find_label_errors,
-)
+from shardmill.training.results.predictions.label_errors import find_label_errors
+from shardmill.training.results.predictions.label_errors.found import LABEL_ERRORS_FILE, OUT_OF_SAMPLE
 from shardmill.training.run.framework import Evaluator
 from shardmill.training.tasks.task import Task
 
@@ -152,8 +148,7 @@ def write_label_errors(run_dir: Path) -> dict[str, Any] | None:
         The counts and the path, or why they are withheld, JSON-able; None if there is nothing to look at.
     """
     paths = {split: run_dir / predictions_file(split) for split in OUT_OF_SAMPLE}
-    files = {split: path for split, path in paths.items() if path.is_file() and has_one_label(path)}
-    found = find_label_errors(files)
+    found = find_label_errors({split: path for split, path in paths.items() if path.is_file()})
     if found is None:
         return None
     found.write_csv(Storage.at(run_dir))

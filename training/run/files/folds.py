@@ -11,7 +11,6 @@ import pyarrow.compute as pc
 
 from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.errors import ConfigError
-from shardmill.infra.format.known_features import check_has_classes
 from shardmill.training.arrays import Ints
 from shardmill.training.config import DataSettings
 from shardmill.training.order import FoldedRecords, Order, SubsetOrder, fold_numbers, order_from_settings
@@ -43,7 +42,6 @@ def divide_train_split(data: DataSettings, reader: RecordReader, classes: list[s
     Raises:
         DataError: there are no records to train on.
         ConfigError: the fold is empty, or the settings do not fit the data.
-        UsageError: folds are asked for, and the images have other labels than one class each.
     """
     table, version = reader.table, reader.split.version
     if data.left_out_fold is None or data.folds is None:
@@ -54,7 +52,6 @@ def divide_train_split(data: DataSettings, reader: RecordReader, classes: list[s
             "the same names",
             "search label errors in each by itself",
         )
-    check_has_classes(version.manifest.label_kind, version.ref, "data.left_out_fold")
     facts = FoldedRecords(table.id, table.label, _groups(reader.split.version, table.split))
     is_left_out = fold_numbers(facts, data.folds, data.seed) == data.left_out_fold - 1
     if not is_left_out.any():
@@ -64,7 +61,8 @@ def divide_train_split(data: DataSettings, reader: RecordReader, classes: list[s
         )
     kept = np.flatnonzero(~is_left_out)
     undivided = data.model_copy(update={"folds": None, "left_out_fold": None})
-    order = order_from_settings(undivided, LabelsOnly(table.label[kept]), classes)
+    sets = None if table.label_sets is None else table.label_sets.chosen(kept)
+    order = order_from_settings(undivided, LabelsOnly(table.label[kept], sets), classes)
     return TrainRecords(SubsetOrder(order, kept), np.flatnonzero(is_left_out))
 
 

@@ -129,7 +129,7 @@ def test_the_part_and_size_of_images_that_are_seen(
             "data.balance = 'uniform' has no meaning for multi-label",
         ),
         ("multi", {"data": {"class_weights": "balanced"}}, "data.class_weights"),
-        ("multi", {"data": {"folds": 5, "left_out_fold": 1}}, "data.left_out_fold = 1"),
+        ("mask", {"data": {"folds": 5, "left_out_fold": 1}}, "data.left_out_fold = 1"),
         ("targets", {"data": {"balance": "sqrt"}}, "has numbers"),
         ("mask", {"data": {"balance": "repeat-factor"}}, "data.balance = 'repeat-factor' has no meaning"),
         (

@@ -25,7 +25,8 @@ from shardmill.training.results.predictions.file import (
     read_predictions,
 )
 from shardmill.training.results.predictions.hardest import find_hardest
-from shardmill.training.results.predictions.label_errors import COLUMNS, find_label_errors
+from shardmill.training.results.predictions.label_errors import find_label_errors
+from shardmill.training.results.predictions.label_errors.found import COLUMNS
 from shardmill.training.tasks.segmentation import SegmentationKind
 from tests.samples.datasets.published import coloured, publish
 

@@ -17,7 +17,7 @@ from shardmill.training.metrics.multi_label import MultiLabelTally
 from shardmill.training.metrics.regression import RegressionTally
 from shardmill.training.results.predictions.comparison import compare
 from shardmill.training.results.predictions.figures import figures_of
-from shardmill.training.results.predictions.file import PredictionsWriter, has_one_label
+from shardmill.training.results.predictions.file import PredictionsWriter, kind_in
 from shardmill.training.results.report.writing import write_run_report
 from shardmill.training.results.run_files.environment import describe_environment
 from shardmill.training.tasks.kind import TaskKind
@@ -69,7 +69,7 @@ def test_several_labels_an_example(dataset: Dataset, tmp_path: Path) -> None:
     assert table["labels"].to_pylist() == [["a"], ["a", "b"], [], ["b"]]
     assert table["predicted"].to_pylist() == [["a"], ["a"], ["b"], ["b"]]
     assert np.allclose(table["probabilities"].to_pylist(), probabilities)
-    assert not has_one_label(path)
+    assert kind_in(path) is KINDS["multi-label"]
     text = page(dataset, tmp_path, MultiLabelTally(2), SEVERAL, rows)
     assert "exact match" in text
     assert "By class" in text

@@ -78,7 +78,7 @@ def test_the_hardest_examples_and_label_errors_are_pictured(run_dir: Path) -> No
     assert text.count("taken for <b>") == 15
     assert "No example was predicted wrongly." in text, "of the validation split"
     assert "no picture" not in text
-    assert "look like another class" in text
+    assert "confident of another class" in text
 
 
 def test_the_use_of_each_gpu_is_drawn(run_dir: Path) -> None:
