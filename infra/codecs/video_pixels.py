@@ -25,7 +25,13 @@ _YUV = re.compile(r"yuv(j?)(420|422|444|440|411|410)p(?:(9|10|12|14|16)le)?|gray
 _SUBSAMPLED: Final = {
     "420": (1, 1), "422": (0, 1), "444": (0, 0), "440": (1, 0), "411": (0, 2), "410": (2, 2),
 }  # fmt: skip
-_RGB: Final = ("rgb24", "bgr24", "rgb0", "bgr0", "0rgb", "0bgr", "gbrp", "pal8")
+# Formats that hold the samples of another one in another order.
+_REORDERED: Final = {
+    **dict.fromkeys(("rgb24", "bgr24", "rgb0", "bgr0", "0rgb", "0bgr", "gbrp", "pal8"), "rgb24"),
+    **dict.fromkeys(("rgba", "bgra", "argb", "abgr"), "rgba"),
+    **dict.fromkeys(("yuyv422", "uyvy422", "yvyu422"), "yuv422p"),
+    **dict.fromkeys(("nv12", "nv21"), "yuv420p"),
+}
 _NARROW, _FULL = 1, 2  # ranges
 _UNSPECIFIED: Final = 2
 # Matrix -> Kr and Kb.
@@ -45,7 +51,7 @@ def rgb_of(frame: Any) -> npt.NDArray[np.uint8]:
         frame: an ``av.VideoFrame``.
 
     Returns:
-        uint8 [H, W, 3].
+        uint8 [H, W, 3], or [H, W, 4] with alpha.
 
     Raises:
         ImageRejected: its samples or colours are of a kind that is not converted.
@@ -54,13 +60,13 @@ def rgb_of(frame: Any) -> npt.NDArray[np.uint8]:
 
 
 def _converted(frame: Any) -> npt.NDArray[np.uint8]:
-    name = frame.format.name
+    name = _REORDERED.get(frame.format.name, frame.format.name)
     if int(frame.color_trc) in _HDR:
         raise ImageRejected(
             "unsupported", f"its colours are HDR ({_HDR[int(frame.color_trc)]}), which is not converted"
         )
-    if name in _RGB:
-        pixels: npt.NDArray[np.uint8] = frame.to_ndarray(format="rgb24")
+    if name in ("rgb24", "rgba"):
+        pixels: npt.NDArray[np.uint8] = frame.to_ndarray(format=name)
         return pixels
     found = _YUV.fullmatch(name)
     if found is None:
@@ -77,7 +83,7 @@ def _converted(frame: Any) -> npt.NDArray[np.uint8]:
         int(frame.color_range) != _NARROW if is_grey else int(frame.color_range) == _FULL
     )
     coding = Coding(matrix, bits, is_full, (0, 0) if is_grey else _SUBSAMPLED[found[2]])
-    planes = [_samples(plane, bits) for plane in frame.planes]
+    planes = [_samples(plane, bits) for plane in frame.reformat(format=name).planes]
     if is_grey:
         grey = _rounded(_tables(coding)[0][planes[0]])
         return np.repeat(grey[:, :, None], 3, axis=2)

@@ -52,12 +52,13 @@ def opened(file: io.RawIOBase) -> Iterator[tuple[Any, Any]]:
             file, container_options=options, buffer_size=_BUFFER_BYTES, metadata_errors="replace"
         )
     except (av.error.FFmpegError, OSError) as error:
-        raise SourceFault(BROKEN_CONTAINER, f"no video that can be opened: {_words(error)}") from error
+        why = f"it is damaged, or of another format than {_FORMATS.replace(',', ', ')}: {_words(error)}"
+        raise SourceFault(BROKEN_CONTAINER, why) from error
     with container:
         streams = [one for one in container.streams.video if not int(one.disposition) & _ATTACHED_PICTURE]
         if not streams:
-            others = ", ".join(sorted({one.type for one in container.streams})) or "nothing"
-            raise SourceFault(NO_IMAGE, f"it holds no video, only {others}")
+            others = sorted({one.type for one in container.streams} - {"video"})
+            raise SourceFault(NO_IMAGE, f"it holds no video, only {', '.join(others) or 'a cover'}")
         stream = next((one for one in streams if int(one.disposition) & _DEFAULT), streams[0])
         if stream.codec_context is None:
             raise SourceFault("unsupported", "no decoder is known for its video")
@@ -126,6 +127,9 @@ def read_packets(file: io.RawIOBase) -> Packets:
                     ends = max(ends, (stamp + (packet.duration or 0)) * packet.time_base)
                 if packet.stream is not stream:
                     continue
+                if until is not None and packet.dts is not None and packet.dts < until:
+                    damage = "its time stamps go back"
+                    break
                 count, until = count + 1, packet.dts
                 if stamp is None:
                     without += 1
@@ -180,8 +184,7 @@ def _lost(container: Any, stream: Any, stamps: list[int], count: int, ends: Frac
     if stream.duration is not None and stream.frames:
         missing = first + stream.duration * stream.time_base - (stamps[-1] * stream.time_base + 1 / rate)
     elif stream.duration is None and container.duration is not None:
-        begins = Fraction(container.start_time or 0, 1_000_000)
-        missing = begins + Fraction(container.duration, 1_000_000) - max(ends, first)
+        missing = Fraction(container.duration, 1_000_000) - max(ends, first)
     is_short = missing > Fraction(3, 2) / rate
     if stream.frames > count:
         return stream.frames - count, is_short or stream.frames - count > 1

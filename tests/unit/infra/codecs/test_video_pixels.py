@@ -81,12 +81,22 @@ def only_frame(data: bytes) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("codec", "pixels"), [("ffv1", "gray"), ("ffv1", "bgr0"), ("libx264rgb", "rgb24"), ("png", "rgb24")]
+    ("codec", "pixels"),
+    [("ffv1", "gray"), ("ffv1", "bgr0"), ("libx264rgb", "rgb24"), ("png", "rgb24"), ("png", "rgba")],
 )
 def test_other_samples(codec: str, pixels: str) -> None:
     frame = only_frame(video([37], codec, "mov" if codec == "png" else "matroska", pixels=pixels))
-    reference = frame.reformat(format="rgb24").to_ndarray()
+    reference = frame.reformat(format="rgba" if pixels == "rgba" else "rgb24").to_ndarray()
     assert np.abs(rgb_of(frame).astype(int) - reference).max() <= (1 if pixels == "gray" else 0)
+
+
+@pytest.mark.parametrize("form", ["yuyv422", "uyvy422", "nv12"])
+def test_samples_in_another_order(form: str) -> None:
+    planar = "yuv420p" if form == "nv12" else "yuv422p"
+    luma, *colors = planes(8)
+    stored = [luma, *(plane[: 16 if form == "nv12" else 32, :20].copy() for plane in colors)]
+    frame = only_frame(video([0], "ffv1", "matroska", size=(32, 40), pixels=planar, planes=stored))
+    assert np.array_equal(rgb_of(frame.reformat(format=form)), rgb_of(frame))
 
 
 @pytest.mark.parametrize("tags", [{"colorspace": 9}, {"color_trc": 18}, {"colorspace": 8}])

@@ -198,6 +198,20 @@ def test_damaged_files_are_the_same_in_any_order(tmp_path: Path) -> None:
     assert all(np.array_equal(forwards[uri], backwards[uri]) for uri in forwards)
 
 
+def test_videos_that_begin_again(tmp_path: Path) -> None:
+    """The second of two streams in one file has the times of the first, so it is lost, and said to be."""
+    one, other = (video(range(at, at + 10), "mpeg2video", "mpegts", rate=25) for at in (0, 10))
+    late = video(range(5), "libx264", "matroska", stamps=range(100, 105))
+    write(tmp_path / "a", {"1.mpg": one + other, "2.mkv": late})
+    rows = listed(tmp_path, ALL)
+    (lost,) = (row for row in rows.values() if row["reason"] == "broken_container")
+    assert lost["message"].endswith("this and all further frames are lost")
+    numbers = shown(tmp_path, ALL)
+    assert numbers[-5:] == list(range(5))
+    assert numbers[:-5] == list(range(len(numbers) - 5))
+    assert len(numbers) >= 5 + 8
+
+
 def test_key_frames_that_refer_to_earlier_frames(tmp_path: Path) -> None:
     """Where a picture is refreshed in parts, only decoding from the beginning gives it."""
     options = {"x264-params": "intra-refresh=1:keyint=8:bframes=0"}
