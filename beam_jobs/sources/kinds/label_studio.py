@@ -1,8 +1,8 @@
 """Objects in images, as JSON and JSON-MIN of Label Studio describe them: one file a project.
 
-The format: https://labelstud.io/guide/task_format. Rectangles, turned ones, polygons and ellipses are read,
-in percent of the upright image. A key point belongs to the region that is its parent (``parentID``). Choices
-are the feature ``choices``; a single one is a plain text in JSON-MIN, and is not read. Texts and brushes are
+The format: https://labelstud.io/guide/task_format. Rectangles, turned ones, polygons, ellipses (in percent of
+the upright image) and brushes are read. A key point belongs to the region that is its parent (``parentID``).
+Choices are the feature ``choices``; a single one is a plain text in JSON-MIN, and is not read. Texts are
 counted. Paths such as ``/data/upload/3/1a2b3c4d-a.jpg`` name files by their ends.
 """
 
@@ -28,6 +28,7 @@ from shardmill.beam_jobs.sources.annotations.collecting import (
 from shardmill.beam_jobs.sources.annotations.listing import list_annotated
 from shardmill.beam_jobs.sources.annotations.reading import AnnotationTable
 from shardmill.beam_jobs.sources.annotations.shapes import Shape, points_of
+from shardmill.beam_jobs.sources.annotations.tools.brushes import mask_of_brush
 from shardmill.beam_jobs.sources.annotations.tools.drawn import (
     LEFT_OUT,
     DrawnObjects,
@@ -40,6 +41,7 @@ from shardmill.beam_jobs.sources.annotations.tools.recognising import recognise_
 from shardmill.beam_jobs.sources.files.folder import SourceFolder
 from shardmill.beam_jobs.sources.listing import Listing
 from shardmill.beam_jobs.sources.recognition.glance import IMAGE_ENDINGS, Glance, Recognised
+from shardmill.infra.codecs.polygons import rings_of_mask
 from shardmill.infra.errors import ConfigError
 
 BAD_NUMBERS, SEVERAL = "without the numbers of their shape and the size of their image", "with several labels"
@@ -50,6 +52,7 @@ _TASKS = re.compile(
     re.DOTALL,
 )
 _UPLOAD = re.compile(r"^[0-9a-f]{8}-")
+_OF_REGIONS = {"x", "points", "rle"}
 _IMAGE_KEYS = ("image", "img", "image_url", "url", "ocr")
 
 Result = Mapping[str, Any]
@@ -142,7 +145,7 @@ def _several_images(named: Sequence[str], results: Sequence[Result]) -> str | No
     """Return words if a task has several images, whose regions cannot be told apart."""
     if len(named) > 1:
         return f"its data name several images: {', '.join(named)}"
-    of_regions = (one.get("to_name") for one in results if {"x", "points"} & _value(one).keys())
+    of_regions = (one.get("to_name") for one in results if _OF_REGIONS & _value(one).keys())
     shown = sorted({str(name) for name in of_regions if is_text(name)})
     return f"its regions are of several images: {', '.join(shown)}" if len(shown) > 1 else None
 
@@ -216,12 +219,12 @@ def _add_result(
     """Add a region, or count it."""
     value, kind = _value(one), one.get("type")
     labels, choices = _labels(value), value.get("choices")
-    is_of_region = bool({"x", "points"} & value.keys())
+    is_of_region = bool(_OF_REGIONS & value.keys())
     if isinstance(choices, list) and all(map(is_text, choices)) and not is_of_region:
         for choice in choices:
             drawn.say(image, choice)
         return
-    if labels is None or not ({"width", "points", "radiusX"} & value.keys()):
+    if labels is None or not ({"width", "points", "radiusX", "rle"} & value.keys()):
         found.skip(str(kind or "result"), LEFT_OUT, who)
         return
     outline = _outline(value, one)
@@ -245,6 +248,10 @@ def _outline(value: Mapping[str, Any], one: Result) -> tuple[Box | None, Shape |
     turn = numbers_in({"rotation": value.get("rotation") or 0}, "rotation")
     if sizes is None or turn is None:
         return None
+    if "rle" in value:
+        painted = mask_of_brush(value["rle"], *(int(side) for side in sizes[::-1]))
+        rings = [] if painted is None else rings_of_mask(painted)
+        return (None, Shape(rings=rings, has_holes=True)) if rings else None
     across, down = (side / 100 for side in sizes)
     if (numbers := numbers_in(value, "x", "y", "width", "height")) is not None:
         left, top, width, height = np.multiply(numbers, [across, down, across, down]).tolist()

@@ -127,11 +127,14 @@ def settle(files: pa.Table, rows: pa.Table, named: Int64) -> Settled:
     repeated, original = later[~differs], first[~differs]
     contradicting, contradicted = later[differs], first[differs]
     rows = reject_some(rows, repeated, REPEATED_ROW, "it says the same as ", of(quoted, original))
-    words = ("it says ", of(values, contradicting), " and contradicts ", of(quoted, contradicted))
-    rows = reject_some(rows, contradicting, CONTRADICTION, *words)
+    alike = pc.equal(of(values, contradicting), of(values, contradicted))
+    others = pc.if_else(pc.fill_null(alike, False), "; their objects or features differ", "")
+    why = ("it says ", of(values, contradicting), " and contradicts ", of(quoted, contradicted), others)
+    rows = reject_some(rows, contradicting, CONTRADICTION, *why)
     contradicted, at = np.unique(contradicted, return_index=True)  # the first row that contradicts each
-    words = ("it says ", of(values, contradicted), ", contradicted by ", of(quoted, contradicting[at]))
-    rows = reject_some(rows, contradicted, CONTRADICTION, *words)
+    others = others.take(pa.array(at))
+    why = ("it says ", of(values, contradicted), ", contradicted by ", of(quoted, contradicting[at]), others)
+    rows = reject_some(rows, contradicted, CONTRADICTION, *why)
     return Settled(files, rows, representative)
 
 

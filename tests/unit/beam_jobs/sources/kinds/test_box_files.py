@@ -209,3 +209,14 @@ def test_frames_of_a_video_stay_together(tmp_path: Path) -> None:
     rows = {row["uri"]: row["group"] for row in listing.table.to_pylist()}
     assert rows["track/v1/0001.jpg"] == "v1"
     assert rows["track/v2/0001.jpg"] == "v2"
+
+
+def test_two_files_that_tell_different_of_an_image(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        {"b.jpg": b"", "a.txt": b"note.jpg\n1\n2 2 4 4 0 0 0 0 0 0\nb.jpg\n1\n1 1 2 2 0 0 0 0 0 0\n"},
+    )
+    listing = listed(tmp_path, ".txt", "note.jpg\n1\n1 1 4 4 0 0 0 0 0 0\n")
+    assert noted(listing, "b.jpg")["reason"] is None
+    assert noted(listing)["reason"] == "contradicting_rows"
+    assert "their objects or features differ" in noted(listing)["message"]
