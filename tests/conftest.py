@@ -69,7 +69,10 @@ for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
     if signal.getsignal(number) is signal.SIG_IGN:
         signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
 
-THIRD_PARTY_WARNINGS: tuple[str, ...] = ()
+THIRD_PARTY_WARNINGS: tuple[str, ...] = (
+    # huggingface_hub 2.4 uploads files with an argument that its HTTP client gave another name.
+    "ignore:Use 'content=<...>' to upload raw bytes/text content:DeprecationWarning",
+)
 
 
 def pytest_configure(config: pytest.Config) -> None:

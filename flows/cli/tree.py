@@ -96,6 +96,7 @@ TREE: dict[str, tuple[str | Branch, ...]] = {
         "datasets.catalog:locate",
         "datasets.verify:verify",
         "datasets.export:export",
+        "datasets.push:push",
         REVIEW,
         "runs.profile:profile",
     ),

@@ -73,6 +73,7 @@ COMMANDS: dict[str, list[tuple[str, str | None]]] = {
     "prepare": [("photos --dataset d", "prepare"), ("photos --dataset d --dry-run", "prepare")],
     "profile": [("set", "tensorflow")],
     "purge": [("set --source none.jpg", None)],
+    "push": [("set hf://datasets/me/set", "hub")],
     "report": [("set", None)],
     "rm": [("set@1", None)],
     "rollback": [("set@1", None)],

@@ -22,6 +22,7 @@ from shardmill.infra.errors import AccountingError, Cancelled, DataError, UsageE
 from shardmill.infra.own_code import faults_of_own_code
 from shardmill.infra.plugins import versions_of
 from shardmill.infra.processes.process import num_cpus
+from shardmill.infra.storage.objects.hub import is_on_hub
 
 OnProgress = Callable[[int, int], None]  # records done, records in all
 
@@ -86,6 +87,9 @@ def export(
     """
     if version.is_joined:
         raise UsageError(f"{version.ref} are several data sets", "export each by itself")
+    if is_on_hub(str(destination)):
+        command = f"shardmill push {version.ref} {destination} --format {format_name}"
+        raise UsageError(f"{destination} is on the Hub, which takes commits", command)
     form, plugin = format_named(format_name)
     plan = plan_export(version, format_name, copy=copy, plugins=versions_of([plugin]))
     if not plan.parts:

@@ -25,7 +25,7 @@ from shardmill.infra.errors import GO_ON, NotFoundError, StorageError, UsageErro
 from shardmill.infra.storage.filesystem import Storage
 from shardmill.infra.strict_json import dump_json
 
-_SUMMARY_FILE, CHECKSUMS_FILE = "export.json", "checksums.sha256"
+SUMMARY_FILE, CHECKSUMS_FILE = "export.json", "checksums.sha256"
 _NOTES, _LOCK, _DIGEST = ".shardmill", ".shardmill/lock", ".shardmill/digest"
 _OTHER_NAME = "name a folder that does not exist yet, or remove it"
 
@@ -183,7 +183,7 @@ class Target:
             StorageError: something cannot be written, or the destination appeared meanwhile.
         """
         data = (dump_json(summary, indent=1, ensure_ascii=True) + "\n").encode("ascii")
-        self.storage.write_atomic(_SUMMARY_FILE, data)
+        self.storage.write_atomic(SUMMARY_FILE, data)
         self.storage.delete_tree(_NOTES)
         if self._final is not None:
             local = self.storage.local_path()
@@ -224,7 +224,7 @@ class Target:
 
     def _summary(self, storage: Storage) -> dict[str, Any] | None:
         try:
-            found: dict[str, Any] = json.loads(storage.read_bytes(_SUMMARY_FILE))
+            found: dict[str, Any] = json.loads(storage.read_bytes(SUMMARY_FILE))
         except (NotFoundError, StorageError, ValueError):
             return None
         return found if isinstance(found, dict) else None

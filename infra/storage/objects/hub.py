@@ -2,7 +2,7 @@
 
 ``huggingface_hub`` (the extra ``hub``) speaks to the server at ``HF_ENDPOINT``, with the token of
 ``HF_TOKEN`` or of ``hf auth login``. A token never stands in a URI. Nothing is written file by file, since
-each would be a commit.
+each would be a commit: ``shardmill.infra.dataset.exports.push`` makes one commit of many files.
 """
 
 from __future__ import annotations
@@ -210,6 +210,8 @@ def _raise_refusal(place: HubPlace, error: Any) -> NoReturn:
             f"check its name; if it is private, {_TOKEN}",
         ) from None
     said = error.server_message or error.response.reason_phrase
+    if status == 400:
+        raise StorageError(f"the Hub refuses the request for {repo}: {said}", None) from None
     if status == 403:
         raise StorageError(
             f"the Hub refuses {repo}: {said}", "use a token that has this permission, as HF_TOKEN"
@@ -302,7 +304,7 @@ def not_writable(uri: str) -> StorageError:
     """Return the error of a write to a single file of the Hub."""
     return StorageError(
         f"{uri} is read only: on the Hub each file that is written would be a commit",
-        "write to a local folder or another store",
+        "write to a local folder or another store, then shardmill push NAME hf://datasets/OWNER/NAME",
     )
 
 

@@ -248,7 +248,9 @@ class _Handler(BaseHTTPRequestHandler):
         name = f"{asked['organization']}/{asked['name']}"
         if name in self.hub.repositories:
             raise _Answer(409, {"error": "You already created this dataset repo"})
-        self.hub.add(name, {".gitattributes": b"*.parquet filter=lfs"}, is_private=bool(asked.get("private")))
+        self.hub.add(
+            name, {".gitattributes": b"*.parquet filter=lfs"}, is_private=asked.get("visibility") == "private"
+        )
         raise _Answer(200, {"url": f"{self.hub.url}/datasets/{name}", "name": name, "id": name})
 
     def _preupload(self, name: str, revision: str) -> None:

@@ -32,28 +32,37 @@ class _HuggingFace(Format):
             return write_tables(stream, plain.with_metadata(metadata), plan, batches, _pictures)
 
     def describe(self, plan: Plan, parts: Sequence[FileMade]) -> dict[str, bytes]:
-        splits = [{"split": split, "path": f"data/{split}-*"} for split in plan.splits]
-        name = f"{plan.version.name}@{plan.version.version}"
-        head: dict[str, Any] = {
-            "pretty_name": plan.version.name,
-            "size_categories": [_size_category(plan.num_examples)],
-            "configs": [{"config_name": "default", "data_files": splits}],
-        }
-        if plan.version.manifest.label_kind in ("class", "multi"):
-            head["task_categories"] = ["image-classification"]
-        if plan.version.manifest.label_kind == "mask":
-            head["task_categories"] = ["image-segmentation"]
         # JSON is YAML, and quotes every name rightly.
-        lines = [f"{key}: {dump_json(value, ensure_ascii=False)}" for key, value in head.items()]
-        rows = [f"| {split} | {counts['num_examples']:,} |" for split, counts in plan.counts().items()]
-        view = plan.version.view
-        text = [
-            "---", *lines, "---", "", f"# {plan.version.name}", "",
-            f"{plan.num_examples:,} images of {len(class_names(plan))} classes: {name} of Shardmill.",
-            *([f"Only the records with `{view.query}`."] if view else []),
-            "", "| split | images |", "|---|---|", *rows, "",
-        ]  # fmt: skip
-        return {"README.md": "\n".join(text).encode()}
+        head = [f"{key}: {dump_json(value, ensure_ascii=False)}" for key, value in card_head(plan).items()]
+        return {"README.md": "\n".join(["---", *head, "---", "", card_text(plan)]).encode()}
+
+
+def card_head(plan: Plan) -> dict[str, Any]:
+    """Return the keys of a dataset card, of which ``configs`` are for files of this format."""
+    splits = [{"split": split, "path": f"data/{split}-*"} for split in plan.splits]
+    head: dict[str, Any] = {
+        "pretty_name": plan.version.name,
+        "size_categories": [_size_category(plan.num_examples)],
+        "configs": [{"config_name": "default", "data_files": splits}],
+    }
+    if plan.version.manifest.label_kind in ("class", "multi"):
+        head["task_categories"] = ["image-classification"]
+    if plan.version.manifest.label_kind == "mask":
+        head["task_categories"] = ["image-segmentation"]
+    return head
+
+
+def card_text(plan: Plan) -> str:
+    """Return the text of a dataset card: what the data are, and the size of each split."""
+    name, view = f"{plan.version.name}@{plan.version.version}", plan.version.view
+    rows = [f"| {split} | {counts['num_examples']:,} |" for split, counts in plan.counts().items()]
+    lines = [
+        f"# {plan.version.name}", "",
+        f"{plan.num_examples:,} images of {len(class_names(plan))} classes: {name} of Shardmill.",
+        *([f"Only the records with `{view.query}`."] if view else []),
+        "", "| split | images |", "|---|---|", *rows, "",
+    ]  # fmt: skip
+    return "\n".join(lines)
 
 
 def _pictures(plan: Plan, batch: Batch) -> dict[str, pa.Array]:
