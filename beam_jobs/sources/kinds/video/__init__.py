@@ -94,6 +94,10 @@ def recognise(glance: Glance, settings: SourceConfig) -> Recognised | None:
         f"{cli_for('video', {'labels': 'none'})} if the videos have no labels",
         f"{cli_for('video', named)} if a table names them",
     ]
+    below = sorted({uri.split("/")[1] for uri in videos if uri.count("/") > 1})
+    if below:
+        place = f"{glance.folder.uri}/{folders[0]}"
+        readings.insert(0, f"give {place} as the source if {quoted(below)} are the classes")
     if folders:
         readings.append(f"{cli_for('video', {'layout': 'classes'})} if {quoted(folders)} is their class")
     return Recognised("it holds videos without folders of classes", readings=readings)

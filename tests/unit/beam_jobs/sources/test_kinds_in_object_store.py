@@ -18,6 +18,7 @@ from shardmill.beam_jobs.sources.files.folder import SourceFolder
 from shardmill.beam_jobs.sources.kind_modules import Workplace
 from shardmill.infra.storage.filesystem import Storage
 from tests.samples.images.photos import jpeg, write
+from tests.samples.images.videos import video
 from tests.samples.sources.image_server import image, running_server
 from tests.samples.stores.object_store import Fault, ObjectStore, serve_with_credentials
 
@@ -87,6 +88,10 @@ SOURCES: dict[str, tuple[dict[str, bytes], dict[str, Any]]] = {
     "labelme": (
         {**PICTURES, **{f"photos/{at}.json": b'{"shapes": [], "imagePath": "a/3.jpg"}' for at in range(2)}},
         {"objects": {"annotations": "photos/*.json"}},
+    ),
+    "video": (
+        {"cat/1.mp4": video(range(3), "libx264", options={"bf": "2"}), "cat/2.webm": b"no video"},
+        {"options": {"rate": "all"}},
     ),
     "masks": (
         {f"{folder}/{at}.png": jpeg(at) for folder in ("images", "masks") for at in range(3)},

@@ -17,6 +17,8 @@ from shardmill.beam_jobs.schemas import file_refs
 from shardmill.beam_jobs.sources import list_inputs, open_reader
 from shardmill.beam_jobs.sources.files.folder import SourceFolder
 from shardmill.beam_jobs.sources.files.walking import SourceFault
+from shardmill.beam_jobs.sources.kinds.video import recognise
+from shardmill.beam_jobs.sources.recognition.glance import Glance
 from shardmill.infra.errors import ConfigError, NotFoundError
 from tests.samples.images.photos import write
 from tests.samples.images.videos import number_of, sound, video
@@ -264,6 +266,22 @@ def test_wrong_sources_and_options(tmp_path: Path) -> None:
     ):
         with pytest.raises(ConfigError):
             listed(tmp_path, options)
+
+
+def test_recognised_folders(tmp_path: Path) -> None:
+    def found(uris: list[str], **settings: Any) -> list[str] | None:
+        seen = recognise(Glance(SourceFolder(str(tmp_path)), uris), config({}, **settings).source)
+        return None if seen is None else list(seen.readings)
+
+    assert found(["cat/1.avi", "dog/1.mp4"]) == []
+    assert found(["1.mp4"], labels="none") == []
+    assert found(["cat/app.ts", "dog/1.jpg"]) is None
+    (nested, *others) = found(["UCF-101/Archery/1.avi", "UCF-101/Biking/1.avi"]) or []
+    assert nested.endswith("/UCF-101 as the source if 'Archery', 'Biking' are the classes")
+    assert [others[0], others[-1]] == [
+        "--source-kind video --set source.labels=none if the videos have no labels",
+        "--source-kind video --set source.layout=classes if 'UCF-101' is their class",
+    ]
 
 
 def test_a_changed_video(tmp_path: Path) -> None:
