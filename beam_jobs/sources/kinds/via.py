@@ -1,8 +1,8 @@
-"""Objects in images, as the VGG Image Annotator (VIA 2) describes them: annotations or projects, JSON or CSV.
+"""Objects in images, as the VGG Image Annotator describes them: annotations or projects, JSON or CSV.
 
-The format: https://www.robots.ox.ac.uk/~vgg/software/via. Rectangles, circles, ellipses and polygons are
-read; lines and single points are counted. The class is the attribute of regions that ``source.columns.label``
-names, or the only one.
+The format: https://www.robots.ox.ac.uk/~vgg/software/via, also projects of VIA 3. Rectangles, circles,
+ellipses and polygons are read; lines and single points are counted. The class is the attribute of regions
+that ``source.columns.label`` names, or the only one.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ from shardmill.infra.errors import ConfigError
 BAD_NUMBERS, BROKEN = "without the numbers of their shape", "that are no regions"
 
 _VIA = re.compile(
-    rb'\A\s*\{.*?"(_via_settings|_via_img_metadata|shape_attributes|file_attributes)"\s*:', re.DOTALL
+    rb'\A\s*\{.*?"(_via_settings|_via_img_metadata|shape_attributes|file_attributes|vid_list)"\s*:',
+    re.DOTALL,
 )
 _VIA_CSV = re.compile(rb"\A(\xef\xbb\xbf)?#?\"?filename\"?,[^\n]*region_shape_attributes")
 _NO_OBJECTS = ("point", "polyline", "line")
@@ -90,7 +91,7 @@ def _images(table: AnnotationTable) -> Iterator[tuple[Any, list[Region]]]:
     except (ValueError, RecursionError, csv.Error) as error:
         raise ConfigError(
             f"the annotation file {table.name} is not of VIA: {error}",
-            "export annotations of VIA 2 as JSON or CSV",
+            "export annotations as JSON or CSV",
         ) from error
     yield from images
 
@@ -98,8 +99,10 @@ def _images(table: AnnotationTable) -> Iterator[tuple[Any, list[Region]]]:
 def _of_json(document: Any) -> list[tuple[Any, list[Region]]]:
     if isinstance(document, dict) and "_via_img_metadata" in document:
         document = document["_via_img_metadata"]
-    if not isinstance(document, dict) or {"project", "config", "metadata"} <= document.keys():
-        raise ValueError("it has no images as those of VIA 2")
+    if isinstance(document, dict) and {"project", "file", "view", "metadata"} <= document.keys():
+        return _of_third(document)
+    if not isinstance(document, dict):
+        raise ValueError("it has no images")
     entries = [entry if isinstance(entry, dict) else {} for entry in document.values()]
     if entries and not any("filename" in entry for entry in entries):
         raise ValueError("no entry has a filename")
@@ -114,6 +117,67 @@ def _of_json(document: Any) -> list[tuple[Any, list[Region]]]:
             for region in (every if isinstance(every, list) else [None])
         ]
         found.append((entry.get("filename"), pairs))
+    return found
+
+
+_SHAPES: dict[int, tuple[str, tuple[str, ...]]] = {  # of VIA 3: number -> name and numbers
+    1: ("point", ()),
+    2: ("rect", ("x", "y", "width", "height")),
+    3: ("circle", ("cx", "cy", "r")),
+    4: ("ellipse", ("cx", "cy", "rx", "ry")),
+    5: ("line", ()),
+    6: ("polyline", ()),
+}
+_POLYGON, _EXTREMES, _OF_IMAGE = 7, 8, 2
+
+
+def _of_third(document: Mapping[str, Any]) -> list[tuple[Any, list[Region]]]:
+    """Return the images and regions of a project of VIA 3, written as those of VIA 2.
+
+    Raises:
+        ValueError: it has none.
+    """
+    parts = {
+        name: {key: value for key, value in document[name].items() if isinstance(value, dict)}
+        for name in ("file", "view", "metadata", "attribute")
+        if isinstance(document.get(name), dict)
+    }
+    files, named = parts.get("file", {}), parts.get("attribute", {})
+    found: dict[str, tuple[Any, list[Region]]] = {}
+    for key, view in parts.get("view", {}).items():
+        ids = view.get("fid_list")
+        file = files.get(str(ids[0]), {}) if isinstance(ids, list) and len(ids) == 1 else {}
+        if file.get("type") == _OF_IMAGE:
+            found[key] = file.get("fname"), []
+    if not found:
+        raise ValueError("it has no view of an image")
+    for entry in parts.get("metadata", {}).values():
+        image = found.get(str(entry.get("vid")))
+        if image is not None and entry.get("xy"):
+            image[1].append((_shape_of_third(entry["xy"]), _values_of_third(entry.get("av"), named)))
+    return list(found.values())
+
+
+def _shape_of_third(xy: Any) -> dict[str, Any] | None:
+    if not isinstance(xy, list) or type(xy[0]) is not int:
+        return None
+    if xy[0] == _POLYGON:
+        return {"name": "polygon", "all_points_x": xy[1::2], "all_points_y": xy[2::2]}
+    if xy[0] == _EXTREMES and len(points := points_of(xy[1:])):  # of a rectangle
+        (top, left), (bottom, right) = points.min(0).tolist(), points.max(0).tolist()
+        return {"name": "rect", "x": left, "y": top, "width": right - left, "height": bottom - top}
+    name, keys = _SHAPES.get(xy[0], ("", ()))
+    return {"name": name, **dict(zip(keys, xy[1:], strict=False))}
+
+
+def _values_of_third(values: Any, attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the attributes of a region by their names; of options the one that is chosen."""
+    found = {}
+    for key, value in values.items() if isinstance(values, dict) else ():
+        attribute = attributes.get(key, {})
+        options = attribute.get("options")
+        chosen = options.get(value) if isinstance(options, dict) and isinstance(value, str) else None
+        found[str(attribute.get("aname", key))] = value if chosen is None else chosen
     return found
 
 

@@ -516,6 +516,42 @@ def test_via(form: str, tmp_path: Path) -> None:
     assert settled(asked(tmp_path)).config.source.kind == "via"
 
 
+def test_projects_of_the_third_via(tmp_path: Path) -> None:
+    def noted(view: str, xy: Any, value: Any = "1") -> dict[str, Any]:
+        return {"vid": view, "flg": 0, "z": [], "xy": xy, "av": {"1": value}}
+
+    shapes: list[Any] = [
+        [2, 1.5, 2, 10, 4], [3, 40, 20, 8], [4, 40, 20, 8, 4], [7, 0, 0, 20, 0, 0, 10],
+        [8, 1, 5, 9, 5, 4, 2, 4, 7], [1, 3, 3], [5, 0, 0, 1, 1], [2, 1, "x", 1, 1], "text",
+        [9, 1, 1, 2, 2, 3, 3],
+    ]  # fmt: skip
+    document = {
+        "project": {"pname": "p", "vid_list": ["1", "2"]},
+        "config": {},
+        "attribute": {"1": {"aname": "kind", "type": 4, "options": {"1": "cat", "2": "dog"}}},
+        "file": {
+            "7": {"fid": "7", "fname": "a.jpg", "type": 2},
+            "8": {"fid": "8", "fname": "b.jpg", "type": 2},
+            "9": {"fid": "9", "fname": "c.mp4", "type": 4},
+        },
+        "view": {"1": {"fid_list": ["7"]}, "2": {"fid_list": ["8"]}, "3": {"fid_list": ["9"]}},
+        "metadata": {str(at): noted("1", xy, "2" if at else "1") for at, xy in enumerate(shapes)}
+        | {"v": noted("3", [2, 1, 1, 2, 2]), "w": noted("2", [])},
+    }
+    written(tmp_path, {"a.jpg": b"", "b.jpg": b"", "p.json": document})
+    request = settled(asked(tmp_path))
+    assert request.config.source.kind == "via"
+    listing = kind_module(request.config).list_inputs(SourceFolder(str(tmp_path)), request.config)
+    found = of(listing, "a.jpg")
+    assert found["label"] == ["cat", "dog", "dog", "dog", "dog"]
+    boxes = np.reshape(found["bbox"], (-1, 4))
+    np.testing.assert_allclose(
+        boxes, [[2, 1.5, 6, 11.5], [12, 32, 28, 48], [16, 32, 24, 48], [0, 0, 10, 20], [2, 1, 7, 9]]
+    )
+    assert found["num_left_out"] == 3
+    assert of(listing, "b.jpg")["label"] == []
+
+
 def test_broken_entries_of_via_cost_themselves(tmp_path: Path) -> None:
     good = region({"kind": "cat"}, name="rect", x=1, y=1, width=2, height=2)
     images = {"a.jpg1": {"filename": "a.jpg", "size": 1, "regions": [good]}}
