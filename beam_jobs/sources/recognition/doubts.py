@@ -21,6 +21,10 @@ _SHOWN = 2  # tables
 _BESIDE = (".txt", ".json", ".xml", ".csv", ".mat", ".npy", ".pts")  # files that say something of an image
 _OF_IMAGES = frozenset({"image", "images", "img", "imgs"})
 _PART = re.compile(r"(.*(?<![a-z]))?(part|batch|chunk|shard|patch|subset|fold)s?[_ -]?\d+")
+_FRAME = re.compile(r"^[^/]*/frame[_ -]?\d+[^/]*$", re.IGNORECASE)
+_PAIRS = frozenset({
+    "left", "right", "hr", "lr", "input", "target", "rgb", "depth", "noisy", "clean", "blur", "sharp",
+})  # fmt: skip
 _WORD_END = re.compile(r"([a-zA-Z])(?=[A-Z][a-z])")
 
 
@@ -107,6 +111,24 @@ def _against(glance: Glance, places: Iterable[str]) -> str | None:
             return f"{quoted(names)} sound like images and labels of them"
         if _are_parts(names, inside):
             return f"{quoted(names)} seem to be parts of one folder"
+        if inside and all(_FRAME.search(uri) for uri in inside):
+            return f"images such as {start}{inside[0]} are named like frames of a video"
+        if names and {name.lower() for name in names} <= _PAIRS:
+            return f"{quoted(names)} sound like versions of the same images"
+        if (one := _labels_within(names, start, glance)) is not None:
+            return f"{one} tells more of the images beside it, and is not read"
+    return None
+
+
+def _labels_within(names: Sequence[str], start: str, glance: Glance) -> str | None:
+    """Return a file within folders that is named like labels of their images, as those of trackers are."""
+    images = set(glance.images)
+    for uri in glance.files:
+        folder, *parts = uri.removeprefix(start).split("/")
+        if uri.startswith(start) and parts and folder in names and uri not in images:
+            stems = {plain_name(part.partition(".")[0]) for part in parts}
+            if stems & OF_LABELS:
+                return uri
     return None
 
 

@@ -84,6 +84,15 @@ ASKED: dict[str, tuple[dict[str, bytes], tuple[str, ...]]] = {
         },
         ("source.options.folders", NO_LABELS),
     ),
+    "sequences of a tracker": (
+        {f"train/{name}/{of}": b"" for name in ("MOT-02", "MOT-04") for of in ("img1/1.jpg", "gt/gt.txt")},
+        ("source.layout=splits", NO_LABELS),
+    ),
+    "frames of videos": (
+        {f"frames/v_{name}/frame{at:05}.jpg": b"" for name in ("run", "walk") for at in (1, 2)},
+        ("source.options.folders.frames=", NO_LABELS),
+    ),
+    "pairs of images": ({"left/1.png": b"", "right/1.png": b""}, (CLASSES, NO_LABELS)),
     "parts of a folder": (
         {f"thumbnails/{name}.png": b"" for name in ("00000/00001", "00000/00002", "01000/01000")},
         ("source.options.folders.thumbnails=", NO_LABELS),
