@@ -159,8 +159,9 @@ if __name__ == "__main__":
         case ["--videos", folder]:
             from tests.samples.images.videos import video  # needs the extra
 
-            for label in ("cat", "dog"):
-                write(Path(folder), {f"{label}/{number}.mp4": video(rate=4) for number in range(4)})
+            for at in range(8):
+                clip = video(range(at * 12, at * 12 + 12), rate=4)
+                write(Path(folder), {f"{'dog' if at % 2 else 'cat'}/{at}.mp4": clip})
         case ["--captions", photos]:
             with_captions(Path(photos))
         case ["--masks", folder]:

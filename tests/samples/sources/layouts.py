@@ -24,6 +24,7 @@ import pyarrow.parquet as pq
 import scipy.io  # type: ignore[import-untyped]
 from PIL import Image
 
+from tests.samples.images.videos import video
 from tests.samples.sources.tfds_folders import CLASSES, make_tfds, plain_records
 
 Files = dict[str, bytes]
@@ -269,6 +270,19 @@ def places365_small() -> Files:
 def wrapped(top: str, *classes: str, ending: str = "jpg") -> Callable[[], Files]:
     """Folders of classes in one folder."""
     return lambda: pictures(*(f"{top}/{name}/{number}.{ending}" for name in classes for number in (1, 2)))
+
+
+def hmdb() -> Files:
+    """https://serre-lab.clps.brown.edu/resource/hmdb-a-large-human-motion-database/, unpacked."""
+    films = (f"{name}/A_{name}_{at}.avi" for name in ("brush_hair", "cartwheel") for at in (1, 2))
+    return {film: video(range(12 * at, 12 * at + 12), form="avi") for at, film in enumerate(films)}
+
+
+def ucf() -> Files:
+    """https://www.crcv.ucf.edu/data/UCF101.php: videos, and three ways to divide them."""
+    films = [f"{name}/v_{name}_g01_c0{at}.avi" for name in ("Archery", "Biking") for at in (1, 2)]
+    lists = {f"ucfTrainTestlist/testlist0{at}.txt": lines(*films) for at in (1, 2, 3)}
+    return lists | {f"UCF-101/{film}": b"" for film in films}
 
 
 def gtsrb() -> Files:
@@ -999,6 +1013,8 @@ LAYOUTS = [
     Layout("FairFace", fairface, "asks"),
     Layout("UTKFace", utkface, "asks"),
     Layout("EMNIST", emnist, "asks"),
+    Layout("UCF-101", ucf, "asks"),
+    Layout("HMDB51", hmdb, "video", {None: {"brush_hair": 4, "cartwheel": 4}}),
     Layout("PlantVillage", kinds_of_leaves, "asks"),
     Layout("FGVC-Aircraft", aircraft, "asks"),
     Layout("Dogs vs. Cats", cats_and_dogs, "lists", {None: {"cat": 3, "dog": 3}}),
