@@ -71,7 +71,7 @@ def with_parts(
         table: LISTING_SCHEMA and columns of features.
         of_row: int64 [N], the row of the file of each image.
         parts: what differs from the row of the file, N values each: uri, position, and other columns. Where
-            the table gives a group, it stays.
+            the table gives a group, it stays. Where a file has such a URI, its last # is doubled.
         messages: of each row of a file, what is said of it; None: the file itself is an image, or lost.
 
     Returns:
@@ -85,6 +85,9 @@ def with_parts(
         if name != "position"
     }
     columns["group"] = pc.coalesce(images["group"], columns["group"])
+    while pc.any(is_taken := pc.is_in(columns["uri"], table["uri"].combine_chunks())).as_py():
+        others = pc.replace_substring_regex(columns["uri"], r"#([^#]+)$", r"##\1")
+        columns["uri"] = pc.if_else(is_taken, others, columns["uri"])
     images = _with(images, size_bytes=pa.array(np.zeros(len(of_row), np.int64)), **columns)
     images = _placed(images, containers, pa.array(parts["position"], pa.int64()))
     told = pa.array(messages, pa.string())

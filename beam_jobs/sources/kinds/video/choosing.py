@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -107,9 +106,15 @@ def choose(uri: str, packets: Packets, options: Options) -> Chosen:
 
 def _at_rate(packets: Packets, rate: Fraction) -> list[int]:
     """Return the frames that are shown at 0, 1 / rate, 2 / rate, ... seconds, until the last frame begins."""
-    begins = [(stamp - packets.stamps[0] - Fraction(1, 2)) * packets.unit * rate for stamp in packets.stamps]
-    ends = [*begins[1:], begins[-1] + packets.unit * rate]
-    return [at for at, (begin, end) in enumerate(zip(begins, ends, strict=True)) if math.ceil(begin) < end]
+    step = rate * packets.unit  # samples in a unit of time, which is how exact time stamps are
+    begins = [(2 * (stamp - packets.stamps[0]) - 1) * step.numerator for stamp in packets.stamps]
+    ends = [*begins[1:], begins[-1] + 2 * step.numerator]
+    per_sample = 2 * step.denominator
+    return [
+        at
+        for at, (begin, end) in enumerate(zip(begins, ends, strict=True))
+        if -(-begin // per_sample) * per_sample < end
+    ]
 
 
 def _of(uri: str, chosen: Sequence[float] | Mapping[str, Sequence[float]]) -> Sequence[float]:

@@ -113,7 +113,8 @@ def read_packets(file: io.RawIOBase) -> Packets:
     """
     av = library()
     with opened(file) as (container, stream):
-        stamps, count, ends, damage, without = set[int](), 0, Fraction(0), None, 0
+        stamps, count, damage, without = set[int](), 0, None, 0
+        ends = dict.fromkeys(container.streams, 0)
         until: int | None = None  # no frame with an earlier time stamp comes behind
         try:
             for packet in container.demux():
@@ -124,7 +125,7 @@ def read_packets(file: io.RawIOBase) -> Packets:
                     damage, until = "it ends within a frame", packet.dts
                     break
                 if stamp is not None:
-                    ends = max(ends, (stamp + (packet.duration or 0)) * packet.time_base)
+                    ends[packet.stream] = max(ends[packet.stream], stamp + (packet.duration or 0))
                 if packet.stream is not stream:
                     continue
                 if until is not None and packet.dts is not None and packet.dts < until:
@@ -145,7 +146,7 @@ def read_packets(file: io.RawIOBase) -> Packets:
         ordered = sorted(stamps)
         if not ordered:
             raise SourceFault(NO_IMAGE, f"its video has no frame{'; ' + damage if damage else ''}")
-        lost, is_short = _lost(container, stream, ordered, count, ends)
+        lost, is_short = _lost(container, stream, ordered, count, _latest(ends))
         if damage is None and is_short:
             damage = "it ends before the time that its header says"
         if damage is not None:
@@ -169,6 +170,11 @@ def read_packets(file: io.RawIOBase) -> Packets:
             len(container.streams.video),
             damage,
         )
+
+
+def _latest(ends: dict[Any, int]) -> Fraction:
+    """Return the time at which the longest stream ends (seconds)."""
+    return max(Fraction(end) * (stream.time_base or 0) for stream, end in ends.items())
 
 
 def _is_shown(stream: Any, packet: Any) -> bool:

@@ -101,6 +101,17 @@ def test_rows(tmp_path: Path) -> None:
     assert [rows[uri]["feature:time_seconds"] for uri in frames] == [0, 1, 2]
 
 
+def test_a_file_that_is_named_as_a_frame_is(tmp_path: Path) -> None:
+    name = "a/one.mp4#frame=0000001"
+    write(tmp_path, {"a/one.mp4": video(range(3)), name: b"x", "a/one.mp4##frame=0000001": b"x"})
+    rows = listed(tmp_path, ALL)
+    assert rows[name]["reason"] == "other_file"
+    assert [uri for uri, row in rows.items() if row["reason"] is None] == [
+        "a/one.mp4###frame=0000001", "a/one.mp4#frame=0000000", "a/one.mp4#frame=0000002",
+    ]  # fmt: skip
+    assert shown(tmp_path, ALL) == [1, 0, 2]
+
+
 def test_frames_by_rate(tmp_path: Path) -> None:
     """Time stamps of WebM are milliseconds; a variable rate has no frame at some times."""
     write(tmp_path, {"a/even.webm": video(range(9), "libvpx-vp9", "webm", rate=30)})
