@@ -94,7 +94,7 @@ def _lists(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
     if values:
         yield "\n"
         for setting in values:
-            default = "" if setting.default == "empty" else f" = {setting.default.replace('`', '')}"
+            default = "" if setting.default == "empty" else f"={setting.default.replace('`', '')}"
             limits = f" ({text})" if (text := _limits(setting)) else ""
             yield f"- `{setting.key}{default}`{limits}: {setting.description}\n"
     for name, group in groups.items():
