@@ -8,6 +8,8 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Iterator
+from typing import Any
 
 from shardmill.training.order import TrainingOrder, rank_slice
 from shardmill.training.order.balance.rules import RULES
@@ -17,9 +19,8 @@ BATCH_SIZE = 4
 SEED = 5
 
 
-def main() -> None:
+def read(told: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Read from a step to the end of the last epoch."""
-    told = json.loads(sys.argv[1])
     from shardmill import open_dataset
     from shardmill.training.config import AugmentSettings
     from shardmill.training.tensorflow.data.indexed import IndexedPipeline
@@ -37,9 +38,11 @@ def main() -> None:
     batches = pipeline.dataset(told["start"], stop).as_numpy_iterator()
     for run_step, batch in enumerate(batches, told["start"]):
         ids = reader.table.ids(batch["ordinals"][batch["weights"] > 0])
-        print(json.dumps({"step": run_step, "ids": ids, "pixels": int(batch["images"].sum())}), flush=True)
-        time.sleep(told["seconds_a_step"])
+        yield {"step": run_step, "ids": ids, "pixels": int(batch["images"].sum())}
 
 
 if __name__ == "__main__":
-    main()
+    told = json.loads(sys.argv[1])
+    for line in read(told):
+        print(json.dumps(line), flush=True)
+        time.sleep(told["seconds_a_step"])

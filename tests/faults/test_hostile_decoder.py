@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ CRASHES = {
     "arithmetic": "decoder_crashed",
     "exit": "decoder_crashed",
 }
-# Each in a run of its own. "kill" is what the system does to a large process when memory runs out.
+# "kill" is what the system does to a large process when memory runs out.
 SLOW_OR_LARGE = {
     "sleep": "decoder_hung",
     "sleep_with_the_gil": "decoder_hung",
@@ -124,20 +125,25 @@ def test_every_crash_costs_one_row(clean: tuple[Path, dict[str, bytes]], tmp_pat
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.slow if name == "sleep" else ()) for name in SLOW_OR_LARGE]
+    "names",
+    [
+        pytest.param(("sleep_with_the_gil", "eat", "kill", "no_memory"), id="in one run"),
+        *(pytest.param((name,), id=name, marks=pytest.mark.slow) for name in SLOW_OR_LARGE),
+    ],
 )
 def test_a_hang_or_a_glut_costs_one_row(
-    name: str, clean: tuple[Path, dict[str, bytes]], tmp_path: Path
+    names: tuple[str, ...], clean: tuple[Path, dict[str, bytes]], tmp_path: Path
 ) -> None:
-    source = with_files(clean, tmp_path, {"a/00013-bad.png": deed(name)})
+    bad = {f"a/000{at}3-bad.png": name for at, name in enumerate(names)}  # each in a block of its own
+    source = with_files(clean, tmp_path, {path: deed(bad[path], 900 + at) for at, path in enumerate(bad)})
     outcome = outcome_of(prepare(source, tmp_path / "root"))
-    assert outcome["quarantine"] == {SLOW_OR_LARGE[name]: 1}
-    row = lost(tmp_path / "root")["a/00013-bad.png"]
+    assert outcome["quarantine"] == Counter(SLOW_OR_LARGE[name] for name in names)
     told = {
         "decoder_hung": "in work for more than 2 seconds, without an end",
         "decoder_out_of_memory": "needs more than 256 MiB of memory",
     }
-    assert row["message"] == told[row["reason"]]
+    found = {path: (row["reason"], row["message"]) for path, row in lost(tmp_path / "root").items()}
+    assert found == {path: (SLOW_OR_LARGE[name], told[SLOW_OR_LARGE[name]]) for path, name in bad.items()}
     assert shards(tmp_path / "root") == clean[1]
     assert processes_of(source) == []
     assert not list((tmp_path / "root/d").glob("spool/*/verdicts/*")), "verdicts go with the spool"

@@ -18,7 +18,7 @@ from shardmill.training.config import AugmentSettings
 from shardmill.training.order import TrainingOrder
 from shardmill.training.order.balance.rules import RULES
 from shardmill.training.reading import BatchMaker
-from tests.faults.reader_process import BATCH_SIZE, SEED
+from tests.faults.reader_process import BATCH_SIZE, SEED, read
 from tests.samples.datasets.published import coloured, publish
 from tests.samples.ranks.killed_rank import Rank
 
@@ -33,18 +33,23 @@ def read_till(count: int | None, num_ranks: int, told: dict[str, Any]) -> list[t
     """The steps that all ranks were given: a line of each rank.
 
     Args:
-        count: all are killed once each has as many; None: they read to the end.
+        count: all are killed once each has as many; None: they read to the end, here.
     """
+    if count is None:
+        return list(
+            zip(
+                *(read({**told, "rank": rank, "num_ranks": num_ranks}) for rank in range(num_ranks)),
+                strict=True,
+            )
+        )
     ranks = [Rank(READER, rank=rank, num_ranks=num_ranks, **told) for rank in range(num_ranks)]
-    if count is not None:
-        for rank in ranks:
-            rank.read(count)
-        for rank in ranks:
-            rank.process.send_signal(signal.SIGKILL)
-    wanted = 0 if count is None else -signal.SIGKILL
-    assert [rank.finish() for rank in ranks] == [wanted] * num_ranks
+    for rank in ranks:
+        rank.read(count)
+    for rank in ranks:
+        rank.process.send_signal(signal.SIGKILL)
+    assert [rank.finish() for rank in ranks] == [-signal.SIGKILL] * num_ranks
     # Whatever a rank was given beyond the slowest one's last step is as good as never read.
-    return list(zip(*(rank.lines for rank in ranks), strict=count is None))
+    return list(zip(*(rank.lines for rank in ranks), strict=False))
 
 
 @pytest.mark.parametrize(

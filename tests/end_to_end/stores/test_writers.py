@@ -18,6 +18,7 @@ from shardmill.infra.dataset.verify import verify
 from shardmill.infra.errors import LockedError
 from tests.samples.images.photos import jpeg, make_photos, write
 from tests.samples.preparing.command import prepare_command
+from tests.samples.preparing.prepared import prepare_here, prepared_here
 from tests.samples.preparing.publishers import check_publishers
 from tests.samples.stores.faulty_proxy import faulty_proxy
 from tests.samples.stores.object_store import KEY, SECRET, ObjectStore, serve
@@ -36,7 +37,7 @@ def root_in(store: ObjectStore, folder: str, port: int | None = None) -> str:
 
 
 def prepare(source: Path, root: str) -> subprocess.Popen[str]:
-    argv = [*prepare_command(source, root), "--json"]  # type: ignore[arg-type]
+    argv = [*prepare_command(source, root), "--json"]
     return subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
@@ -67,19 +68,16 @@ def test_removing_and_adding_exclude_each_other(store: ObjectStore, tmp_path: Pa
     source = make_photos(tmp_path / "source", {"a": 6, "b": 5})
     for number in range(2):
         write(source, {f"a/new-{number}.jpg": jpeg(700 + number)})
-        writer = prepare(source, root)
-        _, errors = writer.communicate(timeout=240)
-        assert writer.returncode == 0, errors
+        prepared_here(source, root)
     catalog = Catalog(root)
     storage = catalog.dataset_storage("d")
     with lock_for_removing(storage, "d"):
         with pytest.raises(LockedError, match="removing parts of d"):
             rollback(catalog, "d@1")
         write(source, {"a/newest.jpg": jpeg(720)})
-        late = prepare(source, root)
-        _, errors = late.communicate(timeout=240)
+        late = prepare_here(source, root)
         assert late.returncode == 4
-        assert "is busy with removing parts of d" in errors
+        assert "is busy with removing parts of d" in late.stderr
     with lock_for_adding(storage, "d"):
         with pytest.raises(LockedError, match="making or removing a version of d"):
             collect_garbage(catalog, "d", keep_last=1)

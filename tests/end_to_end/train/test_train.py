@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from shardmill.flows import cli
+from shardmill.infra import progress
 from shardmill.infra.dataset.catalog import Catalog
 from shardmill.infra.errors import ConfigError
 from shardmill.infra.storage.filesystem import Storage
@@ -41,7 +42,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, A
     publish(root / "datasets", coloured(COUNTS), name="colours")
     signed = {"signing_key": str(make_keys(root).private)}
     run = {"epochs": 6, "log_every_steps": 1, "trace_records": True}
-    return root, train(root, "colours", settings(run=run, export=signed))
+    return root, train_here(root, "colours", settings(run=run, export=signed))
 
 
 def test_the_result_says_what_came_out(trained: tuple[Path, dict[str, Any]]) -> None:
@@ -210,7 +211,7 @@ def test_a_finished_run_returns_its_result_at_once(trained: tuple[Path, dict[str
     assert train(root, "colours@1", config) == {**result, "unchanged": True}
 
 
-def test_sigterm_saves_a_checkpoint_and_the_same_command_goes_on(
+def test_sigterm_saves_a_checkpoint_and_the_same_run_goes_on(
     trained: tuple[Path, dict[str, Any]], tmp_path: Path
 ) -> None:
     _, unbroken = trained
@@ -225,12 +226,11 @@ def test_sigterm_saves_a_checkpoint_and_the_same_command_goes_on(
     saved = [entry.path for entry in Storage.at(run_dir / "checkpoints").list_files()]
     steps = len((run_dir / "consumed.jsonl").read_text().splitlines())
     assert f"step-{steps:09d}.npz" in saved, "the checkpoint is that of the last step consumed"
-    second = Trainer(tmp_path, "colours", config)
-    logs = [event["message"] for event in second.events() if event["event"] == "log"]
-    assert any(message.startswith("resuming at epoch 3") for message in logs), logs
-    status, out, err = second.finish()
-    assert status == 0, err
-    result = json.loads(out.splitlines()[-1])
+    said: list[str] = []
+    forget = progress.subscribe(lambda event: said.append(str(event.get("message"))))
+    result = train_here(tmp_path, "colours", config)
+    forget()
+    assert any(message.startswith("resuming at epoch 3") for message in said), said
     assert [row["epoch"] for row in result["history"]] == [1, 2, 3, 4, 5, 6]
     consumed = (run_dir / "consumed.jsonl").read_bytes()
     assert consumed == (Path(unbroken["run_dir"]) / "consumed.jsonl").read_bytes()

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 
-def prepare_command(source: Path | str, root: Path, *more: str, dataset: str = "d") -> list[str]:
+def prepare_command(source: Path | str, root: Path | str, *more: str, dataset: str = "d") -> list[str]:
     """argv of ``prepare`` in a process of its own, with more words behind."""
     words = [str(source), "--dataset", dataset, "--root", str(root), *more]
     return [sys.executable, "-m", "shardmill.beam_jobs.prepare", *words]

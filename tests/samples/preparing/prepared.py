@@ -27,9 +27,11 @@ def prepare(source: Path | str, root: Path, *more: str) -> subprocess.CompletedP
     return subprocess.run(argv, capture_output=True, text=True, timeout=600, check=False)
 
 
-def prepare_here(source: Path, root: Path, *more: str) -> subprocess.CompletedProcess[str]:
+def prepare_here(
+    source: Path, root: Path | str, *more: str, dataset: str = "d"
+) -> subprocess.CompletedProcess[str]:
     """Run the command to its end in this process, which is quicker than to start one."""
-    argv = prepare_command(source, root, *more)
+    argv = prepare_command(source, root, *more, dataset=dataset)
     words = argv[argv.index("shardmill.beam_jobs.prepare") + 1 :]
     with (
         contextlib.redirect_stdout(io.StringIO()) as out,
@@ -46,9 +48,9 @@ def prepared(source: Path, root: Path, *more: str) -> dict[str, Any]:
     return _result(prepare(source, root, "--json", *more))
 
 
-def prepared_here(source: Path, root: Path, *more: str) -> dict[str, Any]:
+def prepared_here(source: Path, root: Path | str, *more: str, dataset: str = "d") -> dict[str, Any]:
     """The result of the command in this process, which ends well."""
-    return _result(prepare_here(source, root, "--json", *more))
+    return _result(prepare_here(source, root, "--json", *more, dataset=dataset))
 
 
 def _result(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from shardmill.flows.cli import output
 from shardmill.flows.cli.server.planned import parse_interval
 from shardmill.infra.dataset.catalog import Catalog
 from shardmill.infra.errors import UsageError
+from tests.samples.preparing.prepared import prepared_here
 from tests.samples.sources.image_folders import write_image_folder
 
 
@@ -26,9 +27,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("cli")
     source = write_image_folder(folder / "photos", per_class=12)
     (source / "circle" / "000.jpg").write_bytes(b"\xff\xd8\xff but no image")
-    command = [sys.executable, "-m", "shardmill.beam_jobs.prepare", str(source), "--dataset", "shapes"]
-    command += ["--root", str(folder / "datasets"), "--set", "failure_budget=0.5"]
-    subprocess.run(command, check=True, capture_output=True, timeout=120)
+    prepared_here(source, folder / "datasets", "--set", "failure_budget=0.5", dataset="shapes")
     return folder / "datasets"
 
 
@@ -309,9 +308,7 @@ def test_locate_takes_names_that_are_not_utf8(
     source = write_image_folder(tmp_path / "photos", per_class=6)
     on_disk = source / "circle" / os.fsdecode(b"caf\xe9 \x1b[2J.jpg")
     (source / "circle" / "000.jpg").rename(on_disk)
-    command = [sys.executable, "-m", "shardmill.beam_jobs.prepare", str(source), "--dataset", "shapes"]
-    command += ["--root", str(tmp_path / "datasets")]
-    subprocess.run(command, check=True, capture_output=True, timeout=120)
+    prepared_here(source, tmp_path / "datasets", dataset="shapes")
     monkeypatch.chdir(tmp_path)
 
     shown = "circle/caf\\xe9 \x1b[2J.jpg"

@@ -170,11 +170,11 @@ folder = Path(sys.argv[1])
 images = [file.read_bytes() for file in sorted((folder / "images").iterdir())]
 for name in sys.argv[2:]:
     serve = tf.saved_model.load(str(folder / name)).signatures["serving_default"]
-    answers = [serve(image_bytes=tf.constant([image]))["probabilities"].numpy()[0] for image in images]
+    alone = [serve(image_bytes=tf.constant([image]))["probabilities"].numpy()[0] for image in images[::8]]
     together = serve(image_bytes=tf.constant(images))["probabilities"].numpy()
     nothing = serve(image_bytes=tf.constant([], tf.string))
     nothing = {f"empty_{name}": value.numpy().shape for name, value in nothing.items()}
-    np.savez(folder / f"{name}.npz", answers=np.stack(answers), together=together, **nothing)
+    np.savez(folder / f"{name}.npz", alone=np.stack(alone), together=together, **nothing)
 sys.exit("shardmill" in sys.modules)
 """
 
@@ -243,9 +243,9 @@ def test_the_exported_model_sees_what_prepare_sees(
     outermost columns differ, where chroma is interpolated, for only the central square is decoded.
     """
     out = served[channels]
-    assert np.allclose(out["answers"], out["together"], atol=1e-6)
+    assert np.allclose(out["alone"], out["together"][::8], atol=1e-6)
     wrong = []
-    for (name, data), answer in zip(CASES.items(), out["answers"], strict=True):
+    for (name, data), answer in zip(CASES.items(), out["together"], strict=True):
         wanted = _expected(data, channels).astype(float)
         seen = LEVELS_A_NAT * np.log(answer.astype(float)).reshape(SIZE, SIZE, 3)
         seen += wanted.max() - seen.max()  # a softmax keeps differences only

@@ -45,25 +45,14 @@ def test_each_stage_is_measured(tmp_path: Path, container: str) -> None:
     assert decode.images_per_second(4) == pytest.approx(4e6 / decode.microseconds)
 
 
-def test_the_command_measures_training_too(tmp_path: Path) -> None:
+def test_the_command_measures_training_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     publish(tmp_path / "datasets", coloured({"train": {"a": 12, "b": 12}}, size=(40, 40)), name="set")
     picture = tmp_path / "profile.svg"
-    command = [
-        sys.executable,
-        "-m",
-        "shardmill.training.profile",
-        "set",
-        "--root",
-        str(tmp_path / "datasets"),
-        "--seconds",
-        "0.05",
-    ]
     settings = {"data": {"image_size": 32, "global_batch_size": 8}}
-    command += ["--model", "--picture", str(picture), "--config-json", json.dumps(settings)]
-    child = run_child(command)
-    child.raise_for_status()
-    result = child.result
-    assert result is not None
+    words = ["set", "--root", str(tmp_path / "datasets"), "--seconds", "0.05", "--json", "--model"]
+    words += ["--picture", str(picture), "--config-json", json.dumps(settings)]
+    assert profile.main(words) == 0
+    result = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert [stage["name"] for stage in result["stages"]][-1] in (
         "augment",
         "transfer",

@@ -95,6 +95,7 @@ def test_the_size_is_found_in_a_process_of_its_own_and_kept(version: DatasetVers
     assert settled.notes(hungry) == ["data.global_batch_size = 'auto' found 8"]
 
 
+@pytest.mark.slow
 def test_ranks_that_an_outer_system_started_share_a_step(version: DatasetVersion) -> None:
     """Rank 0 tries, while the others wait for it."""
     hungry = config("model.name=tests.samples.models.hungry_model", "run.accumulate_steps=2")
