@@ -46,10 +46,10 @@ def push(
     root: options.Root = None,
     json_output: options.Json = False,
 ) -> None:
-    """Push a version, or a view of it, to a dataset repository of the Hugging Face Hub, in one commit.
+    """Push a version, or a view of it, to the Hugging Face Hub.
 
-    The token comes from HF_TOKEN or `hf auth login`. What the Hub has already is not uploaded again, so a
-    push that was interrupted continues when the same command runs again.
+    All of it is one commit. The token comes from HF_TOKEN or `hf auth login`. What the Hub has already is not
+    uploaded again, so a push that was interrupted continues when the same command runs again.
 
     Examples:
       shardmill push photos@2 hf://datasets/me/photos --license cc-by-4.0

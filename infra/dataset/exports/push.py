@@ -15,7 +15,7 @@ import re
 import shutil
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -36,6 +36,7 @@ from shardmill.infra.storage.objects.hub import (
     hub_api,
     hub_place,
 )
+from shardmill.infra.storage.objects.retries import retry
 from shardmill.infra.strict_json import dump_json
 
 SHARDS: Final = "shards"
@@ -204,16 +205,15 @@ class _Push:
 
     def done(self) -> Pushed:
         """Commit what differs; try again where another commit came between, or the Hub was busy."""
-        is_new = self._create()
+        is_new = False
         for pause in (*PAUSES, None):
             try:
+                is_new = self._create() or is_new
                 pushed, head, additions = self._compare()
-                if pushed.added or pushed.deleted:
-                    commit = self._commit(head, additions, pushed.deleted)
-                    return Pushed(
-                        self._place.uri, pushed.added, pushed.deleted, pushed.num_unchanged, commit, is_new
-                    )
-                return pushed
+                if not pushed.added and not pushed.deleted:
+                    return pushed
+                commit = self._commit(head, additions, pushed.deleted)
+                return replace(pushed, commit=commit, is_new=is_new)
             except OSError as error:
                 if pause is None:
                     raise StorageError(f"cannot push to {self._place.uri}: {error}", _CONTINUES) from error
@@ -224,22 +224,17 @@ class _Push:
     def compared(self) -> Pushed:
         """Return what ``done`` would commit."""
         try:
-            return self._compare()[0]
+            return retry(self._compare)[0]
         except OSError as error:
             raise StorageError(f"cannot read {self._place.uri}: {error}", _CONTINUES) from error
 
     def _create(self) -> bool:
         """Make the repository where there is none; tell whether it was made."""
         place = self._place
-        try:
-            with errors_of_the_hub(place):
-                if self._api.repo_exists(place.repo, repo_type="dataset"):
-                    return False
-                self._api.create_repo(
-                    place.repo, repo_type="dataset", private=not self._public, exist_ok=True
-                )
-        except OSError as error:
-            raise StorageError(f"cannot make {place.uri}: {error}", _CONTINUES) from error
+        with errors_of_the_hub(place):
+            if self._api.repo_exists(place.repo, repo_type="dataset"):
+                return False
+            self._api.create_repo(place.repo, repo_type="dataset", private=not self._public, exist_ok=True)
         return True
 
     def _head(self) -> _Head:

@@ -39,6 +39,7 @@ _PLACE = re.compile(
 _COMMIT = re.compile("[0-9a-f]{40}")
 _FIRST_BYTES = 1 << 20  # of a file, read when it is opened: most images are shorter, and cost one request
 _REQUEST_SECONDS, _CONNECT_SECONDS = 60.0, 10.0  # the library itself waits for ever
+_RANGE_SECONDS = 20.0
 _TOKEN = "set HF_TOKEN to a token of an account that may read it"
 
 
@@ -192,7 +193,10 @@ def _raise_refusal(place: HubPlace, error: Any) -> NoReturn:
     from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError, RevisionNotFoundError
 
     repo, server = f"{_SCHEME}datasets/{place.repo}", _server()
-    status = error.response.status_code
+    status, url = error.response.status_code, str(error.response.url)
+    said = error.server_message or error.response.reason_phrase
+    if not url.startswith(f"{server}/"):  # the store of large files, which does not give this one
+        raise OSError(f"HTTP status {status}: {said}") from None
     if isinstance(error, GatedRepoError):
         terms = f"accept its terms at {server}/datasets/{place.repo}, then {_TOKEN}"
         raise StorageError(f"{repo} is gated: its owners decide who reads it", terms) from None
@@ -209,7 +213,6 @@ def _raise_refusal(place: HubPlace, error: Any) -> NoReturn:
             f"there is no {repo} at {server}, or it is private",
             f"check its name; if it is private, {_TOKEN}",
         ) from None
-    said = error.server_message or error.response.reason_phrase
     if status == 400:
         raise StorageError(f"the Hub refuses the request for {repo}: {said}", None) from None
     if status == 403:
@@ -342,7 +345,7 @@ class _HubFile(io.RawIOBase):
         headers = {**utils.build_hf_headers(library_name="shardmill"), "Accept-Encoding": "identity"}
         headers["Range"] = f"bytes={start}-{start + length - 1}"
         with errors_of_the_hub(place):
-            answer = utils.http_backoff("GET", url, headers=headers)
+            answer = utils.http_backoff("GET", url, headers=headers, timeout=_RANGE_SECONDS, max_retries=2)
             total = answer.headers.get("Content-Range", "").rpartition("/")[2]
             if answer.status_code == 416 and total == "0":
                 return b""

@@ -48,7 +48,11 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
 
 
 def prepared(root: Path, source: str = PETS) -> dict[str, Any]:
-    config = {"source": {"kind": "auto"}, "runner": {"processes": 1, "block_images": 8}}
+    config = {
+        "source": {"kind": "auto"},
+        "failure_budget": 0.1,
+        "runner": {"processes": 1, "block_images": 8},
+    }
     settings = PrepareConfig.model_validate(config)
     return job.prepare_version(JobRequest(source=source, dataset="d", root=str(root), config=settings))
 
@@ -120,6 +124,12 @@ def test_rows_of_parquet_are_prepared(hub: Hub, tmp_path: Path) -> None:
     made = prepared(tmp_path, "hf://datasets/me/rows@main/data/train-00000-of-00001.parquet")
     assert made["num_records"] == len(IMAGES)
     assert made["classes"] == ["cat", "großer hund"]
+
+
+def test_a_large_file_that_the_hub_lost_costs_itself(hub: Hub, tmp_path: Path) -> None:
+    hub.lost.add(hashlib.sha256(IMAGES["train/cat/bild 1 ü.png"]).hexdigest())
+    made = prepared(tmp_path)
+    assert (made["num_records"], made["quarantine"]) == (len(IMAGES) - 1, {"unreadable": 1})
 
 
 def test_a_repository_that_cannot_be_read_ends_the_run(hub: Hub, tmp_path: Path) -> None:

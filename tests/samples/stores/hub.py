@@ -53,6 +53,7 @@ class Hub:
         faults: answers in place of the right ones: (part of "METHOD path", status, headers), each used once.
         requests: "METHOD path" of every request.
         uploads: digest of each upload, as they came.
+        lost: digests of large files that are not there any more.
         before_commit: called once, before the next commit is made.
     """
 
@@ -63,6 +64,7 @@ class Hub:
     faults: list[tuple[str, int, dict[str, str]]] = field(default_factory=list)
     requests: list[str] = field(default_factory=list)
     uploads: list[str] = field(default_factory=list)
+    lost: set[str] = field(default_factory=set)
     before_commit: Callable[[], Any] | None = None
 
     def add(self, name: str, files: Files, **options: bool) -> str:
@@ -239,6 +241,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _large(self, oid: str) -> None:
         assert self.headers.get("Authorization") is None, "a token never leaves the Hub"
+        if oid in self.hub.lost:
+            raise _Answer(404)
         self._ranged(self.hub.large[oid], ETag=f'"{oid}"')
 
     def _create(self) -> None:

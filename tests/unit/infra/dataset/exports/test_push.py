@@ -153,8 +153,14 @@ def test_an_interrupted_push_uploads_nothing_twice(
 def test_a_busy_hub_is_asked_again(
     hub: Hub, version: DatasetVersion, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("shardmill.infra.dataset.exports.push.PAUSES", (0, 0))
-    hub.faults += [("PUT /large", 503, {"Retry-After": "0"}), ("/commit/", 429, {}), ("/commit/", 504, {})]
+    monkeypatch.setattr("shardmill.infra.dataset.exports.push.PAUSES", (0, 0, 0, 0))
+    hub.faults += [
+        ("GET /api/datasets/me/pets", 503, {}),
+        ("create", 503, {}),
+        ("PUT /large", 503, {"Retry-After": "0"}),
+        ("/commit/", 429, {}),
+        ("/commit/", 504, {}),
+    ]
     assert push(version, PLACE).commit
     assert hub.faults == []
 
@@ -177,6 +183,18 @@ def test_the_commit_of_another_is_kept(
     with pytest.raises(PublishConflict, match="another push to hf://datasets/me/pets came between"):
         push(Catalog(root).open_view("pets?split == 'train'"), PLACE)
     assert another[0].commit == hub.repositories["me/pets"].refs["main"]
+
+
+def test_two_versions_that_are_pushed_at_once_are_both_there(
+    hub: Hub, version: DatasetVersion, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shardmill.infra.dataset.exports.push.PAUSES", (0, 0))
+    other = publish(tmp_path, coloured({"train": {"red fox": 3}}), name="dogs")
+    hub.before_commit = lambda: push(other, PLACE, "shards")
+    push(version, PLACE, "shards")
+    catalog = Catalog(PLACE)
+    assert [catalog.open(name).manifest for name in ("dogs", "pets")] == [other.manifest, version.manifest]
+    assert card_of(hub)[1].count(": begin -->") == 2
 
 
 def test_other_data_are_not_overwritten(
