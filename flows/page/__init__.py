@@ -1,1 +1,4 @@
-"""The platform's own web page: datasets, versions, training runs, what happens now. It changes nothing."""
+"""The platform's own web page: datasets, versions, training runs, what happens now, and reviews.
+
+It changes nothing, except that ``--review`` lets it add decisions.
+"""

@@ -18,7 +18,7 @@ from starlette.routing import BaseRoute, Route
 from shardmill.flows.page import metrics
 from shardmill.flows.page.access import PasswordOnly, SameOriginOnly, StrictHeaders
 from shardmill.flows.page.options import PageOptions
-from shardmill.flows.page.pages import datasets, overview, runs
+from shardmill.flows.page.pages import datasets, overview, review, runs
 from shardmill.flows.page.platform import Platform
 from shardmill.flows.page.rendering import render, static_files
 from shardmill.flows.page.tensorboard import pass_on
@@ -65,6 +65,10 @@ def _routes() -> list[BaseRoute]:
         Route("/datasets/{name}", datasets.show),
         Route("/datasets/{name}/{version:int}", datasets.show_version),
         Route("/datasets/{name}/{version:int}/report", datasets.report),
+        Route("/datasets/{name}/{version:int}/pictures/{record}", review.picture),
+        Route("/datasets/{name}/decisions", review.decide, methods=["POST"]),
+        Route("/review", review.show),
+        Route("/review/token", review.token),
         Route("/runs", runs.list_all),
         Route("/runs/{name}", runs.show),
         Route("/runs/{name}/live", runs.live),

@@ -11,6 +11,7 @@ from markupsafe import Markup
 
 # Where TensorBoard listens, for the process of the page.
 TENSORBOARD_URL = "SHARDMILL_TENSORBOARD_URL"
+REVIEW = "SHARDMILL_REVIEW"  # 1: its page may write decisions
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,7 @@ class PageOptions:
         api_url, api_auth: address of Prefect's API and its password; None: the page shows folders alone.
         ui_url: address of Prefect's web interface, for links; None without one.
         tensorboard_url: where TensorBoard listens on this machine; None without one.
+        review: whether decisions about records may be written.
     """
 
     root: str
@@ -33,6 +35,7 @@ class PageOptions:
     api_auth: str | None = field(default=None, repr=False)
     ui_url: str | None = None
     tensorboard_url: str | None = None
+    review: bool = False
 
 
 def options_of_environment(environment: Mapping[str, str] = os.environ) -> PageOptions:
@@ -45,6 +48,7 @@ def options_of_environment(environment: Mapping[str, str] = os.environ) -> PageO
         api_auth=environment.get("PREFECT_API_AUTH_STRING") or None,
         ui_url=environment.get("PREFECT_UI_URL"),
         tensorboard_url=environment.get(TENSORBOARD_URL),
+        review=environment.get(REVIEW) == "1",
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import shutil
 from dataclasses import dataclass, replace
 
@@ -11,6 +12,7 @@ from shardmill.flows.page.options import PageOptions
 from shardmill.flows.page.reading.datasets import Datasets
 from shardmill.flows.page.reading.prefect import Activity, Counts, PrefectApi, PrefectAway
 from shardmill.flows.page.reading.remembered import Known, LastKnown
+from shardmill.flows.page.reading.reviews import Reviews
 from shardmill.flows.page.reading.runs import Runs
 from shardmill.flows.page.tensorboard import TensorBoardProxy
 
@@ -33,6 +35,8 @@ class Platform:
     Attributes:
         options: options of the page.
         datasets, runs: readers of the folders.
+        reviews: what was found in datasets, and decisions about it.
+        review_token: a secret that only pages of this process know.
         prefect: reader of Prefect's API; None: the page stands alone.
         tensorboard: passes requests on to TensorBoard; None: it does not run.
     """
@@ -41,6 +45,8 @@ class Platform:
         self.options = options
         self.datasets = Datasets(options.root)
         self.runs = Runs(options.runs)
+        self.reviews = Reviews(self.datasets, self.runs.folder)
+        self.review_token = secrets.token_urlsafe(32)
         self.prefect = PrefectApi(options.api_url, options.api_auth) if options.api_url else None
         self.tensorboard = TensorBoardProxy(options.tensorboard_url) if options.tensorboard_url else None
         if self.prefect is not None:

@@ -24,6 +24,7 @@ _LINKS = (
     ("Overview", "/"),
     ("Datasets", "/datasets"),
     ("Runs", "/runs"),
+    ("Review", "/review"),
     ("Lineage", "/lineage"),
     ("Aliases", "/aliases"),
 )
@@ -41,6 +42,7 @@ def render(request: Request, template: str, /, status: int = 200, **values: Any)
         has_tensorboard=options.tensorboard_url is not None,
         style=static_path("page.css"),
         script=static_path("live.js"),
+        review_script=static_path("review.js"),
         **values,
     )  # fmt: skip
     return HTMLResponse(text, status)
@@ -61,8 +63,9 @@ def static_files() -> dict[str, tuple[bytes, str]]:
     """Return name -> (content, media type) of the files that pages load."""
     folder = resources.files("shardmill.flows.page").joinpath("static")
     style = style_sheet() + folder.joinpath("page.css").read_text(encoding="utf-8")
-    script = folder.joinpath("live.js").read_bytes()
-    return {"page.css": (style.encode("utf-8"), "text/css"), "live.js": (script, "text/javascript")}
+    scripts = {name: folder.joinpath(name).read_bytes() for name in ("live.js", "review.js")}
+    found = {name: (script, "text/javascript") for name, script in scripts.items()}
+    return found | {"page.css": (style.encode("utf-8"), "text/css")}
 
 
 @cache

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import heapq
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -69,11 +69,26 @@ def runs_of(folder: Path, dataset: str) -> list[Path]:
     with suppress(OSError):
         for path in folder.iterdir():
             with suppress(OSError, ShardmillError):
-                files = [path / LABEL_ERRORS_FILE, *(path / predictions_file(name) for name in OUT_OF_SAMPLE)]
-                changed = [file.stat().st_mtime_ns for file in files if file.is_file()]
+                changed = [file.stat().st_mtime_ns for file in _files(path) if file.is_file()]
                 if changed and _is_of(path, dataset):
                     found.append((max(changed), path))
     return [path for _, path in sorted(found, reverse=True)]
+
+
+def stamp_of(runs: Sequence[Path]) -> tuple[object, ...]:
+    """Return something that changes when files of these runs do."""
+    return tuple((file.name, *_changed(file)) for run in runs for file in (run, *_files(run)))
+
+
+def _files(run: Path) -> list[Path]:
+    return [run / LABEL_ERRORS_FILE, *(run / predictions_file(name) for name in OUT_OF_SAMPLE)]
+
+
+def _changed(file: Path) -> tuple[int, ...]:
+    with suppress(OSError):
+        found = file.stat()
+        return found.st_mtime_ns, found.st_size
+    return ()
 
 
 def _is_of(path: Path, dataset: str) -> bool:

@@ -18,7 +18,7 @@ import httpx
 from shardmill.flows import home
 from shardmill.flows.flow_runs import api_requests
 from shardmill.flows.home import server_url
-from shardmill.flows.page.options import TENSORBOARD_URL
+from shardmill.flows.page.options import REVIEW, TENSORBOARD_URL
 from shardmill.flows.problems import set_problems
 from shardmill.flows.server import deployments, services
 from shardmill.flows.server.api import check_place
@@ -48,6 +48,7 @@ class UpOptions:
         auth: password of server and page as ``user:password``, or None.
         has_tensorboard: whether TensorBoard is started.
         database: URL of Prefect's database; None: SQLite in SHARDMILL_HOME.
+        review: whether the page may write decisions about records.
     """
 
     host: str
@@ -58,6 +59,7 @@ class UpOptions:
     auth: str | None = None
     has_tensorboard: bool = True
     database: str | None = None
+    review: bool = False
 
     def check(self) -> None:
         """Raise UsageError or EnvironmentFault when the servers cannot or must not run like this."""
@@ -108,6 +110,7 @@ class Platform:
         self._environment = home.prefect_environment() | {
             "SHARDMILL_ROOT": options.root,
             "SHARDMILL_RUNS": options.runs,
+            REVIEW: "1" if options.review else "0",
             # The web interface asks for its data at the address from which it was loaded itself.
             "PREFECT_SERVER_UI_API_URL": "/api",
             # The worker looks for runs often, so that they start soon. Prefect's default of 10 is for a

@@ -31,7 +31,7 @@ def list_(
 ) -> None:
     """List the records of the newest version that a person should look at, the most important first.
 
-    Decided ones are left out. `export` and `import` pass decisions on, and the next prepare applies them.
+    Decided ones are left out. `shardmill up --review` shows them with their pictures.
 
     Examples:
       shardmill review list photos

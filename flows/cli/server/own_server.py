@@ -10,7 +10,7 @@ import typer
 
 from shardmill.flows.cli import options, output
 from shardmill.flows.cli.folders import runs_location
-from shardmill.flows.cli.server.service import Auth, Host
+from shardmill.flows.cli.server.service import Auth, Host, Review
 from shardmill.flows.home import server_url
 from shardmill.flows.page.options import PageOptions
 from shardmill.flows.parameters import root_or_default
@@ -33,6 +33,7 @@ def page(
     port: PortOfPage = _PAGE_PORT,
     host: Host = "127.0.0.1",
     auth: Auth = None,
+    review: Review = False,
     json_output: options.Json = False,
 ) -> None:
     """Serve the page of datasets, versions and training runs. `shardmill up` starts it too.
@@ -59,6 +60,7 @@ def page(
         api_url=api.url if api else None,
         api_auth=api.auth if api else None,
         ui_url=api.ui_url if api else None,
+        review=review,
     )
     output.answer(
         {"page_url": server_url(host, port)},

@@ -76,6 +76,9 @@ Database = Annotated[
     ),
 ]
 NoTensorBoard = Annotated[bool, typer.Option("--no-tensorboard", help="Do not start TensorBoard")]
+Review = Annotated[
+    bool, typer.Option("--review", help="Let the page write decisions about records: its Review decides")
+]
 Detach = Annotated[bool, typer.Option("--detach", help="Run in the background; `shardmill down` stops it")]
 
 
@@ -88,6 +91,7 @@ def up(
     no_tensorboard: NoTensorBoard = False,
     auth: Auth = None,
     database: Database = None,
+    review: Review = False,
     detach: Detach = False,
     json_output: options.Json = False,
 ) -> None:
@@ -98,6 +102,7 @@ def up(
     Examples:
       shardmill up
       shardmill up --detach --port 4300 --root /data/datasets
+      shardmill up --review
       shardmill up --host 0.0.0.0 --auth team:LONG-PASSWORD
       shardmill up --database postgresql+asyncpg://prefect:PASSWORD@localhost/prefect
     """
@@ -114,6 +119,7 @@ def up(
         auth or None,
         not no_tensorboard,
         database or None,
+        review,
     )
     if detach:
         _detach(chosen)
@@ -184,6 +190,7 @@ def _detach(chosen: UpOptions) -> None:
         "--page-port",
         str(chosen.page_port),
         *([] if chosen.has_tensorboard else ["--no-tensorboard"]),
+        *(["--review"] if chosen.review else []),
     ]
     # The log of an `up` that was killed tells what happened before.
     with open(log_path, "ab", opener=home.open_private) as log:

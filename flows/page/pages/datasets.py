@@ -129,7 +129,8 @@ def lineage(request: Request) -> Response:
     name = request.query_params.get("dataset")
     if name is None:
         page = list_page(request, platform.datasets.names())
-        return render(request, "lineage_of.html.j2", title="Lineage", page=page)
+        words = "From source to model, for each dataset:"
+        return render(request, "dataset_names.html.j2", title="Lineage", page=page, words=words)
     numbers = list_page(request, platform.datasets.versions(name), _VERSIONS)
     trained, names = _by_version(platform), aliases_by_run(platform.runs.storage, name)
     descents = [
