@@ -178,7 +178,7 @@ def _last_trained(version: DatasetVersion, config: TrainConfig, runs: Path) -> R
 def _series(ref: str) -> str:
     """Return what versions that follow each other have in common: their name; of several their references."""
     parsed = parse_joined(ref)
-    return parsed.name if len(parsed.parts) == 1 else str(parsed.newest)
+    return parsed.name if len(parsed.parts) == 1 else parsed.series
 
 
 def _settings(config: dict[str, Any]) -> dict[str, Any]:

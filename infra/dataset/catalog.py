@@ -144,10 +144,13 @@ class Catalog:
 
         Raises:
             NotFoundError: there is no such dataset or version; says which there are.
-            UsageError: it names a view.
+            UsageError: it names a view or several data sets.
             FormatVersionError: it was written under another format.
             CorruptDataError: its manifest was altered, or belongs to another version.
         """
+        if len(parts := parse_joined(ref).parts) > 1:
+            one = str(parts[0].reference)
+            raise UsageError(f"{ref!r} are several data sets", f"this needs one: {one}")
         asked = parse_reference(ref)
         name, wanted = asked.name, asked.version
         if asked.query is not None:

@@ -166,8 +166,24 @@ class JoinedVersion(DatasetVersion):
         """Return for each class whether it is known of a data set's images if they show it."""
         if self.reference.missing == "absent":
             return [True] * len(self.manifest.classes)
+        return self.has_classes(number)
+
+    def has_classes(self, number: int) -> list[bool]:
+        """Return for each class whether a data set has it."""
         own = set(self._sets[number].numbers.tolist())
         return [label in own for label in range(len(self.manifest.classes))]
+
+    def why_not_joined(self, name: str) -> str | None:
+        """Say how a feature, or one that is read with it, differs between data sets; None: it does not."""
+        group = next((group for group in SHAPE_GROUPS if name in group), {name})
+        for member in (name, *sorted(group - {name})):
+            found = {}
+            for one in self.data_sets:
+                features = (each for each in one.manifest.extra_features if each.name == member)
+                found[one.ref] = next(map(_in_words, features), None)
+            if len(set(found.values())) > 1:
+                return "; ".join(f"{ref} has {words or 'none'}" for ref, words in found.items())
+        return None
 
     @property
     def manifest_sha256(self) -> str:
@@ -402,6 +418,16 @@ def _alike(feature: Feature) -> tuple[Any, ...]:
     """Return what a feature must have in common with that of another version."""
     points = feature.points
     return feature.arrow_type, feature.length, points and (points.names, points.partners)
+
+
+def _in_words(feature: Feature) -> str:
+    """Return what ``_alike`` compares, for people."""
+    if feature.points is not None:
+        names, partners = feature.points.names, feature.points.partners
+        swapped = [f"{names[one]}-{names[other]}" for one, other in enumerate(partners or ()) if one < other]
+        mirrored = "no mirror" if partners is None else f"a mirror swaps {', '.join(swapped) or 'none'}"
+        return f"the points {', '.join(names)} ({mirrored})"
+    return f"{feature.arrow_type}" + ("" if feature.length is None else f" of {feature.length} values")
 
 
 def _statistics(reference: JoinedReference, versions: Sequence[DatasetVersion]) -> dict[str, SplitStatistics]:

@@ -88,6 +88,10 @@ class DatasetVersion:
         """Return the number that a class of the data set ``number`` has among the classes of all of them."""
         return label
 
+    def why_not_joined(self, name: str) -> str | None:
+        """Say how a feature differs between data sets that are read as one; None: it does not."""
+        return None
+
     @property
     def manifest_sha256(self) -> str:
         """The SHA-256 of the file of the manifest."""

@@ -66,14 +66,18 @@ folds, which are numbered 0 to M - 1 in the order of their ordinals. All of the 
 
 **Several data sets** (``mixtures``). Without shares their records are numbered one data set after the other,
 and all of the above holds for them together. With ``data.mixture_weights`` or ``mixture_temperature`` they
-are dealt. Set k of K has n_k records and the weight w_k, with a temperature T n_k^(1/T).
+are dealt. Set k of K has n_k records and the weight w_k. With a temperature T it is (n_k / n)^(1/T), where n
+is the largest n_k, rounded to 12 decimal places and at least 1e-12; with T = 1 it is n_k.
 
 1. *Shares.* Set k has a_k of Q positions, in the ratios of the weights as they are written in decimal
-   digits. If that takes more than Q = 65,536, Q is 65,536 and the a_k are rounded by largest remainders,
-   to at least 1.
+   digits, for the smallest such Q. If that is more than 65,536, Q is 65,536. Then each set has one position,
+   and the other Q - K are divided in the ratios of max(Q w_k / w - 1, 0), w the sum of the weights: rounded
+   down, and the rest one each to the largest remainders (to six decimal places), of equal ones the first.
 2. *Deal.* The positions of the run are numbered over all epochs: position p of epoch e is eE + p, where E
    is the number of positions of an epoch. Tijdeman's rule (1980) says which set has which of Q positions,
-   again and again. In the first g positions set k comes g a_k / Q times, within 1 - 1 / (2K - 2). So in
+   again and again. Let d be 1 / (2K - 2). From position p on, draw j of set k may come if (p + 1) a_k / Q
+   is at least j + d. Of the draws that may, that of the least (j + 1 - d) / a_k comes, of equal ones that
+   of the first set. In the first g positions set k comes g a_k / Q times, within 1 - 1 / (2K - 2). So in
    any window its number is within 1 example of its share for two sets, and within 2 - 1 / (K - 1) for
    more. No order of three or more sets keeps within 1 in every window for all shares.
 3. *Own orders.* The j-th draw of set k, from 0 on, is position j mod n_k of epoch floor(j / n_k) of its

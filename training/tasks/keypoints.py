@@ -14,7 +14,7 @@ import pyarrow as pa
 from shardmill.infra.codecs import Pixels
 from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.errors import UsageError
-from shardmill.infra.format.known_features import key_points
+from shardmill.infra.format.known_features import KEYPOINTS, key_points
 from shardmill.training.arrays import Ints
 from shardmill.training.config import TrainConfig
 from shardmill.training.frameworks import load
@@ -61,7 +61,7 @@ class KeyPointsKind(TaskKind):
         if points is None:
             raise UsageError(
                 f"data.objects = 'keypoints', and the objects of {version.ref} have no key points"
-                f"{' of the same names' if version.is_joined else ''}",
+                f"{f' alike: {differing}' if (differing := version.why_not_joined(KEYPOINTS)) else ''}",
                 "leave it out: the detector learns boxes",
             )
         made: Task = load("tensorflow", "keypoints").KeyPointsTask(len(points.names))

@@ -111,7 +111,7 @@ def show(
         show_run(run, json_output)
         return
     opened = catalog_at(root).open_view(subject)
-    if opened.is_joined and not augmented:
+    if opened.is_joined and (parser or croissant):
         raise UsageError(f"{opened.ref} are several data sets", "show each by itself")
     if parser:
         from shardmill.infra.format.examples import parser_code
@@ -135,7 +135,7 @@ def show(
         return
     from shardmill.flows.cli.datasets.print_version import describe, print_version, print_view
 
-    if opened.view is not None:
+    if opened.view is not None or opened.is_joined:
         described = describe(opened)
         output.print_json(described) if json_output else print_view(opened, described)
     elif json_output:

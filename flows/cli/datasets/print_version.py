@@ -7,6 +7,7 @@ from typing import Any
 
 from shardmill.flows.cli.output import cell, counted, print_table, say
 from shardmill.infra.dataset.croissant import croissant_json, terms_of
+from shardmill.infra.dataset.joined import JoinedVersion
 from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.errors import UsageError
 from shardmill.infra.format.contract import Manifest, QualityLimits
@@ -127,7 +128,7 @@ def _quality(flags: Mapping[str, QualityLimits]) -> None:
 
 
 def describe(opened: DatasetVersion) -> dict[str, Any]:
-    """Count the records of a view; JSON-able."""
+    """Count the records of a view, or of several data sets; JSON-able."""
     splits = {}
     for name, whole in opened.manifest.splits.items():
         counts = opened.count_classes(name)
@@ -144,12 +145,26 @@ def describe(opened: DatasetVersion) -> dict[str, Any]:
         "num_examples": sum(split["num_examples"] for split in splits.values()),
         "splits": splits,
         "location": opened.storage.uri,
+        **(_of_data_sets(opened) if isinstance(opened, JoinedVersion) else {}),
     }
+
+
+def _of_data_sets(opened: JoinedVersion) -> dict[str, Any]:
+    """Count the records of each data set, and say how they differ and which classes each lacks."""
+    found = {}
+    pairs = zip(opened.reference.parts, opened.data_sets, strict=True)
+    for number, (part, one) in enumerate(pairs):
+        splits = {name: one.num_examples(name) for name in opened.manifest.splits if part.has(name)}
+        known = zip(opened.manifest.classes, opened.has_classes(number), strict=True)
+        found[one.ref] = {"splits": splits, "missing_classes": [name for name, has in known if not has]}
+    return {"by_data_set": found, "differences": opened.differences}
 
 
 def print_view(opened: DatasetVersion, described: dict[str, Any]) -> None:
     """Print what ``describe`` found."""
-    assert opened.view is not None
+    if opened.view is None:
+        _print_data_sets(opened, described)
+        return
     whole = sum(split["of_examples"] for split in described["splits"].values())
     say(
         f"{opened.name}@{opened.version} where {opened.view.query}",
@@ -162,6 +177,25 @@ def print_view(opened: DatasetVersion, described: dict[str, Any]) -> None:
     _print_classes(
         opened.manifest.classes, {name: split["class_counts"] for name, split in described["splits"].items()}
     )
+
+
+def _print_data_sets(opened: DatasetVersion, described: dict[str, Any]) -> None:
+    of_sets = described["by_data_set"]
+    say(f"{opened.ref}", f"{counted(described['num_examples'], 'record')}  in {opened.storage.uri}")
+    rows = [
+        [
+            ref,
+            *(one["splits"].get(name, 0) for name in described["splits"]),
+            ", ".join(one["missing_classes"]),
+        ]
+        for ref, one in of_sets.items()
+    ]
+    print_table("Data sets", ["data set", *described["splits"], "without the classes"], rows)
+    _print_classes(
+        opened.manifest.classes, {name: split["class_counts"] for name, split in described["splits"].items()}
+    )
+    for difference in described["differences"]:
+        say(f"note: {difference}")
 
 
 def print_croissant(opened: DatasetVersion) -> None:

@@ -146,6 +146,12 @@ class JoinedReference:
         return self.parts[0].reference.query if self.is_one else str(self)
 
     @property
+    def series(self) -> str:
+        """What references to other versions of the same data sets have in common."""
+        parts = (replace(part, reference=replace(part.reference, version="")) for part in self.parts)
+        return str(replace(self, parts=tuple(parts)))
+
+    @property
     def newest(self) -> JoinedReference:
         """The same data sets in their newest versions, each once."""
         parts: dict[Reference, Part] = {}

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.errors import UsageError
 from shardmill.infra.format.features import MISSING, Feature
 from shardmill.infra.format.known_features import LABEL_FEATURES
@@ -170,23 +171,22 @@ class FeatureColumns:
 NO_FEATURES = FeatureColumns()
 
 
-def chosen_features(known: Sequence[Feature], names: Sequence[str], ref: str) -> list[Feature]:
+def chosen_features(version: DatasetVersion, names: Sequence[str]) -> list[Feature]:
     """Return the features of some names, in this order.
 
-    Args:
-        known: features of the version.
-        names: names of the wanted ones.
-        ref: names the version.
-
     Raises:
-        UsageError: the version has no such feature.
+        UsageError: the version has no such feature, or not all of several data sets have it alike.
     """
+    known = version.manifest.extra_features
     by_name = {feature.name: feature for feature in known if feature.name not in LABEL_FEATURES}
     for name in names:
         if name not in by_name:
+            differing = version.why_not_joined(name)
             raise UsageError(
-                f"{ref} has no feature {name!r}",
-                near_miss(name, list(by_name)) or f"it has: {', '.join(by_name) or 'none'}",
+                f"{version.ref} has no feature {name!r}" + (f" alike: {differing}" if differing else ""),
+                "prepare one of them again like the other, or read each by itself"
+                if differing
+                else near_miss(name, list(by_name)) or f"it has: {', '.join(by_name) or 'none'}",
             )
     return [by_name[name] for name in names]
 

@@ -209,7 +209,7 @@ def load_features(version: DatasetVersion, split: str, names: Sequence[str]) -> 
         UsageError: the version has no such feature.
         CorruptDataError: a shard or an index is missing, truncated, or differs from the manifest.
     """
-    features = chosen_features(version.manifest.extra_features, names, version.ref)
+    features = chosen_features(version, names)
     if not features:
         return FeatureColumns()
     columns = [feature.name for feature in features]

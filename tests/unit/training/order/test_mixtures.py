@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import pickle
+from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -71,6 +72,94 @@ def test_the_values_of_the_deal(parts: tuple[int, ...], sets: list[int]) -> None
         assert draws[found == number].tolist() == [*range(2 * parts[number])], (
             "each draw of a set once, in turn"
         )
+
+
+def specified_parts(weights: list[float]) -> list[int]:
+    """The positions of each set in a period, as the specification says."""
+    exact = [Fraction(repr(float(weight))) for weight in weights]
+    total = sum(exact)
+    period = 1
+    while period <= 65_536 and any((weight / total * period).denominator > 1 for weight in exact):
+        period += 1
+    if period <= 65_536:
+        return [int(weight / total * period) for weight in exact]
+    spare = 65_536 - len(exact)
+    wanted = [max(65_536 * weight / total - 1, 0) for weight in exact]
+    scaled = [spare * one / sum(wanted) for one in wanted]
+    parts = [1 + math.floor(one) for one in scaled]
+    while sum(parts) < 65_536:
+        rest = [
+            round(float(one - math.floor(one)), 6) if 1 + math.floor(one) == part else -1.0
+            for one, part in zip(scaled, parts, strict=True)
+        ]
+        parts[rest.index(max(rest))] += 1
+    return parts
+
+
+def specified_sets(parts: list[int], positions: int) -> Iterator[tuple[int, int]]:
+    """The set of each position, and the number of its draw, as the specification says."""
+    period, ahead, came = sum(parts), Fraction(1, 2 * len(parts) - 2), [0] * len(parts)
+    for position in range(positions):
+        share = position % period + 1
+        first = position - position % period
+        own = [number - first // period * part for number, part in zip(came, parts, strict=True)]
+        may = [k for k, part in enumerate(parts) if Fraction(share * part, period) >= own[k] + ahead]
+        chosen = min(may, key=lambda k: (own[k] + 1 - ahead) / parts[k])
+        yield chosen, came[chosen]
+        came[chosen] += 1
+
+
+def specified_run(sizes: list[int], parts: list[int], batch: int, steps: int, seed: int) -> list[list[int]]:
+    """The ordinals of each step of a run."""
+    own = [TrainingOrder(np.zeros(n, np.int32), seed=seed_of_set(seed, k), global_batch_size=1)
+           for k, n in enumerate(sizes)]  # fmt: skip
+    found = [
+        sum(sizes[:k]) + int(own[k].ordinals(draw // sizes[k], np.array([draw % sizes[k]]))[0])
+        for k, draw in specified_sets(parts, batch * steps)
+    ]
+    return [found[at : at + batch] for at in range(0, len(found), batch)]
+
+
+ADVERSARIAL = [
+    ([1e-9, 1.0, 1e-9], [1, 3, 2]),
+    ([1.0] * 20, [1] * 20),
+    ([0.1 + 0.01 * k for k in range(20)], [1 + k % 3 for k in range(20)]),
+    ([1e9, 1e-9], [2, 1]),
+    ([1 / 3, 1 / 7, 5e-5], [5, 1, 9]),
+    ([0.7, 0.3], [1, 400]),
+]
+
+
+@pytest.mark.parametrize(("weights", "sizes"), ADVERSARIAL)
+@pytest.mark.parametrize("end", ["first", 7])
+def test_the_order_is_the_specified_one(weights: list[float], sizes: list[int], end: str | int) -> None:
+    order = mixed(tuple(sizes), mixture_weights=weights, global_batch_size=6, seed=11, mixture_end=end)
+    parts = specified_parts(weights)
+    assert parts_of_weights(weights) == parts
+    steps = [plan.ordinals.tolist() for plan in sequence(order, 3 if order.steps_per_epoch < 40 else 1)][:60]
+    assert steps == specified_run(sizes, parts, 6, len(steps), 11)
+
+
+@given(st.lists(st.integers(1, 12), min_size=2, max_size=20), st.data())
+@settings(deadline=None, max_examples=10)
+def test_any_order_is_the_specified_one(sizes: list[int], data: st.DataObject) -> None:
+    weight = st.one_of(st.integers(1, 50), st.floats(1e-9, 1e9), st.just(1e-9))
+    weights = [float(data.draw(weight)) for _ in sizes]
+    batch, seed = data.draw(st.integers(1, 30)), data.draw(st.integers(0, 2**63 - 1))
+    order = mixed(tuple(sizes), mixture_weights=weights, global_batch_size=batch, seed=seed, mixture_end=3)
+    parts = parts_of_weights(weights)
+    assert (len(parts), min(parts) >= 1, sum(parts) <= 65_536) == (len(sizes), True, True)
+    steps = [plan.ordinals.tolist() for plan in sequence(order, 2)]
+    assert steps == specified_run(sizes, parts, batch, 6, seed)
+
+
+def test_a_huge_set_beside_one_of_one_record() -> None:
+    """Sizes count by their number alone: 2e9 records beside 1, at a step of epoch 10^6."""
+    deal = Deal(parts_of_weights(weights_of_sizes([2 * 10**9, 1], 1)))
+    assert deal.parts.tolist() == [65_535, 1]
+    sets, draws = deal.at(np.array([10**15, 10**15 + 65_536]))
+    assert (np.diff(draws) == deal.parts[sets[0]]).all()
+    assert deal.position(int(sets[0]), int(draws[0])) == 10**15
 
 
 @given(WEIGHTS, st.integers(1, 30), st.integers(0, 10**12))

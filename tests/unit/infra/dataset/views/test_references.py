@@ -85,6 +85,7 @@ def test_long_names_differ_and_newest_versions_come_once() -> None:
     texts = ["; ".join(f"{'x' if n == other else 'd'}{n}" for n in range(40)) for other in (38, 39)]
     one, another = (parse_joined(text).name for text in texts)
     assert one != another
+    assert parse_joined("a@1; a@2").series == "a; a"
     newest = parse_joined("a@1; a@2; without near-duplicates; missing classes are absent").newest
     assert str(newest) == "a"
     assert str(parse_joined("a@1; b@3; train += a@2; without near-duplicates").newest) == (
