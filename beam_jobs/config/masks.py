@@ -44,7 +44,7 @@ class MasksConfig(Settings):
     )
     images: Annotated[str, Field(min_length=1)] = Field(
         "images",
-        description="Folder of the images, of the kind masks; folders above and below may name a split",
+        description="Folder of the images, of the kind masks (. for any); those around may name a split",
     )
     masks: Annotated[str, Field(min_length=1)] = Field(
         "masks", description="Folder of the masks beside it, with the images' paths and names"
@@ -77,6 +77,8 @@ class MasksConfig(Settings):
     @classmethod
     def _is_a_path_within(cls, path: str) -> str:
         parts = path.strip("/").split("/")
+        if path == ".":
+            return path
         if not all(parts) or {".", ".."} & set(parts):
             raise ValueError("must be the name of a folder, or a path of several without . and ..")
         return "/".join(parts)

@@ -34,6 +34,7 @@ from shardmill.beam_jobs.schemas import (
     Status,
 )
 from shardmill.beam_jobs.sources.files.walking import SPLIT_OF_FOLDER
+from shardmill.beam_jobs.sources.recognition.glance import IMAGE_ENDINGS
 from shardmill.infra.storage.locations import composed
 
 _FILE_COLUMNS = ("uri", "size_bytes", "mtime_ns")  # the first of MASK_COLUMNS, in their order
@@ -88,8 +89,8 @@ class FolderPairs:
     """
 
     def __init__(self, settings: MasksConfig) -> None:
-        self._images = Place(settings.images.split("/"), settings.image_suffix)
-        self._masks = Place(settings.masks.split("/"), settings.mask_suffix)
+        self._images = Place(_parts(settings.images), settings.image_suffix)
+        self._masks = Place(_parts(settings.masks), settings.mask_suffix)
         # The longer end first: where both lie in one folder, images may have no suffix at all.
         self._masks_first = len(settings.mask_suffix) >= len(settings.image_suffix)
         self.images: dict[Key, list[int]] = {}
@@ -141,13 +142,15 @@ class SamplePairs:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The location of files: the parts of a folder's path, and the ending of their names."""
+    """The location of files: the parts of a folder's path, none for any, and the ending of their names."""
 
     parts: list[str]
     suffix: str
 
     def key_of(self, uri: str) -> Key | None:
         """Return the part of the path that an image and its mask share; None for other files."""
+        if not self.parts and not uri.lower().endswith(IMAGE_ENDINGS):  # other files lie beside them
+            return None
         *folders, name = composed(uri).split("/")
         stem = _ENDING.sub("", name)
         if not stem.endswith(self.suffix) or stem == self.suffix:
@@ -158,6 +161,11 @@ class Place:
                 below = tuple(folders[at + length :])
                 return Key(tuple(folders[:at]), below, stem[: len(stem) - len(self.suffix)])
         return None
+
+
+def _parts(folder: str) -> list[str]:
+    """Return the parts of the path of a folder; none for the whole source."""
+    return [] if folder == "." else folder.split("/")
 
 
 def with_splits(files: pa.Table, found: Pairing) -> pa.Table:

@@ -5,6 +5,7 @@
     images/…/a.jpg          masks/…/a.png              the splits are made here
     train/images/a.jpg      train/masks/a.png          the splits are given, by the folder above
     images/train/a.jpg      masks/train/a.png          or by the folder below
+    train/a.jpg             train/a_mask.png           images = masks = ".", mask_suffix = "_mask"
 
 ``source.masks`` names other folders (JPEGImages and SegmentationClass of Pascal VOC), and what the names of
 images and masks end in. A file that is neither is left out.
@@ -43,6 +44,7 @@ _USUAL_FOLDERS = (
     {**_OF_CITYSCAPES, "mask_suffix": "_gtFine_labelTrainIds"},
     {"images": "images", "masks": "annotations"},
 )
+_OF_ROBOFLOW = {"images": ".", "masks": ".", "mask_suffix": "_mask"}  # beside each other
 # The classes that are evaluated, and their numbers in labelIds; their order is that of labelTrainIds:
 # https://github.com/mcordts/cityscapesScripts/blob/master/cityscapesscripts/helpers/labels.py
 _CITYSCAPES = {
@@ -116,7 +118,7 @@ def recognise(glance: Glance, settings: SourceConfig) -> Recognised | None:
     if settings.labels not in (None, "mask"):
         return None
     named = {"images": settings.masks.images, "masks": settings.masks.masks}
-    for folders in (named, *_USUAL_FOLDERS):
+    for folders in (named, *_USUAL_FOLDERS, *([_OF_ROBOFLOW] if _classes_of_roboflow(glance) else ())):
         seen = FolderPairs(settings.masks.model_copy(update=folders))
         uris = glance.images
         for row, uri in enumerate(uris):
@@ -142,6 +144,9 @@ def recognise(glance: Glance, settings: SourceConfig) -> Recognised | None:
 def _classes(folders: Mapping[str, str], glance: Glance) -> tuple[dict[str, Any], str]:
     """Return the classes of Cityscapes, or those in a table of ADE20K, and a sentence about them."""
     suffix = folders.get("mask_suffix", "")
+    if folders is _OF_ROBOFLOW:
+        uri, classes = next(iter(_classes_of_roboflow(glance).items()))
+        return {"classes": classes}, f"; {uri} names the classes"
     if suffix.endswith("_labelTrainIds"):
         return {"classes": list(_CITYSCAPES)}, "; the classes are those of Cityscapes"
     if suffix:
@@ -156,6 +161,17 @@ def _classes(folders: Mapping[str, str], glance: Glance) -> tuple[dict[str, Any]
             classes = {row["Name"]: int(row["Idx"]) for row in rows if (row["Idx"] or "").isdigit()}
             return {"classes": classes, "ignore": [0]}, f"; {uri} names the classes, and 0 is none of them"
     return {}, ""
+
+
+def _classes_of_roboflow(glance: Glance) -> dict[str, dict[str, int]]:
+    """Return the tables of classes beside masks of Roboflow -> name -> value of each class."""
+    found = {}
+    for uri in [uri for uri in glance.ending_in(".csv") if uri.rpartition("/")[2] == "_classes.csv"]:
+        lines = glance.head(uri, _MOST_BYTES).decode("utf-8-sig", "replace").splitlines()
+        rows = [[value.strip() for value in row] for row in csv.reader(lines)]
+        if rows and rows[0] == ["Pixel Value", "Class"]:
+            found[uri] = {row[1]: int(row[0]) for row in rows[1:] if len(row) == 2 and row[0].isdecimal()}
+    return found
 
 
 def _of_voc(glance: Glance) -> tuple[dict[str, Any], str]:

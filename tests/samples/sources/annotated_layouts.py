@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tests.samples.sources.layouts import Counts, Files, Layout, lines, pictures
+from tests.samples.sources.layouts import Counts, Files, Layout, lines, mask, pictures
 
 _TWO: Counts = {"train": {"car": 2}, "validation": {"car": 2}}
 
@@ -211,11 +211,11 @@ def sa_1b() -> Files:
     found: Files = {}
     for number in (1, 2):
         found |= pictures(f"sa_{number}.jpg")
-        mask = {"size": [8, 8], "counts": [9, 4, 51]}
+        runs = {"size": [8, 8], "counts": [9, 4, 51]}
         found[f"sa_{number}.json"] = document(
             {
                 "image": {"image_id": number, "width": 8, "height": 8, "file_name": f"sa_{number}.jpg"},
-                "annotations": [{"bbox": [1.0, 1.0, 4.0, 4.0], "segmentation": mask, "predicted_iou": 0.9}],
+                "annotations": [{"bbox": [1.0, 1.0, 4.0, 4.0], "segmentation": runs, "predicted_iou": 0.9}],
             }
         )
     return found
@@ -260,7 +260,20 @@ def vott() -> Files:
     }
 
 
+def masks_of_roboflow() -> Files:
+    """The export Semantic Segmentation Masks of Roboflow."""
+    found: Files = {"README.roboflow.txt": b"text\n"}
+    for split in ("train", "valid"):
+        found |= pictures(f"{split}/a_{split}.jpg", f"{split}/b_{split}.jpg")
+        found |= {f"{split}/{name}_{split}_mask.png": mask(1) for name in "ab"}
+        found[f"{split}/_classes.csv"] = lines("Pixel Value, Class", "0, background", "1, car")
+    return found
+
+
 ANNOTATED = [
+    Layout("Roboflow, masks", masks_of_roboflow, "masks", {"train": {"": 2}, "validation": {"": 2}}, (
+        "background", "car",
+    )),
     Layout("Pascal VOC 2012", voc, "voc", {"train": {"cat": 1, "dog": 1}, "validation": {"cat": 1}}),
     Layout("COCO 2017", coco, "coco", {"train": {"dog": 2}, "validation": {"dog": 1}}),
     Layout("YOLO", yolo, "yolo", {"train": {"dog": 2}, "validation": {"dog": 2}}),
