@@ -159,6 +159,7 @@ class Video:
         self._sent: deque[tuple[int | None, bool]] = deque(maxlen=_MOST_DELAYED)
         self._suspect = set[int | None]()
         self._is_damaged = False
+        self._whole_from: int | None = None  # time stamp of the key frame behind the damage
         self._frames = self._decoded(packets)
         self._held: tuple[int, Any | None] | None = None
         self._at: int | None = None
@@ -221,7 +222,7 @@ class Video:
                 self._has_near_keys = self._at is None or not first.pts <= self._at <= position
                 self._stand_before(_with_first(first, packets))
                 return
-            back = max(2 * back, int(1 / self._stream.time_base))
+            back = max(2 * back, int(1 / self._stream.time_base), 1)
         self._begin()
 
     def _decoded(self, packets: Iterator[Any]) -> Iterator[tuple[int, Any | None]]:
@@ -247,12 +248,14 @@ class Video:
             return
 
     def _send(self, packet: Any) -> None:
-        """Note which frames are made from a damaged one: all until the next key frame."""
-        if packet.size:
-            self._is_damaged = self._is_damaged and not packet.is_keyframe
-            self._sent.append((packet.pts, packet.is_keyframe))
-            if self._is_damaged:
-                self._suspect.add(packet.pts)
+        """Note which frames are made from a damaged one: those shown before the next key frame."""
+        if not packet.size:
+            return
+        if self._is_damaged and packet.is_keyframe:
+            self._is_damaged, self._whole_from = False, packet.pts
+        self._sent.append((packet.pts, packet.is_keyframe))
+        if self._is_damaged or (self._whole_from is not None and packet.pts < self._whole_from):
+            self._suspect.add(packet.pts)
 
     def _checked(self, frames: list[Any]) -> Iterator[tuple[int, Any | None]]:
         for frame in frames:

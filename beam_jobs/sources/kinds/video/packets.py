@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import pairwise
 from typing import Any
 
 from shardmill.beam_jobs.reasons import BROKEN_CONTAINER, NO_IMAGE
@@ -55,7 +56,7 @@ def opened(file: io.RawIOBase) -> Iterator[tuple[Any, Any]]:
         why = f"it is damaged, or of another format than {_FORMATS.replace(',', ', ')}: {_words(error)}"
         raise SourceFault(BROKEN_CONTAINER, why) from error
     with container:
-        streams = [one for one in container.streams.video if not int(one.disposition) & _ATTACHED_PICTURE]
+        streams = _videos(container)
         if not streams:
             others = sorted({one.type for one in container.streams} - {"video"})
             raise SourceFault(NO_IMAGE, f"it holds no video, only {', '.join(others) or 'a cover'}")
@@ -63,6 +64,11 @@ def opened(file: io.RawIOBase) -> Iterator[tuple[Any, Any]]:
         if stream.codec_context is None:
             raise SourceFault("unsupported", "no decoder is known for its video")
         yield container, stream
+
+
+def _videos(container: Any) -> list[Any]:
+    """Return the streams of videos, without covers."""
+    return [one for one in container.streams.video if not int(one.disposition) & _ATTACHED_PICTURE]
 
 
 def _words(error: Exception) -> str:
@@ -167,7 +173,7 @@ def read_packets(file: io.RawIOBase) -> Packets:
             stream.time_base,
             stream.codec_context.height,
             stream.codec_context.width,
-            len(container.streams.video),
+            len(_videos(container)),
             damage,
         )
 
@@ -185,13 +191,13 @@ def _is_shown(stream: Any, packet: Any) -> bool:
 def _lost(container: Any, stream: Any, stamps: list[int], count: int, ends: Fraction) -> tuple[int, bool]:
     """Return how many frames the header promises beyond those that are there, and whether time is missing."""
     rate = Fraction(stream.average_rate or stream.guessed_rate or 25)
-    first = Fraction(stamps[0]) * stream.time_base
+    # The last frame may be shown as long as any other.
+    longest = max((after - before for before, after in pairwise(stamps)), default=0) * stream.time_base
+    promised = max(stream.frames - count, 0)
     missing = Fraction(0)
-    if stream.duration is not None and stream.frames:
-        missing = first + stream.duration * stream.time_base - (stamps[-1] * stream.time_base + 1 / rate)
+    if stream.duration is not None and promised:
+        missing = (stamps[0] + stream.duration - stamps[-1]) * stream.time_base - 1 / rate
     elif stream.duration is None and container.duration is not None:
-        missing = Fraction(container.duration, 1_000_000) - max(ends, first)
-    is_short = missing > Fraction(3, 2) / rate
-    if stream.frames > count:
-        return stream.frames - count, is_short or stream.frames - count > 1
-    return (round(missing * rate), True) if is_short else (0, False)
+        missing = Fraction(container.duration, 1_000_000) - max(ends, stamps[-1] * stream.time_base)
+    is_short = missing > Fraction(3, 2) * max(1 / rate, longest)
+    return (promised or round(missing * rate), True) if is_short else (0, False)
