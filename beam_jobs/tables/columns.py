@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.types as types
 
 from shardmill.beam_jobs.tables.ids import UInt64
+from shardmill.infra.errors import DataError
 
 _CODES = (pa.int8(), pa.int16(), pa.int32())
 
@@ -52,8 +53,17 @@ def lists_of(values: pa.Array, lengths: npt.ArrayLike, null: pa.Array | None = N
         values: values of all lists, one after the other.
         lengths: integers [N].
         null: bool [N], lists that are null; their lengths are those of the values that they skip.
+
+    Raises:
+        DataError: they hold more values than a column can.
     """
     offsets = np.concatenate([[0], np.cumsum(np.asarray(lengths, np.int64))])
+    if offsets[-1] > LONGEST:
+        raise DataError(
+            f"a column of lists would hold {offsets[-1]:,} values, such as numbers of polygons, and at most "
+            f"{LONGEST:,} are possible",
+            "divide the source into several data sets, or leave out classes (source.columns.drop_labels)",
+        )
     mask = null if null is not None and pc.any(null).as_py() else None
     return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), values, mask=mask)
 

@@ -115,6 +115,11 @@ def _against(glance: Glance, places: Iterable[str]) -> str | None:
             return f"images such as {start}{inside[0]} are named like frames of a video"
         if names and {name.lower() for name in names} <= _PAIRS:
             return f"{quoted(names)} sound like versions of the same images"
+        named = [
+            uri for uri in glance.ending_in(*_BESIDE) if uri.rpartition("/")[2].rpartition(".")[0] in names
+        ]
+        if len(named) > 1:
+            return f"{named[0]} is named like the folder, and is not read"
         if (one := _labels_within(names, start, glance)) is not None:
             return f"{one} tells more of the images beside it, and is not read"
     return None

@@ -8,25 +8,29 @@
 * Labelbox (https://docs.labelbox.com/reference/export-image-annotations), a line an image.
 * SA-1B (https://ai.meta.com/datasets/segment-anything-downloads): masks without a class, here ``object``.
 * Supervisely (https://developer.supervisely.com/getting-started/supervisely-annotation-format): rectangles
-  with their last pixels, and polygons with holes.
+  with their last pixels, polygons with holes, and bitmaps.
 * TT100K (https://cg.cs.tsinghua.edu.cn/traffic-sign): the edges of each box.
 * VoTT (https://github.com/microsoft/VoTT): rectangles and polygons; an object has one tag.
 """
 
 from __future__ import annotations
 
+import base64
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import zlib
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
 from shardmill.beam_jobs.sources.annotations.collecting import Box, edges_of_size, is_text, size_of
-from shardmill.beam_jobs.sources.annotations.shapes import Points, Shape, points_of
+from shardmill.beam_jobs.sources.annotations.reading import MOST_BYTES
+from shardmill.beam_jobs.sources.annotations.shapes import Points, Shape, points_of, rings_of_file
 from shardmill.beam_jobs.sources.annotations.tools.drawn import numbers_in
 from shardmill.beam_jobs.sources.files.walking import SPLIT_OF_FOLDER
 from shardmill.beam_jobs.sources.kinds.box_files.forms import Form, Noted, Picture, edges
+from shardmill.infra.codecs.formats import ImageRejected
 from shardmill.infra.codecs.polygons import signed_areas
 
 _WITHOUT_CLASS = "object"  # SA-1B names none
@@ -174,9 +178,25 @@ def _supervisely(document: Any) -> Iterator[Picture]:
             holes = points.get("interior")
             rings = holes if isinstance(holes, list) else []
             objects.append(Noted(name, None, _polygon(points.get("exterior"), *rings)))
+        elif kind == "bitmap":
+            objects.append(Noted(name, None, _bitmap(_values(one.get("bitmap")))))
         else:
             objects.append(Noted(name, left_out=str(kind)[:_SHOWN]))
+    objects += [Noted(None, left_out="tag") for _ in _entries(_values(document).get("tags"))]
     yield Picture(None, objects, size_of(size.get("height"), size.get("width")))
+
+
+def _bitmap(bitmap: Values) -> Shape | None:
+    """Return the outline of a PNG file, compressed by zlib and in base64; None if it is none."""
+    origin = points_of(bitmap.get("origin"))
+    try:
+        packed = zlib.decompressobj()
+        data = packed.decompress(base64.b64decode(str(bitmap.get("data")), validate=True), MOST_BYTES)
+        outline, _ = rings_of_file(data)
+    except (ValueError, zlib.error, ImageRejected):
+        return None
+    rings = [ring + origin[0] for ring in outline] if len(origin) == 1 else []
+    return Shape(rings, has_holes=True) if rings else None
 
 
 def _vott(document: Any) -> Iterator[Picture]:
@@ -221,14 +241,17 @@ def _labelbox(document: Any) -> Iterator[Picture]:
         labels = [label for project in projects for label in _entries(_values(project).get("labels"))]
         yield Picture(
             _text(data.get("external_id")) or _text(data.get("global_key")),
-            [_of_labelbox(one) for one in _objects_of_labelbox(labels)] if len(labels) < 2 else [],
+            [_of_labelbox(one) for one in _notes_of_labelbox(labels)] if len(labels) < 2 else [],
             size_of(size.get("height"), size.get("width")),
             fault=_SEVERAL if len(labels) > 1 else None,
         )
 
 
-def _objects_of_labelbox(labels: list[Values]) -> Iterable[Values]:
-    return [one for each in labels for one in _entries(_values(each.get("annotations")).get("objects"))]
+def _notes_of_labelbox(labels: list[Values]) -> Iterator[Values]:
+    for label in labels:
+        notes = _values(label.get("annotations"))
+        yield from _entries(notes.get("objects"))
+        yield from _entries(notes.get("classifications"))
 
 
 def _of_labelbox(one: Values) -> Noted:
@@ -238,7 +261,7 @@ def _of_labelbox(one: Values) -> Noted:
     if "polygon" in one:
         points = [[point.get("x"), point.get("y")] for point in _entries(one["polygon"])]
         return Noted(name, None, _polygon(points))
-    return Noted(name, left_out="further figure")
+    return Noted(name, left_out="further note")
 
 
 def _whole(read: Callable[[Any], Iterator[Picture]]) -> Callable[[str], Iterator[Picture]]:

@@ -8,12 +8,14 @@ import pytest
 
 from shardmill.beam_jobs.tables.columns import (
     in_one_chunk,
+    lists_of,
     one_chunk,
     places_in,
     sorted_by,
     take_rows,
     with_short_offsets,
 )
+from shardmill.infra.errors import DataError
 
 LIMIT = 20
 
@@ -69,3 +71,9 @@ def test_64_bit_offsets_do_not_leave_the_rows_that_are_taken() -> None:
     assert take_rows(wide, pa.array([3, 0])).equals(TABLE.take(pa.array([3, 0])))
     assert with_short_offsets(wide).equals(TABLE)
     assert with_short_offsets(TABLE) is TABLE
+
+
+def test_too_many_values_of_lists_are_refused_in_words() -> None:
+    with pytest.raises(DataError, match="would hold 2,147,483,648 values") as caught:
+        lists_of(pa.array([], pa.float32()), [1 << 30, 1 << 30])
+    assert "drop_labels" in str(caught.value.remedy)

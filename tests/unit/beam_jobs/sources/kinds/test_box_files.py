@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import base64
+import io
 import json
+import zlib
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 from pycocotools import mask as coco_masks
 
 from shardmill.beam_jobs.config import PrepareConfig
@@ -117,6 +121,26 @@ def test_run_lengths_are_those_of_pycocotools(tmp_path: Path) -> None:
     assert np.array_equal(drawn(points, found["ring_points"], (8, 8)), mask)
 
 
+def test_bitmaps_of_supervisely(tmp_path: Path) -> None:
+    shown = np.array([[0, 1, 1], [1, 0, 1]], np.uint8)
+    picture = Image.fromarray(shown)  # as its SDK writes them
+    picture.putpalette([0, 0, 0, 255, 255, 255])
+    sink = io.BytesIO()
+    picture.save(sink, "PNG", transparency=0)
+    good = base64.b64encode(zlib.compress(sink.getvalue())).decode()
+    bitmaps = [{"data": good, "origin": [4, 2]}, {"data": good}, {"data": "eJw", "origin": [0, 0]}, {}]
+    objects = [{"classTitle": "car", "geometryType": "bitmap", "bitmap": one} for one in bitmaps]
+    document = {"size": {"height": 8, "width": 8}, "tags": [{"name": "night"}], "objects": objects}
+    listing = listed(tmp_path, ".json", document)
+    found = noted(listing)
+    assert found["num_left_out"] == 3
+    expected = np.zeros((8, 8), bool)
+    expected[2:4, 4:7] = shown
+    points = np.array(found["polygons"], np.float64).reshape(-1, 2)
+    assert np.array_equal(drawn(points, found["ring_points"], (8, 8)), expected)
+    assert "1 tag left out" in " ".join(listing.warnings)
+
+
 def test_holes_of_polygons(tmp_path: Path) -> None:
     outer, hole = [[0, 0], [8, 0], [8, 8], [0, 8]], [[2, 2], [6, 2], [6, 6], [2, 6]]
     for one, other in ((outer, hole), (outer[::-1], hole), (outer, hole[::-1])):
@@ -192,7 +216,10 @@ def test_an_image_that_was_labelled_twice_is_not_used(tmp_path: Path) -> None:
         for name, count in (("note.jpg", 1), ("b.jpg", 2))
     ]
     write(tmp_path, {"b.jpg": b""})
+    kinds = {"annotations": {"objects": [note], "classifications": [{"name": "kind"}]}}
+    rows[0]["projects"]["p"]["labels"] = [kinds]  # type: ignore[index]
     listing = listed(tmp_path, ".ndjson", "\n".join(map(json.dumps, rows)))
+    assert "1 further note left out" in " ".join(listing.warnings)
     assert noted(listing)["reason"] is None
     (lost,) = (row for row in listing.table.to_pylist() if row["uri"] == "note.ndjson#image=2")
     assert (lost["reason"], "labelled several times" in lost["message"]) == ("broken_row", True)

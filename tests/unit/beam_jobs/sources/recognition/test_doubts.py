@@ -88,6 +88,11 @@ ASKED: dict[str, tuple[dict[str, bytes], tuple[str, ...]]] = {
         {f"train/{name}/{of}": b"" for name in ("MOT-02", "MOT-04") for of in ("img1/1.jpg", "gt/gt.txt")},
         ("source.layout=splits", NO_LABELS),
     ),
+    "sequences with a text each": (
+        {f"frames/{name}/1.jpg": b"" for name in ("uav1", "uav2")}
+        | {f"notes/{name}.txt": b"1,1,1,1,4,4,1,4,0,0\n" for name in ("uav1", "uav2")},
+        ("source.options.folders.frames=", NO_LABELS),
+    ),
     "frames of videos": (
         {f"frames/v_{name}/frame{at:05}.jpg": b"" for name in ("run", "walk") for at in (1, 2)},
         ("source.options.folders.frames=", NO_LABELS),
