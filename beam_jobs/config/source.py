@@ -164,7 +164,7 @@ class SourceConfig(Settings):
         ObjectsConfig(), description="The objects of kinds with boxes, such as coco and yolo"
     )
     masks: MasksConfig = Field(MasksConfig(), description="The masks of labels = mask")
-    options: dict[str, Any] = Field({}, description="Options of your own kind")
+    options: dict[str, Any] = Field({}, description="Options of the kinds lists and video, or of your own")
 
     @property
     def label_kind(self) -> LabelKind:

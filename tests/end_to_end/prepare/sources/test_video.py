@@ -7,9 +7,6 @@ from typing import Any
 
 import pytest
 
-from shardmill.beam_jobs.config import PrepareConfig
-from shardmill.beam_jobs.request import JobRequest
-from shardmill.beam_jobs.sources.recognition.recognising import settled
 from shardmill.infra.dataset.catalog import Catalog
 from tests.samples.images.photos import write
 from tests.samples.images.videos import video
@@ -66,8 +63,6 @@ def test_versions(tmp_path: Path) -> None:
     grown = prepare(source, root, {"rate": 5})
     assert (grown["version"], grown["num_encoded"]) == (2, 3)
     assert grown["num_records"] == first["num_records"] + 3
-    everything = prepare(source, root, {"rate": "all"})
-    assert everything["num_encoded"] == everything["num_records"] - grown["num_records"]
 
 
 def test_scenes_of_later_versions(tmp_path: Path) -> None:
@@ -80,14 +75,6 @@ def test_scenes_of_later_versions(tmp_path: Path) -> None:
     grown = prepare(source, root, {"scenes": 0.1})
     assert (grown["num_records"], grown["num_filtered"]) == (4, 3 + 7 + 7 + 7 + 3)
     assert grown["num_encoded"] == 4, "known frames that begin no scene are not read again"
-    assert prepare(source, root, {"scenes": 0.9})["num_records"] == 3
-
-
-def test_recognised(tmp_path: Path) -> None:
-    add_videos(tmp_path / "videos", range(2))
-    config = PrepareConfig.model_validate({"source": {"kind": "auto"}})
-    request = JobRequest(source=str(tmp_path / "videos"), dataset="d", root=str(tmp_path), config=config)
-    assert settled(request).config.source.kind == "video"
 
 
 @pytest.mark.slow

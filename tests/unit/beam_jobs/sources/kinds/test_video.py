@@ -211,6 +211,13 @@ def test_damaged_files_are_the_same_in_any_order(tmp_path: Path) -> None:
     assert all(np.array_equal(forwards[uri], backwards[uri]) for uri in forwards)
 
 
+def test_a_long_last_frame_is_no_damage(tmp_path: Path) -> None:
+    stamps = [0, 1, 2, 60, 61]
+    write(tmp_path / "a", {"1.mp4": video(range(5), "libx264", stamps=stamps)})
+    write(tmp_path / "a", {"2.webm": video(range(5), "libvpx-vp9", "webm", stamps=stamps, sound=True)})
+    assert [row["uri"] for row in listed(tmp_path, ALL).values() if row["reason"] == "broken_container"] == []
+
+
 def test_videos_that_begin_again(tmp_path: Path) -> None:
     """The second of two streams in one file has the times of the first, so it is lost, and said to be."""
     one, other = (video(range(at, at + 10), "mpeg2video", "mpegts", rate=25) for at in (0, 10))
