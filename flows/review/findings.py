@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import csv
 import heapq
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Final
 
@@ -62,6 +63,17 @@ class Reviewed:
     version: DatasetVersion
     runs: list[Path]
 
+    @cached_property
+    def near_duplicates(self) -> Sequence[Sequence[dict[str, str]]]:
+        """The members of each group of near-duplicates."""
+        table = self.version.manifest.near_duplicates
+        groups: dict[str, list[dict[str, str]]] = {}
+        if table is not None:
+            columns = ["group", "record_id", "uri", "label", "split"]
+            for row in self.version.table(table.path, columns).to_pylist():
+                groups.setdefault(row["group"], []).append(row)
+        return list(groups.values())
+
 
 def runs_of(folder: Path, dataset: str) -> list[Path]:
     """Return the folders in a folder of runs that tell something of a dataset, the newest first."""
@@ -98,13 +110,18 @@ def _is_of(path: Path, dataset: str) -> bool:
 
 
 def _label_errors(reviewed: Reviewed) -> Iterator[Finding]:
+    is_class = reviewed.version.manifest.label_kind == "class"
     for run in reviewed.runs:
         with suppress(OSError), (run / LABEL_ERRORS_FILE).open(newline="", encoding="utf-8") as stream:
             for row in csv.DictReader(stream):
                 with suppress(KeyError, TypeError, ValueError):  # a list that a person has edited
                     given, suggested, score = row["given_label"], row["suggested_label"], float(row["score"])
-                    text = f"the model says {suggested} (by {score:.2f})"
-                    yield Finding(row["id"], text, score, given, suggested, run.name)
+                    if is_class:
+                        text = f"the model says {suggested} (by {score:.2f})"
+                        yield Finding(row["id"], text, score, given, suggested, run.name)
+                    else:
+                        text = f"given {given}; the model: {suggested}"
+                        yield Finding(row["id"], text, score, run=run.name)
 
 
 def _same_bytes(reviewed: Reviewed) -> Iterator[Finding]:
@@ -113,21 +130,10 @@ def _same_bytes(reviewed: Reviewed) -> Iterator[Finding]:
         yield Finding(conflict.sha256[:16], f"the same file has several labels: {first_of(others, 4)}")
 
 
-def _near_duplicates(reviewed: Reviewed) -> Mapping[str, list[dict[str, str]]]:
-    """Return the members of each group of near-duplicates."""
-    table = reviewed.version.manifest.near_duplicates
-    groups: dict[str, list[dict[str, str]]] = {}
-    if table is not None:
-        columns = ["group", "record_id", "uri", "label", "split"]
-        for row in reviewed.version.table(table.path, columns).to_pylist():
-            groups.setdefault(row["group"], []).append(row)
-    return groups
-
-
 def _same_look(reviewed: Reviewed) -> Iterator[Finding]:
     if reviewed.version.manifest.label_kind != "class":
         return
-    for members in _near_duplicates(reviewed).values():
+    for members in reviewed.near_duplicates:
         if len({row["label"] for row in members}) > 1:
             for row in members:
                 others = [f"{each['label']} ({each['uri']})" for each in members if each is not row]
@@ -136,7 +142,7 @@ def _same_look(reviewed: Reviewed) -> Iterator[Finding]:
 
 
 def _leaks(reviewed: Reviewed) -> Iterator[Finding]:
-    for members in _near_duplicates(reviewed).values():
+    for members in reviewed.near_duplicates:
         if len({row["split"] for row in members if row["split"]}) > 1:
             for row in members:
                 others = [f"{each['uri']} in {each['split']}" for each in members if each is not row]

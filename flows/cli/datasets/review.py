@@ -10,7 +10,7 @@ import typer
 from shardmill.flows.cli import options, output
 from shardmill.flows.cli.datasets.maintenance import Name
 from shardmill.flows.cli.folders import catalog_at, runs_folder
-from shardmill.infra.errors import UsageError
+from shardmill.infra.errors import DataError, UsageError
 
 if TYPE_CHECKING:
     from shardmill.infra.dataset.version import DatasetVersion
@@ -131,6 +131,13 @@ def import_(
     version = catalog_at(root).open(dataset)
     records = {uri: record for record, uri in _sources(version).items()}
     found = read(file, this_user(), records.get)
+    relabelled = sum(row.decision == "relabel" for row in found.decisions)
+    if relabelled and version.manifest.label_kind != "class":
+        raise DataError(
+            f"{file} relabels {output.counted(relabelled, 'record')}, and those of {version.ref} have no one "
+            "class",
+            "correct such labels in the source; keep, exclude and unsure are for every kind",
+        )
     appended = DecisionLog(version.storage).append(found.decisions)
     numbers = {
         "num_added": len(appended.added),

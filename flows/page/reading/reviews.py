@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from shardmill.flows.page.reading.datasets import Datasets
-from shardmill.flows.page.reading.remembered import Remembered
+from shardmill.flows.page.reading.remembered import ForSeconds, Remembered
 from shardmill.flows.review.findings import runs_of, stamp_of
 from shardmill.flows.review.queue import Queue, make_queue
 from shardmill.infra.codecs import encode_jpeg
@@ -20,6 +20,7 @@ from shardmill.infra.storage.range_reader import RangeReader
 T = TypeVar("T")
 
 _QUEUES_KEPT = 4
+_RUNS_SECONDS = 2.0
 _SHORT_SIDE = 256  # pixels of a picture
 _QUALITY = 85
 
@@ -32,6 +33,8 @@ class Reviews:
         self._lock = threading.Lock()
         self._logs: dict[str, tuple[threading.Lock, DecisionLog]] = {}
         self._queues: Remembered[Queue] = Remembered(_QUEUES_KEPT)
+        self._shown: dict[tuple[str, int], Queue] = {}  # whose pictures are asked for: not looked at again
+        self._runs_of: dict[str, ForSeconds[list[Path]]] = {}
         self._making = threading.Lock()
         self._readers: Remembered[RangeReader] = Remembered(_QUEUES_KEPT)
 
@@ -44,14 +47,21 @@ class Reviews:
         numbers = self._datasets.versions(name)
         if not numbers:
             raise NotFoundError(f"no dataset {name!r} under {self._datasets.uri}", "see the list of all")
-        return self.queue_of(name, numbers[0])
+        return self._queue_of(name, numbers[0])
 
-    def queue_of(self, name: str, number: int) -> Queue:
-        """Return the queue of a version."""
+    def _queue_of(self, name: str, number: int) -> Queue:
         version = self._datasets.open(name, number)
-        stamp = version.manifest.plan_digest, stamp_of(runs_of(self._runs, name))
         with self._making:  # who opens the page while it is made waits for the same queue
-            return self._queues.get((name, number), stamp, lambda: make_queue(version, self._runs))
+            runs = ForSeconds(_RUNS_SECONDS, lambda: runs_of(self._runs, name))
+            listed = self._runs_of.setdefault(name, runs)
+            shards = [shard.sha256 for shard in version.manifest.shards]  # a purge writes them again
+            stamp = shards, stamp_of(listed.get())
+            found = self._queues.get((name, number), stamp, lambda: make_queue(version, self._runs))
+            self._shown.pop((name, number), None)
+            self._shown[name, number] = found
+            if len(self._shown) > _QUEUES_KEPT:
+                self._shown.pop(next(iter(self._shown)))
+        return found
 
     def picture(self, name: str, number: int, record: str) -> bytes:
         """Return the picture of a record in the queue of a version as JPEG.
@@ -59,7 +69,7 @@ class Reviews:
         Raises:
             NotFoundError: the queue has no such record. Others: as ``read_small``.
         """
-        queue = self.queue_of(name, number)
+        queue = self._shown.get((name, number)) or self._queue_of(name, number)
         row = queue.by_record.get(record)
         if row is None or row.place is None:
             raise NotFoundError(f"there is no picture of {record}", None)

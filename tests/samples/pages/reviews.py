@@ -8,7 +8,7 @@ from pathlib import Path
 
 from shardmill.infra.dataset.catalog import Catalog
 from shardmill.infra.dataset.decisions import Decision, DecisionLog
-from shardmill.training.results.predictions.label_errors import COLUMNS, LABEL_ERRORS_FILE
+from shardmill.training.results.predictions.label_errors.found import COLUMNS, LABEL_ERRORS_FILE
 from tests.samples.images.photos import make_photos
 from tests.samples.preparing.prepared import rows, run
 

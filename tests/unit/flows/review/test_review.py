@@ -220,3 +220,28 @@ def test_nothing_found_is_an_empty_queue(tmp_path: Path) -> None:
     version = Catalog(tmp_path / "root").open("d")
     assert make_queue(version, tmp_path / "no runs").rows == []
     assert DecisionLog(version.storage).read().rows == []
+
+
+def test_images_without_one_class_are_kept_or_excluded_and_not_relabelled(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, root = make_photos(tmp_path / "source", {"cat": 3}), tmp_path / "root"
+    settings = {"source": {"labels": "none"}}
+    run(source, root, **settings)
+    version = Catalog(root).open("d")
+    record = rows(version)["cat/00001.jpg"]["record_id"]
+    of_run = tmp_path / "runs" / "d-v1-label-errors-1"
+    of_run.mkdir(parents=True)
+    header = "id,source_uri,split,given_label,suggested_label,score,decision,label"
+    (of_run / "label-errors.csv").write_text(f"{header}\n{record},x,train,2.5,4.0,0.9,,\n")
+    (row,) = make_queue(version, tmp_path / "runs").rows
+    assert (row.label, row.suggested) == ("", "")
+    assert row.findings["label-error"].text == "given 2.5; the model: 4.0"
+    file = tmp_path / "decisions.csv"
+    file.write_text(f"record,decision,to\n{record},relabel,dog\n")
+    assert cli.run(["review", "import", "d", str(file), "--root", str(root)]) != 0
+    assert "have no one class" in capsys.readouterr().err
+    file.write_text(f"record,decision\n{record},exclude\n")
+    assert cli.run(["review", "import", "d", str(file), "--root", str(root)]) == 0
+    run(source, root, **settings)
+    assert rows(Catalog(root).open("d"))["cat/00001.jpg"]["reason"] == "review"
