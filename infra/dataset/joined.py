@@ -71,6 +71,11 @@ class _Set:
         """Whether its classes have their own numbers."""
         return bool((self.numbers[:-1] == np.arange(self.numbers.size - 1)).all())
 
+    @property
+    def joins_numbers(self) -> bool:
+        """Whether two of its classes have one number."""
+        return bool(np.unique(self.numbers).size < self.numbers.size)
+
 
 class JoinedVersion(DatasetVersion):
     """Several versions or views read as one. Shards, and so records, are those of one data set after another.
@@ -266,6 +271,8 @@ class JoinedVersion(DatasetVersion):
             mapped = pa.array(one.numbers[values.to_numpy(zero_copy_only=False)], values.type)
             if name != "label":
                 lengths = column.value_lengths().fill_null(0).to_numpy()
+                if name == LABELS and one.joins_numbers:
+                    mapped, lengths = _each_once(mapped, lengths)
                 offsets = pa.array(np.concatenate([[0], np.cumsum(lengths)]), pa.int32())
                 mapped = pa.ListArray.from_arrays(offsets, mapped, type=column.type, mask=column.is_null())
             rows = rows.set_column(rows.column_names.index(name), rows.schema.field(name), mapped)
@@ -284,6 +291,13 @@ class JoinedVersion(DatasetVersion):
             return sum(self.rows(shard, ["id"]).num_rows for shard in self.shards(split))
         given = zip(self.reference.parts, self.data_sets, strict=True)
         return sum(one.num_examples(split) for part, one in given if part.has(split))
+
+
+def _each_once(values: pa.Array, lengths: npt.NDArray[Any]) -> tuple[pa.Array, npt.NDArray[np.int64]]:
+    """Return the values of lists without repeats within a list, and the new lengths of the lists."""
+    pairs = np.stack([np.repeat(np.arange(len(lengths)), lengths), values.to_numpy()])
+    rows, kept = np.unique(pairs, axis=1)
+    return pa.array(kept, values.type), np.bincount(rows, minlength=len(lengths))
 
 
 def _renamed(version: DatasetVersion, names: Mapping[str, str]) -> list[str]:

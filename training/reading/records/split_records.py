@@ -187,9 +187,10 @@ class SplitRecords:
     def named(self, ordinal: int, error: ShardmillError) -> CorruptDataError:
         """Return ``error`` with the record, its place and the remedy added."""
         path, offset_bytes, _ = self.table.place(ordinal)
-        record_id, ref = self.table.id_of(ordinal), self.version_of(ordinal).ref
+        record_id, stored_in = self.table.id_of(ordinal), self.version_of(ordinal)
         return CorruptDataError(
-            f"record {record_id} at byte {offset_bytes} of {path}: {error.message}", restore(ref)
+            f"record {record_id} at byte {offset_bytes} of {path}: {error.message}",
+            restore(f"{stored_in.name}@{stored_in.version}"),
         )
 
     def leave_out(self, ordinal: int, error: CorruptDataError) -> None:

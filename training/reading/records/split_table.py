@@ -263,43 +263,47 @@ def _mapped(
 
 
 def _check_size(version: DatasetVersion, shard: Shard) -> None:
-    with _complete(version):
+    with _complete(version, shard):
         num_bytes = version.storage.size(shard.path)
     if num_bytes != shard.num_bytes:
         raise CorruptDataError(
             f"{shard.path} has {num_bytes} bytes, the manifest of {version.ref} says {shard.num_bytes}",
-            _remedy(version),
+            _remedy(version, shard),
         )
 
 
 def _read_index(version: DatasetVersion, shard: Shard, columns: Sequence[str]) -> pa.Table:
-    with _complete(version):
+    with _complete(version, shard):
         data = version.storage.read_bytes(shard.index_path)
     if len(data) != shard.index_bytes or sha256_hex(data) != shard.index_sha256:
         raise CorruptDataError(
-            f"{shard.index_path} differs from the index in the manifest of {version.ref}", _remedy(version)
+            f"{shard.index_path} differs from the index in the manifest of {version.ref}",
+            _remedy(version, shard),
         )
     of_view = version.view_columns(shard)
     rows = read_parquet(data, columns=list(dict.fromkeys((*columns, *of_view))))
     if rows.num_rows != shard.num_examples:
         raise CorruptDataError(
             f"{shard.index_path} has {rows.num_rows} rows, the manifest says {shard.num_examples}",
-            _remedy(version),
+            _remedy(version, shard),
         )
     return version.select(shard, rows).select(columns)
 
 
 @contextmanager
-def _complete(version: DatasetVersion) -> Iterator[None]:
+def _complete(version: DatasetVersion, shard: Shard) -> Iterator[None]:
     """Say that the version is incomplete where a file of it is missing."""
     try:
         yield
     except NotFoundError as error:
-        raise CorruptDataError(f"{version.ref} is incomplete: {error.message}", _remedy(version)) from error
+        raise CorruptDataError(
+            f"{version.ref} is incomplete: {error.message}", _remedy(version, shard)
+        ) from error
 
 
-def _remedy(version: DatasetVersion) -> str:
+def _remedy(version: DatasetVersion, shard: Shard) -> str:
+    whole = version.data_set_of(shard)
     return (
-        f"run `shardmill verify {version.ref}`; restore the damaged files from a copy, or prepare the "
-        "dataset again"
+        f"run `shardmill verify {whole.name}@{whole.version}`; restore the damaged files from a copy, or "
+        "prepare the dataset again"
     )

@@ -278,3 +278,13 @@ def test_images_that_were_prepared_otherwise_are_named(root: Path, tmp_path: Pat
     alike = Catalog(root).open_view("photos; web")
     assert isinstance(alike, JoinedVersion)
     assert alike.differences == []
+
+
+def test_an_image_with_two_labels_that_become_one_has_it_once(root: Path) -> None:
+    """Pictures of colours are red, green and blue in channels above a half; here red and green are one."""
+    alone, names = open_dataset("colours", root), {"green": "red"}
+    joined = open_dataset(["colours", "shades"], root, classes=names, missing_classes="absent")
+    own, found = (one.table("train").labels_of(np.arange(9)) for one in (alone, joined))
+    assert (own[:, :2].sum(axis=1) == 2).any()
+    assert found[:, 0].tolist() == own[:, :2].max(axis=1).tolist()
+    assert joined.version.count_classes("train")["red"] == found[:, 0].sum()
