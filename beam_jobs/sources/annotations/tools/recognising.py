@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
@@ -84,14 +84,7 @@ def recognise_one_an_image(
     found = list(_found(pattern, ending, glance, settings))
     if not found:
         return None
-    first = {uri.rpartition("/")[0]: uri for uri in reversed(found)}
-    parts: list[dict[str, Any]] = []
-    for folder, uri in sorted(first.items()):
-        split = split_with_year(f"{folder}/") if folder else None
-        part = {"file": f"{folder}/*{ending}".lstrip("/")} | ({"split": split} if split else {})
-        if in_other_folders:
-            part |= _images(folder_of_stem(stem_of(uri.rpartition("/")[2]), uri, glance))
-        parts.append(part)
+    parts = _parts_of(found, ending, glance, with_images=in_other_folders)
     why = f"{found[0]} describes an image {words}"
     same = [
         pair
@@ -104,12 +97,27 @@ def recognise_one_an_image(
             why += f"; not read: {other['file']}"
     if any(one in parts and other in parts for one, other in same):
         readings = [cli_for(kind, {"objects": {"annotations": [part]}}) for part in parts[:READINGS]]
-        why += f", and {quoted(list(first))} describe the same images"
+        why += f", and {quoted([part['file'] for part in parts])} describe the same images"
         return Recognised(why, image_folders=_folders(glance), readings=readings)
-    if in_other_folders and {part.get("split") for part in parts} == {"train"}:
+    return Recognised(why, {"objects": {"annotations": tuple(parts)}}, image_folders=_folders(glance))
+
+
+def _parts_of(
+    found: Sequence[str], ending: str, glance: Glance, *, with_images: bool
+) -> list[dict[str, Any]]:
+    """Return what the settings say of each folder of such files, with the folder of their images if asked."""
+    first = {uri.rpartition("/")[0]: uri for uri in reversed(found)}
+    parts: list[dict[str, Any]] = []
+    for folder, uri in sorted(first.items()):
+        split = split_with_year(f"{folder}/") if folder else None
+        part = {"file": f"{folder}/*{ending}".lstrip("/")} | ({"split": split} if split else {})
+        if with_images:
+            part |= _images(folder_of_stem(stem_of(uri.rpartition("/")[2]), uri, glance))
+        parts.append(part)
+    if with_images and {part.get("split") for part in parts} == {"train"}:
         for part in parts:  # the others are not annotated: validation and test are taken from these
             del part["split"]
-    return Recognised(why, {"objects": {"annotations": tuple(parts)}}, image_folders=_folders(glance))
+    return parts
 
 
 def _folder_of(part: Mapping[str, Any]) -> str:

@@ -212,16 +212,8 @@ def _understood(
     if split is None and place.folder == folder:  # train/_classes.csv beside its images
         split = split_of_words(folder.rpartition("/")[2])
     is_titled = len(titles) == width
-    words = set(words_of(uri.rpartition("/")[2])) | (
-        {titles[others[0]].lower()} if is_titled and others else set()
-    )
-    if len(others) == 1 and words & _OF_PARTS and set(behind) <= _PARTS.keys():
-        return FoundList(uri, option | {"splits": _PARTS}, rows)
-    if len(others) == 1 and behind and set(behind) <= SPLIT_OF_FOLDER.keys():
-        named = {*_NAMED_PARTS, *behind}
-        return FoundList(
-            uri, option | {"splits": {name: SPLIT_OF_FOLDER[name] for name in sorted(named)}}, rows
-        )
+    if len(others) == 1 and (splits := _splits_in(behind, name, titles[others[0]] if is_titled else "")):
+        return FoundList(uri, option | {"splits": splits}, rows)
     label: int | str | None = None
     if width - image > 1 and set(behind) <= _FLAGS and len(titles) >= width - image:
         label = "columns"
@@ -246,6 +238,15 @@ def _understood(
     if isinstance(label, int):
         labels = [row[label - 1].strip() for row in rows if len(row) >= label]
     return FoundList(uri, option, rows, labels, place.images)
+
+
+def _splits_in(values: Sequence[str], name: str, title: str) -> Mapping[str, str]:
+    """Return the splits that values stand for, of the only column beside the images; none if for others."""
+    if {*words_of(name), title.lower()} & _OF_PARTS and set(values) <= _PARTS.keys():
+        return _PARTS
+    if not values or not set(values) <= SPLIT_OF_FOLDER.keys():
+        return {}
+    return {value: SPLIT_OF_FOLDER[value] for value in sorted({*_NAMED_PARTS, *values})}
 
 
 def _is_number(value: str) -> bool:

@@ -88,6 +88,10 @@ ASKED: dict[str, tuple[dict[str, bytes], tuple[str, ...]]] = {
         {f"train/{name}/{of}": b"" for name in ("MOT-02", "MOT-04") for of in ("img1/1.jpg", "gt/gt.txt")},
         ("source.layout=splits", NO_LABELS),
     ),
+    "two folders of texts about the same images": (
+        {"images/1.png": b"", "new/1.txt": b"1,1,2,2,1,4,0,0\n", "old/1.txt": b"1,1,3,3,1,4,0,0\n"},
+        ('{file = "new/*.txt", images = "images"}', '{file = "old/*.txt"', NO_LABELS),
+    ),
     "sequences with a text each": (
         {f"frames/{name}/1.jpg": b"" for name in ("uav1", "uav2")}
         | {f"notes/{name}.txt": b"1,1,1,1,4,4,1,4,0,0\n" for name in ("uav1", "uav2")},
