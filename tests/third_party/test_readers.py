@@ -21,6 +21,7 @@ import pytest
 from shardmill.infra.codecs import decode
 from shardmill.infra.dataset.catalog import Catalog
 from shardmill.infra.dataset.exports.export import export
+from shardmill.infra.dataset.exports.push import push
 from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.format.examples import ImageRecord, parse_example
 from shardmill.infra.format.records import iter_records
@@ -28,6 +29,7 @@ from tests.environments import NotInstallable, environment
 from tests.samples.datasets.published import coloured, publish
 from tests.samples.images.photos import make_photos
 from tests.samples.preparing.prepared import run as prepare
+from tests.samples.stores.hub import TOKEN, serving
 
 REPOSITORY = Path(__file__).parents[2]
 PAGE, EXPORTS = (REPOSITORY / "docs" / name for name in ("reading-elsewhere.md", "export.md"))
@@ -54,11 +56,13 @@ def program(heading: str, page: Path) -> str:
     return str(found[0])
 
 
-def run(python: Path, heading: str, folder: Path, page: Path = PAGE) -> list[tuple[bytes, int, Any]]:
-    """The examples that the program of a section finds, run in ``folder``."""
+def run(
+    python: Path, heading: str, folder: Path, page: Path = PAGE, place: tuple[str, str] = ("", "")
+) -> list[tuple[bytes, int, Any]]:
+    """The examples that the program of a section finds, run in ``folder``; ``place`` is replaced in it."""
     quiet = {"TF_CPP_MIN_LOG_LEVEL": "2", "CUDA_VISIBLE_DEVICES": ""}
     done = subprocess.run(
-        [python, "-c", program(heading, page) + _TAIL],
+        [python, "-c", program(heading, page).replace(*place) + _TAIL],
         cwd=folder,
         env={**os.environ, **quiet},
         capture_output=True,
@@ -150,6 +154,20 @@ def test_others_read_each_format(tmp_path: Path, heading: str, form: str, packag
     version = publish(tmp_path / "datasets", PICTURES, name="photos")
     export(version, tmp_path / f"photos-{form}", form)
     check(run(python, heading, tmp_path, EXPORTS), stored(version))
+
+
+@pytest.mark.slow
+def test_datasets_reads_what_is_pushed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    python = interpreter("Hugging Face", "huggingface")
+    version = publish(tmp_path / "datasets", PICTURES, name="photos")
+    monkeypatch.setenv("HF_TOKEN", TOKEN)
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("SHARDMILL_PUSH_COPY", str(tmp_path / "made"))
+    with serving() as hub:
+        monkeypatch.setenv("HF_ENDPOINT", hub.url)
+        push(version, "hf://datasets/me/photos")
+        place = ("photos-huggingface", "me/photos")
+        check(run(python, "Hugging Face", tmp_path, EXPORTS, place), stored(version))
 
 
 @pytest.mark.slow

@@ -103,6 +103,8 @@ def push(
     place = hub_place(destination)
     if place.path:
         raise UsageError(f"{destination} is no repository", "name one: hf://datasets/OWNER/NAME")
+    if version.is_joined:
+        raise UsageError(f"{version.ref} are several data sets", "push each by itself")
     if not dry_run:
         _check_token(place)
     plan = plan_export(version, format_name, copy=True, plugins={})
@@ -150,12 +152,12 @@ def _shards(version: DatasetVersion, staged: Path) -> dict[str, _Content]:
     """Return path in the repository -> file, of all files of a version; those of a store are copied.
 
     Raises:
-        UsageError: it is a view, or several data sets.
+        UsageError: it is a view.
     """
-    if version.view is not None or version.is_joined:
+    if version.view is not None:
         raise UsageError(
             f"{version.ref} is no whole version, which the format {SHARDS} needs",
-            "push it in the format huggingface, or each version by itself",
+            "push it in the format huggingface",
         )
     version.check_whole()
     number, storage = version.version, version.storage
@@ -331,7 +333,7 @@ class _Push:
                     try:
                         self._api.preupload_lfs_files(place.repo, some, free_memory=False, **to)
                     except RuntimeError as error:  # around what ended one of several uploads
-                        raise error.__cause__ or error from None
+                        raise error.__cause__ or OSError(str(error)) from None
                     done += sum(each.upload_info.size for each in some)
                     if self._on_progress is not None:
                         self._on_progress(done, total)
@@ -343,9 +345,10 @@ class _Push:
                     if error.response.status_code not in (409, 412):
                         raise
                     raise OSError("another commit came between") from None
-        except ValueError as error:  # in the answer to the list of large files
+        except ValueError as error:  # the answer to the list of large files, or to the card
             raise StorageError(
-                f"{place.uri} does not take the files: {error}", "look at the limits of the account"
+                f"{place.uri} does not take the files: {' '.join(str(error).split())}",
+                "mend what it names: the card in the repository, --license, or the limits of the account",
             ) from error
         return str(made.oid)
 
@@ -354,7 +357,7 @@ class _Push:
         import yaml
 
         plan = self._plan
-        theirs, text = _parts_of_card((found or b"").decode("utf-8", "replace"))
+        theirs, text = _parts_of_card(found or b"")
         marks = [
             f"<!-- shardmill {plan.version.name} {plan.format_name}: {end} -->" for end in ("begin", "end")
         ]
@@ -395,23 +398,22 @@ def _is_same(addition: Any, entry: Any) -> bool:
     return bool(entry.blob_id == hashlib.sha1(b"blob %d\0" % len(data) + data).hexdigest())
 
 
-def _parts_of_card(text: str) -> tuple[dict[str, Any], str]:
+def _parts_of_card(card: bytes) -> tuple[dict[str, Any], str]:
     """Return the keys in the head of a dataset card, and its text.
 
     Raises:
-        UsageError: its head is no YAML.
+        UsageError: it is not UTF-8, or its head is no YAML.
     """
     import yaml
 
-    found = _HEAD.match(text)
-    if found is None:
-        return {}, text
     try:
+        text = card.decode()
+        found = _HEAD.match(text)
+        if found is None:
+            return {}, text
         head = yaml.safe_load(found[1])
-    except yaml.YAMLError as error:
-        raise UsageError(
-            f"the head of {_CARD} in the repository is no YAML: {error}", "mend it there"
-        ) from error
+    except (UnicodeDecodeError, yaml.YAMLError) as error:
+        raise UsageError(f"{_CARD} of the repository cannot be read: {error}", "mend it there") from error
     return (head if isinstance(head, dict) else {}), text[found.end() :].lstrip("\n")
 
 

@@ -105,6 +105,7 @@ def test_a_run_that_goes_on_reads_the_commit_with_which_it_began(hub: Hub, tmp_p
     assert prepared(tmp_path)["num_records"] == len(IMAGES) + 1
 
 
+@pytest.mark.slow
 def test_a_run_whose_commit_is_gone_reads_the_newest(hub: Hub, tmp_path: Path) -> None:
     repository = hub.repositories["me/pets"]
     with stopped(job, "assemble_shards"):

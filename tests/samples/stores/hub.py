@@ -310,7 +310,12 @@ class _Handler(BaseHTTPRequestHandler):
         raise _Answer(200, {"commitUrl": url, "commitOid": sha, "success": True})
 
     def _valid(self) -> None:
-        raise _Answer(200, {"errors": [], "warnings": []})
+        errors = (
+            [{"message": '"license" must be one of ...'}]
+            if "license: none-such" in self.body.decode()
+            else []
+        )
+        raise _Answer(400 if errors else 200, {"errors": errors, "warnings": []})
 
     _ROUTES: tuple[tuple[str, Callable[..., None]], ...] = (
         (r"GET /api/datasets/([^/]+/[^/]+)(?:/revision/(.+))?", _info),

@@ -215,6 +215,12 @@ def test_other_data_are_not_overwritten(
         push(version, f"{PLACE}/folder")
     with pytest.raises(UsageError, match="is no whole version"):
         push(Catalog(tmp_path).open_view("pets?split == 'train'"), PLACE, "shards")
+    hub.repositories.clear()
+    with pytest.raises(StorageError, match=r"does not take the files.*license.*--license"):
+        push(version, PLACE, license_id="none-such")
+    hub.add("me/pets", {"README.md": b"---\n: [\n---\n"})
+    with pytest.raises(UsageError, match=r"README.md of the repository cannot be read"):
+        push(version, PLACE)
     monkeypatch.delenv("HF_TOKEN")
     with pytest.raises(UsageError, match=r"needs a token .*set HF_TOKEN to one that may write to me/pets"):
         push(version, PLACE)
