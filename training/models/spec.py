@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Final, Literal
 
 from shardmill.infra.arguments import at_least, checked
 from shardmill.infra.errors import ConfigError, UsageError
@@ -17,6 +17,8 @@ Fit = Literal["crop", "stretch"]
 # (``shardmill.training.tensorflow.models.detector``), places of key points, or logits of the classes of each
 # pixel.
 ModelOutput = Literal["classes", "objects", "oriented", "points", "pixels"]
+
+STRIDES: Final = (8, 16, 32)  # pixels of the image per cell of a map on which places are found
 
 # A channel that hardly varies holds no information; dividing by its deviation would amplify noise. Whole
 # numbers: one step. float32: a share of the mean, below which its digits are rounded away.
@@ -142,6 +144,19 @@ class ModelSpec:
             raise ConfigError(
                 f"model.name = {self.name!r} takes grey or RGB of 8 bits, and the images are {self.samples}",
                 "choose small_cnn, compact_resnet (TensorFlow) or a model of your own",
+            )
+
+    def check_cells(self) -> None:
+        """Check that images have whole cells of all maps on which places are found.
+
+        Raises:
+            ConfigError: their size is no multiple of the largest stride.
+        """
+        largest = STRIDES[-1]
+        if self.image_size % largest:
+            raise ConfigError(
+                f"data.image_size = {self.image_size}: models that find objects need a multiple of {largest}",
+                f"set it to {max(round(self.image_size / largest), 1) * largest}",
             )
 
     def _divisor(self, mean: float, std: float) -> float:

@@ -14,10 +14,9 @@ import pyarrow as pa
 from shardmill.infra.codecs import Pixels
 from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.errors import UsageError
-from shardmill.infra.format.known_features import KEYPOINTS, key_points
+from shardmill.infra.format.known_features import BOX_NUMBERS, KEYPOINTS, key_points
 from shardmill.training.arrays import Ints
 from shardmill.training.config import TrainConfig
-from shardmill.training.frameworks import load
 from shardmill.training.metrics.evaluation import Evaluation, Rows
 from shardmill.training.metrics.keypoints import (
     KeyPointsEvaluation,
@@ -30,8 +29,10 @@ from shardmill.training.reading.records.annotations import LoneObjects
 from shardmill.training.tasks.annotated import Annotation
 from shardmill.training.tasks.arrow_lists import NUMBERS, lists_of, numbers_of
 from shardmill.training.tasks.kind import Decisions, TaskKind
-from shardmill.training.tasks.task import Operations, Task
+from shardmill.training.tasks.task import FormMeasure, LabelSpec, Mixed, Operations, Task, Values
 
+_UNIT = 0.1  # of the image's side: distances of which the loss is about 1
+_CLOSE = 0.01  # of the side: two models agree where all points are as near
 _WHITE, _RED, _RADIUS = (255, 255, 255), (230, 40, 40), 3
 
 
@@ -41,7 +42,6 @@ class KeyPointsKind(TaskKind):
     learned = "keypoints"
     evaluation = KeyPointsEvaluation
     settings = frozenset({"objects"})
-    frameworks = ("tensorflow",)
     output = "points"
     decisions = Decisions("points", {}, lambda _names, _values: {}, "points", "{:.2f}")
     fields = {  # noqa: RUF012  never changed
@@ -64,8 +64,7 @@ class KeyPointsKind(TaskKind):
                 f"{f' alike: {differing}' if (differing := version.why_not_joined(KEYPOINTS)) else ''}",
                 "leave it out: the detector learns boxes",
             )
-        made: Task = load("tensorflow", "keypoints").KeyPointsTask(len(points.names))
-        return made
+        return KeyPointsTask(operations, len(points.names))
 
     def objects(self, version: DatasetVersion, split: str) -> LoneObjects:
         """Load the objects of a split, one an image.
@@ -116,6 +115,86 @@ class KeyPointsKind(TaskKind):
         """Return the annotated points, and those that were found, to draw."""
         (points,), (known,), _ = parts_of(labels[row : row + 1])
         return AnnotatedPoints(points[known], rows["points"][row].reshape(-1, 2)[known])
+
+
+class PointsMeasure(FormMeasure):
+    """Places of points, relative to the image."""
+
+    output_name = "points"
+    score_name = "keypoint_similarity"
+
+    def scores(self, values: Values, labels: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Return COCO's similarity of each example: [b]."""
+        return measured(labels, values)[:, 3]
+
+    def agree(self, values: Values, others: Values) -> npt.NDArray[np.bool_]:
+        """Return where all points are near each other: bool [b]."""
+        return np.asarray((self.differences(values, others) < _CLOSE).all(axis=1))
+
+
+@dataclass(frozen=True, slots=True)
+class KeyPointsTask(Task):
+    """Squared distance of the annotated points. Outputs are float32 [b, 2 K], labels [b, 3 K + 4].
+
+    An example without annotated points has the loss 0.
+
+    Attributes:
+        ops: the operations of the framework.
+        num_points: K.
+    """
+
+    kind = KeyPointsKind()
+    score_name = "keypoint_distance"
+
+    ops: Operations
+    num_points: int
+
+    @property
+    def num_outputs(self) -> int:
+        """Two for each point."""
+        return 2 * self.num_points
+
+    @property
+    def labels(self) -> LabelSpec:
+        """The points: y, x and visibility each, and the box; relative to the image that the model sees."""
+        return LabelSpec(KEYPOINTS, (3 * self.num_points + BOX_NUMBERS,), "float32")
+
+    def training_losses(self, outputs: Any, labels: Any, mixed: Mixed | None = None) -> Any:
+        """Return the loss of each example: float32 [b]. Examples are never mixed."""
+        assert mixed is None, "settings that mix examples are refused"
+        return self.losses(outputs, labels)
+
+    def losses(self, outputs: Any, labels: Any) -> Any:
+        """Return the mean squared distance of the annotated points, in tenths of the side: float32 [b]."""
+        squared, known = self._squared(outputs, labels)
+        return self._mean(squared / _UNIT**2, known)
+
+    def scores(self, outputs: Any, labels: Any, mixed: Mixed | None = None) -> Any:
+        """Return the mean distance of the annotated points, in sides of the image: float32 [b]."""
+        squared, known = self._squared(outputs, labels)
+        return self._mean(squared**0.5, known)
+
+    def predictions(self, outputs: Any) -> dict[str, Any]:
+        """Return ``points`` float32 [b, 2 K]: y, x of each, relative to the image that the model sees."""
+        return {"points": outputs}
+
+    def served(self, outputs: Any) -> dict[str, Any]:
+        """Return what ``predictions`` does."""
+        return self.predictions(outputs)
+
+    def form_measure(self) -> PointsMeasure:
+        """Return how exported forms are compared with the model."""
+        return PointsMeasure()
+
+    def _squared(self, outputs: Any, labels: Any) -> tuple[Any, Any]:
+        """Return the squared distance of each point, and 1 where it is annotated, else 0: [b, K] each."""
+        y, x, seen = (labels[:, at:-BOX_NUMBERS:3] for at in range(3))
+        squared = (outputs[:, ::2] - y) ** 2 + (outputs[:, 1::2] - x) ** 2
+        return squared, self.ops.cast(seen > 0, "float32")
+
+    def _mean(self, values: Any, known: Any) -> Any:
+        share = self.ops.mean(known)
+        return self.ops.mean(values * known) / self.ops.where(share > 0, share, 1.0)
 
 
 @dataclass(frozen=True, slots=True)

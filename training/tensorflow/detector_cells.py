@@ -19,8 +19,8 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from shardmill.infra.format.known_features import BOX_NUMBERS
+from shardmill.training.models.spec import STRIDES
 from shardmill.training.reading.records.annotations import Objects, covers_all
-from shardmill.training.tensorflow.models.detector import STRIDES
 
 # Distances up to e^8 strides: beyond any image, and far from overflowing.
 _LARGEST_LOGARITHM = 8.0

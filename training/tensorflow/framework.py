@@ -314,7 +314,8 @@ class KerasModel(Model):
         export(exported, run_dir / "export")
         given.write(run_dir)
         forms = write_forms(exported, FormsRequest(config.export, train, checked_on(readers)), run_dir)
-        measure = task.form_measure()
+        # Of files the SavedModel gives places in pictures, and the model in its input.
+        measure = None if task.kind.finds_places and task.kind.output != "pixels" else task.form_measure()
         name = "" if measure is None else measure.output_name
         served = partial(open_served, run_dir / "export", given, name)
         return Written(forms, given, exported.output, served, measure)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy.typing as npt
@@ -62,5 +63,6 @@ class TorchEvaluator(Evaluator):
 
     def _open(self, reader: RecordReader, records: Ints | None) -> Batches:
         order = SequentialOrder(len(reader.table), self._spec.data.batch_size, records=records)
-        opened = open_for_order(reader, order, self._spec)
+        spec = replace(self._spec, objects=self.task.objects(reader))
+        opened = open_for_order(reader, order, spec)
         return Batches(opened, self._parts.ranks, self._parts.device)

@@ -26,6 +26,7 @@ from shardmill.training.reading.opening import open_for_run
 from shardmill.training.run.ending.source_check import Written, checked_on
 from shardmill.training.run.framework import Framework, Model, Shown, StepTotals, rank_lost
 from shardmill.training.run.sharing.division import Division
+from shardmill.training.tasks.registry import kind_of
 from shardmill.training.torch.data.batch import TorchBatch
 from shardmill.training.torch.data.device_augment import DeviceAugment
 from shardmill.training.torch.evaluation import TorchEvaluator
@@ -94,7 +95,10 @@ class Torch(Framework):
         self, config: TrainConfig, reader: RecordReader, order: Order, division: Division
     ) -> Batches:
         """Open the batches of the train split; see ``Framework``."""
-        opened = open_for_run(config, reader, order)
+        objects = kind_of(reader.split.version, config.data.objects).objects(
+            reader.split.version, reader.table.split
+        )
+        opened = open_for_run(config, reader, order, objects)
         opened.budget()  # two batches must fit beside cache and windows
         return Batches(opened, self.ranks, self.device, division.rows)
 

@@ -108,7 +108,6 @@ def test_what_cannot_be_learned_is_refused_in_words(folder: Path, tmp_path: Path
         KeyPointsKind().objects(two, "train")
     lone = open_dataset("d", folder / "datasets").version
     for given, words in (
-        ({"run": {"framework": "torch"}}, "learned with TensorFlow only"),
         ({"data": {"fit": "crop"}}, "would cut objects off"),
         ({"augment": {"mixup": 0.2}}, "augment.mixup = 0.2 has no meaning for keypoints"),
         ({"run": {"best_metric": "average_precision"}}, "is no figure of keypoints"),

@@ -22,7 +22,7 @@ from shardmill.infra.errors import ConfigError
 from shardmill.infra.progress import log
 from shardmill.training.models.changes import BACKBONE
 from shardmill.training.models.names import APPLICATIONS
-from shardmill.training.models.spec import ModelSpec
+from shardmill.training.models.spec import STRIDES, ModelSpec
 from shardmill.training.tensorflow.models.applications import preprocessed
 from shardmill.training.tensorflow.models.normalization import BatchNormalization
 from shardmill.training.tensorflow.models.weights import is_of_classifier, load_fitting
@@ -77,7 +77,6 @@ def _last_maps(network: Any, image_size: int, strides: Sequence[int]) -> dict[in
     return maps
 
 
-STRIDES = (8, 16, 32)  # pixels of the image per cell of a map
 _BOX_NUMBERS = {"objects": 4, "oriented": 7}
 _WIDTH = 64
 _TOWER_LAYERS = 2
@@ -106,11 +105,7 @@ def build(spec: ModelSpec, classifier: Any) -> Any:
 
 def pyramid_of(spec: ModelSpec, classifier: Any) -> tuple[Any, list[Any]]:
     """Return the input of a model and the maps of its feature pyramid, the finest first; see ``build``."""
-    if spec.image_size % STRIDES[-1]:
-        raise ConfigError(
-            f"data.image_size = {spec.image_size}: models that find objects need a multiple of {STRIDES[-1]}",
-            f"set it to {max(round(spec.image_size / STRIDES[-1]), 1) * STRIDES[-1]}",
-        )
+    spec.check_cells()
     backbone, found = build_backbone(classifier, spec, STRIDES)
     inputs = keras.Input(spec.image_shape, name="image")
     outputs = backbone(inputs)

@@ -9,6 +9,7 @@ import torch
 
 from shardmill.infra.arguments import checked
 from shardmill.training.reading.batch import Batch, described_batch
+from shardmill.training.reading.records.annotations import Objects
 from shardmill.training.reading.records.columns import Padded
 
 
@@ -129,12 +130,17 @@ class TorchBatch(NamedTuple):
 
 
 def to_torch(batch: Batch) -> TorchBatch:
-    """Convert a batch to tensors. Images share its memory; the rest is copied, since orders may reuse it."""
+    """Convert a batch to tensors. Images share its memory; the rest is copied, since orders may reuse it.
+
+    The labels of lone objects (``LoneObjects``) are those of the batch.
+    """
     rows, height, width, _ = batch.images.shape
+    objects = batch.objects
+    labels = batch.labels if objects is None or isinstance(objects, Objects) else objects
     return TorchBatch(
         images=torch.from_numpy(batch.images).permute(0, 3, 1, 2),
         # One class is a row of a loss; other labels keep their type.
-        labels=torch.tensor(batch.labels, dtype=torch.int64 if batch.labels.ndim == 1 else None),
+        labels=torch.tensor(labels, dtype=torch.int64 if labels.ndim == 1 else None),
         weights=torch.tensor(batch.weights),
         sizes=torch.tensor([[height, width]]).repeat(rows, 1),
         ordinals=torch.tensor(batch.ordinals),

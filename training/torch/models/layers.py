@@ -11,10 +11,14 @@ from torch import nn
 from shardmill.infra.errors import ConfigError
 from shardmill.infra.near_names import near_names
 from shardmill.infra.readable import counted
-from shardmill.training.models.changes import Freeze, Frozen
+from shardmill.training.models.changes import BACKBONE, Freeze, Frozen
 
 BATCH_NORMALIZATIONS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
 NORMALIZATIONS = (*BATCH_NORMALIZATIONS, nn.GroupNorm, nn.LayerNorm, nn.LocalResponseNorm, nn.RMSNorm)
+
+
+class OnBackbone(nn.Module):  # type: ignore[misc]
+    """A model that finds places on the maps of its module ``backbone``."""
 
 
 def weighted_modules(model: Any) -> list[tuple[str, Any]]:
@@ -38,7 +42,8 @@ def freeze_modules(model: Any, freeze: Freeze) -> Frozen | None:
         return None
     weighted = weighted_modules(model)
     if freeze == "backbone":
-        chosen = weighted[:-1]
+        own = f"{BACKBONE}." if isinstance(model, OnBackbone) else ""
+        chosen = [one for one in weighted[:-1] if one[0].startswith(own)]
     elif isinstance(freeze, int):
         chosen = weighted[:freeze]
     else:

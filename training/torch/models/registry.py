@@ -6,6 +6,7 @@ import importlib
 import importlib.util
 import pickle
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,9 @@ from torch.nn import functional
 from shardmill.infra.errors import ConfigError, EnvironmentFault
 from shardmill.infra.extras import install
 from shardmill.training.models import ModelSpec
-from shardmill.training.models.changes import TakenWeights
+from shardmill.training.models.changes import BACKBONE, TakenWeights
 from shardmill.training.models.names import FAMILIES, TORCHVISION, find_torchvision, own_model
+from shardmill.training.torch.models import point_finder
 from shardmill.training.torch.models.layers import weighted_modules
 from shardmill.training.torch.models.normalization import Normalization
 
@@ -29,14 +31,15 @@ _STD = [255 * share for share in (0.229, 0.224, 0.225)]
 class _TorchvisionClassifier(nn.Module):  # type: ignore[misc]
     """A model of torchvision behind the normalisation that it expects; grey images get three channels."""
 
-    def __init__(self, backbone: Any) -> None:
+    def __init__(self, backbone: Any, *, is_grey: bool) -> None:
         super().__init__()
+        self._is_grey = is_grey
         self.normalization = Normalization(_MEAN, _STD)
         self.backbone = backbone
 
     def forward(self, images: Any) -> Any:
         """Return the logits of images float32 [B, C, S, S], 0 to 255: [B, num_classes]."""
-        if images.shape[1] == 1:
+        if self._is_grey:
             images = images.expand(-1, 3, -1, -1)
         return self.backbone(self.normalization(images))
 
@@ -62,7 +65,7 @@ def _torchvision(spec: ModelSpec) -> Any:
         ) from error
     if spec.dropout:
         _drop_before_classifier(backbone, spec.dropout)
-    return _TorchvisionClassifier(backbone)
+    return _TorchvisionClassifier(backbone, is_grey=spec.image_channels == 1)
 
 
 def _options(spec: ModelSpec) -> dict[str, Any]:
@@ -96,9 +99,13 @@ def _drop_before_classifier(backbone: Any, dropout: float) -> None:
 def build_model(spec: ModelSpec) -> Any:
     """Build a ``torch.nn.Module`` with random weights, on the CPU.
 
+    For "points" the named model is the backbone.
+
     Raises:
         ConfigError: it does not accept such images, or its output has another shape than the classes.
     """
+    if spec.output == "points":
+        return point_finder.build(spec, build_model(replace(spec, output="classes")))
     known = find_torchvision(spec.name)
     if known is not None:
         model = _torchvision(spec)
@@ -155,8 +162,10 @@ def load_weights(model: Any, path: str, *, partial: bool = False) -> TakenWeight
     except (OSError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
         raise ConfigError(f"model.weights = {path!r} cannot be loaded: {error}") from error
     found = found if isinstance(found, Mapping) else {}
-    # A file of torchvision names the weights of the model inside ours.
-    target = model if set(found) & set(model.state_dict()) else getattr(model, "backbone", model)
+    # A file of torchvision, or of a classifier, names the weights of the model inside ours.
+    target = model
+    while not set(found) & set(target.state_dict()) and hasattr(target, BACKBONE):
+        target = getattr(target, BACKBONE)
     own = target.state_dict()
     fits = {
         name: getattr(found.get(name), "shape", None) == value.shape

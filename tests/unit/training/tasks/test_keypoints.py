@@ -11,14 +11,15 @@ from shardmill.infra.errors import DataError
 from shardmill.training.reading.records import annotations
 from shardmill.training.reading.records.annotations import LoneObjects, SplitObjects
 from shardmill.training.reading.records.shapes import KeyPointsOfSplit
+from shardmill.training.tasks.keypoints import KeyPointsTask
 from tests.samples.datasets.published import coloured, publish
 
 tf = pytest.importorskip("tensorflow")
 
 from shardmill.training.models.spec import ModelSpec  # noqa: E402
-from shardmill.training.tensorflow.keypoints import KeyPointsTask  # noqa: E402
 from shardmill.training.tensorflow.models.point_finder import ExpectedPlaces  # noqa: E402
 from shardmill.training.tensorflow.models.registry import build_model  # noqa: E402
+from shardmill.training.tensorflow.operations import OPERATIONS  # noqa: E402
 
 
 def test_losses_and_scores_count_annotated_points_alone() -> None:
@@ -26,7 +27,7 @@ def test_losses_and_scores_count_annotated_points_alone() -> None:
     outputs, points = chance.random((3, 8)).astype(np.float32), chance.random((3, 4, 3)).astype(np.float32)
     points[..., 2] = [[2, 1, 0, 2], [0, 0, 1, 0], [0, 0, 0, 0]]
     labels = np.concatenate([points.reshape(3, -1), np.tile([0, 0, 1, 1], (3, 1))], 1).astype(np.float32)
-    task = KeyPointsTask(4)
+    task = KeyPointsTask(OPERATIONS, 4)
     apart = np.hypot(*np.moveaxis(outputs.reshape(3, 4, 2) - points[..., :2], -1, 0))
     distances = [own[seen > 0] for own, seen in zip(apart, points[..., 2], strict=True)]
     scores, losses = task.scores(outputs, labels).numpy(), task.losses(outputs, labels).numpy()
