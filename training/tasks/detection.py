@@ -199,7 +199,8 @@ class OrientedKind(DetectionKind):
 def _check_oriented(version: DatasetVersion) -> None:
     if all(feature.name != CORNERS for feature in version.manifest.extra_features):
         raise UsageError(
-            f"data.objects = 'oriented', and the objects of {version.ref} have no oriented boxes",
+            f"data.objects = 'oriented', and the objects of {version.ref} have no oriented boxes"
+            f"{f' alike: {differing}' if (differing := version.why_not_joined(CORNERS)) else ''}",
             "take a data set that has them, or leave it out: the detector learns boxes",
         )
 
