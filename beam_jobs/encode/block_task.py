@@ -39,7 +39,16 @@ from shardmill.beam_jobs.execution.verdicts import (
     keep_verdict,
     known_verdicts,
 )
-from shardmill.beam_jobs.reasons import AI_MADE, ASPECT, FILTER_REASONS, PURGED, TOO_SMALL, UNPROCESSABLE
+from shardmill.beam_jobs.reasons import (
+    AI_MADE,
+    ASPECT,
+    CRASHED,
+    FILTER_REASONS,
+    OUT_OF_MEMORY,
+    PURGED,
+    TOO_SMALL,
+    UNPROCESSABLE,
+)
 from shardmill.beam_jobs.schemas import DECODE, FILTER, READ, FileRef, Status, file_refs
 from shardmill.beam_jobs.sources.files.walking import SourceFault
 from shardmill.beam_jobs.sources.kind_modules import Reader
@@ -101,11 +110,20 @@ class EncodeBlocks(Task):
 
     def find_culprit(self, file: FileRef) -> bool:
         """Decode a file alone, and keep a verdict if it is to blame; return whether there is one."""
+        limits = self._config.runner
+        if (unread := SourceBytes.unread(self._source, file)) is not None:
+            if unread.decoded in known_verdicts(self._spool, limits):
+                return True
+            reason, seen = try_alone(partial(_read_alone, reader=self._source, file=file), b"", self.limits)
+            if reason in (CRASHED, OUT_OF_MEMORY):
+                self._judge(unread, reason, seen)
+                return True
+            if reason is not None:
+                return False  # long, as what lies before it in its file may be: reading has no limit of time
         try:
             source = SourceBytes.read(self._source, file)
         except SourceFault:
             return False  # the block finds the same, and makes its row
-        limits = self._config.runner
         if source.decoded in known_verdicts(self._spool, limits):
             return True  # a copy of the file was found guilty already
         decode = partial(_decode, source=replace(source, image=b""), config=self._config)
@@ -113,10 +131,20 @@ class EncodeBlocks(Task):
             reason, seen = try_alone(decode, source.image, self.limits)
         if reason is None:
             return False
+        self._judge(source, reason, seen)
+        return True
+
+    def _judge(self, source: SourceBytes, reason: str, seen: str) -> None:
+        """Keep a verdict on a file."""
+        limits = self._config.runner
         verdict = Verdict(source.decoded.hex(), reason, limits.image_seconds, limits.image_memory_bytes)
         keep_verdict(self._spool, verdict)
-        log(f"{file.uri} is quarantined: {verdict.message} ({seen})", level="warning")
-        return True
+        log(f"{source.file.uri} is quarantined: {verdict.message} ({seen})", level="warning")
+
+
+def _read_alone(_: bytes, reader: Reader, file: FileRef) -> None:
+    """Read an image, as a call in the sandbox does."""
+    reader.read(file)
 
 
 def _decode(image: bytes, source: SourceBytes, config: PrepareConfig) -> None:
@@ -158,17 +186,19 @@ def encode_block(
     facts, further = FactsOfBlock(config), list[str]()
     with spool.atomic_writer(spool_file(digest)) as stored:
         for file in counting_files(file_refs(references)):
-            found, stage = None, READ
+            found, stage = SourceBytes.unread(source, file), DECODE
             try:
-                found = SourceBytes.read(source, file)
+                if found is not None:
+                    _check_verdict(found, verdicts)
+                found, stage = None, READ
+                found = _read(source, file)
                 if found.sha256 in contents.purged:
                     raise ImageFiltered(PURGED, "its content was purged from this dataset")
                 if found.content in contents.stored:
                     facts.add_stored_before(found)
                     continue
                 stage = DECODE
-                if (verdict := verdicts.get(found.decoded)) is not None:
-                    raise ImageRejected(verdict.reason, verdict.message)
+                _check_verdict(found, verdicts)
                 with memory_for(_needed_bytes(found, config)), _noted(file):
                     image, mask = _convert(found, config, masks)
                     if has_further_pictures(found.image, config.image.pages):
@@ -184,6 +214,24 @@ def encode_block(
                     stored.write(mask.mask)
     write_further(spool, digest, further)
     write_facts(spool, digest, facts.table())
+
+
+def _check_verdict(source: SourceBytes, verdicts: Verdicts) -> None:
+    """Refuse a file that must not be decoded.
+
+    Raises:
+        ImageRejected: there is a verdict on it.
+    """
+    if (verdict := verdicts.get(source.decoded)) is not None:
+        raise ImageRejected(verdict.reason, verdict.message)
+
+
+def _read(source: Reader, file: FileRef) -> SourceBytes:
+    """Read a file; where reading decodes, the pool hears which file it is."""
+    if SourceBytes.unread(source, file) is None:
+        return SourceBytes.read(source, file)
+    with _noted(file, is_timed=False):
+        return SourceBytes.read(source, file)
 
 
 def _lost(fault: Exception, stage: str) -> tuple[Status, str, str, str]:
@@ -208,10 +256,10 @@ def _convert(
 
 
 @contextmanager
-def _noted(file: FileRef) -> Iterator[None]:
+def _noted(file: FileRef, *, is_timed: bool = True) -> Iterator[None]:
     """Note the file during this block, and tell the pool if memory runs out."""
     try:
-        with being_processed():
+        with being_processed(is_timed=is_timed):
             yield
     except Exception as error:
         if is_out_of_memory(error):

@@ -91,6 +91,17 @@ class SourceBytes:
             raise SourceFault(fault.reason, f"its mask {file.mask.uri}: {fault.message}") from fault
         return cls(file, image, sha256, mask, hashlib.sha256(mask).digest())
 
+    @classmethod
+    def unread(cls, reader: Reader, file: FileRef) -> SourceBytes | None:
+        """Return what stands for a file before it is read, if reading decodes it, as a frame of a video.
+
+        Its digest is of name and time of change.
+        """
+        if not getattr(reader, "decodes", False):
+            return None
+        name = f"{file.uri}\0{file.mtime_ns}".encode("utf-8", "surrogateescape")
+        return cls(file, b"", hashlib.sha256(name).digest())
+
     @property
     def content(self) -> bytes:
         """The content: see shardmill.beam_jobs.tables.ids."""

@@ -33,6 +33,7 @@ class Reader(Protocol):
 
     A reader is made in the job and pickled to every process that reads. So it is cheap to make and to pickle,
     and opens containers only when an image of theirs is read. ``SourceFolder`` is the reader of plain files.
+    A reader that decodes, and so may crash, has an attribute ``decodes``, which is true.
     """
 
     def read(self, file: FileRef) -> bytes:

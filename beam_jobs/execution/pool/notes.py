@@ -24,6 +24,7 @@ T = TypeVar("T")
 
 _SINCE = struct.Struct("<d")
 _SINCE_AT = 8
+_NEVER_SECONDS = 1e9  # ahead of now
 _NOTE_BYTES = _SINCE_AT + _SINCE.size
 
 
@@ -54,9 +55,9 @@ class Note:
         item, files = divmod(self._progress[0], 1 << 32)
         return (item - 1, files) if item else None
 
-    def begin(self) -> None:
-        """Note that the next file of the item is being processed."""
-        _SINCE.pack_into(self._memory, _SINCE_AT, time.monotonic())
+    def begin(self, *, is_timed: bool = True) -> None:
+        """Note that the next file of the item is being processed; without a limit of time if so said."""
+        _SINCE.pack_into(self._memory, _SINCE_AT, time.monotonic() + (0.0 if is_timed else _NEVER_SECONDS))
 
     def end(self) -> None:
         """Note that no file is being processed."""
@@ -91,15 +92,18 @@ def counting_files(files: Iterable[T]) -> Iterator[T]:
 
 
 @contextlib.contextmanager
-def being_processed() -> Iterator[None]:
+def being_processed(*, is_timed: bool = True) -> Iterator[None]:
     """Note during this block that the file that ``counting_files`` yielded last is being processed.
 
     Does nothing in a process that has no note.
+
+    Args:
+        is_timed: whether the limit of time applies.
     """
     if _own is None:
         yield
         return
-    _own.begin()
+    _own.begin(is_timed=is_timed)
     try:
         yield
     except Exception:

@@ -22,6 +22,7 @@ from shardmill.beam_jobs.execution.task import Limits, Task
 from shardmill.beam_jobs.schemas import FileRef
 from shardmill.infra.errors import StorageError
 from shardmill.infra.processes.process import exit_at_once, run_main
+from tests.samples.images.photos import jpeg
 
 MIB = 1 << 20
 
@@ -152,6 +153,21 @@ def main() -> int:
     task = Deeds(told.folder, deeds)
     print(run_task(task, range(told.numbers), RunnerConfig(processes=told.processes)))
     return 0
+
+
+class CrashingReader:
+    """Reads images and decodes them, and ends its process at those of some names."""
+
+    decodes = True
+
+    def __init__(self, at: str) -> None:
+        self._at = at
+
+    def read(self, file: FileRef) -> bytes:
+        """Return a photograph."""
+        if file.uri == self._at:
+            os.kill(os.getpid(), signal.SIGSEGV)
+        return jpeg(int(file.uri))
 
 
 if __name__ == "__main__":

@@ -45,6 +45,8 @@ class FrameReader:
         least_change: read only frames that differ at least so much from the one before (0 to 1); None: all.
     """
 
+    decodes = True
+
     def __init__(self, folder: SourceFolder, max_pixels: int, least_change: float | None) -> None:
         self._folder, self._max_pixels, self._least_change = folder, max_pixels, least_change
         self._containers = Containers(folder)

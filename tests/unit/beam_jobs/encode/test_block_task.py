@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from PIL import Image
 
-from shardmill.beam_jobs.config import FilterConfig, ImageConfig, PrepareConfig
+from shardmill.beam_jobs.config import FilterConfig, ImageConfig, PrepareConfig, RunnerConfig
 from shardmill.beam_jobs.encode import block_task as encode_module
 from shardmill.beam_jobs.encode.block_task import (
     EncodeBlocks,
@@ -26,16 +26,20 @@ from shardmill.beam_jobs.encode.blocks import (
     cut_blocks,
     further_pictures,
     read_facts,
+    reuse_blocks,
     spool_file,
     write_references,
 )
 from shardmill.beam_jobs.encode.facts import stable_message
+from shardmill.beam_jobs.execution.pool import Pool
+from shardmill.beam_jobs.execution.verdicts import known_verdicts
 from shardmill.beam_jobs.request import prepare_command
 from shardmill.beam_jobs.schemas import REFERENCE_SCHEMA, Status
 from shardmill.beam_jobs.sources.files.folder import SourceFolder
 from shardmill.infra.codecs import ImageRejected, decode
 from shardmill.infra.storage.filesystem import Storage
 from tests.samples.images.photos import jpeg, png, rotated_jpeg, write
+from tests.samples.preparing.deeds import CrashingReader
 
 
 def references(root: Path, names: list[str]) -> pa.RecordBatch:
@@ -69,6 +73,23 @@ def test_files_with_further_pictures_are_counted_unless_the_first_is_meant(tmp_p
     command = prepare_command("s", "d", "r", PrepareConfig(image=ImageConfig(size=24)))
     (config,) = (PrepareConfig.model_validate_json(part) for part in command if part.startswith("{"))
     assert config.image.model_fields_set == {"size"}, "a child knows what was set"
+
+
+def test_a_reader_that_crashes_costs_one_image(tmp_path: Path) -> None:
+    """Readers that decode, as of videos, are tried alone too; a later block knows the verdict."""
+    rows = [{"uri": str(number), "size_bytes": 0, "mtime_ns": 5, "label": "a"} for number in range(4)]
+    batch, spool = pa.RecordBatch.from_pylist(rows, REFERENCE_SCHEMA), Storage.at(tmp_path / "spool")
+    block = Block(block_digest(batch), 0, batch.num_rows)
+    write_references(spool, pa.Table.from_batches([batch]), [block])
+    pool = Pool(EncodeBlocks(CrashingReader("2"), spool, PrepareConfig()), 1)
+    try:
+        assert pool.submit(0).exception(timeout=120) is None
+    finally:
+        pool.close()
+    facts = read_facts(spool, block).to_pylist()
+    assert [row["reason"] for row in facts] == [None, None, "decoder_crashed", None]
+    assert facts[2]["stage"] == "decode"
+    assert reuse_blocks(spool, [block], known_verdicts(spool, RunnerConfig())) == {block.digest}
 
 
 def test_a_block_of_all_kinds(tmp_path: Path) -> None:
