@@ -36,7 +36,7 @@ DatasetRef = Annotated[
     str,
     Field(
         pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*(@([0-9]+|latest))?(\?.+| *;.+)?$",
-        max_length=1000,
+        max_length=10_000,
         examples=["photos", "photos@3", "photos@3?width > 800", "photos@3; web@1"],
     ),
     WholeText(),
@@ -46,9 +46,9 @@ RunRef = Annotated[
     str,
     Field(
         # A name below the folder of the runs, or an alias: a form must not reach other folders.
-        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*(@[a-z][a-z0-9_-]*)?$",
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*(@[a-z][a-z0-9_-]*)?$",
         max_length=200,
-        examples=["photos-v1-0123456789", "photos@production"],
+        examples=["photos-v1-0123456789", "photos@production", "photos+web@production"],
     ),
     WholeText(),
 ]
