@@ -34,6 +34,7 @@ from shardmill.beam_jobs.report.figures.inputs import (
     LostInput,
     ReasonRow,
 )
+from shardmill.beam_jobs.report.figures.quality import FlagFigures
 from shardmill.beam_jobs.report.figures.splits import shard_balance, split_figures
 from shardmill.beam_jobs.report.figures.survey import Survey, traits
 from shardmill.beam_jobs.report.findings import find
@@ -84,6 +85,7 @@ class Contents:
     survey: Survey
     near: NearDuplicateGroups
     keys: Sequence[DividedKey]
+    quality: Sequence[FlagFigures]
     since: ChangesSince | None
     drift: Drift | None
     pictures: Pictures
@@ -171,6 +173,12 @@ def _objects(page: Contents) -> Values | None:
     return {"objects": page.survey.objects} if page.survey.objects else None
 
 
+def _quality(page: Contents) -> Values | None:
+    rules = page.manifest.config.get("filter")
+    left_out = rules.get("quality", ()) if isinstance(rules, Mapping) else ()
+    return {"flags": page.quality, "left_out": left_out} if page.quality else None
+
+
 def _leaks(page: Contents) -> Values | None:
     if not page.near.num_leaks and not page.manifest.leaks.key_groups:
         return None
@@ -240,6 +248,7 @@ SECTIONS: Final = (
     Section("splits", "Splits", _splits),
     Section("sources", "Sources", _sources),
     Section("objects", "Objects", _objects),
+    Section("quality", "Quality", _quality),
     Section("leaks", "Leaks", _leaks),
     Section("near-duplicates", "Near-duplicates", _near_duplicates),
     Section("duplicates", "Duplicates", _duplicates),

@@ -16,6 +16,7 @@ from shardmill.beam_jobs.report.figures.groups import (
     near_duplicates,
 )
 from shardmill.beam_jobs.report.figures.inputs import InputFigures, StoredInputs, count_inputs
+from shardmill.beam_jobs.report.figures.quality import quality_figures, record_ids
 from shardmill.beam_jobs.report.figures.survey import survey_indexes
 from shardmill.beam_jobs.report.gallery import exhibit, exhibit_inputs
 from shardmill.beam_jobs.report.sections import SECTIONS, Contents, template
@@ -117,7 +118,8 @@ def make_report(
     tables = StoredInputs(storage, manifest) if inputs is None else [inputs]
     dropped = {member.uri for member in near.members() if member.split is None}
     rows = count_inputs(tables, manifest, wanted_uris=dropped)
-    named = list(dict.fromkeys(_named(manifest, rows, near, keys, since)))
+    quality = quality_figures(DatasetVersion(storage, manifest))
+    named = list(dict.fromkeys([*_named(manifest, rows, near, keys, since), *record_ids(quality)]))
     survey = survey_indexes(storage, manifest, named)
     refused = _RefusedImages(manifest, source)
     return _render(
@@ -128,6 +130,7 @@ def make_report(
             survey,
             near,
             keys,
+            quality,
             since,
             drift,
             pictures=choose_and_read(storage, manifest, survey, named),

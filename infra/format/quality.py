@@ -104,8 +104,8 @@ QUALITY_FLAGS: Final[tuple[QualityFlag, ...]] = get_args(QualityFlag)
 
 _ANY = float("inf")
 FLAGS: Final[dict[QualityFlag, Flag]] = {
-    "dark": Flag("too dark: its brightest parts are", (Bound("luma_p99", 80, 100, 32),)),
-    "light": Flag("too light: its darkest parts are", (Bound("luma_p5", 12, 25, 4, _from_white),)),
+    "dark": Flag("too dark", (Bound("luma_p99", 80, 100, 32),)),
+    "light": Flag("too light", (Bound("luma_p5", 12, 25, 4, _from_white),)),
     "blurred": Flag(
         "without detail at the size at which it is stored",
         (Bound("luma_sharpness", 0.36, 0.42, 0, of_ratios=True),),
@@ -134,7 +134,7 @@ DERIVED: Final = {
 ROWS_AT_A_TIME: Final = 1 << 18  # measures take 64 bytes a row
 
 
-def measures_of(table: pa.Table) -> dict[str, Float64]:
+def measures_of(table: pa.Table | pa.RecordBatch) -> dict[str, Float64]:
     """Return the measures of pictures: name -> float64 [N], NaN where a picture has none.
 
     Args:

@@ -47,6 +47,11 @@ def test_flags_are_counted_and_nothing_is_left_out_unless_asked_for(source: Path
         assert bad.sum() == limits[name].num_records
     names = table["source_uri"].filter(flagged(table, limits)["dark"]).to_pylist()
     assert sorted(names) == ["cat/dark.jpg", "dog/dark.jpg"]
+    page = version.storage.read_bytes(version.manifest.report or "").decode()
+    section = page.partition('<section id="quality">')[2].partition("</section>")[0]
+    assert "dark</b> · 2 records" in section
+    assert section.count("cat/dark.jpg</code>") == section.count("dog/blank.png</code>") - 1 == 1
+    assert "Nothing is left out" in section
     view = Catalog(root).open_view(f"d?luma_p99 < {limits['dark'].below:g}")
     assert sum(map(view.num_examples, view.manifest.splits)) == 2
 
