@@ -236,24 +236,38 @@ def without_border(luma: Pixels) -> Pixels | None:
     Returns:
         A view of what is inside the border.
     """
+    return _inside(luma, _border(luma))
+
+
+_Border = tuple[int | None, int | None, int | None, int | None]  # lines at the top, bottom, left and right
+_NO_BORDER: _Border = (None, None, None, None)
+
+
+def _inside(luma: Pixels, border: _Border) -> Pixels | None:
+    top, bottom, left, right = (lines or 0 for lines in border)
+    if not (top or bottom or left or right):
+        return None
+    height, width = luma.shape
+    return luma[top : height - bottom, left : width - right]
+
+
+def _border(luma: Pixels) -> _Border:
+    """Count the lines of a border at each side; None where the outermost one is not of one shade."""
     height, width = luma.shape
     top = _border_lines(luma[: height // 4])
     bottom = _border_lines(luma[::-1][: height // 4])
-    inside = luma[top : height - bottom]
+    inside = luma[top or 0 : height - (bottom or 0)]
     left = _border_lines(inside.T[: width // 4])
-    right = _border_lines(inside.T[::-1][: width // 4])
-    if not (top or bottom or left or right):
-        return None
-    return inside[:, left : width - right]
+    return top, bottom, left, _border_lines(inside.T[::-1][: width // 4])
 
 
-def _border_lines(lines: Pixels) -> int:
-    """Count the lines from the first one on that have its shade."""
+def _border_lines(lines: Pixels) -> int | None:
+    """Count the lines from the first one on that have its shade; None if it has several."""
     if not len(lines):
         return 0
     mean, deviation = cv2.meanStdDev(lines[:1])
     if deviation[0, 0] > _SHADE_DEVIATION:
-        return 0
+        return None
     apart = np.abs(lines.astype(np.int16) - round(mean[0, 0])).sum(axis=1) > _SHADE_TOLERANCE * lines.shape[1]
     return int(np.argmax(apart)) if apart.any() else 0
 
@@ -289,9 +303,8 @@ class Measures:
         halved = halve(planes.y)
         statistics = plane_statistics(planes, halved)
         if shown is None:
-            levels = _levels(planes.y, halved)
-            return cls(*statistics, _thumbnails(levels), measure_quality(levels))
-        return cls(*statistics, _thumbnails(_levels(shown)), measure_quality(_levels(planes.y[to.picture])))
+            return cls(*statistics, *_of_levels(_levels(planes.y, halved)))
+        return cls(*statistics, *_of_luma(shown, planes.y[to.picture]))
 
     @classmethod
     def of_pixels(cls, pixels: Pixels, shown: Pixels, stored: Pixels) -> Self:
@@ -312,13 +325,16 @@ class Measures:
 
 
 def _of_luma(shown: Pixels, stored: Pixels, *, is_bright: bool = True) -> tuple[tuple[Pixels, ...], Quality]:
-    levels = _levels(shown)
-    of_stored = levels if stored is shown else _levels(stored)
-    return _thumbnails(levels), measure_quality(of_stored, is_bright=is_bright)
+    thumbnails, quality = _of_levels(_levels(shown), is_bright=is_bright)
+    if stored is not shown:
+        quality = measure_quality(_levels(stored), is_bright=is_bright)
+    return thumbnails, quality
 
 
-def _thumbnails(levels: Sequence[Pixels]) -> tuple[Pixels, ...]:
-    """Shrink luma, and what is inside its border if it has one."""
-    inside = without_border(levels[0])
+def _of_levels(levels: Sequence[Pixels], *, is_bright: bool = True) -> tuple[tuple[Pixels, ...], Quality]:
+    """Shrink luma, and what is inside its border if it has one; and measure its quality."""
+    border = _border(levels[0])
+    inside = _inside(levels[0], border)
     whole = _smallest(levels)
-    return (whole,) if inside is None else (whole, thumbnail(inside))
+    quality = measure_quality(levels, is_bright=is_bright, may_have_bars=border != _NO_BORDER)
+    return (whole,) if inside is None else (whole, thumbnail(inside)), quality

@@ -27,7 +27,6 @@ from shardmill.infra.codecs.geometry import halve
 
 Float32 = npt.NDArray[np.float32]
 
-_SHARP_BELOW = 256
 LEAST_SIDE = 16  # below, a picture has too few pixels to judge
 _MOST_SHARP = 16.0
 _DECIMALS = 3  # so that the least bits of a logarithm do not reach the index
@@ -51,23 +50,27 @@ class Quality(NamedTuple):  # a frozen dataclass is made in twice the time
     border_share: float
 
 
-def measure_quality(levels: Sequence[Pixels], *, is_bright: bool = True) -> Quality:
+def measure_quality(
+    levels: Sequence[Pixels], *, is_bright: bool = True, may_have_bars: bool = True
+) -> Quality:
     """Measure a picture.
 
     Args:
         levels: its luma, uint8 [H, W], each half the size of the one before, down to a shorter side below
             128 pixels.
         is_bright: see ``Quality``.
+        may_have_bars: whether the outermost line of some side is of one shade.
     """
     smallest = levels[-1]
-    at = next(at for at, level in enumerate(levels) if min(level.shape) < _SHARP_BELOW)
-    fine, coarse = levels[at], levels[at + 1] if at + 1 < len(levels) else None
+    # What is halved to less than 128 was below 256.
+    fine, coarse = (levels[-2], smallest) if len(levels) > 1 else (smallest, None)
     border = 0.0
-    if min(smallest.shape) >= LEAST_SIDE and (bars := _bars(smallest)) is not None:
+    may_have_bars &= min(smallest.shape) >= LEAST_SIDE
+    if may_have_bars and (bars := _bars(smallest)) is not None:
         (top, bottom), (left, right) = bars
         inside = (bottom - top) * (right - left)
         border = 1 - inside / smallest.size
-        scale = 1 << len(levels) - 1 - at
+        scale = 1 if fine is smallest else 2
         # A line more: where a bar ends, halving has mixed it with the picture.
         edge = 1 if min(bottom - top, right - left) > 4 else 0
         top, bottom, left, right = top + edge, bottom - edge, left + edge, right - edge
@@ -77,19 +80,34 @@ def measure_quality(levels: Sequence[Pixels], *, is_bright: bool = True) -> Qual
     return Quality(counts, is_bright, _sharpness(fine, coarse), float(round(border, _DECIMALS)))
 
 
+# n·log₂ n of each count: logarithms would take half of the time.
+_TIMES_LOGARITHM = np.arange(1 << 14) * np.log2(np.maximum(np.arange(1 << 14), 1))
+
+
+_PICTURES_AT_A_TIME = 16  # whose arrays stay in the processor's cache
+
+
 def of_levels(measured: Sequence[Quality]) -> dict[str, list[int | None] | list[float]]:
     """Return the columns that pictures have by their grey levels, a value for each picture."""
-    if not measured:
-        return {"luma_p5": [], "luma_p99": [], "luma_entropy": []}
-    counts = np.stack([one.counts for one in measured]).reshape(-1, 256).astype(np.float64)
-    below = np.cumsum(counts, axis=1)
-    total = below[:, -1:]
-    found: dict[str, list[int | None] | list[float]] = {}
-    for name, share in (("luma_p5", 0.05), ("luma_p99", 0.99)):
-        values = (below < share * total).sum(axis=1).tolist()
-        found[name] = [value if one.is_bright else None for value, one in zip(values, measured, strict=True)]
-    entropy = np.log2(total[:, 0]) - (counts * np.log2(np.maximum(counts, 1))).sum(axis=1) / total[:, 0]
-    return found | {"luma_entropy": np.maximum(entropy, 0).round(_DECIMALS).tolist()}
+    low: list[int | None] = []
+    high: list[int | None] = []
+    entropy: list[float] = []
+    for start in range(0, len(measured), _PICTURES_AT_A_TIME):
+        part = measured[start : start + _PICTURES_AT_A_TIME]
+        counts = np.stack([one.counts for one in part]).reshape(-1, 256).astype(np.int64)
+        below = np.cumsum(counts, axis=1)
+        total = below[:, -1:]
+        low += (below < 0.05 * total).sum(axis=1).tolist()
+        high += (below < 0.99 * total).sum(axis=1).tolist()
+        if total.max() < len(_TIMES_LOGARITHM):
+            products = _TIMES_LOGARITHM[counts]
+        else:
+            products = counts * np.log2(np.maximum(counts, 1))
+        bits = np.log2(total[:, 0]) - products.sum(axis=1) / total[:, 0]
+        entropy += np.maximum(bits, 0).round(_DECIMALS).tolist()
+    for values in (low, high):
+        values[:] = [value if one.is_bright else None for value, one in zip(values, measured, strict=True)]
+    return {"luma_p5": low, "luma_p99": high, "luma_entropy": entropy}
 
 
 def _sharpness(fine: Pixels, coarse: Pixels | None) -> float | None:
@@ -128,10 +146,14 @@ def _bar(lines: Pixels) -> int:
     if most - least > 2 * _TOLERANCE:
         return 0
     shade = round((least + most) / 2)
-    apart = np.abs(lines[: int(len(lines) * _DEEPEST) + 2].astype(np.int16) - shade)
-    ends = np.flatnonzero((apart <= _TOLERANCE).mean(axis=1) < _OF_BAR)
-    if not len(ends) or ends[0] + 1 >= len(apart):
+    lines = np.ascontiguousarray(lines[: int(len(lines) * _DEEPEST) + 2])
+    inside = cv2.inRange(lines, shade - _TOLERANCE, shade + _TOLERANCE)
+    ends = np.flatnonzero(
+        cv2.reduce(inside, 1, cv2.REDUCE_SUM, dtype=cv2.CV_32S) < _OF_BAR * 255 * lines.shape[1]
+    )
+    if not len(ends) or ends[0] + 1 >= len(lines):
         return 0
     # The line at the end of a bar may be half of it, by halving.
     depth = int(ends[0])
-    return depth if (apart[depth + 1] <= _APART).mean() <= _BEHIND_BAR else 0
+    behind = np.abs(lines[depth + 1].astype(np.int16) - shade)
+    return depth if (behind <= _APART).mean() <= _BEHIND_BAR else 0
