@@ -327,7 +327,8 @@ class Measures:
 def _of_luma(shown: Pixels, stored: Pixels, *, is_bright: bool = True) -> tuple[tuple[Pixels, ...], Quality]:
     thumbnails, quality = _of_levels(_levels(shown), is_bright=is_bright)
     if stored is not shown:
-        quality = measure_quality(_levels(stored), is_bright=is_bright)
+        may_have_bars = _border(stored) != _NO_BORDER
+        quality = measure_quality(_levels(stored), is_bright=is_bright, may_have_bars=may_have_bars)
     return thumbnails, quality
 
 
