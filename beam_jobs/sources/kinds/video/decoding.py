@@ -25,8 +25,8 @@ from shardmill.beam_jobs.sources.kinds.video.packets import (
     read_packets,
 )
 from shardmill.beam_jobs.sources.rows.listing import row_of
+from shardmill.infra.codecs.color.video import rgb_of
 from shardmill.infra.codecs.formats import ImageRejected, check_pixels
-from shardmill.infra.codecs.video_pixels import rgb_of
 
 _Pixels = npt.NDArray[np.uint8]
 

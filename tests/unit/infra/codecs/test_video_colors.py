@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from shardmill.infra.codecs import ImageRejected
-from shardmill.infra.codecs.video_pixels import Coding, rgb_of, upright, yuv_to_rgb
+from shardmill.infra.codecs.color.video import Coding, rgb_of, upright, yuv_to_rgb
 from tests.samples.images.videos import video
 
 WEIGHTS = {1: (0.2126, 0.0722), 6: (0.299, 0.114)}
