@@ -104,7 +104,7 @@ PURGED: Final = _filtered(
 REVIEW: Final = _filtered(
     "review",
     "A person excluded its content in a review",
-    "Undo the decision: shardmill review list NAME --decided shows it",
+    "Undo the decision: shardmill review decide NAME RECORD undo",
 )
 LEAK: Final = _filtered(
     "leak",

@@ -75,8 +75,8 @@ PLATFORM = Branch(
 )
 REVIEW = Branch(
     "review",
-    "Decide about what was found in a dataset: list, export, import.",
-    ("datasets.review:list_", "datasets.review:export", "datasets.review:import_"),
+    "Decide about what was found: list, decide, export, import.",
+    ("datasets.review:list_", "datasets.review:decide", "datasets.review:export", "datasets.review:import_"),
 )
 TREE: dict[str, tuple[str | Branch, ...]] = {
     "Prepare and train": (

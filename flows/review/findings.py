@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 
 import numpy as np
 import pyarrow.compute as pc
@@ -19,6 +19,7 @@ from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.dataset.views.references import whole_versions
 from shardmill.infra.errors import ShardmillError
 from shardmill.infra.format.contract import QUARANTINED
+from shardmill.infra.format.quality import FLAGS, QUALITY_COLUMNS, QualityFlag, flagged
 from shardmill.infra.readable import first_of
 from shardmill.training.results.predictions.file import (
     has_one_label,
@@ -161,6 +162,19 @@ def _quarantine(reviewed: Reviewed) -> Iterator[Finding]:
             yield Finding(row["sha256"][:16], row["message"] or row["reason"], uri=row["uri"])
 
 
+def _quality(reviewed: Reviewed) -> Iterator[Finding]:
+    limits = reviewed.version.manifest.quality
+    for shard in reviewed.version.manifest.shards if limits else ():
+        rows = reviewed.version.rows(shard, ["id", *QUALITY_COLUMNS])
+        found: dict[int, list[QualityFlag]] = {}
+        for name, bad in flagged(rows, limits).items():
+            for row in np.flatnonzero(bad).tolist():
+                found.setdefault(row, []).append(cast(QualityFlag, name))
+        for row, names in found.items():
+            text = "; ".join(f"{name.replace('_', ' ')}: {FLAGS[name].words}" for name in names)
+            yield Finding(rows["id"][row].as_py(), text, float(len(names)))
+
+
 def _inputs(reviewed: Reviewed, condition: pc.Expression) -> Iterator[dict[str, str]]:
     columns = ["uri", "sha256", "outcome", "reason", "message", "record_id"]
     for part in reviewed.version.manifest.inputs:
@@ -209,6 +223,7 @@ REASONS: Final = (
     Reason("label-error", "likely label errors", _label_errors),
     Reason("same-file", "same file, several labels", _same_bytes),
     Reason("same-look", "same look, several labels", _same_look),
+    Reason("quality", "quality flags", _quality),
     Reason("quarantine", "quarantine", _quarantine),
     Reason("leak", "leaks between splits", _leaks),
     Reason("unsure", "lowest confidence", _unsure),

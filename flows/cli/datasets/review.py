@@ -1,16 +1,17 @@
-"""review list, export and import: what was found in a dataset, and what people decided about it."""
+"""review list, decide, export and import: what was found in a dataset, and what people decided about it."""
 
 from __future__ import annotations
 
+import secrets
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from shardmill.flows.cli import options, output
 from shardmill.flows.cli.datasets.maintenance import Name
 from shardmill.flows.cli.folders import catalog_at, runs_folder
-from shardmill.infra.errors import DataError, UsageError
+from shardmill.infra.errors import DataError, NotFoundError, UsageError
 
 if TYPE_CHECKING:
     from shardmill.infra.dataset.version import DatasetVersion
@@ -79,6 +80,45 @@ def _print(title: str, columns: list[str], rows: list[list[str]], json_output: b
         output.print_table(title, columns, rows)
     else:
         output.say(title)
+
+
+def decide(
+    dataset: Name,
+    record: Annotated[str, typer.Argument(metavar="RECORD", help="Id of a record, as `list` prints it")],
+    decision: Annotated[
+        str, typer.Argument(metavar="DECISION", help="keep, relabel, exclude, unsure or undo")
+    ],
+    to: Annotated[str, typer.Option("--to", metavar="CLASS", help="The new class of relabel")] = "",
+    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why, in one line")] = "",
+    root: options.Root = None,
+    json_output: options.Json = False,
+) -> None:
+    """Decide about one record; undo takes its last decision back, also of a record that is excluded.
+
+    Examples:
+      shardmill review decide photos 0f3c5a7be1d24c68 exclude --reason "no clothing"
+      shardmill review decide photos 0f3c5a7be1d24c68 undo
+    """
+    from shardmill.infra.dataset.decisions import Decision, DecisionLog
+    from shardmill.training.aliases.record import this_user
+
+    version = catalog_at(root).open(dataset)
+    log = DecisionLog(version.storage)
+    before = log.read().current.get(record)
+    if before is None and (decision == "undo" or record not in _sources(version)):
+        is_undo = decision == "undo"
+        raise NotFoundError(
+            f"nothing is decided about {record!r}" if is_undo else f"{version.ref} has no record {record!r}",
+            f"see shardmill review list {dataset}, or with --decided",
+        )
+    if decision == "relabel" and version.manifest.label_kind != "class":
+        raise UsageError(f"images of {version.ref} have no one class", "decide keep, exclude or unsure")
+    verdict: Any = decision
+    row = Decision(secrets.token_hex(12), record, verdict, this_user(), to=to, reason=reason)
+    (added,) = log.append([row]).added
+    output.answer(
+        {"dataset": dataset, "record": record, "key": added.key}, json_output, f"{decision}: {record}"
+    )
 
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help=".csv, .parquet, or .json of Label Studio")]

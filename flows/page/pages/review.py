@@ -7,7 +7,6 @@ import logging
 import secrets
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import urlsplit
 
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
@@ -115,7 +114,7 @@ def _check_is_own(request: Request, platform: Platform) -> None:
     origin, host = request.headers.get("origin", ""), request.headers.get("host", "")
     given = request.headers.get(TOKEN, "")
     is_json = request.headers.get("content-type", "").partition(";")[0].strip() == "application/json"
-    is_own = bool(host) and urlsplit(origin).netloc == host
+    is_own = bool(host) and origin in (f"http://{host}", f"https://{host}")
     if not is_own or request.headers.get("sec-fetch-site", "same-origin") != "same-origin" or not is_json:
         raise HTTPException(403, "only a page of this server may write")
     if not secrets.compare_digest(given.encode(), platform.review_token.encode()):

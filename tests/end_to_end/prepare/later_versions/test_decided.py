@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from shardmill.infra.dataset.catalog import Catalog
 from shardmill.infra.dataset.decisions import Decision, DecisionLog
 from tests.samples.images.photos import jpeg, make_photos, write
@@ -22,10 +20,9 @@ def decide(root: Path, uri: str, decision: str, **more: Any) -> None:
     log.append([Decision(key, record["record_id"], decision, "ada", **more)])  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("ranges", [1, 3])
-def test_decisions_follow_content_to_later_versions(tmp_path: Path, ranges: int) -> None:
+def test_decisions_follow_content_to_later_versions(tmp_path: Path) -> None:
     source, root = make_photos(tmp_path / "source", PICTURES), tmp_path / "root"
-    settings = {"runner": {"processes": 2, "block_images": 8, "plan_ranges": ranges}}
+    settings = {"runner": {"processes": 2, "block_images": 8}}
     run(source, root, **settings)
     first = rows(Catalog(root).open("d"))
     cats = [uri for uri in first if uri.startswith("cat/")]

@@ -44,6 +44,12 @@ def smaller(data: bytes) -> bytes:
     return out.getvalue()
 
 
+def one_shade() -> bytes:
+    out = io.BytesIO()
+    Image.new("RGB", (64, 48), (4, 4, 4)).save(out, "png")
+    return out.getvalue()
+
+
 def write_predictions(file: Path, ids: Sequence[str], probabilities: list[list[float]]) -> None:
     about = {"dataset": "d@1", "split": "test", "classes": ["cat", "dog"], "task": "single-label"}
     fields = [("id", pa.string()), ("probabilities", pa.list_(pa.float32()))]
@@ -62,9 +68,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
     same = (source / "cat/00006.jpg").read_bytes()
     like = smaller((source / "cat/00001.jpg").read_bytes())
     broken = jpeg(5)[:200]
-    write(
-        source, {"dog/same.jpg": same, "dog/like.jpg": like, "dog/broken.jpg": broken, "dog/empty.jpg": b""}
-    )
+    more = {"same": same, "like": like, "broken": broken, "empty": b"", "black": one_shade()}
+    write(source, {f"dog/{name}.jpg": data for name, data in more.items()})
     run(source, root, failure_budget=0.5)
     found = rows(Catalog(root).open("d"))
     ids = {uri: row["record_id"] or (row["sha256"] or "")[:16] for uri, row in found.items()}
@@ -107,6 +112,8 @@ def test_the_queue_has_a_row_for_each_record_with_all_reasons_the_most_important
     assert "same-look" in found["dog/like.jpg"]
     assert found["dog/broken.jpg"] == ["quarantine"]
     assert queue.by_record[made.ids["dog/broken.jpg"]].place is None
+    assert "quality" in found["dog/black.jpg"]
+    assert "dark: too dark" in queue.by_record[made.ids["dog/black.jpg"]].findings["quality"].text
     assert "cat/00007.jpg" not in found
     assert "gone.jpg" not in found
     unsure = [row.uri for row in queue.rows if list(row.findings) == ["unsure"]]
@@ -241,7 +248,16 @@ def test_images_without_one_class_are_kept_or_excluded_and_not_relabelled(
     file.write_text(f"record,decision,to\n{record},relabel,dog\n")
     assert cli.run(["review", "import", "d", str(file), "--root", str(root)]) != 0
     assert "have no one class" in capsys.readouterr().err
-    file.write_text(f"record,decision\n{record},exclude\n")
-    assert cli.run(["review", "import", "d", str(file), "--root", str(root)]) == 0
+
+    def decide(*words: str) -> int:
+        return cli.run(["review", "decide", "d", *words, "--root", str(root)])
+
+    assert decide(record, "relabel", "--to", "dog") != 0
+    assert decide("0" * 16, "exclude") != 0
+    assert decide(record, "undo") != 0
+    assert decide(record, "exclude", "--reason", "no animal") == 0
     run(source, root, **settings)
-    assert rows(Catalog(root).open("d"))["cat/00001.jpg"]["reason"] == "review"
+    assert "no animal" in rows(Catalog(root).open("d"))["cat/00001.jpg"]["message"]
+    assert decide(record, "undo") == 0
+    run(source, root, **settings)
+    assert rows(Catalog(root).open("d"))["cat/00001.jpg"]["outcome"] == "record"
