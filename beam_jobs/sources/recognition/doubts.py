@@ -19,6 +19,7 @@ from shardmill.beam_jobs.sources.roles import is_place, split_of_words, words_of
 
 _SHOWN = 2  # tables
 _BESIDE = (".txt", ".json", ".xml", ".csv", ".mat", ".npy", ".pts")  # files that say something of an image
+_OF_NO_IMAGES = frozenset({"readme", "license", "licence", "classes", "names", "requirements"})
 _OF_IMAGES = frozenset({"image", "images", "img", "imgs"})
 _PART = re.compile(r"(.*(?<![a-z]))?(part|batch|chunk|shard|patch|subset|fold)s?[_ -]?\d+")
 _FRAME = re.compile(r"^[^/]*/frame[_ -]?\d+[^/]*$", re.IGNORECASE)
@@ -90,6 +91,38 @@ def with_evidence(kind: str, by_folders: Recognised, glance: Glance) -> Recognis
         f"{cli_for('image_folder', {'labels': 'none'})} if the images have no labels",
     ]
     return replace(by_folders, why=f"{by_folders.why}, but {why}", readings=readings)
+
+
+def doubt_of_members(names: Sequence[str], glance: Glance, settings: SourceConfig) -> str | None:
+    """Return what speaks against taking the folders in an archive for classes, in words; None if nothing.
+
+    Args:
+        names: of its members.
+        glance: at the source.
+        settings: of the source.
+    """
+    files = [
+        name for name in names if not any(part.startswith((".", "__MACOSX")) for part in name.split("/"))
+    ]
+    if len({name.partition("/")[0] if "/" in name else "" for name in files} | {""}) == 2:
+        files = [name.partition("/")[2] for name in files if "/" in name]
+    inside = Glance(glance.folder, sorted(files))
+    images = set(map(_sample_of, inside.images))
+    beside = set(map(_sample_of, set(files) - set(inside.images)))
+    if not any("/" in name for name in inside.images) or len(images & beside) * 2 >= len(images):
+        return None  # without folders, or with sidecars as in WebDataset
+    for name in inside.ending_in(*_BESIDE, *TABLE_ENDINGS, ".yaml"):
+        words = set(words_of(name.rpartition("/")[2]))
+        if not words & _OF_NO_IMAGES:
+            return f"{name} tells more of the images, and is not read"
+    seen = with_doubts(Recognised("its folders would be classes"), (), inside, settings)
+    seen = with_evidence("image_folder", seen, inside)
+    return seen.why if seen.readings else None
+
+
+def _sample_of(name: str) -> str:
+    folder, _, last = name.rpartition("/")
+    return f"{folder}/{last.partition('.')[0]}"
 
 
 def _against(glance: Glance, places: Iterable[str]) -> str | None:

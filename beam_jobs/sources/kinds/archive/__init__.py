@@ -17,14 +17,15 @@ beside the archives has a row of its own, and so has an archive that is empty, d
 from __future__ import annotations
 
 import json
+import zipfile
 from collections.abc import Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
-from typing import Any
+from typing import Any, BinaryIO, cast
 
 import pyarrow as pa
 
-from shardmill.beam_jobs.config import PrepareConfig, SourceConfig
+from shardmill.beam_jobs.config import ArchiveConfig, PrepareConfig, SourceConfig
 from shardmill.beam_jobs.schemas import MEMBER_LISTING_SCHEMA, FileRef
 from shardmill.beam_jobs.sources.class_names import class_numbers, quoted
 from shardmill.beam_jobs.sources.files.folder import SourceFolder
@@ -38,7 +39,8 @@ from shardmill.beam_jobs.sources.kinds.archive.reading import ArchiveReader, fir
 from shardmill.beam_jobs.sources.kinds.archive.sidecar_values import asked_values, with_values
 from shardmill.beam_jobs.sources.listing import Listing
 from shardmill.beam_jobs.sources.masks import is_mask_name
-from shardmill.beam_jobs.sources.recognition.glance import Glance, Recognised
+from shardmill.beam_jobs.sources.recognition.doubts import doubt_of_members
+from shardmill.beam_jobs.sources.recognition.glance import Glance, Recognised, cli_for
 from shardmill.beam_jobs.sources.roles import refused_objects
 from shardmill.beam_jobs.tables.columns import sorted_by
 from shardmill.infra.codecs.formats import sniff
@@ -121,9 +123,35 @@ def _list_masked(
 
 
 def recognise(glance: Glance, settings: SourceConfig) -> Recognised | None:
-    """Recognise tar and zip archives."""
+    """Recognise tar and zip archives; those of data sets with tables or annotations are to be unpacked."""
     archives = glance.ending_in(*ENDINGS)
-    return Recognised(f"it has archives: {quoted(archives)}") if archives else None
+    if not archives:
+        return None
+    why = f"it has archives: {quoted(archives)}"
+    doubt = None
+    if settings.label_kind == "class" and settings.archive == ArchiveConfig():
+        doubt = doubt_of_members(_names_in(glance.folder, archives[0]), glance, settings)
+    if doubt is None:
+        return Recognised(why)
+    by_folders = cli_for("archive", {"archive": {"layout": "folders"}})
+    readings = [
+        f"unpack {archives[0]} and give its folder as the source",
+        f"{by_folders} if its folders are the classes",
+        f"{cli_for('archive', {'labels': 'none'})} if the images have no labels",
+    ]
+    return Recognised(f"{why}; in {archives[0]} {doubt}", readings=readings)
+
+
+def _names_in(folder: SourceFolder, archive: str) -> list[str]:
+    """Return the names of the members of an archive: all of a zip, the first ones of others."""
+    try:
+        if not archive.lower().endswith(".zip"):
+            members = first_members(folder, FileRef(archive, 0, 0))
+            return [name for name, _ in islice(members, _MEMBERS_PASSED)]
+        with folder.open_container(archive) as file, zipfile.ZipFile(cast(BinaryIO, file)) as found:
+            return [name for name in found.namelist() if not name.endswith("/")]
+    except (SourceFault, zipfile.BadZipFile, NotImplementedError, OSError, ValueError):
+        return []
 
 
 def first_images(folder: SourceFolder, config: PrepareConfig) -> Iterator[bytes]:

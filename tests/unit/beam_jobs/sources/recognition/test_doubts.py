@@ -11,6 +11,7 @@ from shardmill.beam_jobs.sources import list_inputs, open_source
 from shardmill.beam_jobs.sources.recognition.recognising import settled
 from shardmill.infra.errors import ConfigError, UsageError
 from tests.samples.images.photos import write
+from tests.samples.sources.archives import make_tar, make_zip
 from tests.samples.sources.requests import asked, parquet
 
 VOC = b"<annotation><filename>1.jpg</filename></annotation>"
@@ -277,3 +278,29 @@ def test_a_single_class_with_the_name_of_a_folder_of_images_is_refused(tmp_path:
     assert "/images as the source if 'cat', 'dog'" in str(caught.value.remedy)
     assert rows(tmp_path, kind="image_folder", layout="classes")["images/cat/1.jpg"][0] == "images"
     assert rows(tmp_path, kind="image_folder", labels="none")["images/cat/1.jpg"][0] is None
+
+
+@pytest.mark.parametrize("pack", [make_zip, make_tar])
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"images/1.jpg": b"x", "annotations/a.json": b"{}"},
+        {"top/train_images/1.jpg": b"x", "top/test_images/2.jpg": b"x"},
+        {"top/train.csv": b"image,label\n", "top/a/1.jpg": b"x", "top/b/2.jpg": b"x"},
+        {"top/img/1.jpg": b"x", "top/img_masks/1.png": b"x"},
+    ],
+)
+def test_data_sets_in_archives_are_to_be_unpacked(pack: Any, files: dict[str, bytes], tmp_path: Path) -> None:
+    pack(tmp_path / f"a.{pack.__name__.removeprefix('make_')}", files)
+    with pytest.raises(UsageError, match="several ways") as caught:
+        settled(asked(tmp_path))
+    remedy = str(caught.value.remedy)
+    assert "unpack a." in remedy
+    assert "source.archive.layout=folders" in remedy
+    assert NO_LABELS in remedy
+
+
+def test_folders_of_classes_in_archives_are_read(tmp_path: Path) -> None:
+    make_zip(tmp_path / "a.zip", {"top/cat/1.jpg": b"x", "top/dog/2.jpg": b"x", "top/README.txt": b"x"})
+    make_tar(tmp_path / "b.tar", {"cat/3.jpg": b"x", "dog/4.jpg": b"x"})
+    assert settled(asked(tmp_path)).config.source.kind == "archive"
