@@ -22,7 +22,6 @@ _BESIDE = (".txt", ".json", ".xml", ".csv", ".mat", ".npy", ".pts")  # files tha
 _OF_NO_IMAGES = frozenset({"readme", "license", "licence", "classes", "names", "requirements"})
 _OF_IMAGES = frozenset({"image", "images", "img", "imgs"})
 _PART = re.compile(r"(.*(?<![a-z]))?(part|batch|chunk|shard|patch|subset|fold)s?[_ -]?\d+")
-_FRAME = re.compile(r"^[^/]*/frame[_ -]?\d+[^/]*$", re.IGNORECASE)
 _PAIRS = frozenset({
     "left", "right", "hr", "lr", "input", "target", "rgb", "depth", "noisy", "clean", "blur", "sharp",
 })  # fmt: skip
@@ -144,7 +143,8 @@ def _against(glance: Glance, places: Iterable[str]) -> str | None:
             return f"{quoted(names)} sound like images and labels of them"
         if _are_parts(names, inside):
             return f"{quoted(names)} seem to be parts of one folder"
-        if inside and all(_FRAME.search(uri) for uri in inside):
+        frames = find_frames(inside)
+        if frames is not None and frames.is_certain and _are_videos(frames, 0, names):
             return f"images such as {start}{inside[0]} are named like frames of a video"
         if names and {name.lower() for name in names} <= _PAIRS:
             return f"{quoted(names)} sound like versions of the same images"
