@@ -35,7 +35,12 @@ from shardmill.beam_jobs.sources.kinds.archive.layouts import choose_layout
 from shardmill.beam_jobs.sources.kinds.archive.listing import ListedArchive, json_label, list_archive
 from shardmill.beam_jobs.sources.kinds.archive.masks import with_member_masks
 from shardmill.beam_jobs.sources.kinds.archive.opening import ENDINGS, is_archive
-from shardmill.beam_jobs.sources.kinds.archive.reading import ArchiveReader, first_members, unpack_compressed
+from shardmill.beam_jobs.sources.kinds.archive.reading import (
+    ArchiveReader,
+    first_members,
+    first_names,
+    unpack_compressed,
+)
 from shardmill.beam_jobs.sources.kinds.archive.sidecar_values import asked_values, with_values
 from shardmill.beam_jobs.sources.listing import Listing
 from shardmill.beam_jobs.sources.masks import is_mask_name
@@ -146,8 +151,7 @@ def _names_in(folder: SourceFolder, archive: str) -> list[str]:
     """Return the names of the members of an archive: all of a zip, the first ones of others."""
     try:
         if not archive.lower().endswith(".zip"):
-            members = first_members(folder, FileRef(archive, 0, 0))
-            return [name for name, _ in islice(members, _MEMBERS_PASSED)]
+            return list(islice(first_names(folder, archive), _MEMBERS_PASSED))
         with folder.open_container(archive) as file, zipfile.ZipFile(cast(BinaryIO, file)) as found:
             return [name for name in found.namelist() if not name.endswith("/")]
     except (SourceFault, zipfile.BadZipFile, NotImplementedError, OSError, ValueError):

@@ -149,13 +149,27 @@ def _contents(container: Container) -> Iterator[tuple[str, bytes]]:
             if _is_bearable(member):
                 yield member.name, read_zip_member(container, ref)
         return
-    compression = compression_of(container.uri)
-    ranges: Container | _Head = container
-    if compression is not None:
-        ranges = _Head(b"".join(UnpackedStream(container, compression, _HEAD_BYTES).chunks()))
+    ranges = _start_of(container)
     for member in tar_members(_Bytes(ranges), sidecars=()):
         if _is_bearable(member):
             yield member.name, ranges.read_at(member.size_bytes, member.position)
+
+
+def first_names(folder: SourceFolder, archive: str) -> Iterator[str]:
+    """Yield the names of the members of a tar in its order, as far as they can be read."""
+    try:
+        with folder.open_container(archive) as container:
+            yield from (member.name for member in tar_members(_Bytes(_start_of(container)), sidecars=()))
+    except (SourceFault, ArchiveDamaged):
+        return
+
+
+def _start_of(container: Container) -> Container | _Head:
+    """Return a tar, or the first bytes of what a compressed one unpacks to."""
+    compression = compression_of(container.uri)
+    if compression is None:
+        return container
+    return _Head(b"".join(UnpackedStream(container, compression, _HEAD_BYTES).chunks()))
 
 
 def _is_bearable(member: Member) -> bool:
