@@ -94,7 +94,8 @@ def check_classes_known(version: DatasetVersion, of_objects: OfObjects) -> None:
         if missing is not None:
             raise ConfigError(
                 f"{MISSING_CLASSES[missing]!r} has no meaning for {LABEL_WORDS[learned(version)]}",
-                "leave it out: an image of one class shows none of the others, whichever data set has them",
+                "leave it out"
+                + (": an image of one class shows none of the others" if kind == "class" else ""),
             )
         return
     if missing is not None:
