@@ -6,6 +6,7 @@ or module and with the reason. A filter that is wider than its reason hides our 
 
 from __future__ import annotations
 
+import gc
 import math
 import os
 import shutil
@@ -84,6 +85,21 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_unconfigure() -> None:
     """Remove the home of this process of tests."""
     shutil.rmtree(_HOME, ignore_errors=True)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Import the tests without a search for garbage, and leave out of later ones what is then there.
+
+    Modules and tests, some million objects, stay to the end: to look at them again and again took as long as
+    to import them.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.freeze()
 
 
 @pytest.hookimpl(optionalhook=True)
