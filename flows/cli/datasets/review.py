@@ -105,7 +105,8 @@ def decide(
     version = catalog_at(root).open(dataset)
     log = DecisionLog(version.storage)
     before = log.read().current.get(record)
-    if before is None and (decision == "undo" or record not in _sources(version)):
+    labels = _labels(version)
+    if before is None and (decision == "undo" or record not in labels):
         is_undo = decision == "undo"
         raise NotFoundError(
             f"nothing is decided about {record!r}" if is_undo else f"{version.ref} has no record {record!r}",
@@ -114,7 +115,8 @@ def decide(
     if decision == "relabel" and version.manifest.label_kind != "class":
         raise UsageError(f"images of {version.ref} have no one class", "decide keep, exclude or unsure")
     verdict: Any = decision
-    row = Decision(secrets.token_hex(12), record, verdict, this_user(), to=to, reason=reason)
+    was = labels.get(record, "")
+    row = Decision(secrets.token_hex(12), record, verdict, this_user(), was=was, to=to, reason=reason)
     (added,) = log.append([row]).added
     output.answer(
         {"dataset": dataset, "record": record, "key": added.key}, json_output, f"{decision}: {record}"
@@ -191,6 +193,16 @@ def import_(
         f"before, {found.num_undecided:,} rows are undecided",
         f"Apply them: shardmill prepare SOURCE --dataset {dataset}",
     )
+
+
+def _labels(version: DatasetVersion) -> dict[str, str]:
+    """Return record id -> name of its class; "" without one."""
+    rows, names = version.scan(["id", "label"]).to_table(), version.manifest.classes
+    known = [
+        names[label] if label is not None and 0 <= label < len(names) else ""
+        for label in rows["label"].to_pylist()
+    ]
+    return dict(zip(rows["id"].to_pylist(), known, strict=True))
 
 
 def _sources(version: DatasetVersion) -> dict[str, str]:

@@ -159,6 +159,9 @@ def test_commands_list_import_and_export(
     assert said["cat/00004.jpg"] == ("relabel", "cat", "dog")
     assert said["dog/00001.jpg"] == ("exclude", "dog", "")
 
+    asked("review", "decide", "d", made.ids["dog/00002.jpg"], "keep", *places[:2])
+    newest = asked("review", "list", "d", "--decided", *places)["rows"][0]
+    assert (newest["record"], newest["from"]) == (made.ids["dog/00002.jpg"], "dog")
     made_again = run(made.source, made.root, failure_budget=0.5)
     assert made_again["version"] == 2
     outcomes = {uri: row["reason"] for uri, row in rows(Catalog(made.root).open("d")).items()}
@@ -258,6 +261,7 @@ def test_images_without_one_class_are_kept_or_excluded_and_not_relabelled(
     assert decide(record, "exclude", "--reason", "no animal") == 0
     run(source, root, **settings)
     assert "no animal" in rows(Catalog(root).open("d"))["cat/00001.jpg"]["message"]
+    assert DecisionLog(version.storage).read().current[record].was == ""
     assert decide(record, "undo") == 0
     run(source, root, **settings)
     assert rows(Catalog(root).open("d"))["cat/00001.jpg"]["outcome"] == "record"
