@@ -62,11 +62,12 @@ def _prepared(request: JobRequest) -> dict[str, Any]:
     """Run the job, and report its inputs and outputs to OpenLineage."""
     from shardmill.beam_jobs.job import prepare_version
 
-    read = [LineageDataset(request.source)]
+    place = without_revision(request.source)
+    read = [LineageDataset(place)]
     with reported_job(f"prepare.{request.dataset}", read) as lineage:
         outcome = prepare_version(request)
         if is_on_hub(request.source):
-            read[0] = LineageDataset(without_revision(request.source), hub_place(outcome["source"]).revision)
+            read[0] = LineageDataset(place, hub_place(outcome["source"]).revision)
         if not outcome["unchanged"]:
             written = sum(split["num_examples"] for split in outcome["splits"].values())
             dataset = below(request.root, request.dataset)
