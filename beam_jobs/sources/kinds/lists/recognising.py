@@ -24,7 +24,7 @@ from shardmill.beam_jobs.sources.kinds.lists.reading import first_code, plain_nu
 from shardmill.beam_jobs.sources.recognition.frames import find_frames
 from shardmill.beam_jobs.sources.recognition.glance import Glance, Recognised, cli_for
 from shardmill.beam_jobs.sources.recognition.naming import ANYWHERE, NamedImages
-from shardmill.beam_jobs.sources.roles import split_of_words, words_of
+from shardmill.beam_jobs.sources.roles import is_place, split_of_words, words_of
 from shardmill.infra.errors import ConfigError
 
 _SYNSET = re.compile(r"n\d{8}")
@@ -95,9 +95,11 @@ def recognise_lists(glance: Glance, settings: SourceConfig) -> Recognised | None
 
 
 def _are_of_videos(images: Sequence[str]) -> bool:
-    """Tell whether the innermost folders are videos, with their frames."""
+    """Tell whether the innermost folders are videos, with their frames, and lie in folders of classes."""
     frames = find_frames(images)
-    return frames is not None and frames.is_certain and all(video.endswith("/") for video in frames.videos)
+    if frames is None or not frames.is_certain or not all(video.endswith("/") for video in frames.videos):
+        return False
+    return not any(is_place(part) for video in frames.videos for part in video.split("/")[1:-2])
 
 
 def _is_for_lists(reading: _Reading, places: Mapping[str, str | None], images: Sequence[str]) -> bool:

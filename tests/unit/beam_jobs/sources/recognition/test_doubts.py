@@ -118,7 +118,7 @@ ASKED: dict[str, tuple[dict[str, bytes], tuple[str, ...]]] = {
         ("source.options.folders.faces=", NO_LABELS),
     ),
     "domains above folders of images": (
-        {f"{name}/images/{of}/1.jpg": b"" for name in ("amazon", "webcam") for of in ("mug", "bike")},
+        {f"{name}/images/{of}/frame_1.jpg": b"" for name in ("amazon", "webcam") for of in ("mug", "bike")},
         ("source.options.folders", "amazon/images", CLASSES),
     ),
     "answers of another column": (
