@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from shardmill.infra.format.quality import FLAGS
+from shardmill.infra.format.known_features import QUALITY_FLAGS
 
 REASONS: Final[dict[str, tuple[str, str]]] = {}  # reason -> (meaning, remedy)
 FILTER_REASONS: Final[set[str]] = set()
@@ -96,8 +96,8 @@ ASPECT: Final = _filtered(
 AI_MADE: Final = _filtered(
     "ai_made", "Its metadata declare a generative model", "Set filter.ai_made to keep to include it"
 )
-for _name, _flag in FLAGS.items():
-    _filtered(_name, f"It is {_flag.words}", f"Take {_name} out of filter.quality to include it")
+for _name, _words in QUALITY_FLAGS.items():
+    _filtered(_name, f"It is {_words}", f"Take {_name} out of filter.quality to include it")
 PURGED: Final = _filtered(
     "purged", "Its content was purged from this dataset", "Remove the file from the source too"
 )

@@ -12,8 +12,7 @@ from shardmill.beam_jobs.config.planning import DriftConfig, GroupsConfig, Shard
 from shardmill.beam_jobs.config.runner import RunnerConfig
 from shardmill.beam_jobs.config.source import SourceConfig
 from shardmill.infra.errors import ShardmillError
-from shardmill.infra.format.known_features import METADATA_NAMES, MetadataName
-from shardmill.infra.format.quality import QUALITY_FLAGS, QualityFlag
+from shardmill.infra.format.known_features import METADATA_NAMES, QUALITY_FLAGS, MetadataName, QualityFlag
 from shardmill.infra.html.page import differing_settings
 from shardmill.infra.preparation import Preparation
 from shardmill.infra.settings import STORED, AlsoCalled, Settings, WrongValue
@@ -96,7 +95,7 @@ class FilterConfig(Settings):
     @field_validator("quality", mode="before")
     @classmethod
     def _all_or_flags(cls, value: object) -> object:
-        return _names_of(value, QUALITY_FLAGS)
+        return _names_of(value, tuple(QUALITY_FLAGS))
 
     @field_validator("quality")
     @classmethod

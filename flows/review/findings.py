@@ -19,7 +19,8 @@ from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.dataset.views.references import whole_versions
 from shardmill.infra.errors import ShardmillError
 from shardmill.infra.format.contract import QUARANTINED
-from shardmill.infra.format.quality import FLAGS, QUALITY_COLUMNS, QualityFlag, flagged
+from shardmill.infra.format.known_features import QUALITY_FLAGS, QualityFlag
+from shardmill.infra.format.quality import QUALITY_COLUMNS, flagged
 from shardmill.infra.readable import first_of
 from shardmill.training.results.predictions.file import (
     has_one_label,
@@ -171,7 +172,7 @@ def _quality(reviewed: Reviewed) -> Iterator[Finding]:
             for row in np.flatnonzero(bad).tolist():
                 found.setdefault(row, []).append(cast(QualityFlag, name))
         for row, names in found.items():
-            text = "; ".join(f"{name.replace('_', ' ')}: {FLAGS[name].words}" for name in names)
+            text = "; ".join(f"{name.replace('_', ' ')}: {QUALITY_FLAGS[name]}" for name in names)
             yield Finding(rows["id"][row].as_py(), text, float(len(names)))
 
 

@@ -257,3 +257,19 @@ METADATA_FEATURES: Final[dict[MetadataName, Feature]] = {
     else Feature(name=name, dtype="bytes", is_text=True)
     for name in METADATA_NAMES
 }
+
+QualityFlag = Literal[
+    "dark", "light", "blurred", "low_information", "uniform", "border", "odd_aspect", "odd_size"
+]  # fmt: skip
+
+# Quality flag -> what a picture with it is; ``shardmill.infra.format.quality`` has the limits.
+QUALITY_FLAGS: Final[dict[QualityFlag, str]] = {
+    "dark": "too dark",
+    "light": "too light",
+    "blurred": "without detail at the size at which it is stored",
+    "low_information": "hardly more than a few shades",
+    "uniform": "nearly one shade",
+    "border": "in a frame, or between bars",
+    "odd_aspect": "far longer than wide, or wider",
+    "odd_size": "far smaller or larger than the others",
+}

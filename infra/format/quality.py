@@ -18,13 +18,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final, Literal, get_args
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from shardmill.infra.format.contract import QualityLimits
+from shardmill.infra.format.known_features import QualityFlag
 
 Float64 = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
@@ -72,19 +73,6 @@ class Bound:
         return round(float(self.turned(np.array([found]))[0]), 3)
 
 
-@dataclass(frozen=True, slots=True)
-class Flag:
-    """A kind of bad picture.
-
-    Attributes:
-        words: what such a picture is.
-        bounds: what flags it.
-    """
-
-    words: str
-    bounds: tuple[Bound, ...]
-
-
 def _from_white(values: Float64) -> Float64:
     return 255 - values
 
@@ -97,29 +85,18 @@ def _inverse(values: Float64) -> Float64:
     return 1 / values
 
 
-QualityFlag = Literal[
-    "dark", "light", "blurred", "low_information", "uniform", "border", "odd_aspect", "odd_size"
-]  # fmt: skip
-QUALITY_FLAGS: Final[tuple[QualityFlag, ...]] = get_args(QualityFlag)
-
 _ANY = float("inf")
-FLAGS: Final[dict[QualityFlag, Flag]] = {
-    "dark": Flag("too dark", (Bound("luma_p99", 80, 100, 32),)),
-    "light": Flag("too light", (Bound("luma_p5", 12, 25, 4, _from_white),)),
-    "blurred": Flag(
-        "without detail at the size at which it is stored",
-        (Bound("luma_sharpness", 0.36, 0.42, 0, of_ratios=True),),
-    ),
-    "low_information": Flag("hardly more than a few shades", (Bound("luma_entropy", 3, 4, 1),)),
-    "uniform": Flag("nearly one shade", (Bound("luma_range", 8, 8, 8),)),
-    "border": Flag("in a frame, or between bars", (Bound("border_share", 0.97, 0.97, 0.97, _from_whole),)),
-    "odd_aspect": Flag("far longer than wide, or wider", (Bound("aspect", 0.35, 0.5, 0.1, of_ratios=True),)),
-    "odd_size": Flag(
-        "far smaller or larger than the others",
-        (
-            Bound("side", 0, _ANY, 16, of_ratios=True, share=0.5),
-            Bound("side", 0, _ANY, 0, _inverse, of_ratios=True, share=0.5),
-        ),
+BOUNDS: Final[dict[QualityFlag, tuple[Bound, ...]]] = {
+    "dark": (Bound("luma_p99", 80, 100, 32),),
+    "light": (Bound("luma_p5", 12, 25, 4, _from_white),),
+    "blurred": (Bound("luma_sharpness", 0.36, 0.42, 0, of_ratios=True),),
+    "low_information": (Bound("luma_entropy", 3, 4, 1),),
+    "uniform": (Bound("luma_range", 8, 8, 8),),
+    "border": (Bound("border_share", 0.97, 0.97, 0.97, _from_whole),),
+    "odd_aspect": (Bound("aspect", 0.35, 0.5, 0.1, of_ratios=True),),
+    "odd_size": (
+        Bound("side", 0, _ANY, 16, of_ratios=True, share=0.5),
+        Bound("side", 0, _ANY, 0, _inverse, of_ratios=True, share=0.5),
     ),
 }
 
@@ -189,10 +166,10 @@ class QualityCounts:
     def limits(self) -> dict[str, QualityLimits]:
         """Return the limits of each flag whose measure some picture has; the counts of records are 0."""
         found: dict[str, QualityLimits] = {}
-        for name, flag in FLAGS.items():
-            measure = flag.bounds[0].measure
+        for name, bounds in BOUNDS.items():
+            measure = bounds[0].measure
             if counts := self._counts.get(measure):
-                ends = {"below" if one.turn is None else "above": one.limit(counts) for one in flag.bounds}
+                ends = {"below" if one.turn is None else "above": one.limit(counts) for one in bounds}
                 found[name] = QualityLimits(measure=measure, **ends)
         return found
 

@@ -9,7 +9,8 @@ import numpy as np
 
 from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.format.contract import QualityLimits
-from shardmill.infra.format.quality import FLAGS, QUALITY_COLUMNS, Float64, measures_of
+from shardmill.infra.format.known_features import QUALITY_FLAGS
+from shardmill.infra.format.quality import QUALITY_COLUMNS, Float64, measures_of
 
 EXAMPLES = 6
 
@@ -37,7 +38,7 @@ class FlagFigures:
 
 def quality_figures(version: DatasetVersion) -> list[FlagFigures]:
     """Read the indexes once, if any record is flagged."""
-    words = {str(name): flag.words for name, flag in FLAGS.items()}
+    words = {str(name): text for name, text in QUALITY_FLAGS.items()}
     limits = version.manifest.quality
     flags = [FlagFigures(name, words.get(name, ""), each) for name, each in limits.items()]
     found = [flag for flag in flags if flag.limits.num_records]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from shardmill.beam_jobs.plan.quality import count_quality, without_flagged
 from shardmill.beam_jobs.schemas import FACTS_SCHEMA, Status
-from shardmill.infra.format.quality import FLAGS, QUALITY_COLUMNS, QualityCounts, flagged
+from shardmill.infra.format.quality import BOUNDS, QUALITY_COLUMNS, QualityCounts, flagged
 
 GOOD = {
     "luma_p5": 40, "luma_p99": 220, "luma_entropy": 7.0, "luma_sharpness": 0.6, "border_share": 0.0,
@@ -119,11 +119,11 @@ def test_lost_files_count_for_nothing_and_the_first_flag_is_the_reason() -> None
     dark = {"luma_p99": 30, "luma_p5": 28, "luma_entropy": 1.5}
     table = pa.concat_tables([lost, facts(*[{}] * 9, dark), facts(dark, status=Status.STORED_BEFORE)])
     limits = count_quality(table).limits()
-    left = without_flagged(table, limits, tuple(FLAGS))
+    left = without_flagged(table, limits, tuple(BOUNDS))
     assert left["reason"].to_pylist() == ["corrupt", *[None] * 9, "dark", "dark"]
     assert left["status"].to_pylist()[-2:] == [Status.FILTERED, Status.FILTERED]
     assert left["message"][10].as_py() == "luma_p99 is 30, below 100"
-    assert without_flagged(left, limits, tuple(FLAGS)).equals(left)
+    assert without_flagged(left, limits, tuple(BOUNDS)).equals(left)
     assert without_flagged(table, limits, ()) is table
     assert without_flagged(table, limits, ("light", "uniform"))["reason"].to_pylist()[-1] == "uniform"
 

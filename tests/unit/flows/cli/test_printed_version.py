@@ -35,4 +35,4 @@ def test_images_are_named_by_their_samples_and_stored_form(
     said = capsys.readouterr().out
     assert "images uint16 with 3 channels, png, depth 16, size 64" in said
     assert "jpeg" not in said
-    assert "quality" not in said
+    assert "quality 90" not in said
