@@ -9,8 +9,6 @@ of several data sets a row is; those of all decided rows must be the same.
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -26,6 +24,7 @@ from shardmill.beam_jobs.sources.files.folder import SourceFolder
 from shardmill.beam_jobs.sources.kinds.table.tables import Table, find_files_named
 from shardmill.beam_jobs.tables.columns import mask_of
 from shardmill.infra.digests import digest_of
+from shardmill.infra.edited_csv import edited_rows
 from shardmill.infra.errors import DataError
 from shardmill.infra.format.contract import LabelEditsSummary
 from shardmill.infra.near_names import near_names
@@ -47,7 +46,6 @@ _COLUMNS = (
     "score",
     "comment",
 )
-_DELIMITERS = ",;\t"
 _REMEDY = f"a row needs a {_LABEL}, or a {_DECISION}: {', '.join(DECISIONS)}; or leave both empty"
 
 
@@ -145,30 +143,7 @@ def _decision(row: Mapping[str, str], place: str) -> tuple[bool, str | None]:
 
 
 def _rows(file: Table) -> Iterator[tuple[int, dict[str, str]]]:
-    """Yield the number of the last line of each row, and its values without white space around them."""
-    try:
-        text = file.folder.read_bytes(file.path).decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise DataError(f"{file.name} is not UTF-8: {error}", "save it as CSV in UTF-8") from error
-    delimiter = max(_DELIMITERS, key=text.partition("\n")[0].count)
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
-    try:
-        names = [name.strip() for name in next(reader, [])]
-        _check_header(file.name, names)
-        for values in reader:
-            if not any(values):
-                continue  # an empty line
-            if len(values) != len(names):
-                raise DataError(
-                    f"line {reader.line_num:,} of {file.name} has {len(values)} values, "
-                    f"its header {len(names)}",
-                    "put values with the delimiter in them into double quotes",
-                )
-            yield reader.line_num, dict(zip(names, map(str.strip, values), strict=True))
-    except csv.Error as error:
-        raise DataError(
-            f"line {reader.line_num:,} of {file.name} is no CSV: {error}", "save it again"
-        ) from error
+    return edited_rows(file.folder.read_bytes(file.path), file.name, _check_header)
 
 
 def _check_header(name: str, names: Sequence[str]) -> None:
@@ -179,8 +154,6 @@ def _check_header(name: str, names: Sequence[str]) -> None:
                 f"{name} has a column {column!r}, which label edits do not know",
                 f"did you mean {near[0]!r}?" if near else f"they have {', '.join(_COLUMNS)}",
             )
-        if names.count(column) > 1:
-            raise DataError(f"{name} has {names.count(column)} columns {column!r}", "remove one")
     if _NEEDED not in names or not {_LABEL, _DECISION} & set(names):
         raise DataError(
             f"{name} has no column {_NEEDED if _NEEDED not in names else _LABEL!r}",

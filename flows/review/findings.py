@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import csv
 import heapq
+import math
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Final, cast
@@ -17,12 +18,14 @@ import pyarrow.compute as pc
 from shardmill.beam_jobs.reasons import SAME_BYTES_ACROSS_SPLITS
 from shardmill.infra.dataset.version import DatasetVersion
 from shardmill.infra.dataset.views.references import whole_versions
-from shardmill.infra.errors import ShardmillError
+from shardmill.infra.edited_csv import edited_rows
+from shardmill.infra.errors import DataError, ShardmillError
 from shardmill.infra.format.contract import QUARANTINED
 from shardmill.infra.format.known_features import QUALITY_FLAGS, QualityFlag
 from shardmill.infra.format.quality import QUALITY_COLUMNS, flagged
-from shardmill.infra.readable import first_of
+from shardmill.infra.readable import counted, first_of
 from shardmill.training.results.predictions.file import (
+    DATA_SET,
     has_one_label,
     predictions_file,
     probabilities_of,
@@ -60,10 +63,11 @@ class Finding:
 
 @dataclass(frozen=True)
 class Reviewed:
-    """A version, and the folders of the runs on its dataset, the newest first."""
+    """A version, the folders of runs on its dataset (newest first), and what cannot be read of them."""
 
     version: DatasetVersion
     runs: list[Path]
+    problems: list[str] = field(default_factory=list)
 
     @cached_property
     def near_duplicates(self) -> Sequence[Sequence[dict[str, str]]]:
@@ -108,22 +112,64 @@ def _changed(file: Path) -> tuple[int, ...]:
 def _is_of(path: Path, dataset: str) -> bool:
     if is_run(path):
         return any(ref.rpartition("@")[0] == dataset for ref in whole_versions(read_run(path).dataset))
-    return path.name.startswith(f"{dataset}-v")  # as `shardmill label-errors` names its folder
+    # As `shardmill label-errors` names its folder.
+    return re.fullmatch(rf"{re.escape(dataset)}-v\d+-label-errors-.+", path.name) is not None
 
 
 def _label_errors(reviewed: Reviewed) -> Iterator[Finding]:
     is_class = reviewed.version.manifest.label_kind == "class"
     for run in reviewed.runs:
-        with suppress(OSError), (run / LABEL_ERRORS_FILE).open(newline="", encoding="utf-8") as stream:
-            for row in csv.DictReader(stream):
-                with suppress(KeyError, TypeError, ValueError):  # a list that a person has edited
-                    given, suggested, score = row["given_label"], row["suggested_label"], float(row["score"])
-                    if is_class:
-                        text = f"the model says {suggested} (by {score:.2f})"
-                        yield Finding(row["id"], text, score, given, suggested, run.name)
-                    else:
-                        text = f"given {given}; the model: {suggested}"
-                        yield Finding(row["id"], text, score, run=run.name)
+        for row, score in _rows_of(run, reviewed):
+            given, suggested = row["given_label"], row["suggested_label"]
+            if is_class:
+                text = f"the model says {suggested} (by {score:.2f})"
+                yield Finding(row["id"], text, score, given, suggested, run.name)
+            else:
+                text = f"given {given}; the model: {suggested}"
+                yield Finding(row["id"], text, score, run=run.name)
+
+
+def _rows_of(run: Path, reviewed: Reviewed) -> Iterator[tuple[dict[str, str], float]]:
+    """Yield the rows of a list of label errors, which a person may have edited, with their scores."""
+    name = f"{run.name}/{LABEL_ERRORS_FILE}"
+    skipped: list[DataError] = []
+    try:
+        data = (run / LABEL_ERRORS_FILE).read_bytes()
+    except OSError as error:
+        if not isinstance(error, FileNotFoundError):
+            reviewed.problems.append(f"{name} cannot be read: {error.strerror}")
+        return
+    try:
+        for line, row in edited_rows(data, name, _check_header, skipped):
+            if row.get(DATA_SET, "").partition("@")[0] not in ("", reviewed.version.name):
+                continue
+            score = _number(row["score"])
+            if not re.fullmatch("[0-9a-f]{16}", row["id"]) or score is None:
+                place = f"line {line:,} of {name}"
+                skipped.append(
+                    DataError(f"{place} has the id {row['id']!r} and the score {row['score']!r}", "")
+                )
+                continue
+            yield row, score
+    except DataError as error:
+        reviewed.problems.append(f"{error.message}: {error.remedy}")
+    if skipped:
+        more = "" if len(skipped) == 1 else f", and {counted(len(skipped) - 1, 'further row')}"
+        reviewed.problems.append(f"not read: {skipped[0].message}{more}")
+
+
+def _check_header(name: str, columns: Sequence[str]) -> None:
+    lacking = sorted({"id", "given_label", "suggested_label", "score"} - set(columns))
+    if lacking:
+        raise DataError(f"{name} has no column {lacking[0]!r}", "find the label errors of the run again")
+
+
+def _number(text: str) -> float | None:
+    """Return a number that has a point, or the comma of a spreadsheet; None: it is none."""
+    with suppress(ValueError):
+        value = float(text.replace(",", "."))
+        return value if math.isfinite(value) else None
+    return None
 
 
 def _same_bytes(reviewed: Reviewed) -> Iterator[Finding]:

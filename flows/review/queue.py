@@ -69,11 +69,13 @@ class Queue:
     Attributes:
         version: the version.
         rows: the most important first: by the first reason, then by the number of reasons, then by score.
+        problems: what could not be read, as sentences.
         by_record: the same by record id.
     """
 
     version: DatasetVersion
     rows: Sequence[QueueRow]
+    problems: Sequence[str] = ()
     by_record: Mapping[str, QueueRow] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -115,7 +117,7 @@ def make_queue(version: DatasetVersion, runs: Path) -> Queue:
         name, first = next(iter(row.findings.items()))
         return order[name], -len(row.findings), -first.score, row.record
 
-    return Queue(version, sorted(rows, key=importance))
+    return Queue(version, sorted(rows, key=importance), reviewed.problems)
 
 
 def _holds(finding: Finding, place: Place | None) -> bool:

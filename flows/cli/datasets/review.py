@@ -55,6 +55,8 @@ def list_(
     if reason is not None and reason not in names:
         raise UsageError(f"there is no reason {reason!r}", f"give one of {', '.join(names)}")
     queue = make_queue(version, runs_folder(runs))
+    for problem in queue.problems:
+        output.note(f"warning: {problem}")
     open_rows = [row for row in queue.rows if row.record not in current and reason in (None, *row.findings)]
     rows = [
         [
@@ -172,7 +174,8 @@ def import_(
 
     version = catalog_at(root).open(dataset)
     records = {uri: record for record, uri in _sources(version).items()}
-    found = read(file, this_user(), records.get)
+    log = DecisionLog(version.storage)
+    found = read(file, this_user(), records.get, log.read(), dataset)
     relabelled = sum(row.decision == "relabel" for row in found.decisions)
     if relabelled and version.manifest.label_kind != "class":
         raise DataError(
@@ -180,7 +183,7 @@ def import_(
             "class",
             "correct such labels in the source; keep, exclude and unsure are for every kind",
         )
-    appended = DecisionLog(version.storage).append(found.decisions)
+    appended = log.append(found.decisions)
     numbers = {
         "num_added": len(appended.added),
         "num_there_before": len(appended.repeated),

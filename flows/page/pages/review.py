@@ -50,6 +50,7 @@ def show(request: Request) -> Response:
         title=f"Review of {name}",
         name=name,
         version=queue.version.version,
+        problems=queue.problems,
         page=list_page(request, rows, _PICTURES),
         current=current,
         reasons=[(each.name, each.words, counts[each.name]) for each in REASONS],

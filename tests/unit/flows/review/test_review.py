@@ -5,7 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,6 +22,7 @@ from shardmill.flows.review.queue import Queue, make_queue
 from shardmill.infra.dataset.catalog import Catalog
 from shardmill.infra.dataset.decisions import Decision, DecisionLog, Decisions
 from shardmill.infra.errors import DataError, UsageError
+from shardmill.infra.storage.filesystem import Storage
 from tests.samples.images.photos import jpeg, make_photos, write
 from tests.samples.preparing.prepared import rows, run
 
@@ -204,6 +206,124 @@ def test_label_studio_gives_back_the_decisions_in_force(tmp_path: Path) -> None:
     assert [(row.decision, row.to, row.was) for row in found.decisions] == [("relabel", "emu", "dog")]
 
 
+def edited_tasks(folder: Path, change: Callable[[dict[str, str]], dict[str, str]]) -> Path:
+    """Tasks of Label Studio of a keep and a relabel, with other choices."""
+    file = folder / "tasks.json"
+    file.write_bytes(written(Decisions(ROWS), {}, ".json"))
+    tasks = json.loads(file.read_text())
+    for task in tasks:
+        result = task["annotations"][0]["result"]
+        choices = change({each["from_name"]: each["value"]["choices"][0] for each in result})
+        task["annotations"][0]["result"] = [
+            {"from_name": name, "type": "choices", "value": {"choices": [value]}}
+            for name, value in choices.items()
+        ]
+    file.write_text(json.dumps(tasks))
+    return file
+
+
+@pytest.mark.parametrize(
+    ("choices", "said"),
+    [
+        ({"label": "emu"}, [("relabel", "emu"), ("relabel", "emu")]),
+        ({"label": "emu", "decision": "unsure"}, [("relabel", "emu"), ("relabel", "emu")]),
+        ({"label": "emu", "decision": "exclude"}, [("exclude", ""), ("exclude", "")]),
+        ({"decision": "keep"}, [("keep", ""), ("keep", "")]),  # the relabel has its new class as label
+        ({"decision": "unsure"}, [("unsure", ""), ("unsure", "")]),
+    ],
+)
+def test_a_label_that_is_changed_in_label_studio_is_a_relabel(
+    choices: dict[str, str], said: list[tuple[str, str]], tmp_path: Path
+) -> None:
+    file = edited_tasks(tmp_path, lambda before: before | choices)
+    found = read(file, "me", {}.get, Decisions(ROWS)).decisions
+    assert [(row.decision, row.to) for row in found] == said
+    for row, old in zip(found, (ROWS[0], ROWS[2]), strict=True):
+        assert (row.key == old.key) == ((row.decision, row.to) == (old.decision, old.to))
+
+
+def test_tasks_that_come_back_unchanged_add_nothing(tmp_path: Path) -> None:
+    found = read(edited_tasks(tmp_path, dict), "me", {}.get, Decisions(ROWS)).decisions
+    assert [row.key for row in found] == ["k1", "k3"]
+
+
+def test_a_list_adds_a_decision_once_and_again_after_an_undo_or_another_one(tmp_path: Path) -> None:
+    file = tmp_path / "label-errors.csv"
+    record = "0" * 16
+    file.write_text(f"id,source_uri,given_label,suggested_label,decision\n{record},x,cat,dog,accept\n")
+    log = DecisionLog(Storage.at(str(tmp_path / "d")))
+
+    def added() -> int:
+        return len(log.append(read(file, "me", {}.get, log.read()).decisions).added)
+
+    assert [added(), added()] == [1, 0]
+    log.append([Decision("u", record, "undo", "bob")])
+    assert [added(), added()] == [1, 0]
+    log.append([Decision("r", record, "relabel", "bob", to="cat")])
+    assert [added(), added()] == [1, 0]
+    assert log.read().current[record].to == "dog"
+    file.write_text(file.read_text() + f"{record},y,cat,dog,drop\n")
+    with pytest.raises(DataError, match=r"row 2 .* contradicts row 1 .*: exclude, and relabel dog"):
+        added()
+
+
+SHEETS = {
+    "utf-8 with a mark": ("utf-8-sig", ","),
+    "semicolons": ("utf-8", ";"),
+    "both": ("utf-8-sig", ";"),
+    "tabs": ("utf-8", "\t"),
+}
+
+
+@pytest.mark.parametrize("kind", SHEETS)
+def test_lists_that_a_spreadsheet_wrote_are_read(kind: str, made: Made, tmp_path: Path) -> None:
+    encoding, mark = SHEETS[kind]
+    folder = tmp_path / "runs" / "d-v1-label-errors-5-0123"
+    folder.mkdir(parents=True)
+    score = "0,75" if mark == ";" else "0.75"
+    listed = [
+        ("id", "source_uri", "split", "given_label", "suggested_label", "score", "decision", "label"),
+        (made.ids["cat/00003.jpg"], "cat/00003.jpg", "train", "cat", "dog", score, "accept", ""),
+    ]
+    file = folder / "label-errors.csv"
+    file.write_bytes("".join(mark.join(row) + "\r\n" for row in listed).encode(encoding))
+    queue = make_queue(Catalog(made.root).open("d"), tmp_path / "runs")
+    assert queue.rows[0].findings["label-error"].text == "the model says dog (by 0.75)"
+    assert queue.problems == []
+    (row,) = read(file, "me", {}.get).decisions
+    assert (row.record, row.decision, row.to) == (made.ids["cat/00003.jpg"], "relabel", "dog")
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "count"),
+    [
+        (b"id,given_label,suggested_label,score\nRECORD,cat,d\xf6g,0.9\n", "not UTF-8", 0),
+        (b"id|given_label|suggested_label|score\nRECORD|cat|dog|0.9\n", "no column 'given_label'", 0),
+        (b'id,given_label,suggested_label,score\nRECORD,cat,dog,0.9\n1,"x\n', "is no CSV", 1),
+        (
+            b"id,given_label,suggested_label,score\n1.2E+15,cat,dog,0.9\nRECORD,cat,dog,0.9\n",
+            r"id '1\.2E\+15'",
+            1,
+        ),
+        (b"id,given_label,suggested_label,score\nRECORD,cat,dog,nan\n", "the score 'nan'", 0),
+        (b"id,given_label,suggested_label,score\nx\nRECORD,cat,dog,0.9\n", "line 2 .* has 1 values", 1),
+    ],
+)
+def test_a_list_that_cannot_be_read_is_named_and_costs_only_itself(
+    text: bytes, words: str, count: int, made: Made, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "runs" / "d-v1-label-errors-5-0123"
+    folder.mkdir(parents=True)
+    (folder / "label-errors.csv").write_bytes(text.replace(b"RECORD", made.ids["cat/00003.jpg"].encode()))
+    queue = make_queue(Catalog(made.root).open("d"), tmp_path / "runs")
+    assert queue.counts(())["label-error"] == count
+    assert len(queue.problems) == 1
+    assert re.search(words, queue.problems[0])
+    places = ["--root", str(made.root), "--runs", str(tmp_path / "runs")]
+    assert cli.run(["review", "list", "d", *places]) == 0
+    assert re.search(words, capsys.readouterr().err)
+
+
 @pytest.mark.parametrize(
     ("name", "text", "words"),
     [
@@ -212,7 +332,7 @@ def test_label_studio_gives_back_the_decisions_in_force(tmp_path: Path) -> None:
         ("a.csv", "record,decision\nzz,keep\n", "row 1 of .*no record id"),
         ("a.csv", "source_uri,decision,by\ngone.jpg,keep,ada\n", "names no record: 'gone.jpg'"),
         ("a.csv", f"record,decision\n{'0' * 16},relabel\n", "new class"),
-        ("a.csv", f"record,decision\n{'0' * 16},keep,3\n", "more values"),
+        ("a.csv", f"record,decision\n{'0' * 16},keep,3\n", "3 values, its header 2"),
         ("a.csv", f"id,source_uri,decision\n{'0' * 16},x,yes\n", "decision 'yes'"),
         ("a.parquet", "no parquet", "cannot be read"),
         ("a.json", "[1]", "cannot be read"),
