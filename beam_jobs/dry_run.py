@@ -116,14 +116,15 @@ def dry_run(request: JobRequest) -> dict[str, Any]:
     by_quality = "what filter.quality leaves out is known when all images are read" * bool(
         config.filter.quality
     )
-    warnings = [*listing.warnings, *filter(None, (too_little, by_quality, *sample.warnings))]
-    for warning in warnings:
-        log(warning, level="warning")
     catalog = Catalog(request.root)
-    newest = catalog.latest(request.dataset)
-    embeddings = EmbeddingFiles.of(source, config.groups.embeddings)
     decisions = DecisionLog(catalog.dataset_storage(request.dataset)).read()
     decided = Decided.of(decisions.changing, config)
+    further = (too_little, by_quality, *sample.warnings, *decided.warnings(listing.table))
+    warnings = [*listing.warnings, *filter(None, further)]
+    for warning in warnings:
+        log(warning, level="warning")
+    newest = catalog.latest(request.dataset)
+    embeddings = EmbeddingFiles.of(source, config.groups.embeddings)
     digests = Digests.of(source.uri, listing, config, embeddings, decided.digest)
     unchanged = newest is not None and newest.manifest.source_digest == digests.source
     splits = _foresee_splits(references, sample, config)

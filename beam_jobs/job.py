@@ -212,10 +212,11 @@ class _Job:
         progress("list", listing.table.num_rows, listing.table.num_rows, unit="files")
         newest = self.catalog.latest(self.request.dataset)
         before = without_label_edits(newest.manifest if newest else None, self.source.uri, self.config)
-        for warning in [*listing.warnings, *([before] if before else [])]:
+        self.decided = Decided.of(DecisionLog(self.dataset).read().changing, self.config)
+        warnings = [*listing.warnings, *([before] if before else []), *self.decided.warnings(listing.table)]
+        for warning in warnings:
             log(warning, level="warning")
         self.listing, self.listing_edits = listing, listing.label_edits
-        self.decided = Decided.of(DecisionLog(self.dataset).read().changing, self.config)
 
     def open_spool(self) -> Storage:
         """Open the spool of this run, unless there is unfinished work of other codec builds."""

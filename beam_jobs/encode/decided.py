@@ -68,6 +68,17 @@ class Decided:
         decided = list(zip(self.ids.tolist(), self.labels, is_lost, strict=True))
         return digest_of(decided, length=64) if decided else None
 
+    def warnings(self, listing: pa.Table) -> list[str]:
+        """Warn of classes that no usable input of a listing has: they may be mistyped."""
+        from shardmill.beam_jobs.sources.label_edits import new_classes  # loads what reads tables
+
+        given = {label for label in self.labels if label is not None}
+        if not given:
+            return []
+        usable = listing["label"].filter(pc.equal(listing["status"], Status.TO_READ)).cast(pa.string())
+        classes = {name for name in pc.unique(usable).to_pylist() if name is not None}
+        return new_classes("the review", given, classes) if classes else []
+
     def apply(self, listing: pa.Table, facts: pa.Table) -> tuple[pa.Table, pa.Table]:
         """Give files their new classes, and leave out those whose content is excluded.
 

@@ -234,7 +234,7 @@ def apply_edits(table: pa.Table, edits: LabelEdits, wanted: Collection[str] | No
         table = table.set_column(table.schema.get_field_index(name), table.schema.field(name), same_kind)
     warnings = [
         *_unmatched(table["uri"], uris, is_named, is_usable),
-        *_new_classes({name for name in decided if name is not None}, classes),
+        *new_classes(SETTING, {name for name in decided if name is not None}, classes),
     ]
     summary = LabelEditsSummary(
         sha256=digest_of(list(zip(uris, decided, strict=True)), length=64),
@@ -268,7 +268,7 @@ def _unmatched(
     return warnings
 
 
-def _new_classes(given: Collection[str], classes: Collection[str]) -> list[str]:
+def new_classes(giver: str, given: Collection[str], classes: Collection[str]) -> list[str]:
     """Warn of labels that no image had before: they may be mistyped."""
     new = sorted(set(given) - set(classes))
     if not new:
@@ -276,7 +276,7 @@ def _new_classes(given: Collection[str], classes: Collection[str]) -> list[str]:
     near = near_names(new[0], sorted(classes))
     meant = f"; did you mean {near[0]!r}?" if near else ""
     many = "a label" if len(new) == 1 else f"{len(new):,} labels"
-    return [f"{SETTING} gives {many} that the source does not have: {_first(new)}{meant}"]
+    return [f"{giver} gives {many} that the source does not have: {_first(new)}{meant}"]
 
 
 def _first(names: Sequence[str]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
@@ -137,11 +137,38 @@ def list_page(request: Request, items: Sequence[T], rows: int = ROWS) -> ListPag
         number,
         count,
         len(items),
-        _address(request, number - 1) if number > 1 else None,
-        _address(request, number + 1) if number < count else None,
+        _address(request, "page", number - 1) if number > 1 else None,
+        _address(request, "page", number + 1) if number < count else None,
     )
 
 
-def _address(request: Request, number: int) -> Markup:
-    others = [(name, value) for name, value in request.query_params.multi_items() if name != "page"]
-    return escape(f"{quote(request.url.path)}?{urlencode([*others, ('page', number)])}")
+def page_from(
+    request: Request, items: Sequence[T], rows: int, start: int, name_of: Callable[[T], str]
+) -> ListPage[T]:
+    """Return a page of a list that changes meanwhile; its neighbours are ``?after=`` the name of an item.
+
+    Args:
+        request: the request.
+        items: all items.
+        rows: items of a page.
+        start: number of the page's first item, from 0.
+        name_of: returns the name of an item.
+    """
+    before, end = start - rows, start + rows
+    number = -(-start // rows) + 1
+    back = (
+        _address(request, "after", name_of(items[before - 1])) if before > 0 else _address(request, "page", 1)
+    )
+    return ListPage(
+        items[start:end],
+        number,
+        number - 1 + max(1, -(-(len(items) - start) // rows)),
+        len(items),
+        back if start else None,
+        _address(request, "after", name_of(items[end - 1])) if end < len(items) else None,
+    )
+
+
+def _address(request: Request, place: str, value: object) -> Markup:
+    others = [one for one in request.query_params.multi_items() if one[0] not in ("page", "after")]
+    return escape(f"{quote(request.url.path)}?{urlencode([*others, (place, value)])}")

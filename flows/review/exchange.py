@@ -30,7 +30,10 @@ _OF_LABEL_EDITS: Final = {
     "data_set", "id", "source_uri", "split", "given_label", "suggested_label", "score", "decision", "label",
     "comment",
 }  # fmt: skip
-_DECISIONS_OF_EDITS: Final = {"accept": "relabel", "drop": "exclude", "keep": "keep"}
+_DECISIONS_OF_EDITS: Final = {
+    "accept": "relabel", "drop": "exclude", "keep": "keep",
+    "exclude": "exclude", "unsure": "unsure", "undo": "undo",
+}  # fmt: skip
 _OF_TASKS: Final = ("record", "from", "reason", "run", "key", "decision", "to")
 _ID: Final = re.compile(r"[0-9a-f]{16}")
 KINDS: Final = (".csv", ".parquet", ".json")

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final, cast
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from shardmill.beam_jobs.reasons import SAME_BYTES_ACROSS_SPLITS
@@ -197,16 +198,21 @@ def _leaks(reviewed: Reviewed) -> Iterator[Finding]:
                 yield Finding(row["record_id"], f"looks like {first_of(others, 3)}", 1 / len(members))
     if reviewed.version.manifest.cross_split_duplicates:
         is_crossing = pc.equal(pc.field("reason"), SAME_BYTES_ACROSS_SPLITS)
-        for row in _inputs(reviewed, is_crossing):
+        for row in _inputs(reviewed.version, is_crossing):
             yield Finding(row["record_id"], f"the source has the same file in another split: {row['uri']}", 2)
 
 
 def _quarantine(reviewed: Reviewed) -> Iterator[Finding]:
-    if not reviewed.version.manifest.accounting.num_quarantined:
-        return
-    for row in _inputs(reviewed, pc.equal(pc.field("outcome"), QUARANTINED)):
-        if row["sha256"]:  # the content of others is not known
-            yield Finding(row["sha256"][:16], row["message"] or row["reason"], uri=row["uri"])
+    for row in quarantined(reviewed.version):
+        yield Finding(row["sha256"][:16], row["message"] or row["reason"], uri=row["uri"])
+
+
+def quarantined(version: DatasetVersion) -> Iterator[dict[str, str]]:
+    """Yield the inputs of a version that are in quarantine and whose content is known."""
+    if version.manifest.accounting.num_quarantined:
+        for row in _inputs(version, pc.equal(pc.field("outcome"), QUARANTINED)):
+            if row["sha256"]:
+                yield row
 
 
 def _quality(reviewed: Reviewed) -> Iterator[Finding]:
@@ -222,10 +228,10 @@ def _quality(reviewed: Reviewed) -> Iterator[Finding]:
             yield Finding(rows["id"][row].as_py(), text, float(len(names)))
 
 
-def _inputs(reviewed: Reviewed, condition: pc.Expression) -> Iterator[dict[str, str]]:
+def _inputs(version: DatasetVersion, condition: pc.Expression) -> Iterator[dict[str, str]]:
     columns = ["uri", "sha256", "outcome", "reason", "message", "record_id"]
-    for part in reviewed.version.manifest.inputs:
-        yield from reviewed.version.table(part.path, columns).filter(condition).to_pylist()
+    for part in version.manifest.inputs:
+        yield from version.table(part.path, columns).filter(condition).to_pylist()
 
 
 def _unsure(reviewed: Reviewed) -> Iterator[Finding]:
@@ -234,7 +240,9 @@ def _unsure(reviewed: Reviewed) -> Iterator[Finding]:
         found: list[tuple[float, str, str, str]] = []
         for split in OUT_OF_SAMPLE:
             with suppress(ShardmillError, OSError):
-                found = heapq.nsmallest(LEAST_SURE, [*found, *_least_sure(run / predictions_file(split))])
+                found = heapq.nsmallest(
+                    LEAST_SURE, [*found, *_least_sure(run / predictions_file(split), reviewed.version.name)]
+                )
         for sure, record, suggested, said in found:
             text = f"the model is not sure: {said}"
             yield Finding(record, text, 1 - sure, None, suggested, run.name)
@@ -242,12 +250,17 @@ def _unsure(reviewed: Reviewed) -> Iterator[Finding]:
             return
 
 
-def _least_sure(path: Path) -> Iterator[tuple[float, str, str, str]]:
+def _least_sure(path: Path, dataset: str) -> Iterator[tuple[float, str, str, str]]:
     """Yield (highest probability, record, its class, the two likeliest in words) of candidates of a split."""
     if not path.is_file() or not has_one_label(path):
         return
     classes = read_classes(path)
-    for rows in read_predictions(path, ["id", "probabilities"]):
+    for part in read_predictions(path, ["id", "probabilities", DATA_SET]):
+        rows = part
+        if DATA_SET in part.column_names:
+            named = pc.unique(part[DATA_SET]).to_pylist()
+            own = [name for name in named if name.partition("@")[0] == dataset]
+            rows = part.filter(pc.is_in(part[DATA_SET], pa.array(own, pa.string())))
         table = probabilities_of(rows)
         highest = table.max(axis=1)
         for row in np.argsort(highest, kind="stable")[:LEAST_SURE].tolist():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -99,9 +99,12 @@ def make_queue(version: DatasetVersion, runs: Path) -> Queue:
         runs: the folder of the training runs on this machine; it need not exist.
     """
     reviewed = Reviewed(version, runs_of(runs, version.name))
+    classes = frozenset(version.manifest.classes)
     findings: dict[str, dict[str, Finding]] = {}
     for reason in REASONS:
         for finding in reason.find(reviewed):
+            if finding.suggested is not None and finding.suggested not in classes:
+                finding = replace(finding, suggested=None)  # a class of another data set of the run
             # Of several runs the newest, which comes first, tells.
             findings.setdefault(finding.record, {}).setdefault(reason.name, finding)
     places = _places(version, findings)

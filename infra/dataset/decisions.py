@@ -43,7 +43,7 @@ _FILE = re.compile(r"(\d{6,})\.json")
 _RECORD = re.compile(r"[0-9a-f]{16}")
 _KEY = re.compile(r"[0-9A-Za-z_-]{1,64}")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
-_LONGEST = 500  # characters of a text
+LONGEST: Final = 500  # characters of a text
 _ATTEMPTS = 1_000  # each conflict is a file that another process has added
 
 
@@ -84,11 +84,15 @@ class Decision:
             raise DataError(f"a decision has a value of another type: {self}", "give texts")
         for name in ("by", "at", "reason", "run"):
             text = getattr(self, name)
-            if len(text) > _LONGEST or _CONTROL.search(text):
+            if len(text) > LONGEST or _CONTROL.search(text):
                 raise DataError(
                     f"{name} of the decision about {self.record} is {text[:40]!r}",
-                    f"give one line of at most {_LONGEST} characters",
+                    f"give one line of at most {LONGEST} characters",
                 )
+        if len(self.to) > LONGEST:
+            raise DataError(
+                f"the new class of {self.record} is {self.to[:40]!r}…", f"give at most {LONGEST} characters"
+            )
         if not _KEY.fullmatch(self.key):
             raise DataError(f"{self.key!r} is no key of a decision", "give 1 to 64 letters, digits, - or _")
         if not _RECORD.fullmatch(self.record):

@@ -110,6 +110,17 @@ def test_a_session_by_keyboard_with_a_range_undo_and_a_reload(browser: Browser, 
     assert browser.complaints() == []
 
 
+def test_decisions_that_the_server_finds_too_long_are_not_sent_for_ever(browser: Browser, page: Page) -> None:
+    page.open(browser)
+    before = page.keys()
+    browser.run("window.fetch = async () => new Response('send fewer decisions', {status: 413})")
+    press(browser, "k")
+    until(lambda: is_settled(browser))
+    assert "Not decided: send fewer decisions" in browser.find("//*[@data-told]").text
+    assert page.keys() == before
+    assert browser.run("return document.querySelector('[data-label]').maxLength") == 500
+
+
 def test_it_can_be_used_on_a_phone_in_light_and_dark_and_read_aloud(browser: Browser, page: Page) -> None:
     for width, dark in ((360, False), (360, True), (1300, True)):
         browser.resize(width, mobile=width < 500, dark=dark)

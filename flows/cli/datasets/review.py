@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,8 +13,10 @@ from shardmill.flows.cli import options, output
 from shardmill.flows.cli.datasets.maintenance import Name
 from shardmill.flows.cli.folders import catalog_at, runs_folder
 from shardmill.infra.errors import DataError, NotFoundError, UsageError
+from shardmill.infra.near_names import near_names
 
 if TYPE_CHECKING:
+    from shardmill.infra.dataset.decisions import Decision
     from shardmill.infra.dataset.version import DatasetVersion
 
 _SHOWN = 20
@@ -86,7 +89,7 @@ def _print(title: str, columns: list[str], rows: list[list[str]], json_output: b
 
 def decide(
     dataset: Name,
-    record: Annotated[str, typer.Argument(metavar="RECORD", help="Id of a record, as `list` prints it")],
+    record: Annotated[str, typer.Argument(metavar="RECORD", help="Its id, as `list` prints it")],
     decision: Annotated[
         str, typer.Argument(metavar="DECISION", help="keep, relabel, exclude, unsure or undo")
     ],
@@ -108,7 +111,8 @@ def decide(
     log = DecisionLog(version.storage)
     before = log.read().current.get(record)
     labels = _labels(version)
-    if before is None and (decision == "undo" or record not in labels):
+    is_there = before is not None or record in labels or record in _quarantined(version)
+    if not is_there or (before is None and decision == "undo"):
         is_undo = decision == "undo"
         raise NotFoundError(
             f"nothing is decided about {record!r}" if is_undo else f"{version.ref} has no record {record!r}",
@@ -121,7 +125,9 @@ def decide(
     row = Decision(secrets.token_hex(12), record, verdict, this_user(), was=was, to=to, reason=reason)
     (added,) = log.append([row]).added
     output.answer(
-        {"dataset": dataset, "record": record, "key": added.key}, json_output, f"{decision}: {record}"
+        {"dataset": dataset, "record": record, "key": added.key, "new_classes": _new_classes(version, [row])},
+        json_output,
+        f"{decision}: {record}",
     )
 
 
@@ -188,14 +194,36 @@ def import_(
         "num_added": len(appended.added),
         "num_there_before": len(appended.repeated),
         "num_undecided": found.num_undecided,
+        "num_elsewhere": found.num_elsewhere,
     }
+    elsewhere = f", {found.num_elsewhere:,} are of other data sets" if found.num_elsewhere else ""
     output.answer(
-        {"dataset": dataset, **numbers},
+        {"dataset": dataset, **numbers, "new_classes": _new_classes(version, found.decisions)},
         json_output,
         f"Added {output.counted(len(appended.added), 'decision')}; {len(appended.repeated):,} were there "
-        f"before, {found.num_undecided:,} rows are undecided",
+        f"before, {found.num_undecided:,} rows are undecided{elsewhere}",
         f"Apply them: shardmill prepare SOURCE --dataset {dataset}",
     )
+
+
+def _new_classes(version: DatasetVersion, decisions: Sequence[Decision]) -> list[str]:
+    """Return the new classes of decisions that a version does not have, and warn of them."""
+    known = version.manifest.classes
+    new = sorted({row.to for row in decisions if row.to} - set(known))
+    for name in new[:_SHOWN]:
+        near = near_names(name, known)
+        meant = f"; did you mean {near[0]!r}?" if near else ""
+        output.note(f"warning: {name!r} is a new class of {version.name}{meant}")
+    if len(new) > _SHOWN:
+        output.note(f"warning: {len(new) - _SHOWN:,} more new classes")
+    return new
+
+
+def _quarantined(version: DatasetVersion) -> dict[str, str]:
+    """Return the id of each content in quarantine -> URI of its source."""
+    from shardmill.flows.review.findings import quarantined
+
+    return {row["sha256"][:16]: row["uri"] for row in quarantined(version)}
 
 
 def _labels(version: DatasetVersion) -> dict[str, str]:
@@ -209,6 +237,8 @@ def _labels(version: DatasetVersion) -> dict[str, str]:
 
 
 def _sources(version: DatasetVersion) -> dict[str, str]:
-    """Return record id -> URI of its source."""
+    """Return record id -> URI of its source, also of contents in quarantine."""
     rows = version.scan(["id", "source_uri"]).to_table()
-    return dict(zip(rows["id"].to_pylist(), rows["source_uri"].to_pylist(), strict=True))
+    return _quarantined(version) | dict(
+        zip(rows["id"].to_pylist(), rows["source_uri"].to_pylist(), strict=True)
+    )

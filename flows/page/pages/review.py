@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from starlette.concurrency import run_in_threadpool
@@ -14,10 +14,10 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from shardmill.flows.page.platform import Platform
-from shardmill.flows.page.rendering import list_page, render
+from shardmill.flows.page.rendering import ListPage, list_page, page_from, render
 from shardmill.flows.review.findings import REASONS
-from shardmill.flows.review.queue import QueueRow
-from shardmill.infra.dataset.decisions import Appended, Decision
+from shardmill.flows.review.queue import Queue, QueueRow
+from shardmill.infra.dataset.decisions import LONGEST, Appended, Decision
 from shardmill.infra.errors import DataError
 from shardmill.training.aliases.record import this_user
 
@@ -51,7 +51,8 @@ def show(request: Request) -> Response:
         name=name,
         version=queue.version.version,
         problems=queue.problems,
-        page=list_page(request, rows, _PICTURES),
+        page=list_page(request, rows, _PICTURES) if is_decided else _open_page(request, queue, rows),
+        longest=LONGEST,
         current=current,
         reasons=[(each.name, each.words, counts[each.name]) for each in REASONS],
         asked=asked,
@@ -64,6 +65,18 @@ def show(request: Request) -> Response:
         token=platform.review_token if platform.options.review else "",
         reviewer=(platform.options.auth or this_user()).partition(":")[0],
     )
+
+
+def _open_page(request: Request, queue: Queue, rows: Sequence[QueueRow]) -> ListPage[QueueRow]:
+    """Return the open rows behind the record ``?after=``: those before it may be decided by now."""
+    after = request.query_params.get("after", "")
+    start = (list_page(request, rows, _PICTURES).number - 1) * _PICTURES
+    if after in queue.by_record:
+        order = {row.record: number for number, row in enumerate(queue.rows)}
+        start = sum(order[row.record] <= order[after] for row in rows)
+    # Behind the last one it begins again: what was left out on the way comes back.
+    start = start if start < len(rows) else 0
+    return page_from(request, rows, _PICTURES, start, lambda row: row.record)
 
 
 def _is_asked(row: QueueRow, asked: Mapping[str, str]) -> bool:

@@ -137,7 +137,7 @@ function begin() {
           answer = await post(request);
         }
         if (answer.ok || answer.status === 422 || answer.status === 413) {
-          settle(request, answer.ok ? await answer.json() : {problem: (await answer.json()).problem});
+          settle(request, answer.status === 413 ? {problem: await answer.text()} : await answer.json());
           localStorage.removeItem(name);
         } else failed = `The server refuses (${answer.status}).`;
       } catch {

@@ -5,8 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
+from shardmill.beam_jobs.config import PrepareConfig
+from shardmill.beam_jobs.encode.decided import Decided
+from shardmill.beam_jobs.schemas import Status
 from shardmill.infra.dataset.catalog import Catalog
 from shardmill.infra.dataset.decisions import Decision, DecisionLog
+from shardmill.infra.progress import Event, subscribe
 from tests.samples.images.photos import jpeg, make_photos, write
 from tests.samples.preparing.prepared import prepared_here, rows, run, stored_bytes
 
@@ -31,7 +37,12 @@ def test_decisions_follow_content_to_later_versions(tmp_path: Path) -> None:
     decide(root, cats[2], "keep")
     decide(root, cats[3], "unsure")
     decide(root, cats[4], "relabel", to="emu")
+    events: list[Event] = []
+    unsubscribe = subscribe(events.append)
     assert run(source, root, **settings)["version"] == 2
+    unsubscribe()
+    told = [each["message"] for each in events if each.get("level") == "warning"]
+    assert "the review gives a label that the source does not have: 'emu'" in told
     version = Catalog(root).open("d")
     second = rows(version)
     assert {uri for uri in second if second[uri]["label"] != first[uri]["label"]} == {cats[0], cats[4]}
@@ -95,3 +106,18 @@ def test_decisions_obey_the_classes_that_a_run_keeps_and_a_dry_run_knows_them(tm
     run(source, root, **kept)
     found = rows(Catalog(root).open("d"))["cat/00001.jpg"]
     assert (found["outcome"], found["reason"]) == ("filtered", "class")
+
+
+def test_a_class_that_no_image_of_the_source_has_is_told() -> None:
+    def warned(to: str) -> list[str]:
+        decision = Decision("k", "0" * 16, "relabel", "ada", to=to)
+        return Decided.of({"0" * 16: decision}, PrepareConfig()).warnings(listing)
+
+    status = pa.array([Status.TO_READ, Status.TO_READ, Status.FILTERED], pa.int8())
+    listing = pa.table({"label": ["cat", "dog", "emu"], "status": status})
+    assert warned("cat") == []
+    assert warned("dgo") == [
+        "the review gives a label that the source does not have: 'dgo'; did you mean 'dog'?"
+    ]
+    assert len(warned("emu")) == 1
+    assert Decided.of({}, PrepareConfig()).warnings(listing) == []

@@ -133,6 +133,7 @@ def test_writing_is_off_unless_asked_for(folder: Path, ids: list[str]) -> None:
     [
         [], "x", [1], [{}], one("../x"), one("0" * 16, decision="delete"), one("0" * 16, "a b"),
         one("0" * 16, decision="relabel"), one("0" * 16, reason="a\nb"), one("0" * 16, to=["x"]),
+        one("0" * 16, decision="relabel", to="x" * 501),
         one("0" * 16, "a") + one("0" * 16, "b"), [{**one("0" * 16)[0], "key": f"k{n}"} for n in range(501)],
     ],
 )  # fmt: skip
@@ -154,6 +155,41 @@ def test_long_bodies_other_methods_and_other_datasets_are_refused(folder: Path) 
             app, "POST", f"/datasets/{name}/decisions", json={"by": "a", "decisions": []}, headers=headers
         )
         assert answer.status_code == 404
+
+
+def test_the_next_page_has_the_records_that_follow_also_when_this_one_is_decided(tmp_path: Path) -> None:
+    ids = make_review(tmp_path, 105)
+    app = page_of(tmp_path)
+
+    def shown(address: str) -> tuple[list[str], dict[str, str]]:
+        page = get(app, address).text
+        links = {
+            name: html.unescape(found) for name, found in re.findall('rel="(prev|next)" href="([^"]+)"', page)
+        }
+        return re.findall('data-record="([0-9a-f]+)"', page), links
+
+    first, links = shown("/review?dataset=d&page=1")
+    assert (first, "prev" in links) == (ids[:100], False)
+    second, back = shown(links["next"])
+    assert second == ids[100:200]
+    assert shown(back["prev"])[0] == first
+    sent(app, [{**one(record)[0], "key": f"k{number}"} for number, record in enumerate(first)])
+    again, later = shown(links["next"])
+    assert (again, "prev" in later) == (ids[100:200], False)
+    last, back = shown(later["next"])
+    assert last == ids[200:]
+    assert shown(back["prev"])[0] == ids[100:200]
+    sent(app, [{**one(record)[0], "key": f"m{number}"} for number, record in enumerate(last)])
+    assert shown(later["next"])[0] == ids[100:200]  # behind the last one it begins again
+
+
+def test_a_list_that_cannot_be_read_is_told_on_the_page(tmp_path: Path) -> None:
+    make_review(tmp_path, 2)
+    file = tmp_path / "runs/d-v1-label-errors-5-0123/label-errors.csv"
+    file.write_bytes(file.read_text().replace("dog", "d\xf6g").encode("cp1252"))
+    answer = get(page_of(tmp_path), "/review?dataset=d")
+    assert answer.status_code == 200
+    assert re.search(r'<p role="alert">[^<]*label-errors.csv is not UTF-8', answer.text)
 
 
 def test_hostile_names_stay_text(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from PIL import Image
 
 from shardmill.flows import cli
 from shardmill.flows.review.exchange import read, written
-from shardmill.flows.review.findings import REASONS
+from shardmill.flows.review.findings import REASONS, runs_of
 from shardmill.flows.review.queue import Queue, make_queue
 from shardmill.infra.dataset.catalog import Catalog
 from shardmill.infra.dataset.decisions import Decision, DecisionLog, Decisions
@@ -52,11 +52,14 @@ def one_shade() -> bytes:
     return out.getvalue()
 
 
-def write_predictions(file: Path, ids: Sequence[str], probabilities: list[list[float]]) -> None:
+def write_predictions(
+    file: Path, ids: Sequence[str], probabilities: list[list[float]], **more: list[str]
+) -> None:
     about = {"dataset": "d@1", "split": "test", "classes": ["cat", "dog"], "task": "single-label"}
     fields = [("id", pa.string()), ("probabilities", pa.list_(pa.float32()))]
+    fields += [(name, pa.string()) for name in more]
     schema = pa.schema(fields, metadata={b"shardmill": json.dumps(about).encode()})
-    pq.write_table(pa.table({"id": list(ids), "probabilities": probabilities}, schema=schema), file)
+    pq.write_table(pa.table({"id": list(ids), "probabilities": probabilities, **more}, schema=schema), file)
 
 
 @pytest.fixture(scope="module")
@@ -343,6 +346,79 @@ def test_files_that_make_no_sense_are_refused(name: str, text: str, words: str, 
     (tmp_path / name).write_text(text)
     with pytest.raises((DataError, UsageError), match=words):
         read(tmp_path / name, "me", {}.get)
+
+
+def test_of_several_data_sets_the_rows_of_its_own_count(
+    made: Made, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "runs" / "d-v1-label-errors-5-0123"
+    folder.mkdir(parents=True)
+    ids = [made.ids[f"cat/0000{number}.jpg"] for number in (3, 7, 1)]
+    file = folder / "label-errors.csv"
+    file.write_text(
+        "data_set,id,source_uri,split,given_label,suggested_label,score,decision,label\n"
+        f"e@3,{ids[0]},cat/00003.jpg,train,cat,dog,0.9,drop,\n"
+        f"d@1?label = 'cat',{ids[1]},cat/00007.jpg,train,cat,dog,0.8,keep,\n"
+        f"d@1,{ids[2]},cat/00001.jpg,train,cat,emu,0.7,,\n"
+    )
+    sets, chances = ["e@3", "d@1"], [[0.5, 0.5], [0.4, 0.6]]
+    write_predictions(folder / "predictions-test.parquet", [ids[0], ids[1]], chances, data_set=sets)
+    queue = make_queue(Catalog(made.root).open("d"), tmp_path / "runs")
+    assert queue.problems == []
+    found = {row.record: row for row in queue.rows}
+    assert [ids[0] in found, *found[ids[1]].findings] == [False, "label-error", "unsure"]
+    assert [found[record].suggested for record in ids[1:]] == ["dog", ""]  # emu is a class of e
+    assert "the model says emu" in found[ids[2]].findings["label-error"].text
+    result = read(file, "me", {}.get, dataset="d")
+    assert [row.record for row in result.decisions] == [ids[1]]
+    assert (result.num_undecided, result.num_elsewhere) == (1, 1)
+
+
+def test_runs_of_label_errors_belong_to_the_dataset_that_their_name_begins_with(tmp_path: Path) -> None:
+    names = [
+        "d-v1-label-errors-01",
+        "d-v2-v1-label-errors-01",
+        "d-v12-label-errors-01",
+        "dx-v1-label-errors-01",
+    ]
+    for name in names:
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "label-errors.csv").write_text("id\n")
+    assert {path.name for path in runs_of(tmp_path, "d")} == {names[0], names[2]}
+    assert [path.name for path in runs_of(tmp_path, "d-v2")] == [names[1]]
+
+
+def test_mistyped_classes_are_told_and_contents_in_quarantine_can_be_decided(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, root = make_photos(tmp_path / "source", {"cat": 2, "dog": 2}), tmp_path / "root"
+    write(source, {"dog/broken.jpg": jpeg(5)[:200]})
+    run(source, root, failure_budget=0.5)
+    found = rows(Catalog(root).open("d"))
+
+    def said(*words: str) -> tuple[Any, str]:
+        assert cli.run(["review", *words, "--root", str(root), "--json"]) == 0
+        told = capsys.readouterr()
+        return json.loads(told.out), told.err
+
+    first, second = (row["record_id"] for uri, row in found.items() if uri.startswith("cat/"))
+    result, told = said("decide", "d", first, "relabel", "--to", "dgo")
+    assert result["new_classes"] == ["dgo"]
+    assert "'dgo' is a new class of d; did you mean 'dog'?" in told
+    assert said("decide", "d", first, "relabel", "--to", "dog")[1] == ""
+    file = tmp_path / "decisions.csv"
+    file.write_text(f"record;decision;to\n{second};relabel;catt\n")
+    assert "'catt' is a new class of d; did you mean 'cat'?" in said("import", "d", str(file))[1]
+
+    broken = found["dog/broken.jpg"]["sha256"][:16]
+    listed, _ = said("list", "d", "--runs", str(tmp_path / "runs"), "--reason", "quarantine")
+    assert [row["record"] for row in listed["rows"]] == [broken]
+    said("decide", "d", broken, "exclude")
+    said("decide", "d", broken, "undo")
+    file.write_text("source_uri,decision\ndog/broken.jpg,exclude\n")
+    assert said("import", "d", str(file))[0]["num_added"] == 1
+    said("export", "d", str(tmp_path / "out.csv"))
+    assert f"{broken},dog/broken.jpg,exclude" in (tmp_path / "out.csv").read_text()
 
 
 def test_nothing_found_is_an_empty_queue(tmp_path: Path) -> None:
