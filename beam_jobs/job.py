@@ -88,6 +88,7 @@ from shardmill.beam_jobs.spool import (
     begun_source,
     check_builds,
     damaged_shards,
+    forget_source,
     note_builds,
     note_source,
 )
@@ -99,7 +100,7 @@ from shardmill.infra.dataset.drift.figures import Drift
 from shardmill.infra.dataset.maintenance.removed import purged_contents
 from shardmill.infra.dataset.publishing import publish_on_newest
 from shardmill.infra.dataset.version import DatasetVersion
-from shardmill.infra.errors import CorruptDataError, StorageError
+from shardmill.infra.errors import CorruptDataError, DataError, StorageError, UsageError
 from shardmill.infra.format.contract import LabelEditsSummary
 from shardmill.infra.format.layout import spool_dir
 from shardmill.infra.processes.trees import free_memory_bytes
@@ -132,7 +133,11 @@ def prepare_version(request: JobRequest) -> dict[str, Any]:
     announce("prepare", _SHARES if fetches(request.config) else {**_SHARES, "fetch": 0})
     job = _Job(request, Catalog(request.root, request.config.signing_key), given)
     run = run_digest(job.source.uri, request.config)
-    with RunClaim(job.catalog, request.dataset, run) as claim, Turn(f"prepare {request.dataset}") as turn:
+    with (
+        RunClaim(job.catalog, request.dataset, run) as claim,
+        Turn(f"prepare {request.dataset}") as turn,
+        _source_forgotten_if_refused(job.dataset, run),
+    ):
         if claim.has_work() or fetches(request.config):
             claim.take()  # at once: the clean-up of another run must not delete the files that are there
         with job.timed("list"):
@@ -174,6 +179,16 @@ def _begun(given: JobRequest) -> JobRequest:
         return request
     log(f"an interrupted run goes on with {begun}; {request.source} is newer", level="warning")
     return request.model_copy(update={"source": begun})
+
+
+@contextmanager
+def _source_forgotten_if_refused(dataset: Storage, run: str) -> Iterator[None]:
+    """Let the next run read the newest commit of the Hub if this one is refused: the data may be mended."""
+    try:
+        yield
+    except (DataError, UsageError):
+        forget_source(dataset, run)
+        raise
 
 
 @dataclass

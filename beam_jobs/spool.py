@@ -199,6 +199,11 @@ def begun_source(dataset: Storage, run: str, given: str) -> str | None:
     return str(noted["source"]) if noted["given"] == given else None
 
 
+def forget_source(dataset: Storage, run: str) -> None:
+    """Forget the commit of the Hub that a run read."""
+    dataset.delete(f"{spool_dir(run)}/{_SOURCE_FILE}")
+
+
 BUILDS_FILE = "builds.json"
 
 

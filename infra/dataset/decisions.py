@@ -175,13 +175,16 @@ class DecisionLog:
         self._number = 0
         self._decisions = Decisions()
 
-    def read(self) -> Decisions:
+    def read(self, *, lists_again: bool = False) -> Decisions:
         """Return all decisions, also those that others have added meanwhile.
+
+        Args:
+            lists_again: look for files behind a missing one too.
 
         Raises:
             CorruptDataError: a file is not as it was written. FormatVersionError: a later release wrote it.
         """
-        newest = self._newest()
+        newest = self._newest(lists_again=lists_again)
         if newest > self._number:
             parts, number = [], newest
             while number > self._number:
@@ -209,7 +212,7 @@ class DecisionLog:
             PublishConflict: other processes keep adding decisions.
         """
         for attempt in range(_ATTEMPTS):
-            found = self.read()
+            found = self.read(lists_again=True)
             new, repeated, overtaken = _sorted_out(decisions, found, seen)
             if not new:
                 return Appended((), repeated, overtaken)
@@ -227,11 +230,13 @@ class DecisionLog:
             return Appended(added, repeated, overtaken)
         raise PublishConflict(f"other processes keep adding decisions to {self._folder.uri}", "run again")
 
-    def _newest(self) -> int:
+    def _newest(self, *, lists_again: bool) -> int:
         number = self._number
-        if not number:
+        if not number or lists_again:  # behind a file that was removed by hand a later one counts
             names = (entry.path.rpartition("/")[2] for entry in self._folder.list_files(recursive=False))
-            number = max((int(found[1]) for name in names if (found := _FILE.fullmatch(name))), default=0)
+            number = max(
+                (int(found[1]) for name in names if (found := _FILE.fullmatch(name))), default=number
+            )
         # A listing of an object store may be a few seconds old; a look at one name never is.
         while self._folder.exists(_file(number + 1)):
             number += 1

@@ -377,7 +377,7 @@ class Storage:
     @contextlib.contextmanager
     def _writing(self, path: str) -> Iterator[None]:
         self._locks.ensure_held()
-        if self._bucket is None and not self.is_local:
+        if is_on_hub(self.location):
             raise not_writable(self.uri)
         with writing(self._describe(path), self.location, is_local=self.is_local):
             yield

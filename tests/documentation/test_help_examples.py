@@ -27,6 +27,7 @@ ELSEWHERE = {
     "shards/train-*.tar": "tests/end_to_end/prepare/sources",
     "tensorflow_datasets": "tests/end_to_end/test_import.py",
     "s3://": "tests/cluster and tests/end_to_end/stores",
+    "hf://": "tests/end_to_end/stores/test_hub.py",
     "shardmill train ": "tests/end_to_end/train",
     "shardmill label-errors ": "tests/end_to_end/train/test_label_errors.py",
     "shardmill profile ": "tests/unit/flows/cli/test_profile.py",

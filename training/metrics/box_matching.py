@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from shardmill.infra.codecs.polygons import cut_rings, signed_areas
 from shardmill.infra.format.known_features import CORNER_NUMBERS
 from shardmill.training.arrays import Floats
 
@@ -82,6 +81,8 @@ def _oriented(found: Boxes, wanted: Boxes) -> tuple[Floats, Floats, Floats]:
     A quadrilateral is cut off at the edges of the unit square, which a parallelogram is where two of its
     edges are the unit vectors. A box with numbers that are not finite has no area.
     """
+    from shardmill.infra.codecs.polygons import cut_rings, signed_areas  # loads codecs: for these boxes alone
+
     one, other = (
         np.where(np.isfinite(boxes).all(axis=1, keepdims=True), boxes, 0.0)
         .astype(np.float64)

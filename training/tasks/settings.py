@@ -90,7 +90,7 @@ def check_classes_known(version: DatasetVersion, of_objects: OfObjects) -> None:
     if not isinstance(version, JoinedVersion):
         return
     kind, missing = learned(version, of_objects), version.reference.missing
-    if kind not in ("multi", "objects"):
+    if kind not in ("multi", "objects", "oriented"):
         if missing is not None:
             raise ConfigError(
                 f"{MISSING_CLASSES[missing]!r} has no meaning for {LABEL_WORDS[learned(version)]}",

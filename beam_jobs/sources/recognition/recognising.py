@@ -69,7 +69,7 @@ def settled(request: JobRequest) -> JobRequest:
         given_settings = given.model_dump(exclude_defaults=True, exclude={"kind"})
         previous = _previous_settings(request.root, request.dataset, folder.uri, given_settings)
         source = look() if previous is None else previous.keep(look)
-        config = _with_videos(config, source, glance)
+        config = _with_videos(config, source, glance, previous)
     if source is config.source and location == request.source:
         return request
     config = config.model_copy(update={"source": source})
@@ -167,10 +167,17 @@ def _describes_all(seen: Recognised, glance: Glance) -> bool:
     return bool(seen.image_folders) and all(is_place(part) for parts in folders for part in parts if part)
 
 
-def _with_videos(config: PrepareConfig, source: SourceConfig, glance: Glance) -> PrepareConfig:
-    """Return the settings with videos as groups, where the images of a source are certainly their frames."""
+def _with_videos(
+    config: PrepareConfig, source: SourceConfig, glance: Glance, previous: PreviousSettings | None
+) -> PrepareConfig:
+    """Return the settings with videos as groups, where the images of a source are certainly their frames.
+
+    A dataset whose newest version has other groups keeps them: its records have their splits.
+    """
     frames = find_frames(glance.images) if source.kind in _OF_NAMES and source.columns.group is None else None
     if frames is None or not frames.is_certain or config.groups.pattern is not None:
+        return config
+    if previous is not None and previous.pattern != frames.pattern:
         return config
     log(f"the groups are {frames.in_words()}: groups.pattern = {frames.pattern}")
     return config.model_copy(update={"groups": config.groups.model_copy(update={"pattern": frames.pattern})})
@@ -229,10 +236,12 @@ class PreviousSettings:
     Attributes:
         ref: ``name@version``.
         source: the settings; their kind is known.
+        pattern: ``groups.pattern`` of its configuration.
     """
 
     ref: str
     source: SourceConfig
+    pattern: str | None
 
     def keep(self, recognise: Callable[[], SourceConfig]) -> SourceConfig:
         """Return these settings, with a warning if the source would be recognised otherwise now.
@@ -275,7 +284,7 @@ def _previous_settings(
         return None
     if not _has(before.model_dump(exclude_defaults=True), given):
         return None
-    return PreviousSettings(newest.ref, before)
+    return PreviousSettings(newest.ref, before, newest.manifest.config.get("groups", {}).get("pattern"))
 
 
 def _has(settings: Any, given: Any) -> bool:

@@ -291,10 +291,13 @@ class _Push:
                 f"another push to {self._place.uri} came between",
                 "look at what it has now; the same command puts this version in its place",
             )
-        own, other = self._files.keys(), "name another repository, or another branch: hf://...@BRANCH"
+        own, other = (
+            self._files.keys() | {_CARD},
+            "name another repository, or another branch: hf://...@BRANCH",
+        )
         if found is None:
-            kinds = {_kind(path) for path in own - {SUMMARY_FILE, CHECKSUMS_FILE}}
-            if taken := sorted(path for path in head.files if path in own or _kind(path) in kinds):
+            kinds = {_kind(path) for path in own - {SUMMARY_FILE, CHECKSUMS_FILE, _CARD}}
+            if taken := sorted(path for path in head.files if path in self._files or _kind(path) in kinds):
                 raise UsageError(f"{self._place.uri} holds other data: {taken[0]}", other)
             return []
         pushed = json.loads(found).get("dataset")

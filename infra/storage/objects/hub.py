@@ -91,7 +91,10 @@ def without_revision(uri: str) -> str:
 
     Files are told apart by the digests of their content, so one repository is one source at all revisions.
     """
-    return replace(hub_place(uri), revision=None).uri if is_on_hub(uri) else uri
+    found = _PLACE.fullmatch(uri)
+    if found is None:
+        return uri
+    return HubPlace(found["repo"], None, (found["path"] or "").strip("/")).uri  # with rows: #row=12
 
 
 def is_repository(location: str) -> bool:

@@ -19,7 +19,7 @@ from shardmill.beam_jobs.config import PrepareConfig
 from shardmill.beam_jobs.request import JobRequest
 from shardmill.infra.dataset.catalog import Catalog
 from shardmill.infra.dataset.locate import locate
-from shardmill.infra.errors import StorageError
+from shardmill.infra.errors import FailureBudgetExceeded, StorageError
 from tests.samples.preparing.runs import stopped
 from tests.samples.stores.hub import Files, Hub, serving
 
@@ -103,6 +103,15 @@ def test_a_run_that_goes_on_reads_the_commit_with_which_it_began(hub: Hub, tmp_p
     assert made["num_records"] == len(IMAGES)
     assert asked_for(hub) == []
     assert prepared(tmp_path)["num_records"] == len(IMAGES) + 1
+
+
+def test_a_refused_run_begins_anew_at_the_newest_commit(hub: Hub, tmp_path: Path) -> None:
+    repository = hub.repositories["me/pets"]
+    repository.commit({**IMAGES, **{f"train/cat/broken {n}.png": b"\x89PNG" for n in range(8)}})
+    with pytest.raises(FailureBudgetExceeded):
+        prepared(tmp_path)
+    mended = repository.commit(IMAGES)
+    assert prepared(tmp_path)["source"] == f"{PETS}@{mended}"
 
 
 @pytest.mark.slow

@@ -256,7 +256,7 @@ class SplitObjects:
 class OrientedObjects(SplitObjects):
     """The objects of a split, of which oriented boxes are learned."""
 
-    whole: ClassVar[tuple[float, ...]] = (0, 0, 1, 0, 1, 1, 0, 1)
+    whole: ClassVar[tuple[float, ...]] = (-1, -1, 2, -1, 2, 2, -1, 2)  # boxes may reach beyond the image
 
     @classmethod
     def load(cls, version: DatasetVersion, split: str) -> OrientedObjects:

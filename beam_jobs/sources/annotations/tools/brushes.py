@@ -24,7 +24,7 @@ def mask_of_brush(values: object, height: int, width: int) -> npt.NDArray[np.boo
         width: of the annotated image (pixels).
     """
     count = height * width * _CHANNELS
-    if not isinstance(values, list) or count > MOST_MASK_PIXELS * _CHANNELS:
+    if not isinstance(values, list) or height < 1 or width < 1 or count > MOST_MASK_PIXELS * _CHANNELS:
         return None
     if not all(isinstance(value, int) and 0 <= value < 256 for value in values):
         return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -190,10 +190,22 @@ def test_views_and_exports_know_no_single_class(root: Path, tmp_path: Path) -> N
     assert "label" not in described
 
 
-def test_folds_are_refused_in_words(root: Path) -> None:
-    folds = DataSettings(folds=2, left_out_fold=1)
-    with pytest.raises(UsageError, match="left_out_fold needs one class an image, and d@1 has several"):
-        divide_train_split(folds, opened(root, "multi").reader("train"), ["cat", "dog"])
+@pytest.mark.parametrize("balance", ["natural", "repeat-factor"])
+def test_records_of_several_labels_are_divided_into_folds(
+    root: Path, balance: Literal["natural", "repeat-factor"]
+) -> None:
+    reader, left_out = opened(root, "multi").reader("train"), []
+    every = set(range(len(reader.table)))
+    for fold in (1, 2):
+        settings = DataSettings(folds=2, left_out_fold=fold, balance=balance, global_batch_size=2)
+        divided = divide_train_split(settings, reader, ["cat", "dog"])
+        assert divided.left_out is not None
+        left_out += divided.left_out.tolist()
+        steps = range(divided.order.steps_per_epoch)
+        learned = {int(one) for step in steps for one in divided.order.step(0, step).ordinals}
+        rest = every - set(divided.left_out.tolist())
+        assert learned == rest if balance == "natural" else learned <= rest
+    assert sorted(left_out) == sorted(every)
 
 
 def test_training_without_labels_is_refused_in_words(root: Path, tmp_path: Path) -> None:

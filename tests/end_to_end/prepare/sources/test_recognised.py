@@ -11,6 +11,7 @@ from shardmill.beam_jobs.config import PrepareConfig
 from shardmill.beam_jobs.request import JobRequest
 from shardmill.beam_jobs.sources.recognition.recognising import settled
 from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.errors import UsageError
 from shardmill.infra.progress import subscribe
 from tests.samples.images.photos import jpeg, make_photos, write
 from tests.samples.preparing.prepared import run
@@ -41,6 +42,22 @@ def test_a_kind_that_was_recognised_stays(tmp_path: Path, warnings: Any) -> None
     assert Catalog(root).open("d").manifest.config["source"]["kind"] == "image_folder"
     (text,) = [text for text in warnings() if "the settings of d@1 are kept" in text]
     assert "table" in text
+
+
+def test_groups_of_a_dataset_stay_where_its_images_look_like_frames(tmp_path: Path) -> None:
+    """Its records have their splits; whole classes would become one video each."""
+    source, root = tmp_path / "photos", tmp_path / "root"
+    files = {
+        f"{name}/a_frame_{n}.jpg": jpeg(n + 50 * (name == "dog")) for name in ("cat", "dog") for n in range(8)
+    }
+    write(source, files)
+    run(source, root, source={"kind": "image_folder"})
+    write(source, {"cat/a_frame_9.jpg": jpeg(99)})
+    grown = prepare(source, root)
+    assert (grown["version"], grown["num_encoded"]) == (2, 1)
+    assert Catalog(root).open("d").manifest.config["groups"].get("pattern") is None
+    with pytest.raises(UsageError, match="frames of one video"):
+        prepare(source, tmp_path / "new")
 
 
 def test_settings_that_were_recognised_stay(tmp_path: Path, warnings: Any) -> None:

@@ -134,6 +134,17 @@ def test_torn_and_altered_files_are_named_and_no_sound_decision_is_lost_without_
     assert any("000004.json is missing" in message for message in said)
 
 
+def test_a_decision_is_added_behind_a_gap(tmp_path: Path) -> None:
+    """A process that has read the first file alone would add its own in the place of the missing one."""
+    log, other = DecisionLog(Storage.at(tmp_path)), DecisionLog(Storage.at(tmp_path))
+    log.append([made(1, record=1)])
+    for number in (2, 3):
+        other.append([made(number, record=number)])
+    (tmp_path / "decisions" / "000002.json").unlink()
+    log.append([made(4, record=4)])
+    assert [row.key for row in DecisionLog(Storage.at(tmp_path)).read().rows] == ["k1", "k3", "k4"]
+
+
 WRITER = """
 import sys
 from shardmill.infra.dataset.decisions import Decision, DecisionLog

@@ -82,6 +82,7 @@ def test_a_revision_becomes_its_commit(hub: Hub) -> None:
     assert Storage.at(fixed).read_bytes("a b.jpg") == BIG
     assert at_commit(fixed) == fixed
     assert without_revision(fixed) == f"{PETS}/cats"
+    assert without_revision(f"{PETS}@main/a?.parquet#row=07") == f"{PETS}/a?.parquet#row=07"
     converted = Storage.at(f"{PETS}@refs/convert/parquet")
     assert converted.read_bytes("README.md") == b"gone"
     assert at_commit("s3://bucket/pets@main") == "s3://bucket/pets@main"

@@ -34,7 +34,7 @@ def test_a_data_set_in_which_nobody_has_looked_for_a_class(tmp_path: Path) -> No
         pictures = [Picture("test", "", np.full((8, 8, 3), 9 * n, np.uint8), (0,)) for n in range(3)]
         publish(tmp_path, pictures, name=name, classes=classes, feature=labels_feature("shades"))
     run = finished(tmp_path, "full@1", "multi-label", classes=["red", "rose"])
-    with pytest.raises(ConfigError, match="nobody has looked for 'rose' in the images of half@1"):
+    with pytest.raises(ConfigError, match="half@1 has no class 'rose': nothing says"):
         evaluate_run(run, tmp_path, "test", "full; half")
 
 

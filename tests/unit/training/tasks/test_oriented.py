@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,18 +10,19 @@ import pytest
 import tensorflow as tf
 from scipy.linalg import logm, polar
 
-from shardmill.infra.errors import UsageError
-from shardmill.infra.format.known_features import CORNER_FEATURE, OBJECT_FEATURES
+from shardmill.infra.dataset.catalog import Catalog
+from shardmill.infra.errors import ConfigError, UsageError
+from shardmill.infra.format.known_features import CORNER_FEATURE, OBJECT_FEATURES, labels_feature
 from shardmill.training.config import TrainConfig
-from shardmill.training.metrics.box_matching import box_overlaps
+from shardmill.training.metrics.box_matching import box_overlaps, match_boxes
 from shardmill.training.predicting.detected import rectangles
 from shardmill.training.reading.records.annotations import Objects, OrientedObjects, covers_all
 from shardmill.training.tasks.registry import kind_of
-from shardmill.training.tasks.settings import settings_for
+from shardmill.training.tasks.settings import check_classes_known, settings_for
 from shardmill.training.tensorflow.detector_cells import Cells, assign
 from shardmill.training.tensorflow.operations import OPERATIONS
 from shardmill.training.tensorflow.oriented import OrientedDetection, gaussians, predicted, similarity
-from tests.samples.datasets.published import publish_patterned
+from tests.samples.datasets.published import patterned, publish, publish_patterned
 from tests.samples.images.turned_boxes import turned
 
 SIZE, CLASSES = 128, 2
@@ -186,8 +188,23 @@ def test_a_crowd_over_the_whole_image_ignores_its_class_alone() -> None:
         labels = labels_of([crowd], [1], [True])
         assert float(TASK.losses(outputs, labels)[0]) < 1e-3
         assert float(TASK.losses(outputs[..., [1, 0, *range(2, 9)]], labels)[0]) > 10
-    for other in (whole * 0.9, np.zeros((4, 2)), whole[[0, 0, 2, 2]], turned(np.ones(2), np.ones(2), 0.3)):
+    beyond = turned(np.array([1.0, 0.5]), np.array([0.4, 0.2]), 0.3)  # half of it lies outside of the image
+    _, ignored = match_boxes(beyond.reshape(1, 8), whole.reshape(1, 8), np.array([True]))
+    assert ignored.all()
+    less = np.array([[0.0, 0.0], [1.0, 0.0], [1.0, 0.9], [0.0, 0.9]])
+    for other in (less, np.zeros((4, 2)), whole[[0, 0, 2, 2]], turned(np.ones(2), np.ones(2), 0.3)):
         assert covers_all(other.reshape(1, 8)).tolist() == [False]
+
+
+def test_classes_that_a_data_set_lacks_are_asked_about(tmp_path: Path) -> None:
+    publish_patterned(tmp_path, {"train": 4}, several=True, name="objects")
+    several = patterned("train", 4, several=True)
+    publish(tmp_path, several, name="other", classes=["red", "green", "rose"], feature=labels_feature("x"))
+    joined = Catalog(tmp_path).open_view("objects; other")
+    joined.manifest.extra_features.extend([*OBJECT_FEATURES, CORNER_FEATURE])
+    with pytest.raises(ConfigError, match="objects@1 has no class 'rose': nothing says"):
+        check_classes_known(joined, "oriented")
+    check_classes_known(Catalog(tmp_path).open_view("objects; other; missing classes are absent"), "oriented")
 
 
 def test_predicted_files_have_rectangles() -> None:

@@ -17,7 +17,12 @@ import numpy.typing as npt
 
 from shardmill.training.arrays import Floats, Ints
 from shardmill.training.metrics.confusion import ratio
-from shardmill.training.results.predictions.file import kind_in, read_classes, read_predictions
+from shardmill.training.results.predictions.file import (
+    kind_in,
+    num_predictions,
+    read_classes,
+    read_predictions,
+)
 from shardmill.training.results.predictions.label_errors.found import (
     PLACE,
     LabelError,
@@ -64,7 +69,7 @@ def find(files: Mapping[str, Path]) -> LabelErrors | None:
     """
     names = read_classes(next(iter(files.values())))
     answers = _answers(files, len(names))
-    num_examples = int(answers.counts.sum(axis=0).max(initial=0))
+    num_examples = sum(map(num_predictions, files.values()))
     if not (answers.counts > 0).all(axis=0).any():
         return None
     if not answers.is_known.any():

@@ -369,9 +369,11 @@ def test_brushes_of_label_studio(tmp_path: Path) -> None:
     results = [
         result("brushlabels", {"format": "rle", "rle": rle, "brushlabels": ["car"]}, **sizes) for rle in runs
     ]
+    forged = {"original_width": -5, "original_height": -4}
+    results.append(result("brushlabels", {"format": "rle", "rle": BRUSH, "brushlabels": ["car"]}, **forged))
     task = {"data": {"image": "a.jpg"}, "annotations": [{"result": results}]}
     found = of(listed(tmp_path, "label_studio", {"a.jpg": b"", "t.json": [task]}, "t.json"), "a.jpg")
-    assert (found["label"], found["num_left_out"]) == (["car"], 5)
+    assert (found["label"], found["num_left_out"]) == (["car"], 6)
     expected = rings_of_mask(PAINTED)
     assert found["ring_points"] == [len(ring) for ring in expected]
     assert np.array_equal(np.concatenate(rings(found)), np.concatenate(expected))
