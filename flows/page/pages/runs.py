@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,8 @@ from shardmill.flows.page.platform import Platform
 from shardmill.flows.page.reading.runs import BROKEN, TRAINING, RunRow
 from shardmill.flows.page.rendering import list_page, render
 from shardmill.infra.dataset.views.references import parse_joined
-from shardmill.infra.errors import ShardmillError
+from shardmill.infra.edited_csv import edited_rows
+from shardmill.infra.errors import DataError, ShardmillError
 from shardmill.infra.html.page import differing_settings, setting_rows
 from shardmill.training.aliases.history import aliases_by_run
 from shardmill.training.metrics.figures import FIGURES, is_smaller_better
@@ -72,6 +73,7 @@ def show(request: Request) -> Response:
     if row.state == BROKEN:
         return render(request, "run_broken.html.j2", title=name, row=row)
     run = platform.runs.open(name)
+    label_errors, unread = _label_errors(run.path)
     return render(
         request,
         "run.html.j2",
@@ -81,10 +83,10 @@ def show(request: Request) -> Response:
         splits=_split_figures(run),
         pictures=pictures_of(run.path),
         has_report=(run.path / RUN_REPORT).is_file(),
-        label_errors=_label_errors(run.path),
+        label_errors=label_errors,
         ranks=_ranks(run.path),
         settings=list(setting_rows(_config(run))),
-        notes=[*(run.result or {}).get("notes", []), *_purged(run.path)],
+        notes=[*(run.result or {}).get("notes", []), *_purged(run.path), *unread],
         aliases=aliases_by_run(platform.runs.storage).get(name, ()),
         export=(run.result or {}).get("export_dir"),
     )
@@ -174,22 +176,25 @@ def _purged(run: Path) -> list[str]:
     return [] if words is None else [words]
 
 
-def _label_errors(run: Path) -> Sequence[Mapping[str, str]]:
-    """Return the likeliest label errors that the run found; empty if it looked for none."""
-    path = run / LABEL_ERRORS_FILE
+def _label_errors(run: Path) -> tuple[Sequence[Mapping[str, str]], Sequence[str]]:
+    """Return the likeliest label errors of a run, empty if it looked for none, and what is not read."""
+    path, skipped = run / LABEL_ERRORS_FILE, list[DataError]()
     try:
         if path.is_symlink() or path.stat().st_size > _LARGEST_CSV_BYTES:
-            return []
-        with path.open(encoding="utf-8", newline="") as stream:
-            rows = [row for row, _ in zip(csv.DictReader(stream), range(_LABEL_ERRORS), strict=False)]
-    except (OSError, ValueError, csv.Error):
-        return []
+            return [], []
+        listed = edited_rows(path.read_bytes(), path.name, lambda *_: None, skipped)
+        rows = [row for _, row in islice(listed, _LABEL_ERRORS)]
+    except OSError:
+        return [], []
+    except DataError as error:
+        return [], [f"{error.message}: {error.remedy}"]
     wanted = ("split", "given_label", "suggested_label", "score")
-    return [
+    found = [
         {name: row.get(name) or "" for name in wanted}
         | {"place": placed(row.get(DATA_SET) or "", row.get("source_uri") or "")}
         for row in rows
     ]
+    return found, [error.message for error in skipped]
 
 
 def _ranks(run: Path) -> dict[str, Any] | None:

@@ -68,6 +68,26 @@ def test_links_in_a_run_folder_are_not_followed(tmp_path: Path) -> None:
         assert "the secret" not in get(app, path).text
 
 
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (b"\xef\xbb\xbfsplit;given_label;suggested_label;score\r\ntest;cat;a dog;0,9\r\n", "a dog"),
+        (b"split,given_label,suggested_label\nx\ntest,cat,a dog\n", "a dog"),
+        (
+            b"split,given_label,suggested_label\nx\ntest,cat,a dog\n",
+            "line 2 of label-errors.csv has 1 values",
+        ),
+        (b"split,suggested_label\ntest,d\xf6g\n", "label-errors.csv is not UTF-8"),
+    ],
+)
+def test_label_errors_that_a_spreadsheet_wrote_are_shown_or_said(
+    tmp_path: Path, data: bytes, words: str
+) -> None:
+    (make_run(tmp_path / "runs", "first") / "label-errors.csv").write_bytes(data)
+    app = create_app(PageOptions(str(tmp_path / "datasets"), str(tmp_path / "runs")))
+    assert words in get(app, "/runs/first").text
+
+
 def test_every_answer_is_strict(app: Starlette) -> None:
     for path in ("/", "/runs", "/nope", "/live", "/static/live.js"):
         headers = get(app, path).headers
