@@ -175,16 +175,13 @@ class DecisionLog:
         self._number = 0
         self._decisions = Decisions()
 
-    def read(self, *, lists_again: bool = False) -> Decisions:
+    def read(self) -> Decisions:
         """Return all decisions, also those that others have added meanwhile.
-
-        Args:
-            lists_again: look for files behind a missing one too.
 
         Raises:
             CorruptDataError: a file is not as it was written. FormatVersionError: a later release wrote it.
         """
-        newest = self._newest(lists_again=lists_again)
+        newest = self._newest()
         if newest > self._number:
             parts, number = [], newest
             while number > self._number:
@@ -212,7 +209,7 @@ class DecisionLog:
             PublishConflict: other processes keep adding decisions.
         """
         for attempt in range(_ATTEMPTS):
-            found = self.read(lists_again=True)
+            found = self.read()
             new, repeated, overtaken = _sorted_out(decisions, found, seen)
             if not new:
                 return Appended((), repeated, overtaken)
@@ -230,16 +227,17 @@ class DecisionLog:
             return Appended(added, repeated, overtaken)
         raise PublishConflict(f"other processes keep adding decisions to {self._folder.uri}", "run again")
 
-    def _newest(self, *, lists_again: bool) -> int:
+    def _newest(self) -> int:
         number = self._number
-        if not number or lists_again:  # behind a file that was removed by hand a later one counts
+        if not number:
             names = (entry.path.rpartition("/")[2] for entry in self._folder.list_files(recursive=False))
             number = max(
                 (int(found[1]) for name in names if (found := _FILE.fullmatch(name))), default=number
             )
         # A listing of an object store may be a few seconds old; a look at one name never is.
-        while self._folder.exists(_file(number + 1)):
-            number += 1
+        # Behind a file that was removed by hand a later one counts.
+        while step := next((step for step in (1, 2) if self._folder.exists(_file(number + step))), 0):
+            number += step
         return number
 
     def _read(self, number: int) -> list[Decision] | None:
