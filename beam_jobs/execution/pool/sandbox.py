@@ -13,10 +13,11 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from typing import Any, Literal
@@ -64,7 +65,8 @@ def call_in_sandbox(call: Callable[[bytes], Any], data: bytes, limits: Limits) -
         limits: time and memory of the call. Loading libraries and passing the bytes do not count.
     """
     ours, theirs = pipe()
-    process = ForkedProcess(_serve_once, (theirs, call, limits.memory_bytes), "sandbox")
+    given = (theirs, call, limits.memory_bytes, dict(os.environ))
+    process = ForkedProcess(_serve_once, given, "sandbox")
     theirs.close()
     begun = False
     with ours:
@@ -89,9 +91,12 @@ def _wait_for_end(connection: Connection, process: ForkedProcess, limits: Limits
     return result
 
 
-def _serve_once(connection: Connection, call: Callable[[bytes], Any], memory_bytes: int) -> None:
+def _serve_once(
+    connection: Connection, call: Callable[[bytes], Any], memory_bytes: int, environment: Mapping[str, str]
+) -> None:
     """Make the call; runs in the sandbox."""
     detach_process()
+    os.environ.update(environment)  # with credentials of stores, which the server may lack
     data = connection.recv_bytes()
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
     before_bytes = own_peak_rss_bytes()

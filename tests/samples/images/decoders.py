@@ -65,3 +65,8 @@ def refuse(_: bytes) -> None:
 def write(data: bytes) -> None:
     """Write a file: the content is its path and what is written."""
     Path(data.decode()).write_bytes(data)
+
+
+def variable(data: bytes) -> str | None:
+    """Return a variable of the environment."""
+    return os.environ.get(data.decode())

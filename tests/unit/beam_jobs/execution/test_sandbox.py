@@ -41,6 +41,13 @@ def test_the_value_comes_back_and_the_memory_is_told() -> None:
     assert 60 << 20 < trial.memory_bytes < 80 << 20
 
 
+def test_the_environment_is_that_of_the_caller(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server from which it is forked may be older than the token of a store."""
+    assert call_in_sandbox(decoders.variable, b"TOKEN_OF_A_STORE", LIMITS).value is None
+    monkeypatch.setenv("TOKEN_OF_A_STORE", "new")
+    assert call_in_sandbox(decoders.variable, b"TOKEN_OF_A_STORE", LIMITS).value == "new"
+
+
 def test_a_large_file_passes() -> None:
     trial = call_in_sandbox(decoders.misbehaving, bytes(40 << 20), LIMITS)
     assert trial.value[0]["width"] == 40 << 20
