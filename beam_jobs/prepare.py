@@ -18,7 +18,6 @@ from shardmill.infra.processes.job_command import JobParser, settings_of
 from shardmill.infra.processes.process import exit_at_once, run_main
 from shardmill.infra.progress import result, work_clock
 from shardmill.infra.storage.locations import absolute_path, below, uri_of
-from shardmill.infra.storage.objects.hub import hub_place, is_on_hub, without_revision
 from shardmill.infra.strict_json import dump_json
 from shardmill.infra.whole_job import shown_to_people
 
@@ -61,6 +60,7 @@ def run_prepare(arguments: argparse.Namespace) -> dict[str, Any]:
 def _prepared(request: JobRequest) -> dict[str, Any]:
     """Run the job, and report its inputs and outputs to OpenLineage."""
     from shardmill.beam_jobs.job import prepare_version
+    from shardmill.infra.storage.objects.hub import hub_place, is_on_hub, without_revision
 
     place = without_revision(request.source)
     read = [LineageDataset(place)]

@@ -84,6 +84,9 @@ def _small(command: str) -> str:
     extra = " ".join(f"--set {prefix}{key}={value}" for key, value in _SMALL.items())
     if match[2] == "label-errors":
         extra += " --folds 2"
+        command = re.sub(r" --folds \S+", "", command)
+    for key in _SMALL:  # a setting is given once
+        command = re.sub(rf" --set {re.escape(prefix + key)}=\S+", "", command)
     bare, comment, rest = command.partition(" #")
     return f"{bare.rstrip()} {extra} {comment}{rest}"
 
