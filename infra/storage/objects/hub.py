@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
-import io
 import os
 import re
 from collections.abc import Iterable, Iterator
@@ -25,7 +24,7 @@ from typing_extensions import override
 from shardmill.infra.errors import StorageError
 from shardmill.infra.extras import lacking
 from shardmill.infra.storage.locations import public_location
-from shardmill.infra.storage.objects.retries import retry
+from shardmill.infra.storage.objects.retries import RangeReader, retry
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi, RepoFile, RepoFolder
@@ -324,13 +323,12 @@ def _info(path: str, entry: RepoFile | RepoFolder) -> pafs.FileInfo:
     return pafs.FileInfo(path, pafs.FileType.File, size=entry.size, mtime_ns=tag)
 
 
-class _HubFile(io.RawIOBase):
+class _HubFile(RangeReader):
     """A file of the Hub, read by ranges. What is read when it is opened is kept, and tells its size."""
 
     def __init__(self, place: HubPlace) -> None:
         super().__init__()
         self._place = place
-        self._position = self._size = 0
         self._first = self._fetched(0, _FIRST_BYTES)
 
     def _fetched(self, start: int, length: int) -> bytes:
@@ -362,26 +360,8 @@ class _HubFile(io.RawIOBase):
             raise OSError(f"{place.uri}: {len(data)} bytes came of a range of {length}")
         return data
 
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        base = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._size}[whence]
-        self._position = base + offset
-        return self._position
-
-    def tell(self) -> int:
-        return self._position
-
-    def read(self, size: int | None = -1) -> bytes:
-        left = max(self._size - self._position, 0)
-        wanted = left if size is None or size < 0 else min(size, left)
-        start, end = self._position, self._position + wanted
-        data = self._first[start:end]
-        if len(data) < wanted:
-            data += self._fetched(start + len(data), wanted - len(data))
-        self._position = start + len(data)
+    def read_at(self, length: int, offset: int) -> bytes:
+        data = self._first[offset : offset + length]
+        if len(data) < length:
+            data += self._fetched(offset + len(data), length - len(data))
         return data

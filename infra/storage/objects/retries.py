@@ -161,22 +161,17 @@ def _failure(what: str, location: str, error: Exception, remedy: str | None) -> 
     return StorageError(f"{what}: {text}", remedy)
 
 
-class ObjectReader(io.RawIOBase):
-    """A seekable reader of one object. ``read_at`` serves many threads; ``read`` and ``seek`` one.
+class RangeReader(io.RawIOBase):
+    """A seekable reader of ``_size`` bytes; ``read_at`` gets any range of them.
 
-    Each read is repeated while its failure may pass. (Arrow's own client repeats most requests, but not a
-    short read that is answered with a long error page.)
+    ``read`` and ``seek`` are for one thread.
     """
 
-    def __init__(self, filesystem: pafs.FileSystem, key: str) -> None:
-        super().__init__()
-        self._stream: pa.NativeFile = retry(lambda: filesystem.open_input_file(key))
-        self._size: int = retry(self._stream.size)
-        self._position = 0
+    _size = _position = 0
 
     def read_at(self, length: int, offset: int) -> bytes:
         """``length`` bytes from ``offset``; fewer only if the object ends."""
-        return cast(bytes, retry(lambda: self._stream.read_at(length, offset)))
+        raise NotImplementedError
 
     def readable(self) -> bool:
         """Always true."""
@@ -203,6 +198,23 @@ class ObjectReader(io.RawIOBase):
         data = self.read_at(wanted, self._position) if wanted else b""
         self._position += len(data)
         return data
+
+
+class ObjectReader(RangeReader):
+    """A seekable reader of one object. ``read_at`` serves many threads; ``read`` and ``seek`` one.
+
+    Each read is repeated while its failure may pass. (Arrow's own client repeats most requests, but not a
+    short read that is answered with a long error page.)
+    """
+
+    def __init__(self, filesystem: pafs.FileSystem, key: str) -> None:
+        super().__init__()
+        self._stream: pa.NativeFile = retry(lambda: filesystem.open_input_file(key))
+        self._size = retry(self._stream.size)
+
+    def read_at(self, length: int, offset: int) -> bytes:
+        """``length`` bytes from ``offset``; fewer only if the object ends."""
+        return cast(bytes, retry(lambda: self._stream.read_at(length, offset)))
 
     def readinto(self, buffer: Any) -> int:
         """Fill ``buffer`` from the current position; return the number of bytes."""
