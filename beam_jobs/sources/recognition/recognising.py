@@ -41,7 +41,7 @@ AUTO = "auto"
 # These read folders: a file in place of one is a mistake.
 _FOLDER_KINDS = ("image_folder", "lists", "table", "urls", "tfds", *OF_OBJECTS)
 _BY_FOLDERS = "image_folder"
-_OF_NAMES = (_BY_FOLDERS, "lists", "table", "masks")  # whose images are files, which may be frames of videos
+_OF_NAMES = (_BY_FOLDERS, "lists", "table", "masks")  # kinds in which an image is a file of its own
 
 
 def settled(request: JobRequest) -> JobRequest:

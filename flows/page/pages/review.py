@@ -167,7 +167,7 @@ def _shown(row: Decision | None) -> dict[str, str] | None:
 def _parsed(body: bytes) -> tuple[list[Decision], dict[str, str | None]]:
     """Return the decisions of a request, and the key that each reviewer saw in force.
 
-    The page says what it showed: a version that is published meanwhile may have other findings.
+    The request names the findings that the page showed: a version published meanwhile may have others.
 
     Raises:
         DataError: it makes no sense.

@@ -157,7 +157,7 @@ def _rounded(values: _Table) -> npt.NDArray[np.uint8]:
 def _tables(coding: Coding) -> tuple[_Table, ...]:
     """Return what each sample adds: Y' to all, Cr to R', Cr and Cb to G', Cb to B', times 2^20.
 
-    That of Y' has a half added, to round.
+    The offset of Y' includes one half, so that cutting off the fraction rounds.
     """
     of_red, of_blue = _WEIGHTS[coding.matrix]
     of_green = 1 - of_red - of_blue

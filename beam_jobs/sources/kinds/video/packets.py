@@ -19,7 +19,7 @@ _BUFFER_BYTES = 1 << 20
 _FORMATS = "mov,matroska,avi,mpegts,mpeg,flv,asf,ogg,mxf"
 _ATTACHED_PICTURE = 0x400  # AV_DISPOSITION_ATTACHED_PIC
 _DEFAULT = 0x1
-_COUNTED_CODECS = ("h264", "hevc")  # whose time stamps in AVI are in the order of decoding
+_COUNTED_CODECS = ("h264", "hevc")  # in AVI their time stamps follow the order of decoding
 
 
 def library() -> Any:

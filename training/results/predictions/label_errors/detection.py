@@ -19,13 +19,13 @@ import numpy.typing as npt
 from shardmill.training.arrays import Floats
 from shardmill.training.metrics.box_matching import box_overlaps
 from shardmill.training.metrics.confusion import ratio
-from shardmill.training.results.predictions.file import kind_in, read_classes, read_predictions
+from shardmill.training.results.predictions.file import kind_in, read_classes
 from shardmill.training.results.predictions.label_errors.found import (
-    PLACE,
     LabelError,
     LabelErrors,
     likeliest,
     most_frequent,
+    read_rows,
     suspect,
 )
 
@@ -98,7 +98,7 @@ def find(files: Mapping[str, Path]) -> LabelErrors | None:
     num_likely, pairs = 0, Counter[tuple[str, str]]()
     for split, path in files.items():
         kind = kind_in(path)
-        for table, labels, rows in _read(path, names):
+        for table, labels, rows in read_rows(path, names):
             for row in range(len(table)):
                 errors = _errors(_image(labels, rows, row), classes)
                 if not errors:
@@ -119,7 +119,7 @@ def _learned(files: Mapping[str, Path], names: list[str]) -> tuple[_Classes | No
     sums, hits, counts = np.zeros(len(names)), np.zeros(len(names)), np.zeros(len(names))
     num_examples = 0
     for path in files.values():
-        for table, labels, rows in _read(path, names):
+        for table, labels, rows in read_rows(path, names):
             num_examples += len(table)
             for row in range(len(table)):
                 image = _image(labels, rows, row)
@@ -132,12 +132,6 @@ def _learned(files: Mapping[str, Path], names: list[str]) -> tuple[_Classes | No
                 sums += np.bincount(image.classes[is_hit], best[is_hit], minlength=len(names))
     thresholds = np.maximum(ratio(sums, hits), _SURE)
     return (_Classes(names, thresholds, ratio(hits, counts)) if counts.any() else None), num_examples
-
-
-def _read(path: Path, names: list[str]) -> Iterator[tuple[Any, Any, Any]]:
-    kind = kind_in(path)
-    for table in read_predictions(path, [*PLACE, "loss", *kind.fields]):
-        yield table, *kind.read(names, table)
 
 
 def _image(labels: Any, rows: Any, row: int) -> _Image:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import heapq
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,7 +13,14 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from shardmill.infra.storage.filesystem import Storage
-from shardmill.training.results.predictions.file import DATA_SET, data_set_in, placed
+from shardmill.training.metrics.evaluation import Rows
+from shardmill.training.results.predictions.file import (
+    DATA_SET,
+    data_set_in,
+    kind_in,
+    placed,
+    read_predictions,
+)
 from shardmill.training.tasks.annotated import Annotation
 
 LABEL_ERRORS_FILE = "label-errors.csv"
@@ -131,6 +138,17 @@ def suspect(
     """
     place = (table["id"][row].as_py(), table["source_uri"][row].as_py(), split)
     return LabelError(score, *place, *words, data_set_in(table, row), drawn)
+
+
+def read_rows(path: Path, names: list[str]) -> Iterator[tuple[pa.Table, Any, Rows]]:
+    """Yield a file of predictions in parts, as a table and as labels and predictions of its task.
+
+    Raises:
+        CorruptDataError: it is no such file.
+    """
+    kind = kind_in(path)
+    for table in read_predictions(path, [*PLACE, "loss", *kind.fields]):
+        yield table, *kind.read(names, table)
 
 
 def likeliest(errors: list[LabelError]) -> list[LabelError]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -21,14 +21,13 @@ from shardmill.training.results.predictions.file import (
     kind_in,
     num_predictions,
     read_classes,
-    read_predictions,
 )
 from shardmill.training.results.predictions.label_errors.found import (
-    PLACE,
     LabelError,
     LabelErrors,
     likeliest,
     most_frequent,
+    read_rows,
     suspect,
 )
 
@@ -79,7 +78,7 @@ def find(files: Mapping[str, Path]) -> LabelErrors | None:
     joint = np.zeros((2, 2, len(names)), np.int64)  # given answer, confident answer, class
     for split, path in files.items():
         kind = kind_in(path)
-        for table, labels, rows in _read(path, names):
+        for table, labels, rows in read_rows(path, names):
             given, is_told, shares = labels > 0.5, ~np.isnan(labels), _shares(rows["probabilities"])
             reached = np.where(shares >= answers.thresholds, shares, -1.0)
             is_sure, confident = is_told & (reached.max(axis=1) >= 0), reached.argmax(axis=1) == 1
@@ -107,7 +106,7 @@ def _answers(files: Mapping[str, Path], num_classes: int) -> _Answers:
     hits = np.zeros_like(counts)
     for path in files.values():
         names = read_classes(path)
-        for _, labels, rows in _read(path, names):
+        for _, labels, rows in read_rows(path, names):
             shares = _shares(rows["probabilities"])
             for answer in (0, 1):
                 has = labels == answer  # NaN: nobody has looked for the class
@@ -117,12 +116,6 @@ def _answers(files: Mapping[str, Path], num_classes: int) -> _Answers:
     both = (counts > 0).all(axis=0)
     is_known = both & (ratio(hits, counts).mean(axis=0) >= _LEAST_RECALL)
     return _Answers(np.where(counts > 0, ratio(sums, counts), np.inf), counts, is_known)
-
-
-def _read(path: Path, names: list[str]) -> Iterator[tuple[Any, Any, Any]]:
-    kind = kind_in(path)
-    for table in read_predictions(path, [*PLACE, "loss", *kind.fields]):
-        yield table, *kind.read(names, table)
 
 
 def _shares(probabilities: npt.NDArray[np.float32]) -> Floats:

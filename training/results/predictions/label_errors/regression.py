@@ -18,14 +18,13 @@ from shardmill.training.results.predictions.file import (
     kind_in,
     num_predictions,
     read_classes,
-    read_predictions,
 )
 from shardmill.training.results.predictions.label_errors.found import (
-    PLACE,
     LabelError,
     LabelErrors,
     likeliest,
     most_frequent,
+    read_rows,
     suspect,
 )
 
@@ -67,8 +66,7 @@ def find(files: Mapping[str, Path]) -> LabelErrors | None:
     done = 0
     for split, path in files.items():
         kind = kind_in(path)
-        for table in read_predictions(path, [*PLACE, "loss", *kind.fields]):
-            labels, rows = kind.read(names, table)
+        for table, labels, rows in read_rows(path, names):
             for row in np.flatnonzero(is_far[done : done + len(labels)].any(axis=1)).tolist():
                 suggested = np.where(is_far[done + row], rows["predicted"][row], labels[row])
                 words = [kind.label_words(names, one[np.newaxis], 0) for one in (labels[row], suggested)]
@@ -87,9 +85,7 @@ def _numbers(files: Mapping[str, Path], num_targets: int) -> tuple[Floats, Float
     given, predicted = np.empty((size, num_targets)), np.empty((size, num_targets))
     done = 0
     for path in files.values():
-        kind = kind_in(path)
-        for table in read_predictions(path, ["loss", *kind.fields]):
-            labels, rows = kind.read(read_classes(path), table)
+        for _, labels, rows in read_rows(path, read_classes(path)):
             given[done : done + len(labels)], predicted[done : done + len(labels)] = labels, rows["predicted"]
             done += len(labels)
     return given, predicted
